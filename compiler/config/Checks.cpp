@@ -1,8 +1,7 @@
 #include "compiler/config/Checks.h"
 
-#include "compiler/config/TrainingPhases.h"
-
 #include "compiler/config/HuggingFace.h"
+#include "compiler/config/TrainingPhases.h"
 #include "runtime/support/Shares.h"
 
 #include <fmt/format.h>
@@ -294,8 +293,8 @@ void optimizer(const CheckedJob &job) {
       job.config.model.intermediateSize % multiple != 0)
     job.error("target.make_intermediate_size_divisible_by",
               "intermediate_size = {} cannot be padded to a multiple of {} with adamw8bit, whose "
-              "moments have one scale for 256 elements in a row: checkpoints would change; leave "
-              "the key out, or use adamw",
+              "moments have one scale for 256 consecutive elements: padding would change which "
+              "elements share one; leave the key out, or use adamw",
               job.config.model.intermediateSize, multiple);
 }
 

@@ -38,6 +38,14 @@ bool readsSameStream(const TrainSettings &a, const TrainSettings &b) {
   });
 }
 
+// Returns which sources the phase chooses, as Run.cpp compares them where one phase follows
+// another.
+static std::vector<std::string> sourcesOf(const PhaseData &phase) {
+  const Setting *setting =
+      phase.session->settingTable.find(fmt::format("phase.{}.sources", phase.phase.name));
+  return setting ? setting->values : std::vector<std::string>();
+}
+
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts) {
   std::map<std::string, uint64_t> read; // tokens, by source
@@ -54,7 +62,7 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
     if (i == current) {
       leg.starts = std::move(starts);
       leg.begin = progress.position;
-    } else if (readsSameStream(phases[i - 1].session->settings, phase.session->settings)) {
+    } else if (sourcesOf(phases[i - 1]) == sourcesOf(phase)) {
       leg.starts = legs.back().starts;
       leg.begin = legs.back().end;
     } else {

@@ -38,8 +38,7 @@ struct PhaseData {
   uint64_t tokensPerStep() const;
 };
 
-// Returns true if the phases read the same stream of tokens: the later one then goes on in it where
-// the earlier one ends.
+// Returns true if the phases read the same sources with the same weights.
 bool readsSameStream(const TrainSettings &a, const TrainSettings &b);
 
 // What a run that goes on reads in one of its phases.
@@ -51,8 +50,8 @@ struct DataLeg {
 };
 
 // Returns the legs of a run that is at `progress` in the phase number `current`, whose stream has
-// the starts `starts`. If the stream of a later phase is another one, it begins where its sources
-// were left.
+// the starts `starts`. A phase that chooses the same sources as the one before it goes on in its
+// stream; the stream of any other phase begins where its sources were left.
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts);
 
