@@ -101,7 +101,10 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
 }
 
 Result<GemmLibrary> GemmCache::State::choose(const GemmShape &shape) {
-  const GemmLibrary fixed = oneDnnHas(shape) ? GemmLibrary::OneDnn : GemmLibrary::Packed;
+  // The bits of a fixed choice must not depend on the number of threads. Those of the packed kernels
+  // do not. oneDNN 2.6 divides the sum over k among threads: with AVX2 often, and with AVX-512 where
+  // a is transposed and k >= 2048, as it is in gradients of weights.
+  const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
   auto product = key(shape);

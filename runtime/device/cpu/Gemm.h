@@ -66,9 +66,8 @@ public:
   ~GemmCache();
 
   // Returns the product by the library that `choices` has for its shape. If it has none, the
-  // fastest one, by timing, if `choices` measures; else the fixed choice: oneDNN if it has fast
-  // instructions of this machine for the input type, and the packed kernels otherwise. Error:
-  // LMC_MKL names no library.
+  // fastest one, by timing, if `choices` measures; else the fixed choice: the packed kernels, whose
+  // bits do not depend on the number of threads. Error: LMC_MKL names no library.
   Result<Gemm *> find(const GemmShape &shape);
   // Returns the product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
