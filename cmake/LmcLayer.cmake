@@ -1,5 +1,6 @@
 # lmc_layer, lmc_program and lmc_plugin, which cmake/Layers.cmake calls.
 include(EmbedText)
+include(LmcUnity)
 
 # runtime/plan -> lmc_runtime_plan
 function(lmc_layer_target folder result)
@@ -54,6 +55,7 @@ function(lmc_layer folder)
   include(${here}/layer.cmake OPTIONAL)
   if(sources)
     target_sources(${layer} PRIVATE ${sources})
+    lmc_compile_together(${layer} ${sources})
   endif()
   if(mlir)
     target_link_libraries(lmc_compiler INTERFACE ${layer})
@@ -78,6 +80,7 @@ function(lmc_program folder)
     lmc_mlir_target(${name})
     target_link_libraries(${name} PRIVATE MLIR LLVM)
   endif()
+  lmc_compile_together(${name} ${sources})
   add_dependencies(programs ${name})
 endfunction()
 
@@ -99,6 +102,7 @@ function(lmc_plugin folder)
   add_library(lmc-${name} MODULE ${sources})
   target_link_libraries(lmc-${name} PRIVATE ${links} ${needs})
   target_include_directories(lmc-${name} SYSTEM PRIVATE ${needs_include})
+  lmc_compile_together(lmc-${name} ${sources})
   # Nothing but the entry is visible.
   set_target_properties(lmc-${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)

@@ -13,9 +13,9 @@ enum class Outcome { Found, Impossible, Stopped };
 
 // A depth-first search for a packing. Sizes and offsets are counted in units of the alignment.
 // Buffers are numbered in the order in which they become live.
-class Search {
+class PlacementSearch {
 public:
-  explicit Search(const PackingProblem &problem);
+  explicit PlacementSearch(const PackingProblem &problem);
 
   // Searches for a packing within `capacity` and places at most `nodes` buffers. There are kOrders
   // rankings of the buffers, by size and by length of the live range. Of buffers that may take the
@@ -61,7 +61,7 @@ private:
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };
 
-Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
+PlacementSearch::PlacementSearch(const PackingProblem &problem) : alignment(problem.alignment) {
   const std::vector<PackingBuffer> &buffers = problem.buffers;
   size_t count = buffers.size();
   original.resize(count);
@@ -111,7 +111,7 @@ Search::Search(const PackingProblem &problem) : alignment(problem.alignment) {
   ranked([&](int i) { return std::pair(double(size[size_t(i)]), length(i)); });
 }
 
-Outcome Search::run(int64_t arena, size_t order, uint64_t mostNodes) {
+Outcome PlacementSearch::run(int64_t arena, size_t order, uint64_t mostNodes) {
   int count = int(size.size());
   capacity = arena;
   nodes = mostNodes;
@@ -133,14 +133,14 @@ Outcome Search::run(int64_t arena, size_t order, uint64_t mostNodes) {
   return solveGroups(0, count - 1, 0, -1);
 }
 
-int64_t Search::height() const {
+int64_t PlacementSearch::height() const {
   int64_t most = 0;
   for (size_t i = 0; i < size.size(); ++i)
     most = std::max(most, offset[i] + size[i]);
   return most;
 }
 
-std::vector<uint64_t> Search::offsets() const {
+std::vector<uint64_t> PlacementSearch::offsets() const {
   std::vector<uint64_t> bytes(size.size());
   for (size_t i = 0; i < size.size(); ++i)
     bytes[original[i]] = uint64_t(offset[i]) * alignment;
@@ -149,7 +149,7 @@ std::vector<uint64_t> Search::offsets() const {
 
 // Returns false when the unplaced buffers from `head` to `tail` certainly do not fit into the
 // capacity at offsets of at least `from`.
-bool Search::fits(int head, int tail, int64_t from) {
+bool PlacementSearch::fits(int head, int tail, int64_t from) {
   int begin = firstSection[size_t(head)], end = begin;
   int64_t visits = 0;
   for (int i = head;; i = next[size_t(i)]) {
@@ -185,7 +185,7 @@ bool Search::fits(int head, int tail, int64_t from) {
 
 // Places `buffer` at the lowest offset that is allowed for it. `head` and `tail` are the first and
 // last buffer of the list that holds it.
-void Search::put(int buffer, int head, int tail) {
+void PlacementSearch::put(int buffer, int head, int tail) {
   size_t b = size_t(buffer);
   int64_t end = offset[b] + size[b];
   for (int i = head;; i = next[size_t(i)]) {
@@ -208,7 +208,7 @@ void Search::put(int buffer, int head, int tail) {
 }
 
 // Removes all placements except the first `mark`.
-void Search::undo(size_t mark) {
+void PlacementSearch::undo(size_t mark) {
   while (placements.size() > mark) {
     size_t b = size_t(placements.back());
     placements.pop_back();
@@ -224,7 +224,7 @@ void Search::undo(size_t mark) {
 
 // Divides the unplaced buffers from `head` to `tail` into groups of which no two are live at the
 // same moment, and packs one group after the other.
-Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
+Outcome PlacementSearch::solveGroups(int head, int tail, int64_t from, int fromRank) {
   for (int i = head; i <= tail;) {
     int begin = i, end = i, last = lastSection[size_t(i)];
     for (i = next[size_t(i)]; i <= tail && firstSection[size_t(i)] <= last; i = next[size_t(i)]) {
@@ -241,7 +241,7 @@ Outcome Search::solveGroups(int head, int tail, int64_t from, int fromRank) {
 // Packs the unplaced buffers from `head` to `tail`, which are one group. `from` and `fromRank` are
 // the offset and the rank of the buffer placed last. Each buffer placed from here on must have a
 // larger offset, or the same offset and a larger rank, so that no packing is tried twice.
-Outcome Search::solve(int head, int tail, int64_t from, int fromRank) {
+Outcome PlacementSearch::solve(int head, int tail, int64_t from, int fromRank) {
   if (!fits(head, tail, from))
     return Outcome::Impossible;
   // A buffer placed at `limit` or above would leave a hole below it into which another buffer of
@@ -293,7 +293,7 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   constexpr size_t kMaxBuffers = 8192;
   if (problem.buffers.size() > kMaxBuffers)
     return;
-  Search search(problem);
+  PlacementSearch search(problem);
   int64_t unit = int64_t(problem.alignment);
   int64_t bound = int64_t(problem.lowerBound()) / unit; // no packing is lower
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
@@ -309,7 +309,7 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;
-    for (size_t order = 0; order < Search::kOrders && outcome == Outcome::Stopped; ++order) {
+    for (size_t order = 0; order < PlacementSearch::kOrders && outcome == Outcome::Stopped; ++order) {
       uint64_t granted = std::min(slice, nodes);
       outcome = search.run(target, order, granted);
       nodes -= granted - search.nodesLeft();

@@ -8,7 +8,7 @@
 using namespace lmc;
 
 // Sums of bytes must stay below this limit, which is below the infinite value kNever.
-static constexpr uint64_t kMaxBytes = uint64_t(1) << 61;
+static constexpr uint64_t kMaxChoiceBytes = uint64_t(1) << 61;
 
 Result<void> RecomputeChoiceProblem::check() const {
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
@@ -20,7 +20,7 @@ Result<void> RecomputeChoiceProblem::check() const {
                      " takes no time that could be measured"};
   }
   uint64_t bytes = 0;
-  auto add = [&](uint64_t more) { return more < kMaxBytes && (bytes += more) < kMaxBytes; };
+  auto add = [&](uint64_t more) { return more < kMaxChoiceBytes && (bytes += more) < kMaxChoiceBytes; };
   if (!add(fixedBytes) || !add(headAndLossBytes))
     return Error{"2^61 bytes or more"};
   double seconds = 0;
@@ -222,11 +222,11 @@ constexpr size_t kMaxLabels = 4096;
 // its result to discard most partial choices.
 constexpr size_t kFewLabels = 64;
 
-class Search {
+class LabelSearch {
 public:
   // `capacity` is the upper limit of need(0). It must be at least the minimum of need(0) over all
   // choices.
-  Search(const RecomputeChoiceProblem &problem, int64_t capacity);
+  LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity);
 
   RecomputeChoice run();
 
@@ -256,7 +256,7 @@ private:
   bool cut = false;      // the last sweep dropped partial choices that might have beaten `best`
 };
 
-Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
+LabelSearch::LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
     : problem(problem), layers(problem.layers.size()), capacity(capacity) {
   std::vector<std::vector<Option>> kinds;
   for (const std::vector<LayerOption> &kind : problem.kinds)
@@ -276,7 +276,7 @@ Search::Search(const RecomputeChoiceProblem &problem, int64_t capacity)
 
 // Decides the layers from the last to the first. Keeps, per layer, only the partial choices that
 // can still beat the best known choice, and at most about `mostLabels` of them.
-void Search::sweep(size_t mostLabels) {
+void LabelSearch::sweep(size_t mostLabels) {
   std::vector<std::vector<Label>> labels(layers + 1); // lists per layer, need rising, time falling
   labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
   boundTime = kNever;
@@ -358,7 +358,7 @@ void Search::sweep(size_t mostLabels) {
   boundTime = std::min(boundTime, bestTime);
 }
 
-RecomputeChoice Search::run() {
+RecomputeChoice LabelSearch::run() {
   sweep(kFewLabels);
   if (cut)
     sweep(kMaxLabels);
@@ -401,10 +401,10 @@ std::optional<RecomputeChoice> lmc::chooseRecompute(const RecomputeChoiceProblem
                                                     uint64_t budget) {
   if (budget < problem.fixedBytes)
     return std::nullopt;
-  int64_t capacity = int64_t(std::min(budget - problem.fixedBytes, kMaxBytes));
+  int64_t capacity = int64_t(std::min(budget - problem.fixedBytes, kMaxChoiceBytes));
   if (leastNeeds(problem)[0] > capacity)
     return std::nullopt;
-  return Search(problem, capacity).run();
+  return LabelSearch(problem, capacity).run();
 }
 
 std::vector<RecomputeChoice> lmc::recomputeChoices(const RecomputeChoiceProblem &problem, int steps,

@@ -26,11 +26,6 @@ constexpr struct {
 #include "devices.inc"
 };
 
-constexpr struct {
-  const char *name;
-  DataType dtype;
-} kDTypes[] = {{"bf16", DataType::BF16}, {"f32", DataType::F32}, {"f64", DataType::F64}};
-
 struct Size {
   uint64_t *bytes;
 };
@@ -189,7 +184,7 @@ private:
         (*target)->push_back(*entry.value<std::string>());
     } else if (auto *target = std::get_if<DataType *>(&field.target)) {
       auto text = node.value_exact<std::string>();
-      for (const auto &known : kDTypes)
+      for (const auto &known : kDataTypeNames)
         if (text && *text == known.name) {
           **target = known.dtype;
           return;
@@ -222,7 +217,7 @@ private:
       return;
     const GemmModel *first = nullptr;
     DataType firstType = DataType::BF16;
-    for (const auto &known : kDTypes) {
+    for (const auto &known : kDataTypeNames) {
       const std::string full = fmt::format("gemm.{}", known.name);
       const toml::table *table = section(*gemm, known.name, full, false);
       if (!table)
@@ -243,7 +238,7 @@ private:
     if (!first)
       return diagnostics.error(at(gemm->source()),
                                "[gemm] has none of [gemm.bf16], [gemm.f32], [gemm.f64]");
-    for (const auto &known : kDTypes) {
+    for (const auto &known : kDataTypeNames) {
       GemmModel &model = spec.gemm[size_t(known.dtype)];
       if (gemm->get(known.name) || spec.peakOf(firstType) <= 0)
         continue;

@@ -49,6 +49,14 @@ struct LinkModel {
   bool stages = false;
 };
 
+// The names of data types in spec files.
+struct DataTypeName {
+  const char *name;
+  DataType dtype;
+};
+inline constexpr DataTypeName kDataTypeNames[] = {
+    {"bf16", DataType::BF16}, {"f32", DataType::F32}, {"f64", DataType::F64}};
+
 struct DeviceSpec {
   std::string name;        // "h100-sxm"
   std::string description; // "NVIDIA H100 SXM5, 80 GB"

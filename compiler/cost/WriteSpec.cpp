@@ -56,13 +56,8 @@ private:
   std::string prefix; // the section
 };
 
-constexpr struct {
-  const char *name;
-  DataType dtype;
-} kDTypes[] = {{"bf16", DataType::BF16}, {"f32", DataType::F32}, {"f64", DataType::F64}};
-
 const char *nameOf(DataType dtype) {
-  for (const auto &known : kDTypes)
+  for (const auto &known : kDataTypeNames)
     if (known.dtype == dtype)
       return known.name;
   return "";
@@ -106,7 +101,7 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
   }
   to.blank();
   to.section("peak");
-  for (const auto &known : kDTypes)
+  for (const auto &known : kDataTypeNames)
     to.add(known.name, spec.peakOf(known.dtype));
   to.blank();
   to.section("vector");
@@ -124,7 +119,7 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
     to.section("gemm");
     to.add("workspace", spec.gemmWorkspaceBytes);
   }
-  for (const auto &known : kDTypes) {
+  for (const auto &known : kDataTypeNames) {
     const GemmModel &model = spec.gemm[size_t(known.dtype)];
     to.blank();
     to.section(fmt::format("gemm.{}", known.name));

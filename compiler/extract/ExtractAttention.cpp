@@ -4,7 +4,10 @@
 
 #include "llvm/Support/Format.h"
 
-using namespace llvm;
+using llvm::Expected;
+using llvm::Twine;
+using llvm::format;
+using llvm::formatv;
 
 namespace lmc::extract {
 

@@ -4,7 +4,11 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/xxhash.h"
 
-using namespace llvm;
+using llvm::Expected;
+using llvm::SmallVector;
+using llvm::StringRef;
+using llvm::format;
+using llvm::formatv;
 
 namespace lmc::extract {
 
@@ -84,7 +88,7 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Variable &variab
                 formatv("{0}", format("%.17g", isNormal ? how.stddev() : how.scale())).str());
   made.constant("uint64_t", "Seed", "1"); // any value is valid
   made.constant("uint64_t", "Stream",
-                formatv("{0}ull", xxHash64(variable.name()->string_view())).str());
+                formatv("{0}ull", llvm::xxHash64(variable.name()->string_view())).str());
   program.reference = expectedValue(how);
   program.main = "initializer";
   // The reference rounds products and sums separately, as the CUDA kernel does.

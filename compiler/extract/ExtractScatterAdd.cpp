@@ -1,7 +1,8 @@
 // Writes the extracted program for the kernels of scatter-add.
 #include "compiler/extract/Program.h"
 
-using namespace llvm;
+using llvm::Expected;
+using llvm::Twine;
 
 namespace lmc::extract {
 

@@ -7,7 +7,13 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 
-using namespace llvm;
+using llvm::ArrayRef;
+using llvm::Expected;
+using llvm::SmallVector;
+using llvm::StringRef;
+using llvm::Twine;
+using llvm::enumerate;
+using llvm::formatv;
 
 namespace lmc::extract {
 
@@ -135,7 +141,7 @@ static const char *hostType(plan::DType type) {
 }
 
 static std::string capitalized(StringRef name) {
-  return toUpper(name[0]) + name.drop_front().str();
+  return llvm::toUpper(name[0]) + name.drop_front().str();
 }
 
 void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bound) {

@@ -19,7 +19,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-static RankedTensorType typeOf(lm::VariableOp variable) {
+static RankedTensorType variableType(lm::VariableOp variable) {
   return cast<RankedTensorType>(variable.getType());
 }
 
@@ -85,7 +85,7 @@ struct PadVocabularyPass : lmc::impl::PadVocabularyPassBase<PadVocabularyPass> {
 
 private:
   LogicalResult pad(ModuleOp module, lm::VariableOp head) {
-    const int64_t classes = typeOf(head).getDimSize(0);
+    const int64_t classes = variableType(head).getDimSize(0);
     const int64_t rows = int64_t(llvm::alignTo(uint64_t(classes), uint64_t(multiple.getValue())));
     if (rows == classes)
       return success();
@@ -99,7 +99,7 @@ private:
     llvm::StringSet<> padded;
     for (auto variable : module.getOps<lm::VariableOp>())
       if (variable == head || variable.getParameter() == head.getSymName()) {
-        variable.setType(withRows(typeOf(variable), rows));
+        variable.setType(withRows(variableType(variable), rows));
         padded.insert(variable.getSymName());
       }
     SmallVector<lm::LoadOp> loads;

@@ -51,7 +51,7 @@ private:
 
 } // namespace
 
-static int64_t bytesOf(Type type) { return int64_t(byteSize(cast<RankedTensorType>(type))); }
+static int64_t tensorBytes(Type type) { return int64_t(byteSize(cast<RankedTensorType>(type))); }
 
 static int64_t widthOf(Type type) { return getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8; }
 
@@ -74,9 +74,9 @@ std::optional<StatePlace> PlaceFinder::placeOf(Value whole,
     if (part.first != end || place.variable != start.variable ||
         place.offset != start.offset + end || stores.lookup(part.variable.getSymName()) != 1)
       return std::nullopt;
-    end += bytesOf(part.variable.getType());
+    end += tensorBytes(part.variable.getType());
   }
-  return end == bytesOf(whole.getType()) ? std::optional(start) : std::nullopt;
+  return end == tensorBytes(whole.getType()) ? std::optional(start) : std::nullopt;
 }
 
 // Returns true if all ops that read `value`, directly or through views, come before `op`.

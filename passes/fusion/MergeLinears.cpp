@@ -28,7 +28,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static RankedTensorType tensorOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 // Returns `type` with `rows` as its first dimension.
 static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
@@ -227,7 +227,7 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;
   for (BlockArgument argument : arguments)
-    rows += typeOf(argument).getDimSize(0);
+    rows += tensorOf(argument).getDimSize(0);
   for (func::CallOp call : calls[layer]) {
     SmallVector<lm::VariableOp> variables;
     for (BlockArgument argument : arguments) {
@@ -240,7 +240,7 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
                                    whole.getSymName());
     call->insertOperands(place, load.getResult());
   }
-  if (failed(layer.insertArgument(place, withRows(typeOf(arguments.front()), rows), {},
+  if (failed(layer.insertArgument(place, withRows(tensorOf(arguments.front()), rows), {},
                                   arguments.front().getLoc())))
     llvm_unreachable("a function with a body takes another argument");
   return layer.getArgument(place);
@@ -283,14 +283,14 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   int64_t columns = 0;
   for (lm::LinearOp linear : group) {
     types.push_back(linear.getType());
-    columns += typeOf(linear.getResult()).getDimSize(1);
+    columns += tensorOf(linear.getResult()).getDimSize(1);
     ops.push_back(linear);
   }
   Value weight = layTogether(layer, weights);
   Value bias = biases.empty() ? Value() : layTogether(layer, biases);
   lm::LinearOp first = group.front();
   b.setInsertionPoint(first);
-  auto type = typeOf(first.getResult()).clone({typeOf(first.getResult()).getDimSize(0), columns});
+  auto type = tensorOf(first.getResult()).clone({tensorOf(first.getResult()).getDimSize(0), columns});
   Location loc = fusedName(b, ops);
   auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias);
   auto split = lm::SplitOp::create(b, loc, types, linear.getResult());
@@ -337,9 +337,9 @@ static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   for (unsigned i = begin; i < end; ++i) {
     ropes.push_back(ropeOf(split.getResult(i)));
     partTypes.push_back(split.getResult(i).getType());
-    columns += typeOf(split.getResult(i)).getDimSize(1);
+    columns += tensorOf(split.getResult(i)).getDimSize(1);
   }
-  RankedTensorType whole = typeOf(split.getX());
+  RankedTensorType whole = tensorOf(split.getX());
   for (unsigned i = 0; i < count; ++i)
     if (i == begin)
       types.push_back(whole.clone({whole.getDimSize(0), columns}));

@@ -63,12 +63,12 @@ private:
   int fd = -1;
 };
 
-class Launcher {
+class LocalLauncher {
 public:
-  Launcher(int count, const std::vector<std::string> &command, double secondsToEnd)
+  LocalLauncher(int count, const std::vector<std::string> &command, double secondsToEnd)
       : ranks(static_cast<size_t>(count)), command(command), secondsToEnd(secondsToEnd) {}
 
-  ~Launcher() {
+  ~LocalLauncher() {
     for (const Rank &rank : ranks)
       if (rank.output >= 0)
         ::close(rank.output);
@@ -243,7 +243,7 @@ private:
 } // namespace
 
 Result<int> launchRanks(int ranks, const std::vector<std::string> &command, double secondsToEnd) {
-  return Launcher(ranks, command, secondsToEnd).run();
+  return LocalLauncher(ranks, command, secondsToEnd).run();
 }
 
 } // namespace lmc

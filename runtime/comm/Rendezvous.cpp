@@ -15,7 +15,7 @@ namespace lmc {
 using nlohmann::json;
 
 // How long an orderly end waits for the other side.
-static constexpr Milliseconds kFarewell{2000};
+static constexpr Milliseconds kRankFarewell{2000};
 
 static std::string hostName() {
   char name[256] = "";
@@ -76,7 +76,7 @@ Rendezvous::~Rendezvous() {
   socket.finishSending();
   {
     std::unique_lock lock(mutex);
-    changed.wait_for(lock, kFarewell, [&] { return readerDone; });
+    changed.wait_for(lock, kRankFarewell, [&] { return readerDone; });
   }
   socket.shutdown();
   reader.join();

@@ -15,7 +15,7 @@ namespace lmc {
 using nlohmann::json;
 
 // How long the end waits for ranks that do not close their connections.
-static constexpr Milliseconds kFarewell{2000};
+static constexpr Milliseconds kHubFarewell{2000};
 
 // The most connections that have not been admitted, in addition to one per rank.
 static constexpr size_t kStrangers = 32;
@@ -56,7 +56,7 @@ RendezvousHub::~RendezvousHub() {
     std::unique_lock lock(mutex);
     for (const Connection &connection : connections)
       connection->finishSending();
-    changed.wait_for(lock, kFarewell, [&] { return connections.empty(); });
+    changed.wait_for(lock, kHubFarewell, [&] { return connections.empty(); });
     for (const Connection &connection : connections)
       connection->shutdown();
   }

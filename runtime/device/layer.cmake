@@ -6,6 +6,9 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 # The SIMT device is a separate library for tests; lmc-run is not linked with it.
 list(FILTER sources EXCLUDE REGEX "/device/(simt|cpu/kernels)/")
 
+# It calls the specialisations of resolve, which the files of cpu/commands define.
+lmc_compile_alone(${here}/cpu/CpuDevice.cpp)
+
 # The CUDA device opens its libraries when a plan asks for it, and links none of them.
 if(LMC_CUDA_INCLUDE)
   list(FILTER sources EXCLUDE REGEX "/device/cuda/Missing.cpp$")

@@ -48,7 +48,6 @@ uint32_t TokenFinder::longest(std::string_view text, size_t &end) const {
 }
 
 static bool isWord(char32_t c) { return wordCharacters().contains(c); }
-static bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
 
 void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
                        std::vector<size_t> &spelled) const {

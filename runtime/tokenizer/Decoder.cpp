@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *kReplacement = "\xef\xbf\xbd"; // U+FFFD
 
-const auto function = Function<Decoder, std::vector<std::string> &>::make;
+const auto asDecoder = Function<Decoder, std::vector<std::string> &>::make;
 
 std::string joined(const std::vector<std::string> &pieces) {
   std::string text;
@@ -35,7 +35,7 @@ int byteOfPiece(const std::string &piece) {
 }
 
 std::unique_ptr<Decoder> makeByteLevelDecoder() {
-  return function([](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([](std::vector<std::string> &pieces) -> Result<void> {
     std::string bytes;
     for (const std::string &piece : pieces)
       bytes += bytesOfCharacters(piece).value_or(piece);
@@ -45,7 +45,7 @@ std::unique_ptr<Decoder> makeByteLevelDecoder() {
 }
 
 std::unique_ptr<Decoder> makeByteFallbackDecoder() {
-  return function([](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([](std::vector<std::string> &pieces) -> Result<void> {
     std::vector<std::string> result;
     std::string bytes;
     const auto flush = [&] {
@@ -70,14 +70,14 @@ std::unique_ptr<Decoder> makeByteFallbackDecoder() {
 }
 
 std::unique_ptr<Decoder> makeFuseDecoder() {
-  return function([](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([](std::vector<std::string> &pieces) -> Result<void> {
     pieces = {joined(pieces)};
     return {};
   });
 }
 
 std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst) {
-  return function([=](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
     for (size_t i = 0; i < pieces.size(); ++i)
       for (size_t at = 0; (at = pieces[i].find(mark, at)) != std::string::npos;) {
         const std::string_view with = i == 0 && dropsFirst ? "" : " ";
@@ -90,7 +90,7 @@ std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst)
 
 std::unique_ptr<Decoder> makeReplaceDecoder(std::unique_ptr<Matcher> matcher, std::string content) {
   std::shared_ptr<Matcher> shared = std::move(matcher);
-  return function([=](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
     std::vector<Span> spans;
     for (std::string &piece : pieces) {
       LMC_TRY(shared->search(piece, spans));
@@ -106,7 +106,7 @@ std::unique_ptr<Decoder> makeReplaceDecoder(std::unique_ptr<Matcher> matcher, st
 std::unique_ptr<Decoder> makeStripDecoder(char32_t content, size_t start, size_t stop) {
   std::string character;
   appendUtf8(character, content);
-  return function([=](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
     for (std::string &piece : pieces) {
       std::string_view rest = piece;
       for (size_t i = 0; i < start && rest.starts_with(character); ++i)
@@ -121,7 +121,7 @@ std::unique_ptr<Decoder> makeStripDecoder(char32_t content, size_t start, size_t
 
 std::unique_ptr<Decoder> makeSequenceDecoder(std::vector<std::unique_ptr<Decoder>> decoders) {
   auto shared = std::make_shared<std::vector<std::unique_ptr<Decoder>>>(std::move(decoders));
-  return function([=](std::vector<std::string> &pieces) -> Result<void> {
+  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
     for (const auto &decoder : *shared)
       LMC_TRY(decoder->apply(pieces));
     return {};

@@ -8,11 +8,11 @@ namespace lmc {
 
 namespace {
 
-const auto function = Function<Normalizer, std::string &, bool &>::make;
+const auto asNormalizer = Function<Normalizer, std::string &, bool &>::make;
 
 // A normalizer that treats each character alone: append(text, c) appends what it becomes.
 template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
-  return function([append](std::string &text, bool &cutBegin) -> Result<void> {
+  return asNormalizer([append](std::string &text, bool &cutBegin) -> Result<void> {
     std::string result;
     result.reserve(text.size());
     for (size_t at = 0; at < text.size();) {
@@ -25,12 +25,10 @@ template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append appen
   });
 }
 
-bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
-
 } // namespace
 
 std::unique_ptr<Normalizer> makeNormalForm(NormalForm form) {
-  return function([form](std::string &text, bool &) -> Result<void> {
+  return asNormalizer([form](std::string &text, bool &) -> Result<void> {
     text = normalForm(text, form);
     return {};
   });
@@ -46,7 +44,7 @@ std::unique_ptr<Normalizer> makeStripAccents() {
 }
 
 std::unique_ptr<Normalizer> makeStrip(bool left, bool right) {
-  return function([=](std::string &text, bool &cutBegin) -> Result<void> {
+  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
     size_t begin = 0, end = text.size();
     for (size_t at = 0; left && at < end && isSpace(readUtf8(text, at));)
       begin = at;
@@ -65,7 +63,7 @@ std::unique_ptr<Normalizer> makeStrip(bool left, bool right) {
 }
 
 std::unique_ptr<Normalizer> makePrepend(std::string prefix) {
-  return function([prefix = std::move(prefix)](std::string &text, bool &) -> Result<void> {
+  return asNormalizer([prefix = std::move(prefix)](std::string &text, bool &) -> Result<void> {
     if (!text.empty())
       text.insert(0, prefix);
     return {};
@@ -74,7 +72,7 @@ std::unique_ptr<Normalizer> makePrepend(std::string prefix) {
 
 std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::string content) {
   std::shared_ptr<Matcher> shared = std::move(matcher);
-  return function([=](std::string &text, bool &cutBegin) -> Result<void> {
+  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
     std::vector<Span> spans;
     LMC_TRY(shared->search(text, spans));
     std::string result;
@@ -108,7 +106,7 @@ std::unique_ptr<Normalizer> makeNmt() {
 Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
   auto map = Charsmap::parse(charsmap);
   LMC_TRY(map);
-  return function([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
+  return asNormalizer([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
                                                                       bool &) -> Result<void> {
     std::string result;
     result.reserve(text.size());
@@ -133,7 +131,7 @@ Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
 
 std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers) {
   auto shared = std::make_shared<std::vector<std::unique_ptr<Normalizer>>>(std::move(normalizers));
-  return function([=](std::string &text, bool &cutBegin) -> Result<void> {
+  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
     for (const auto &normalizer : *shared)
       if (!text.empty())
         LMC_TRY(normalizer->apply(text, cutBegin));

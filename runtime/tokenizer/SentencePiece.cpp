@@ -25,7 +25,7 @@ namespace {
 
 using Type = SentencePieceModel::Type;
 
-constexpr uint64_t kMaximumBytes = 1 << 30;
+constexpr uint64_t kMaximumModelBytes = 1 << 30;
 constexpr float kUnknownPenalty = 10;  // below the lowest score of a normal piece
 constexpr size_t kLongestPiece = 8000; // bytes
 
@@ -635,7 +635,7 @@ Result<std::vector<std::optional<uint64_t>>> SentencePiece::bytesOfTokens() cons
 } // namespace
 
 Result<std::shared_ptr<const Tokenizer>> readSentencePieceModel(const std::string &path) {
-  auto bytes = readTextFile(path, kMaximumBytes);
+  auto bytes = readTextFile(path, kMaximumModelBytes);
   if (!bytes)
     return bytes.error();
   auto model = parseSentencePieceModel(*bytes);

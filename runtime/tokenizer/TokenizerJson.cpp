@@ -15,7 +15,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kMaximumBytes = 1 << 30;
+constexpr uint64_t kMaximumJsonBytes = 1 << 30;
 constexpr uint64_t kMostGaps = 1 << 20; // ids of a vocabulary that no token has; each costs memory
 
 // Refuses a component of a type that is not supported.
@@ -487,7 +487,7 @@ Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
 } // namespace
 
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path) {
-  auto text = readTextFile(path, kMaximumBytes);
+  auto text = readTextFile(path, kMaximumJsonBytes);
   if (!text)
     return text.error();
   if (!isShallowJson(*text))

@@ -43,6 +43,7 @@ std::optional<CodePoints> property(std::string_view name);
 // Sets that pre-tokenizers, normalizers and added tokens use without a regular expression.
 const CodePoints &wordCharacters();        // \w of the crate regex
 const CodePoints &spaceCharacters();       // \s of the crate regex, and char::is_whitespace
+inline bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
 const CodePoints &numericCharacters();     // char::is_numeric
 const CodePoints &punctuationCharacters(); // what Punctuation splits at
 const CodePoints &markCharacters();        // what StripAccents removes

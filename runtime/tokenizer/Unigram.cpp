@@ -12,7 +12,7 @@ namespace lmc {
 
 namespace {
 
-constexpr double kUnknownPenalty = 10; // below the lowest score of a piece
+constexpr double kBelowLowestScore = 10; // below the lowest score of a piece
 
 class Unigram : public Model {
 public:
@@ -83,7 +83,7 @@ Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
   };
   thread_local std::vector<Best> best;
   best.assign(word.size() + 1, {});
-  const double unknownScore = lowest - kUnknownPenalty;
+  const double unknownScore = lowest - kBelowLowestScore;
   for (size_t begin = 0; begin < word.size();) {
     const double before = best[begin].score;
     const size_t character = utf8Length(word[begin]);

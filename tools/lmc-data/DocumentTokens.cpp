@@ -12,7 +12,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kMaximumBytes = 256 << 20;
+constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
 // What is said of a token: nothing, that there is none, or its id.
 struct Answer {
@@ -48,7 +48,7 @@ Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &fold
     const std::string path = folder + "/" + name;
     if (!exists(path))
       continue;
-    auto file = readJsonObject(path, kMaximumBytes);
+    auto file = readJsonObject(path, kMaximumVocabularyBytes);
     LMC_TRY(file);
     if (!adds.empty() && file->contains(adds) && (*file)[adds] == false)
       return Answer{true, std::nullopt, true};

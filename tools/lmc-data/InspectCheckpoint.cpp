@@ -52,7 +52,7 @@ double epochsOf(const SourceState &source) {
   return double(source.tokens) / double(std::max<uint64_t>(source.tokensPerEpoch, 1));
 }
 
-void printText(const CheckpointFolder &checkpoint, const Weights &weights,
+void printCheckpointText(const CheckpointFolder &checkpoint, const Weights &weights,
                const std::vector<FileReport> &files, bool verified) {
   const CheckpointState &state = checkpoint.state;
   const RunIdentity &run = checkpoint.run;
@@ -89,7 +89,7 @@ void printText(const CheckpointFolder &checkpoint, const Weights &weights,
                change.to);
 }
 
-void printJson(const CheckpointFolder &checkpoint, const Weights &weights,
+void printCheckpointJson(const CheckpointFolder &checkpoint, const Weights &weights,
                const std::vector<FileReport> &files, bool verified) {
   const CheckpointState &state = checkpoint.state;
   nlohmann::ordered_json json;
@@ -138,7 +138,7 @@ Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json) 
     }
     files.push_back(std::move(report));
   }
-  (json ? printJson : printText)(*checkpoint, *weights, files, verify);
+  (json ? printCheckpointJson : printCheckpointText)(*checkpoint, *weights, files, verify);
   return damaged ? Result<void>(*damaged) : Result<void>();
 }
 

@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-static constexpr uint64_t kMaximumBytes = 64 << 20;
+static constexpr uint64_t kMaximumRecordBytes = 64 << 20;
 
 static std::string recordOf(const PartialFolder &folder) { return folder.nameOf("commit.json"); }
 
@@ -40,7 +40,7 @@ Result<std::optional<FinishedPack>> completePack(PartialFolder &folder) {
   const std::string path = recordOf(folder);
   if (!exists(path))
     return std::optional<FinishedPack>();
-  auto record = readJsonObject(path, kMaximumBytes);
+  auto record = readJsonObject(path, kMaximumRecordBytes);
   LMC_TRY(record);
   FinishedPack pack;
   std::vector<Rename> renames;

@@ -7,14 +7,14 @@
 
 namespace lmc {
 
-static constexpr uint64_t kMaximumBytes = 64 << 20;
+static constexpr uint64_t kMaximumJournalBytes = 64 << 20;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DocumentPlace, offset, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, count, places)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SplitPosition, document, bytes, cut)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occurrences, count, documents, first)
-using Counts = EncodedDocuments::Counts;
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Counts, merged, inside, empty, spelled, unknown, fallback)
+using DocumentCounts = EncodedDocuments::Counts;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DocumentCounts, merged, inside, empty, spelled, unknown, fallback)
 using Saved = TokenFileWriter::Saved;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, tokens, documents, hash)
 using Findings = Audit::Findings;
@@ -27,7 +27,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PackState, file, place, outputs, counts, audi
 std::optional<PackState> PackJournal::read(std::string &why) const {
   if (!exists(path()))
     return std::nullopt;
-  auto json = readJsonObject(path(), kMaximumBytes);
+  auto json = readJsonObject(path(), kMaximumJournalBytes);
   try {
     if (json && json->at("identity") == identity)
       return json->at("state").get<PackState>();

@@ -21,7 +21,7 @@ struct Item {
   bool fault = true; // --strict does not allow it
 };
 
-std::string percent(uint64_t part, uint64_t whole) {
+std::string share(uint64_t part, uint64_t whole) {
   return fmt::format("{:.2g} %", whole == 0 ? 0.0 : 100.0 * part / whole);
 }
 
@@ -45,7 +45,7 @@ std::vector<Item> itemsOf(const PackReport &report) {
        empty.finding()},
       {"repeated_documents", found.repeated.count,
        fmt::format("{} documents have the text of an earlier one, {} of all text",
-                   found.repeated.count, percent(found.repeatedBytes, found.bytes)),
+                   found.repeated.count, share(found.repeatedBytes, found.bytes)),
        found.repeated},
       {"control_characters", found.controlCharacters,
        fmt::format("{} control characters in {} documents", found.controlCharacters,
@@ -60,11 +60,11 @@ std::vector<Item> itemsOf(const PackReport &report) {
        spelled.finding()},
       {"unknown_tokens", unknown.count,
        fmt::format("{} tokens are the unknown one, {} of all", unknown.count,
-                   percent(unknown.count, tokens)),
+                   share(unknown.count, tokens)),
        unknown.finding()},
       {"byte_fallback_tokens", fallback.count,
        fmt::format("{} tokens are bytes of characters that the vocabulary does not have, {} of all",
-                   fallback.count, percent(fallback.count, tokens)),
+                   fallback.count, share(fallback.count, tokens)),
        fallback.finding(), false}};
 }
 

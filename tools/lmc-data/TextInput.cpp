@@ -20,7 +20,7 @@ namespace lmc {
 
 namespace {
 
-constexpr size_t kChunk = 1 << 18; // bytes of the file per read
+constexpr size_t kReadBytes = 1 << 18; // bytes of the file per read
 
 // The first bytes of formats that are often taken for text by mistake.
 struct Magic {
@@ -160,7 +160,7 @@ struct TextInput::State {
 
   State(const std::string &path, Progress &progress)
       : name(nameOfInput(path)), progress(progress),
-        file(path == kStandardInput ? std::cin : opened), raw(kChunk) {
+        file(path == kStandardInput ? std::cin : opened), raw(kReadBytes) {
     if (path != kStandardInput)
       opened.open(path, std::ios::binary);
   }

@@ -18,7 +18,7 @@ static constexpr const char *kMain[] = {"tokenizer.json", "tokenizer.model"};
 static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "chat_template.jinja", "generation_config.json"};
 
-static constexpr uint64_t kMaximumBytes = 1 << 30;
+static constexpr uint64_t kMaximumTokenizerBytes = 1 << 30;
 
 static std::string partialOf(const std::string &tokens) {
   return tokenizerFolder(tokens) + ".partial";
@@ -35,7 +35,7 @@ Result<std::string> tokenizerFile(const std::string &path) {
 }
 
 Result<uint64_t> tokenizerHash(const std::string &file) {
-  auto text = readTextFile(file, kMaximumBytes);
+  auto text = readTextFile(file, kMaximumTokenizerBytes);
   if (!text)
     return text.error();
   return XXH64(text->data(), text->size(), 0);
@@ -48,7 +48,7 @@ Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::st
   LMC_TRY(removeTree(partial));
   LMC_TRY(makeFolders(partial));
   const auto copy = [&](const fs::path &from, const std::string &name) -> Result<void> {
-    auto text = readTextFile(from.string(), kMaximumBytes);
+    auto text = readTextFile(from.string(), kMaximumTokenizerBytes);
     if (!text)
       return text.error();
     return writeTextFile(partial + "/" + name, *text);

@@ -3,7 +3,12 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/ThreadPool.h"
 
-using namespace llvm;
+using llvm::Expected;
+using llvm::StringMap;
+using llvm::StringRef;
+using llvm::createStringError;
+using llvm::toString;
+using llvm::zip;
 
 namespace lmc::codegen {
 
@@ -49,7 +54,7 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, Str
   {
     // Parallel compiles gain little, because NVRTC's front end holds a lock: with CUDA 13.0, two
     // threads need about 0.75 of the time that one needs.
-    DefaultThreadPool pool(hardware_concurrency());
+    llvm::DefaultThreadPool pool(llvm::hardware_concurrency());
     for (Unit &unit : units)
       pool.async([&] { fill(unit, **nvrtc, arch, cache); });
   }

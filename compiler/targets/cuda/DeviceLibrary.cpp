@@ -5,7 +5,8 @@
 
 #include <vector>
 
-using namespace llvm;
+using llvm::ArrayRef;
+using llvm::StringRef;
 
 namespace lmc::codegen {
 
@@ -20,7 +21,7 @@ ArrayRef<DeviceHeader> deviceHeaders() {
     std::vector<DeviceHeader> made;
     for (const auto &[stem, text] : kHeaders)
       made.push_back({std::string("lmc/") + stem + ".cuh", text});
-    sort(made, [](const auto &a, const auto &b) { return a.name < b.name; });
+    llvm::sort(made, [](const auto &a, const auto &b) { return a.name < b.name; });
     return made;
   }();
   return headers;
@@ -33,11 +34,11 @@ static const DeviceHeader *includedBy(StringRef line) {
     return nullptr;
   StringRef name = line.trim().trim("\"<>");
   const DeviceHeader *found =
-      find_if(deviceHeaders(), [&](const DeviceHeader &header) { return header.name == name; });
+      llvm::find_if(deviceHeaders(), [&](const DeviceHeader &header) { return header.name == name; });
   return found == deviceHeaders().end() ? nullptr : found;
 }
 
-static void inlineInto(std::string &to, StringRef text, StringSet<> &done) {
+static void inlineInto(std::string &to, StringRef text, llvm::StringSet<> &done) {
   while (!text.empty()) {
     auto [line, rest] = text.split('\n');
     text = rest;
@@ -55,7 +56,7 @@ static void inlineInto(std::string &to, StringRef text, StringSet<> &done) {
 
 std::string inlineDeviceHeaders(StringRef source) {
   std::string whole;
-  StringSet<> done;
+  llvm::StringSet<> done;
   inlineInto(whole, source, done);
   return whole;
 }

@@ -16,7 +16,15 @@
 #include <array>
 #include <cstdlib>
 
-using namespace llvm;
+using llvm::Expected;
+using llvm::MemoryBuffer;
+using llvm::SHA256;
+using llvm::StringLiteral;
+using llvm::StringRef;
+using llvm::consumeError;
+using llvm::raw_fd_ostream;
+using llvm::raw_ostream;
+using llvm::toHex;
 
 namespace lmc::codegen {
 
@@ -47,18 +55,18 @@ KernelCache::KernelCache(std::string directory, uint64_t mostBytes)
     : directory(std::move(directory)), mostBytes(mostBytes) {}
 
 KernelCache::~KernelCache() {
-  if (directory.empty() || !sys::fs::is_directory(directory))
+  if (directory.empty() || !llvm::sys::fs::is_directory(directory))
     return;
-  CachePruningPolicy policy; // by default, it also deletes files unused for a week
+  llvm::CachePruningPolicy policy; // by default, it also deletes files unused for a week
   policy.MaxSizeBytes = mostBytes;
-  pruneCache(directory, policy);
+  llvm::pruneCache(directory, policy);
 }
 
 std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef nvrtc) {
   SHA256 hash;
   auto add = [&](StringRef text) { // includes the length, so that different lists of texts differ
     uint8_t length[8];
-    support::endian::write64le(length, text.size());
+    llvm::support::endian::write64le(length, text.size());
     hash.update(length);
     hash.update(text);
   };
@@ -74,7 +82,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// The prefix of the file name is needed because pruneCache() deletes only files with this prefix.
+// The prefix of the file name is needed because llvm::pruneCache() deletes only files with this prefix.
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }
@@ -92,12 +100,12 @@ std::optional<Cubin> KernelCache::find(StringRef key) const {
   if (bytes.size() < kHeadBytes + kHashBytes)
     return std::nullopt;
   StringRef content = bytes.drop_back(kHashBytes);
-  if (support::endian::read64le(content.end()) != xxh3_64bits(content) ||
+  if (llvm::support::endian::read64le(content.end()) != llvm::xxh3_64bits(content) ||
       !content.consume_front(kForm) || !content.consume_front(key))
     return std::nullopt;
   std::array<uint32_t, kNumbers> numbers;
   for (uint32_t &number : numbers) {
-    number = support::endian::read32le(content.data());
+    number = llvm::support::endian::read32le(content.data());
     content = content.drop_front(4);
   }
   Cubin cubin;
@@ -107,23 +115,23 @@ std::optional<Cubin> KernelCache::find(StringRef key) const {
 }
 
 void KernelCache::keep(StringRef key, const Cubin &cubin) const {
-  if (directory.empty() || sys::fs::create_directories(directory))
+  if (directory.empty() || llvm::sys::fs::create_directories(directory))
     return;
   std::string content = (kForm + key).str();
   const KernelResources &resources = cubin.resources;
   for (uint32_t number : {resources.registers, resources.sharedBytes, resources.stackBytes,
                           resources.spillBytes}) {
     char word[4];
-    support::endian::write32le(word, number);
+    llvm::support::endian::write32le(word, number);
     content.append(word, sizeof(word));
   }
   content.append(cubin.image.begin(), cubin.image.end());
   char hash[kHashBytes];
-  support::endian::write64le(hash, xxh3_64bits(content));
+  llvm::support::endian::write64le(hash, llvm::xxh3_64bits(content));
   content.append(hash, sizeof(hash));
 
-  Expected<sys::fs::TempFile> file =
-      sys::fs::TempFile::create(directory + "/llvmcache-lmc-%%%%%%%%.partial");
+  Expected<llvm::sys::fs::TempFile> file =
+      llvm::sys::fs::TempFile::create(directory + "/llvmcache-lmc-%%%%%%%%.partial");
   if (!file)
     return consumeError(file.takeError());
   raw_fd_ostream stream(file->FD, /*shouldClose=*/false);

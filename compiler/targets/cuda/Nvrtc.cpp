@@ -11,7 +11,16 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
-using namespace llvm;
+using llvm::Expected;
+using llvm::SmallString;
+using llvm::SmallVector;
+using llvm::StringRef;
+using llvm::createStringError;
+using llvm::formatv;
+using llvm::inconvertibleErrorCode;
+using llvm::raw_fd_ostream;
+using llvm::raw_ostream;
+using llvm::toString;
 
 namespace lmc::codegen {
 
@@ -119,7 +128,7 @@ static StringRef firstComplaint(StringRef log) {
 static std::string keepSource(const CudaKernel &kernel, StringRef log) {
   int descriptor = -1;
   SmallString<128> path;
-  if (sys::fs::createTemporaryFile("lmc-" + kernel.name, "cu", descriptor, path))
+  if (llvm::sys::fs::createTemporaryFile("lmc-" + kernel.name, "cu", descriptor, path))
     return "";
   raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream << kernel.source << "\n";
@@ -154,7 +163,7 @@ Expected<Cubin> Nvrtc::compile(const CudaKernel &kernel, StringRef arch) const {
                          int(texts.size()), texts.data(), names.data());
   if (result != NVRTC_SUCCESS)
     return refuse(api->errorString(result));
-  auto destroy = scope_exit([&] { api->destroyProgram(&program); });
+  auto destroy = llvm::scope_exit([&] { api->destroyProgram(&program); });
 
   SmallVector<const char *> arguments = options(kernel);
   std::string architecture = ("--gpu-architecture=" + arch).str();

@@ -12,8 +12,8 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-constexpr int64_t kThreads = 512;
-constexpr int64_t kBytesInFlight = 128; // bytes that a thread should load at a time
+constexpr int64_t kColumnThreads = 512;
+constexpr int64_t kColumnBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
 // A tile is at least as wide as two sectors (64 bytes), the unit of an HBM access. Wider tiles are
 // narrowed until there are enough thread blocks to fill the SMs.
@@ -51,9 +51,9 @@ void ColumnPrinter::findTile() {
   lanes = std::min<int64_t>(32, llvm::bit_ceil(uint64_t(vectors)));
   while (lanes * width * widest > kTileBytes && llvm::divideCeil(vectors, lanes) < kWantedBlocks)
     lanes /= 2;
-  groups = std::min<int64_t>(kThreads / lanes, llvm::bit_ceil(uint64_t(rows)));
+  groups = std::min<int64_t>(kColumnThreads / lanes, llvm::bit_ceil(uint64_t(rows)));
   groups = std::max<int64_t>(groups, 32 / lanes);
-  rowsAtOnce = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
+  rowsAtOnce = bytes ? llvm::bit_floor(uint64_t(kColumnBytesInFlight / bytes)) : 1;
   rowsAtOnce = std::clamp<int64_t>(rowsAtOnce, 1, kMaxRows);
   rowsAtOnce =
       std::min<int64_t>(rowsAtOnce, llvm::bit_ceil(uint64_t(llvm::divideCeil(rows, groups))));

@@ -12,11 +12,11 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-constexpr int64_t kThreads = 256;
+constexpr int64_t kElementThreads = 256;
 // The number of bytes that a thread should load at a time. An SM with 2048 such threads has 256 KB
 // in flight. An H100 covers the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us,
 // divided by the number of SMs in CudaArch.cpp), so a fraction of the threads is enough.
-constexpr int64_t kBytesInFlight = 128;
+constexpr int64_t kElementBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
 // With fewer thread blocks than this, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.
 constexpr int64_t kFewBlocks = 600;
@@ -30,7 +30,7 @@ private:
   int64_t chunksPerThread();
   void findIndex(CudaIndex &index, const std::string &number);
 
-  int64_t vectors = 1, threads = kThreads;
+  int64_t vectors = 1, threads = kElementThreads;
 };
 
 int64_t ElementPrinter::chunksPerThread() {
@@ -38,7 +38,7 @@ int64_t ElementPrinter::chunksPerThread() {
   for (const Access &access : info.accesses)
     if (isLane(access.point))
       bytes += width * typeOf(access.input).getElementTypeBitWidth() / 8;
-  int64_t count = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
+  int64_t count = bytes ? llvm::bit_floor(uint64_t(kElementBytesInFlight / bytes)) : 1;
   count = std::clamp<int64_t>(count, 1, kMaxChunks);
   while (count > 1 && vectors / (threads * count) < kFewBlocks)
     count /= 2;
@@ -73,7 +73,7 @@ CudaKernel ElementPrinter::print() {
   if (!info.shape.flat)
     for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
       vectors *= outer;
-  threads = std::min<int64_t>(kThreads, llvm::alignTo(vectors, 32));
+  threads = std::min<int64_t>(kElementThreads, llvm::alignTo(vectors, 32));
 
   CudaChunks group;
   int64_t count = chunksPerThread(), perBlock = threads * count;

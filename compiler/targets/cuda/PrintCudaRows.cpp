@@ -33,7 +33,7 @@ constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes 
 // once. At least this many blocks must remain: about seven waves of two blocks on each SM of an
 // H100.
 constexpr int64_t kEnoughBlocks = 2048;
-constexpr int64_t kBytesInFlight = 64; // bytes that a thread should load at a time
+constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
 // The maximum number of vectors of a row that a thread loads at a time. It is half as large if a
 // thread has only 64 registers (blocks of more than 512 threads).
 constexpr int64_t kMaxStreamed = 16;
@@ -213,7 +213,7 @@ void RowPrinter::findMapping() {
     sums += elementOf(b.sum).getIntOrFloatBitWidth() / 8 * width * chunksOfRow / 4;
   int64_t own = bytesOfRow(false) * chunksOfRow / 4, all = bytesOfRow(true) * chunksOfRow / 4;
   int64_t registers = registersFor(rowThreads);
-  bool fewInFlight = bytesOfRow(true) * chunksOfRow <= kBytesInFlight;
+  bool fewInFlight = bytesOfRow(true) * chunksOfRow <= kRowBytesInFlight;
   kept = mayKeep && own + sums <= registers && (!hasOnePass() || fewInFlight || sums > 0);
   sumsInRegisters = kept;
   bool severalRows = rows > 1 && (info.shape.rowsPerItem > 1 || all > own);
@@ -236,7 +236,7 @@ void RowPrinter::findMapping() {
   chunksAtOnce = chunksOfRow;
   if (!kept) {
     int64_t bytes = bytesOfRow(true);
-    int64_t fit = bytes ? llvm::bit_floor(uint64_t(kBytesInFlight / bytes)) : 1;
+    int64_t fit = bytes ? llvm::bit_floor(uint64_t(kRowBytesInFlight / bytes)) : 1;
     chunksAtOnce =
         std::min(std::clamp<int64_t>(fit, 1, rowThreads > 512 ? kMaxStreamed / 2 : kMaxStreamed),
                  chunksOfRow);

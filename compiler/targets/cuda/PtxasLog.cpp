@@ -2,7 +2,8 @@
 
 #include "llvm/Support/Regex.h"
 
-using namespace llvm;
+using llvm::SmallVector;
+using llvm::StringRef;
 
 namespace lmc::codegen {
 
@@ -13,10 +14,10 @@ static uint32_t number(StringRef digits) {
 }
 
 std::optional<KernelResources> parsePtxasLog(StringRef log) {
-  static const Regex stack("([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, "
+  static const llvm::Regex stack("([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, "
                            "([0-9]+) bytes spill loads");
-  static const Regex used("Used ([0-9]+) registers");
-  static const Regex shared("[ ,]([0-9]+) bytes smem");
+  static const llvm::Regex used("Used ([0-9]+) registers");
+  static const llvm::Regex shared("[ ,]([0-9]+) bytes smem");
   KernelResources resources;
   bool hasStack = false, hasRegisters = false;
   while (!log.empty()) {

@@ -76,7 +76,7 @@ Result<Library> openLibrary() {
   return library;
 }
 
-ncclDataType_t typeOf(plan::DType dtype) {
+ncclDataType_t ncclTypeOf(plan::DType dtype) {
   switch (dtype) {
   case plan::DType::BF16:
     return ncclBfloat16;
@@ -177,7 +177,7 @@ Result<void> NcclCollectives::start(const CollectiveCall &call, CUstream stream,
   const auto *x = reinterpret_cast<const void *>(call.x);
   auto *d = reinterpret_cast<void *>(call.d);
   const uint64_t elements = call.dBytes / byteWidth(call.dtype);
-  const ncclDataType_t type = typeOf(call.dtype);
+  const ncclDataType_t type = ncclTypeOf(call.dtype);
   switch (call.kind) {
   case plan::CollectiveKind::AllGather: // of any type
     LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),

@@ -37,7 +37,7 @@ struct Products::Library {
 
 #define LMC_BLAS(library, call, doing) LMC_TRY((library).check((library).call, doing))
 
-static cudaDataType_t typeOf(plan::DType dtype) {
+static cudaDataType_t dataTypeOf(plan::DType dtype) {
   switch (dtype) {
   case plan::DType::BF16:
     return CUDA_R_16BF;
@@ -95,7 +95,7 @@ Product::~Product() {
 Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, uint64_t rows,
                              uint64_t columns) {
   LMC_BLAS(library,
-           cublasLtMatrixLayoutCreate(&made, typeOf(dtype), columns, rows, int64_t(columns)),
+           cublasLtMatrixLayoutCreate(&made, dataTypeOf(dtype), columns, rows, int64_t(columns)),
            text());
   return {};
 }
@@ -123,7 +123,7 @@ Result<void> Product::describe(const ProductShape &described) {
   LMC_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, ofSecond));
   if (shape.hasBias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    const cudaDataType_t type = typeOf(shape.bias);
+    const cudaDataType_t type = dataTypeOf(shape.bias);
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type));
     // Algorithms are proposed for the alignment of this address; run() sets the real one.

@@ -12,7 +12,7 @@ using namespace lmc;
 
 namespace {
 
-MinCutProblem randomProblem(std::mt19937 &random) {
+MinCutProblem randomCutProblem(std::mt19937 &random) {
   MinCutProblem problem;
   problem.nodes = 2 + int(random() % 7);
   problem.source = int(random() % unsigned(problem.nodes));
@@ -60,7 +60,7 @@ TEST(MinCut, IsTheSmallestOfAllCutsOfDrawnGraphsAndOfLeastSourceSide) {
   std::mt19937 random(1);
   int none = 0;
   for (int64_t round = 0; round < count; ++round) {
-    MinCutProblem problem = randomProblem(random);
+    MinCutProblem problem = randomCutProblem(random);
     ASSERT_EQ(faultOf(problem.check()), "");
     auto best = optimum(problem);
     auto cut = minCut(problem);

@@ -17,9 +17,9 @@ using testing::HasSubstr;
 namespace {
 
 // One function of `commands` copies; slices are placed by hand.
-class Job : public test::PlanBuilder {
+class MemoryJob : public test::PlanBuilder {
 public:
-  explicit Job(int commands, uint64_t bytes = 1 << 12) {
+  explicit MemoryJob(int commands, uint64_t bytes = 1 << 12) {
     plan.arenas[1]->bytes = bytes;
     plan::CopyT copy;
     copy.x = slice(plan::DType::F32, {1});
@@ -56,7 +56,7 @@ private:
 };
 
 // Distinct bytes at a command, by marking each.
-uint64_t markedBytes(const Job &job, int command, uint64_t arena) {
+uint64_t markedBytes(const MemoryJob &job, int command, uint64_t arena) {
   std::vector<bool> used(arena, false);
   for (const auto &slice : job.plan.slices) {
     if (slice->function != 0 || slice->first_command > command || slice->last_command < command)
@@ -77,7 +77,7 @@ TEST(Memory, LiveBytesAreTheDistinctOnes) {
   for (int trial = 0; trial < 200; ++trial) {
     const int commands = 12;
     const uint64_t pitch = 16 + 8 * pick(4);
-    Job job(commands);
+    MemoryJob job(commands);
     for (int i = 0; i < 14; ++i) {
       int first = int(pick(commands)), last = first + int(pick(commands - first));
       auto category = pick(2) ? plan::Category::Activations : plan::Category::Temporaries;
@@ -97,7 +97,7 @@ TEST(Memory, LiveBytesAreTheDistinctOnes) {
 }
 
 TEST(Memory, ViewsOfABufferAreOneBuffer) {
-  Job job(4);
+  MemoryJob job(4);
   // A [8, 24]-byte buffer and its columns [0, 8), [8, 24) as views; and another beside it.
   job.place(64, 192, 0, 3, plan::Category::Activations).name = "qkv";
   job.place(64, 64, 1, 2, plan::Category::Temporaries, 8, 24).name = "q";
@@ -116,7 +116,7 @@ TEST(Memory, ViewsOfABufferAreOneBuffer) {
 }
 
 TEST(Memory, PhasesOfAMicroStep) {
-  Job job(6);
+  MemoryJob job(6);
   job.plan.functions[0]->commands[4]->backward = true; // 5 follows it, marked or not
   job.place(0, 100, 0, 4, plan::Category::Activations);
   job.place(100, 50, 2, 2);
@@ -133,7 +133,7 @@ TEST(Memory, PhasesOfAMicroStep) {
 
 // 80 layers: 3 functions of 6,000 commands and 12,000 slices each, in well under 0.2 s.
 TEST(Memory, ManyLayersTakeNoTime) {
-  Job job(6000, 1ull << 40);
+  MemoryJob job(6000, 1ull << 40);
   for (int f = 0; f < 3; ++f) {
     if (f > 0) {
       auto function = std::make_unique<plan::FunctionT>(*job.plan.functions[0]);
@@ -160,7 +160,7 @@ TEST(Memory, ManyLayersTakeNoTime) {
 }
 
 TEST(BudgetError, NamesWhatTakesTheMemory) {
-  Job job(3, 2 << 20);
+  MemoryJob job(3, 2 << 20);
   job.plan.functions[0]->commands[1]->source = "layers.0/mlp";
   job.place(0, 1 << 20, 0, 2, plan::Category::Activations).name = "layers.0/up";
   job.place(1 << 20, 1 << 19, 1, 2).name = "layers.0/down";

@@ -13,9 +13,9 @@ using testing::HasSubstr;
 namespace {
 
 // micro_first of GAS 3 with two equal products and a copy, and a function that no step runs.
-class Job : public test::PlanBuilder {
+class MeasuredJob : public test::PlanBuilder {
 public:
-  Job() {
+  MeasuredJob() {
     plan.compute_dtype = plan::DType::F32;
     plan::GemmT gemm = product(64, 16, 32);
     command(gemm);
@@ -37,7 +37,7 @@ public:
 class Measured : public testing::Test {
 protected:
   void SetUp() override {
-    auto opened = Job().open();
+    auto opened = MeasuredJob().open();
     ASSERT_TRUE(opened) << opened.error().message;
     file = std::move(*opened);
     trace["otherData"] = {

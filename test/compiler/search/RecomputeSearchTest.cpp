@@ -77,9 +77,9 @@ struct Outcome {
 };
 
 // A model of models/configs on one H100, and a search for what its layers recompute.
-class Job {
+class SearchedJob {
 public:
-  explicit Job(const std::string &name, std::vector<std::string> settings = {})
+  explicit SearchedJob(const std::string &name, std::vector<std::string> settings = {})
       : context(registry()), phases(config, options) {
     for (const char *always :
          {"distributed.nodes=1", "distributed.devices_per_node=1", "target.device=cuda:sm_90a",
@@ -145,7 +145,7 @@ private:
 // 40 budgets from the least that works to what needs no recompute: a smaller budget never
 // takes more memory, and is never predicted to be faster.
 void sweepBudgets(const char *name) {
-  Job job(name);
+  SearchedJob job(name);
   BudgetSearch &budgets = job.budgets();
   std::optional<size_t> smallest = budgets.smallest(), none = budgets.fastest(UINT64_MAX);
   ASSERT_TRUE(smallest && none);
@@ -207,7 +207,7 @@ TEST(RecomputeSearch, FortyBudgetsOfMistral7b) { sweepBudgets("mistral-7b.toml")
 
 // Fewer layers than options, so that several probes are needed.
 TEST(RecomputeSearch, TwoLayers) {
-  Job job("test-tiny.toml");
+  SearchedJob job("test-tiny.toml");
   ASSERT_EQ(job.search->options().layers.size(), 2u);
   for (size_t candidate = 0; candidate < job.search->candidates().size(); ++candidate) {
     std::optional<uint64_t> bytes = job.budgets().bytes(candidate);
@@ -218,7 +218,7 @@ TEST(RecomputeSearch, TwoLayers) {
 
 // Probes of a model with fewer layers say the same.
 TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
-  Job job("llama1b.toml");
+  SearchedJob job("llama1b.toml");
   auto makeShorter = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
     Config shorter = job.config;
     shorter.model.numHiddenLayers = layers;

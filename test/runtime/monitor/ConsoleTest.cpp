@@ -7,7 +7,7 @@
 namespace lmc {
 namespace {
 
-StepRecord record(int64_t step) {
+StepRecord recordOf(int64_t step) {
   StepRecord r;
   r.step = step;
   r.loss = 2.5;
@@ -28,7 +28,7 @@ std::string logOf(int64_t interval, int64_t steps) {
     Console console(out, out);
     console.setSteps(interval, steps);
     for (int64_t step = 1; step <= steps; ++step)
-      console.step(record(step));
+      console.step(recordOf(step));
     console.warning("disk full");
   }
   std::fclose(out);
@@ -58,14 +58,14 @@ TEST(Console, AValidationIsOnTheLineOfItsStepWithTheNameOfItsSet) {
   {
     Console console(out, out);
     console.setSteps(100, 1000);
-    console.step(record(1));
-    StepRecord r = record(2);
+    console.step(recordOf(1));
+    StepRecord r = recordOf(2);
     r.validations = {{.set = "", .loss = 1, .bitsPerByte = 0.5}};
     console.step(r);
-    r = record(3);
+    r = recordOf(3);
     r.validations = {{.set = "code", .loss = 1}, {.set = "web", .loss = 2, .bitsPerByte = 0.75}};
     console.step(r);
-    console.step(record(4));
+    console.step(recordOf(4));
   }
   std::fclose(out);
   const std::string log = test::read(folder / "log");
@@ -87,7 +87,7 @@ TEST(Console, TheMfuIsThatOfTheRateThatIsShown) {
     Console console(out, out);
     console.setSteps(1, 3);
     for (int64_t step = 1; step <= 3; ++step) {
-      StepRecord r = record(step);
+      StepRecord r = recordOf(step);
       r.tokensPerSecond = step < 3 ? 10000 : 20000;
       r.mfuCausal = r.mfuFull = step < 3 ? 0.2 : 0.4;
       console.step(r);
@@ -105,7 +105,7 @@ TEST(Console, TheEtaCountsSavesAndValidations) {
   {
     Console console(out, out);
     console.setSteps(1, 11);
-    StepRecord r = record(1);
+    StepRecord r = recordOf(1);
     r.pendingSeconds = 3600;
     console.step(r);
   }

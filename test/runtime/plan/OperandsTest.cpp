@@ -13,7 +13,7 @@ namespace {
 
 // "<" read, ">" written, "+" added to, "?" scratch; "*" may be spaced: "<*q=3".
 std::vector<std::string> texts(const plan::CommandT &command) {
-  test::PlanBuilder b;
+  lmc::test::PlanBuilder b;
   b.plan.functions[0]->commands.push_back(std::make_unique<plan::CommandT>(command));
   const std::string bytes = b.bytes();
   const plan::Plan &plan = *plan::GetPlan(bytes.data());
@@ -78,7 +78,7 @@ TEST(Operands, AttentionTakesColumnsOfAWiderMatrix) {
 }
 
 TEST(Operands, ACommandLaunchesItselfOrItsKernels) {
-  test::PlanBuilder b;
+  lmc::test::PlanBuilder b;
   b.command(plan::LaunchT());
   b.command(plan::ScatterAddT());
   b.command(plan::ScatterAddT());
@@ -95,7 +95,7 @@ TEST(Operands, ACommandLaunchesItselfOrItsKernels) {
 }
 
 TEST(Operands, CommandsHaveShortNames) {
-  test::PlanBuilder b;
+  lmc::test::PlanBuilder b;
   b.command(plan::GemmT());
   b.command(plan::AttentionGradT());
   plan::CollectiveT collective;

@@ -19,7 +19,7 @@ TEST(Steps, AStepRunsEachFunctionItsTimes) {
 }
 
 TEST(Steps, WhatRunsBesideTakesNoTime) {
-  test::PlanBuilder b;
+  lmc::test::PlanBuilder b;
   b.command(plan::CollectiveT());
   b.command(plan::CopyT());
   b.command(plan::WaitT());

@@ -15,7 +15,7 @@ namespace {
 
 const char *const kArchs[] = {"sm_80", "sm_90a", "sm_100"};
 
-AttentionShape llama1b() {
+AttentionShape llama1bAttention() {
   AttentionShape shape;
   shape.batch = 16;
   shape.seq = 2048;
@@ -48,7 +48,7 @@ std::string refusal(AttentionShape shape) {
 } // namespace
 
 TEST(AttentionTemplates, TellTheMathsAndTheShape) {
-  auto kernels = attentionKernels(llama1b(), *findCudaArch("sm_90a"), "attention_7");
+  auto kernels = attentionKernels(llama1bAttention(), *findCudaArch("sm_90a"), "attention_7");
   ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
   ASSERT_EQ(kernels->size(), 1u);
   const CudaKernel &kernel = kernels->front();
@@ -87,7 +87,7 @@ attention_7(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, lmc::bf1
 }
 
 TEST(AttentionTemplates, GradientsTellTheirs) {
-  AttentionShape shape = llama1b();
+  AttentionShape shape = llama1bAttention();
   shape.rope = true;
   auto kernels = attentionGradKernels(shape, *findCudaArch("sm_90a"), "grad_7");
   ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
@@ -194,24 +194,24 @@ TEST(AttentionTemplates, GradientsAreTwoKernelsThatPassDeltaOn) {
 }
 
 TEST(AttentionTemplates, RefuseWhatHasNoKernel) {
-  AttentionShape shape = llama1b();
+  AttentionShape shape = llama1bAttention();
   EXPECT_EQ(refusal(shape), "");
   shape.type = DataType::F64;
   EXPECT_EQ(refusal(shape), "attention on CUDA: f64 has no kernel there; compute in f32 or bf16, "
                             "or on the CPU");
-  shape = llama1b();
+  shape = llama1bAttention();
   shape.headDim = 63;
   EXPECT_EQ(refusal(shape), "attention on CUDA: heads of 63; even sizes up to 256 have a kernel");
   shape.headDim = 258;
   EXPECT_EQ(refusal(shape), "attention on CUDA: heads of 258; even sizes up to 256 have a kernel");
-  shape = llama1b();
+  shape = llama1bAttention();
   shape.kvHeads = 5;
   EXPECT_EQ(refusal(shape),
             "attention on CUDA: 32 query heads do not divide among 5 key heads");
-  shape = llama1b();
+  shape = llama1bAttention();
   shape.scale = 0;
   EXPECT_THAT(refusal(shape), HasSubstr("a scale of"));
-  shape = llama1b();
+  shape = llama1bAttention();
   shape.batch = 1 << 20;
   EXPECT_THAT(refusal(shape), HasSubstr("more than 2^31 rows"));
 }
@@ -221,17 +221,17 @@ TEST(AttentionTemplates, TensorCoresTakeWhatTheyCan) {
   auto chosen = [&](const AttentionShape &shape) {
     return chooseAttentionTile(AttentionPart::Forward, shape, arch);
   };
-  EXPECT_NE(chosen(llama1b()), nullptr);
+  EXPECT_NE(chosen(llama1bAttention()), nullptr);
   EXPECT_NE(chosen(mistral7b()), nullptr);
-  AttentionShape shape = llama1b();
+  AttentionShape shape = llama1bAttention();
   shape.type = DataType::F32;
   EXPECT_EQ(chosen(shape), nullptr);
-  shape = llama1b();
+  shape = llama1bAttention();
   for (int64_t headDim : {60, 132, 136, 256}) { // no multiple of 8, or more than 128
     shape.headDim = headDim;
     EXPECT_EQ(chosen(shape), nullptr) << headDim;
   }
-  shape = llama1b();
+  shape = llama1bAttention();
   shape.kPitch = 3076; // not a multiple of 16 bytes
   EXPECT_EQ(chosen(shape), nullptr);
 }
@@ -249,7 +249,7 @@ TEST(AttentionTemplates, TilesTakeHeadsOfFewerColumns) {
       for (AttentionPart part :
            {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys}) {
         const CudaArch &arch = *findCudaArch(name);
-        AttentionShape shape = llama1b();
+        AttentionShape shape = llama1bAttention();
         shape.headDim = headDim;
         const AttentionTile *tile = chooseAttentionTile(part, shape, arch);
         ASSERT_NE(tile, nullptr) << headDim;
@@ -260,7 +260,7 @@ TEST(AttentionTemplates, TilesTakeHeadsOfFewerColumns) {
 }
 
 TEST(AttentionTemplates, TellTheColumnsOfATile) {
-  AttentionShape shape = llama1b();
+  AttentionShape shape = llama1bAttention();
   shape.headDim = 80;
   shape.qPitch = shape.kPitch = shape.vPitch = 48 * 80;
   auto kernels = attentionKernels(shape, *findCudaArch("sm_90a"), "attention");
@@ -297,7 +297,7 @@ TEST(AttentionTemplates, SomeTilesAreForFullTilesWithoutDocumentsAlone) {
 TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   const CudaArch &arch = *findCudaArch("sm_90a");
   AttentionTile tile{AttentionPart::Forward, 64, 128, 64, 4, 4, true, 2, 224, false};
-  AttentionShape shape = llama1b();
+  AttentionShape shape = llama1bAttention();
   AttentionEstimate cost = estimate(tile, shape, arch);
   EXPECT_EQ(cost.blocks, 16 * 32 * (2048 / 128));
   EXPECT_EQ(cost.blocksPerSm, 2); // 224 registers of 128 threads; 48 KiB would do for 4
@@ -306,12 +306,12 @@ TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   EXPECT_DOUBLE_EQ(cost.blockFlops, 2.0 * 2 * 128 * 2048 * 64);
   shape.window = 128;
   EXPECT_LT(estimate(tile, shape, arch).clocks, cost.clocks / 4);
-  shape = llama1b();
+  shape = llama1bAttention();
   shape.batch = 32;
   EXPECT_NEAR(estimate(tile, shape, arch).clocks / cost.clocks, 2, 0.1);
   // The queries of keys j are i >= j: as many tiles, from the other end, for each of 4 heads.
   AttentionTile keys{AttentionPart::GradKeys, 64, 64, 64, 4, 2, false, 2, 224, false};
-  cost = estimate(keys, llama1b(), arch);
+  cost = estimate(keys, llama1bAttention(), arch);
   EXPECT_EQ(cost.blocks, 16 * 8 * (2048 / 64));
   EXPECT_DOUBLE_EQ(cost.visited, double(32 * 33 / 2) * 64 * 64 / (2048.0 * 2049 / 2));
 }

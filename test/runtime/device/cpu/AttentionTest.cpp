@@ -171,14 +171,14 @@ TEST(Attention, MatchesTheDefinition) {
         for (Values *result : {&problem.out, &problem.dq, &problem.dk, &problem.dv})
           std::fill(result->bytes.begin(), result->bytes.end(), char(0xff));
         problem.run(*all[set], 2);
-        const double tolerance = test::tolerance(storage);
-        EXPECT_LE(test::error(problem.out, expected.out), tolerance);
-        EXPECT_LE(test::error(problem.lse, expected.lse), storage == Storage::F64 ? 1e-10 : 1e-5);
-        EXPECT_LE(test::error(problem.dv, expected.dv), tolerance);
+        const double tolerance = lmc::cpu::test::tolerance(storage);
+        EXPECT_LE(lmc::cpu::test::error(problem.out, expected.out), tolerance);
+        EXPECT_LE(lmc::cpu::test::error(problem.lse, expected.lse), storage == Storage::F64 ? 1e-10 : 1e-5);
+        EXPECT_LE(lmc::cpu::test::error(problem.dv, expected.dv), tolerance);
         // One visible key: the exact gradient is 0 and only rounding is left.
         if (shape.seq > 1 && shape.window != 1 && shape.document != 1) {
-          EXPECT_LE(test::error(problem.dq, expected.dq), 2 * tolerance);
-          EXPECT_LE(test::error(problem.dk, expected.dk), 2 * tolerance);
+          EXPECT_LE(lmc::cpu::test::error(problem.dq, expected.dq), 2 * tolerance);
+          EXPECT_LE(lmc::cpu::test::error(problem.dk, expected.dk), 2 * tolerance);
         }
       }
     }
@@ -224,10 +224,10 @@ TEST(Attention, RotatesGradientsBack) {
       }
       return y;
     };
-    const double tolerance = test::tolerance(storage);
-    EXPECT_LE(test::error(rotated.dq, back(plain.dq, plain.queries())), tolerance);
-    EXPECT_LE(test::error(rotated.dk, back(plain.dk, plain.keys())), tolerance);
-    EXPECT_GT(test::error(rotated.dk, numbers(plain.dk)), 0.1);
+    const double tolerance = lmc::cpu::test::tolerance(storage);
+    EXPECT_LE(lmc::cpu::test::error(rotated.dq, back(plain.dq, plain.queries())), tolerance);
+    EXPECT_LE(lmc::cpu::test::error(rotated.dk, back(plain.dk, plain.keys())), tolerance);
+    EXPECT_GT(lmc::cpu::test::error(rotated.dk, numbers(plain.dk)), 0.1);
     EXPECT_EQ(rotated.dv.bytes, plain.dv.bytes);
   }
 }
@@ -253,9 +253,9 @@ TEST(Attention, DocumentsOfASequenceAreEachAlone) {
         alone.v = rows(together.v, from, to, together.keys());
         alone.dout = rows(together.dout, from, to, together.queries());
         alone.run(kernelSet(), 2);
-        const double tolerance = test::tolerance(storage);
+        const double tolerance = lmc::cpu::test::tolerance(storage);
         auto differ = [&](const Values &whole, const Values &part, int64_t columns) {
-          return test::error(rows(whole, from, to, columns), numbers(part));
+          return lmc::cpu::test::error(rows(whole, from, to, columns), numbers(part));
         };
         EXPECT_LE(differ(together.out, alone.out, together.queries()), tolerance);
         EXPECT_LE(differ(together.lse, alone.lse, 4), tolerance);

@@ -12,7 +12,7 @@ using namespace lmc;
 namespace {
 
 // Compiles `text`, C code, and returns it as a module of a plan.
-std::vector<uint8_t> moduleOf(const test::TestFolder &folder, const std::string &text) {
+std::vector<uint8_t> moduleOf(const lmc::test::TestFolder &folder, const std::string &text) {
   std::ofstream(folder / "module.c") << text;
   const std::string command =
       "cc -shared -fPIC -o '" + (folder / "module.so") + "' '" + (folder / "module.c") + "'";
@@ -29,7 +29,7 @@ std::vector<uint8_t> moduleOf(const test::TestFolder &folder, const std::string 
 } // namespace
 
 TEST(CpuModule, KeepsItsCodeWhileAnotherModuleIsLoaded) {
-  const test::TestFolder folder;
+  const lmc::test::TestFolder folder;
   const auto one = moduleOf(folder, "int number(void) { return 1; }");
   const auto two = moduleOf(folder, "int number(void) { return 2; }");
   auto first = cpu::CpuModule::load(*flatbuffers::GetRoot<plan::Module>(one.data()));

@@ -46,7 +46,7 @@ static void check(GemmShape shape, int threads, std::mt19937_64 &random,
     for (int run = 0; run < 2; ++run) {
       Values d = before;
       (*gemm)->run(a.data(), b.data(), d.data(), bias.data());
-      EXPECT_LE(test::error(d, expected), test::tolerance(shape.output))
+      EXPECT_LE(lmc::cpu::test::error(d, expected), lmc::cpu::test::tolerance(shape.output))
           << nameOf(library) << " (" << (*gemm)->implementation() << "): " << describe(shape);
       if (run == 0)
         first = d.bytes;

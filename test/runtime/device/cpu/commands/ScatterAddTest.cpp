@@ -32,7 +32,7 @@ TEST(ScatterAdd, AddsRowsInOrderWhateverTheThreads) {
         scatterAdd(
             {ids.data(), x.data(), d.data(), storage, sums, rows, columns, vocabulary, accumulate},
             threads);
-        EXPECT_LE(test::error(d, expected), 1e-6);
+        EXPECT_LE(lmc::cpu::test::error(d, expected), 1e-6);
         if (first.empty())
           first = d.bytes;
         EXPECT_EQ(d.bytes, first) << threads << " threads";

@@ -97,7 +97,7 @@ protected:
   // The same from the runtime.
   std::string expected(const plan::InitializerT &initializer, DataType type,
                        std::vector<uint64_t> shape, uint64_t first, uint64_t elements) {
-    test::PlanBuilder builder;
+    lmc::test::PlanBuilder builder;
     uint32_t slice = builder.slice(dtypeOf(type), shape);
     builder.variable(kName, plan::VariableKind::Table, slice).initializer =
         std::make_unique<plan::InitializerT>(initializer);

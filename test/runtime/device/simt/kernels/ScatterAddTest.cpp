@@ -19,7 +19,6 @@ using codegen::ScatterAddLayout;
 using codegen::ScatterAddOperand;
 using codegen::ScatterAddShape;
 using cpu::Storage;
-using cpu::test::Values;
 
 namespace {
 
@@ -38,7 +37,7 @@ public:
     std::vector<Source> sources;
     for (const ScatterAddLaunch &launch : launches)
       sources.push_back(sourceOf(launch.kernel));
-    for (const Result<Kernel> &kernel : compile(sources))
+    for (const Result<simt::Kernel> &kernel : compile(sources))
       if (kernel)
         kernels.push_back(*kernel);
       else
@@ -49,10 +48,10 @@ public:
   void check(const std::vector<int32_t> &tokens, bool count = false) {
     ASSERT_EQ(kernels.size(), launches.size());
     ids = tokens;
-    x = Values::random(storageOf(shape.x), shape.rows * shape.columns, random);
+    x = cpu::test::Values::random(storageOf(shape.x), shape.rows * shape.columns, random);
     // Without accumulation d holds NaN before.
-    d = shape.accumulate ? Values::random(sums, shape.vocabulary * shape.columns, random)
-                         : Values(sums, shape.vocabulary * shape.columns);
+    d = shape.accumulate ? cpu::test::Values::random(sums, shape.vocabulary * shape.columns, random)
+                         : cpu::test::Values(sums, shape.vocabulary * shape.columns);
     before = d;
     workspace.assign(size_t(layout.bytes / 64), {});
     alignedX = aligned(x);
@@ -124,7 +123,7 @@ private:
   struct alignas(64) Line {
     char bytes[64] = {};
   };
-  static std::vector<Line> aligned(const Values &values) {
+  static std::vector<Line> aligned(const cpu::test::Values &values) {
     std::vector<Line> lines((values.bytes.size() + 63) / 64);
     std::memcpy(lines.data(), values.bytes.data(), values.bytes.size());
     return lines;
@@ -184,7 +183,7 @@ private:
   }
 
   template <typename T> void checkSumsAs() const {
-    Values expected = before;
+    cpu::test::Values expected = before;
     cpu::scatterAdd({ids.data(), x.bytes.data(), expected.data(), x.storage, sums, shape.rows,
                      shape.columns, shape.vocabulary, shape.accumulate},
                     1);
@@ -218,10 +217,10 @@ private:
 
   std::mt19937_64 random;
   std::vector<ScatterAddLaunch> launches;
-  std::vector<Kernel> kernels;
+  std::vector<simt::Kernel> kernels;
   Storage sums;
   std::vector<int32_t> ids;
-  Values x, d, before{Storage::F32, 0};
+  cpu::test::Values x, d, before{Storage::F32, 0};
   std::vector<Line> workspace, alignedX, alignedD;
   std::vector<std::vector<Traffic>> traffic; // by launch and argument
 };
