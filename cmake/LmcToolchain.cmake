@@ -4,7 +4,15 @@ find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      # The compiler says which headers a file includes; ccache need not preprocess the file for that.
+      CCACHE_DEPEND=1 ${CCACHE})
+endif()
+
+# GCC collects its garbage when its heap has grown by a part of itself, at first at a few MB. With half a
+# GiB it seldom has to, and takes a tenth less time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(--param=ggc-min-heapsize=524288)
 endif()
 
 find_program(MOLD mold)
@@ -16,3 +24,12 @@ if(LMC_SANITIZE)
   add_compile_options(-fsanitize=${LMC_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LMC_SANITIZE})
 endif()
+
+# lmc_control_code(TARGET FAST_FILES...): what decides, reads and reports, and does no arithmetic over
+# arrays, but for FAST_FILES. -O1 takes a fifth off its build.
+function(lmc_control_code target)
+  target_compile_options(${target} PRIVATE -O1)
+  foreach(file ${ARGN})
+    set_property(SOURCE ${file} APPEND PROPERTY COMPILE_OPTIONS -O3)
+  endforeach()
+endfunction()

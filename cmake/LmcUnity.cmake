@@ -20,6 +20,8 @@ function(lmc_compile_together target)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # GCC takes a file that is included for a header, in which an anonymous namespace would be a mistake.
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   set(group)
   set(filled 0)
   foreach(source ${ARGN})

@@ -1,2 +1,3 @@
 # xxHash computes the checksums of checkpoints.
 target_link_libraries(${layer} PUBLIC xxhash)
+lmc_control_code(${layer})

@@ -73,6 +73,7 @@ if(LMC_BUILD_TESTS)
   function(lmc_simt_library name)
     get_property(simt_sources GLOBAL PROPERTY LMC_SIMT_SOURCES)
     add_library(${name} STATIC ${ARGN} ${simt_sources})
+    lmc_compile_together(${name} ${simt_sources})
     target_link_libraries(${name} PUBLIC lmc_runtime_plan Boost::context ${CMAKE_DL_LIBS}
                           PRIVATE lmc_runtime_device)
     target_compile_definitions(${name} PRIVATE LMC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"

@@ -8,3 +8,4 @@ set_source_files_properties(${here}/NormalStream.cpp PROPERTIES
 # Checkpoints record which release, and which commit of it, wrote them.
 set_source_files_properties(${here}/RunIdentity.cpp PROPERTIES
   COMPILE_DEFINITIONS "LMC_VERSION=\"${PROJECT_VERSION}\";LMC_COMMIT=\"${LMC_COMMIT}\"")
+lmc_control_code(${layer} ${here}/NormalStream.cpp ${here}/Initializer.cpp)
