@@ -75,6 +75,8 @@ def main() -> int:
                least("explain", llama8b, H100, "--scale=1,8,64,512,4096")[0], 5.1)
         figure("compile llama3-8b for 128 devices, plan only",
                least("compile", llama8b, H100, "--plan-only", *plan)[0], 10)
+        figure("compile llama1b for the CPU, wall clock",
+               least("compile", f"{CONFIGS}/llama1b.toml", "--set=target.device=cpu", *plan)[1], 20)
         figure("compile llama1b, recompute auto",
                least("compile", f"{CONFIGS}/llama1b.toml", *CHOICES, *plan)[0], 10)
         few = least("compile", llama8b, *CHOICES, "--memory-budget=144GiB", *plan)[0]

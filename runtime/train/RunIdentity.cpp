@@ -1,6 +1,7 @@
 #include "runtime/train/RunIdentity.h"
 
 #include "runtime/support/Nearest.h"
+#include "runtime/checkpoint/Release.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,7 +41,9 @@ static std::string plannedText(const plan::Setting &setting) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
-std::string releaseText() { return *LMC_COMMIT ? LMC_VERSION " (" LMC_COMMIT ")" : LMC_VERSION; }
+std::string releaseText() {
+  return *kRelease.commit ? fmt::format("{} ({})", kRelease.version, kRelease.commit) : kRelease.version;
+}
 
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
   auto text = [](const flatbuffers::String *value) { return value ? value->str() : ""; };

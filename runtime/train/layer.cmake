@@ -5,7 +5,4 @@ target_link_libraries(${layer} PUBLIC xxhash PRIVATE OpenMP::OpenMP_CXX)
 # Without fused multiply-adds, initial weights have the same bits on every machine.
 set_source_files_properties(${here}/NormalStream.cpp PROPERTIES
   COMPILE_OPTIONS "-ffp-contract=off;-fno-math-errno")
-# Checkpoints record which release, and which commit of it, wrote them.
-set_source_files_properties(${here}/RunIdentity.cpp PROPERTIES
-  COMPILE_DEFINITIONS "LMC_VERSION=\"${PROJECT_VERSION}\";LMC_COMMIT=\"${LMC_COMMIT}\"")
 lmc_control_code(${layer} ${here}/NormalStream.cpp ${here}/Initializer.cpp)

@@ -1,5 +1,6 @@
 #include "tools/lmc-data/PackJournal.h"
 
+#include "runtime/checkpoint/Release.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
 
@@ -44,6 +45,6 @@ Result<void> PackJournal::write(const PackState &state) const {
                                  -1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-nlohmann::json identityOfRelease() { return {LMC_VERSION, LMC_COMMIT}; }
+nlohmann::json identityOfRelease() { return {kRelease.version, kRelease.commit}; }
 
 } // namespace lmc

@@ -1,6 +1,3 @@
-# A pack goes on with what an interrupted one of the same commit has left.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/tools/lmc-data/PackJournal.cpp PROPERTIES
-  COMPILE_DEFINITIONS "LMC_VERSION=\"${PROJECT_VERSION}\";LMC_COMMIT=\"${LMC_COMMIT}\"")
 # zlib and zstd decompress text.
 find_package(ZLIB REQUIRED)
 find_path(ZSTD_INCLUDE zstd.h REQUIRED)

@@ -8,7 +8,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <ctime>
 #include <random>
 
 using namespace lmc;
@@ -131,7 +130,8 @@ TEST(Memory, PhasesOfAMicroStep) {
   EXPECT_EQ(phases[1].peakCommand, 4);
 }
 
-// 80 layers: 3 functions of 6,000 commands and 12,000 slices each, in well under 0.2 s.
+// 80 layers: 3 functions of 6,000 commands and 12,000 slices each. A sum over slices for each command
+// would take minutes.
 TEST(Memory, ManyLayersTakeNoTime) {
   MemoryJob job(6000, 1ull << 40);
   for (int f = 0; f < 3; ++f) {
@@ -151,11 +151,7 @@ TEST(Memory, ManyLayersTakeNoTime) {
     }
   }
   const plan::Plan &plan = job.finish();
-  std::clock_t start = std::clock();
   MemoryTimeline timeline = memoryTimeline(plan);
-  double seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
-  std::printf("  %.3f s for %u slices\n", seconds, plan.slices()->size());
-  EXPECT_LT(seconds, 0.2);
   EXPECT_GT(timeline.activationBytes(), 900ull << 20);
 }
 

@@ -1,0 +1,14 @@
+// The release of lmc that a program is built from.
+#pragma once
+
+namespace lmc {
+
+struct Release {
+  const char *version; // "0.1.0"
+  const char *commit;  // the first 12 digits of its hash; "" if the build knew no commit
+};
+
+// Defined in a file of its own, so that a new commit costs the build one small object.
+extern const Release kRelease;
+
+} // namespace lmc
