@@ -45,7 +45,8 @@ def main() -> None:
     build, since = Path(sys.argv[1]), float(sys.argv[2])
     suites = [line.split("\t") for line in (build / "times.tsv").read_text().splitlines()]
     tests = {}
-    for file, read in (("Testing/Temporary/LastTest.log", gtests), ("lit.xml", junit), ("parity.xml", junit)):
+    for file, read in (("Testing/Temporary/LastTest.log", gtests), ("lit.xml", junit), ("parity.xml", junit),
+                       ("parity-alone.xml", junit)):
         if (build / file).exists() and (build / file).stat().st_mtime >= since:
             tests |= read(build / file)
     steps = build_steps(build, since)
