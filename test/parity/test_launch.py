@@ -220,7 +220,9 @@ def test_a_main_thread_that_hangs_is_named(running, compiled, tmp_path):
     assert code == RANK_FAILED
     assert re.search(r"error: rank 1 \(host .*\) has made no progress for \d+ s \([a-z ]+, step \d+\), "
                      r"and the others wait for it", errors), errors
-    assert errors.count("has made no progress") == 2, "rank 0 and rank 1 say so"
+    # The rank may have hung while it saved; then a warning about that checkpoint says so, too.
+    named = re.findall(r"error: .*rank 1 \(host [^)]*\) has made no progress", errors)
+    assert len(named) == 2, f"rank 0 and rank 1 say so: {errors}"
     assert time.monotonic() - began < 12
 
 
