@@ -309,7 +309,8 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;
-    for (size_t order = 0; order < PlacementSearch::kOrders && outcome == Outcome::Stopped; ++order) {
+    for (size_t order = 0; order < PlacementSearch::kOrders && outcome == Outcome::Stopped;
+         ++order) {
       uint64_t granted = std::min(slice, nodes);
       outcome = search.run(target, order, granted);
       nodes -= granted - search.nodesLeft();

@@ -20,7 +20,9 @@ Result<void> RecomputeChoiceProblem::check() const {
                      " takes no time that could be measured"};
   }
   uint64_t bytes = 0;
-  auto add = [&](uint64_t more) { return more < kMaxChoiceBytes && (bytes += more) < kMaxChoiceBytes; };
+  auto add = [&](uint64_t more) {
+    return more < kMaxChoiceBytes && (bytes += more) < kMaxChoiceBytes;
+  };
   if (!add(fixedBytes) || !add(headAndLossBytes))
     return Error{"2^61 bytes or more"};
   double seconds = 0;

@@ -5,9 +5,9 @@
 #include "llvm/Support/Format.h"
 
 using llvm::Expected;
-using llvm::Twine;
 using llvm::format;
 using llvm::formatv;
+using llvm::Twine;
 
 namespace lmc::extract {
 

@@ -5,10 +5,10 @@
 #include "llvm/Support/xxhash.h"
 
 using llvm::Expected;
-using llvm::SmallVector;
-using llvm::StringRef;
 using llvm::format;
 using llvm::formatv;
+using llvm::SmallVector;
+using llvm::StringRef;
 
 namespace lmc::extract {
 

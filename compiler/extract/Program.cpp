@@ -8,12 +8,12 @@
 #include "llvm/Support/Format.h"
 
 using llvm::ArrayRef;
+using llvm::enumerate;
 using llvm::Expected;
+using llvm::formatv;
 using llvm::SmallVector;
 using llvm::StringRef;
 using llvm::Twine;
-using llvm::enumerate;
-using llvm::formatv;
 
 namespace lmc::extract {
 

@@ -290,7 +290,8 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   Value bias = biases.empty() ? Value() : layTogether(layer, biases);
   lm::LinearOp first = group.front();
   b.setInsertionPoint(first);
-  auto type = tensorOf(first.getResult()).clone({tensorOf(first.getResult()).getDimSize(0), columns});
+  auto type =
+      tensorOf(first.getResult()).clone({tensorOf(first.getResult()).getDimSize(0), columns});
   Location loc = fusedName(b, ops);
   auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias);
   auto split = lm::SplitOp::create(b, loc, types, linear.getResult());

@@ -107,7 +107,7 @@ Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
   auto map = Charsmap::parse(charsmap);
   LMC_TRY(map);
   return asNormalizer([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
-                                                                      bool &) -> Result<void> {
+                                                                          bool &) -> Result<void> {
     std::string result;
     result.reserve(text.size());
     const std::string_view view = text;

@@ -1,7 +1,7 @@
 #include "runtime/train/RunIdentity.h"
 
-#include "runtime/support/Nearest.h"
 #include "runtime/checkpoint/Release.h"
+#include "runtime/support/Nearest.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,7 +42,8 @@ static std::string plannedText(const plan::Setting &setting) {
 }
 
 std::string releaseText() {
-  return *kRelease.commit ? fmt::format("{} ({})", kRelease.version, kRelease.commit) : kRelease.version;
+  return *kRelease.commit ? fmt::format("{} ({})", kRelease.version, kRelease.commit)
+                          : kRelease.version;
 }
 
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {

@@ -53,7 +53,7 @@ double epochsOf(const SourceState &source) {
 }
 
 void printCheckpointText(const CheckpointFolder &checkpoint, const Weights &weights,
-               const std::vector<FileReport> &files, bool verified) {
+                         const std::vector<FileReport> &files, bool verified) {
   const CheckpointState &state = checkpoint.state;
   const RunIdentity &run = checkpoint.run;
   fmt::print("{}\n", checkpoint.path);
@@ -90,7 +90,7 @@ void printCheckpointText(const CheckpointFolder &checkpoint, const Weights &weig
 }
 
 void printCheckpointJson(const CheckpointFolder &checkpoint, const Weights &weights,
-               const std::vector<FileReport> &files, bool verified) {
+                         const std::vector<FileReport> &files, bool verified) {
   const CheckpointState &state = checkpoint.state;
   nlohmann::ordered_json json;
   json["path"] = checkpoint.path;

@@ -15,7 +15,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, count, places)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SplitPosition, document, bytes, cut)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Occurrences, count, documents, first)
 using DocumentCounts = EncodedDocuments::Counts;
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DocumentCounts, merged, inside, empty, spelled, unknown, fallback)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DocumentCounts, merged, inside, empty, spelled, unknown,
+                                   fallback)
 using Saved = TokenFileWriter::Saved;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Saved, tokens, documents, hash)
 using Findings = Audit::Findings;

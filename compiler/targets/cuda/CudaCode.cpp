@@ -3,10 +3,10 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/ThreadPool.h"
 
+using llvm::createStringError;
 using llvm::Expected;
 using llvm::StringMap;
 using llvm::StringRef;
-using llvm::createStringError;
 using llvm::toString;
 using llvm::zip;
 

@@ -33,8 +33,8 @@ static const DeviceHeader *includedBy(StringRef line) {
   if (!line.consume_front("#include"))
     return nullptr;
   StringRef name = line.trim().trim("\"<>");
-  const DeviceHeader *found =
-      llvm::find_if(deviceHeaders(), [&](const DeviceHeader &header) { return header.name == name; });
+  const DeviceHeader *found = llvm::find_if(
+      deviceHeaders(), [&](const DeviceHeader &header) { return header.name == name; });
   return found == deviceHeaders().end() ? nullptr : found;
 }
 

@@ -16,14 +16,14 @@
 #include <array>
 #include <cstdlib>
 
+using llvm::consumeError;
 using llvm::Expected;
 using llvm::MemoryBuffer;
+using llvm::raw_fd_ostream;
+using llvm::raw_ostream;
 using llvm::SHA256;
 using llvm::StringLiteral;
 using llvm::StringRef;
-using llvm::consumeError;
-using llvm::raw_fd_ostream;
-using llvm::raw_ostream;
 using llvm::toHex;
 
 namespace lmc::codegen {
@@ -82,7 +82,8 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// The prefix of the file name is needed because llvm::pruneCache() deletes only files with this prefix.
+// The prefix of the file name is needed because llvm::pruneCache() deletes only files with this
+// prefix.
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }

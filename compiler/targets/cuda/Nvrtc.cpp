@@ -11,15 +11,15 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
-using llvm::Expected;
-using llvm::SmallString;
-using llvm::SmallVector;
-using llvm::StringRef;
 using llvm::createStringError;
+using llvm::Expected;
 using llvm::formatv;
 using llvm::inconvertibleErrorCode;
 using llvm::raw_fd_ostream;
 using llvm::raw_ostream;
+using llvm::SmallString;
+using llvm::SmallVector;
+using llvm::StringRef;
 using llvm::toString;
 
 namespace lmc::codegen {

@@ -1,10 +1,10 @@
 // Replaces Nvrtc.cpp if the build found no nvrtc.h.
 #include "compiler/targets/cuda/Nvrtc.h"
 
+using llvm::createStringError;
 using llvm::Expected;
 using llvm::SmallVector;
 using llvm::StringRef;
-using llvm::createStringError;
 
 namespace lmc::codegen {
 

@@ -15,7 +15,7 @@ static uint32_t number(StringRef digits) {
 
 std::optional<KernelResources> parsePtxasLog(StringRef log) {
   static const llvm::Regex stack("([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, "
-                           "([0-9]+) bytes spill loads");
+                                 "([0-9]+) bytes spill loads");
   static const llvm::Regex used("Used ([0-9]+) registers");
   static const llvm::Regex shared("[ ,]([0-9]+) bytes smem");
   KernelResources resources;

@@ -41,9 +41,9 @@ TEST(CudaArch, ResidentBlocksAreThoseThatNvidiasHeaderComputes) {
       for (unsigned registers = 16; registers <= 255; ++registers)
         for (unsigned shared : {0u, 100u, 8192u, 50176u, arch.sharedBytesPerBlock})
           ASSERT_EQ(residentBlocks(arch, threads, registers, shared),
-                    lmc::test::nvidiaOccupancy({arch.version, arch.threadsPerSm, arch.sharedBytesPerSm,
-                                           arch.sharedBytesPerBlock},
-                                          threads, registers, shared))
+                    lmc::test::nvidiaOccupancy({arch.version, arch.threadsPerSm,
+                                                arch.sharedBytesPerSm, arch.sharedBytesPerBlock},
+                                               threads, registers, shared))
               << arch.name.str() << ": " << threads << " threads, " << registers << " registers, "
               << shared << " bytes";
 }

@@ -173,7 +173,8 @@ TEST(Attention, MatchesTheDefinition) {
         problem.run(*all[set], 2);
         const double tolerance = lmc::cpu::test::tolerance(storage);
         EXPECT_LE(lmc::cpu::test::error(problem.out, expected.out), tolerance);
-        EXPECT_LE(lmc::cpu::test::error(problem.lse, expected.lse), storage == Storage::F64 ? 1e-10 : 1e-5);
+        EXPECT_LE(lmc::cpu::test::error(problem.lse, expected.lse),
+                  storage == Storage::F64 ? 1e-10 : 1e-5);
         EXPECT_LE(lmc::cpu::test::error(problem.dv, expected.dv), tolerance);
         // One visible key: the exact gradient is 0 and only rounding is left.
         if (shape.seq > 1 && shape.window != 1 && shape.document != 1) {
