@@ -1,2 +1,3 @@
-# The checker shares no function with the passes that it checks, by an overload of one name neither.
+# The checker shares no function with the passes that it checks. Compiled with them, it could take
+# theirs by accident, as a better overload of the same name.
 lmc_compile_alone(${here}/CheckAliasing.cpp)

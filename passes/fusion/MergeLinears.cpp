@@ -28,7 +28,9 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-static RankedTensorType tensorOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+static RankedTensorType tensorTypeOf(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
 
 // Returns `type` with `rows` as its first dimension.
 static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
@@ -227,7 +229,7 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;
   for (BlockArgument argument : arguments)
-    rows += tensorOf(argument).getDimSize(0);
+    rows += tensorTypeOf(argument).getDimSize(0);
   for (func::CallOp call : calls[layer]) {
     SmallVector<lm::VariableOp> variables;
     for (BlockArgument argument : arguments) {
@@ -240,7 +242,7 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
                                    whole.getSymName());
     call->insertOperands(place, load.getResult());
   }
-  if (failed(layer.insertArgument(place, withRows(tensorOf(arguments.front()), rows), {},
+  if (failed(layer.insertArgument(place, withRows(tensorTypeOf(arguments.front()), rows), {},
                                   arguments.front().getLoc())))
     llvm_unreachable("a function with a body takes another argument");
   return layer.getArgument(place);
@@ -283,15 +285,15 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   int64_t columns = 0;
   for (lm::LinearOp linear : group) {
     types.push_back(linear.getType());
-    columns += tensorOf(linear.getResult()).getDimSize(1);
+    columns += tensorTypeOf(linear.getResult()).getDimSize(1);
     ops.push_back(linear);
   }
   Value weight = layTogether(layer, weights);
   Value bias = biases.empty() ? Value() : layTogether(layer, biases);
   lm::LinearOp first = group.front();
   b.setInsertionPoint(first);
-  auto type =
-      tensorOf(first.getResult()).clone({tensorOf(first.getResult()).getDimSize(0), columns});
+  auto type = tensorTypeOf(first.getResult())
+                  .clone({tensorTypeOf(first.getResult()).getDimSize(0), columns});
   Location loc = fusedName(b, ops);
   auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias);
   auto split = lm::SplitOp::create(b, loc, types, linear.getResult());
@@ -338,9 +340,9 @@ static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   for (unsigned i = begin; i < end; ++i) {
     ropes.push_back(ropeOf(split.getResult(i)));
     partTypes.push_back(split.getResult(i).getType());
-    columns += tensorOf(split.getResult(i)).getDimSize(1);
+    columns += tensorTypeOf(split.getResult(i)).getDimSize(1);
   }
-  RankedTensorType whole = tensorOf(split.getX());
+  RankedTensorType whole = tensorTypeOf(split.getX());
   for (unsigned i = 0; i < count; ++i)
     if (i == begin)
       types.push_back(whole.clone({whole.getDimSize(0), columns}));

@@ -130,8 +130,7 @@ TEST(Memory, PhasesOfAMicroStep) {
   EXPECT_EQ(phases[1].peakCommand, 4);
 }
 
-// 80 layers: 3 functions of 6,000 commands and 12,000 slices each. A sum over slices for each
-// command would take minutes.
+// 80 layers: 3 functions of 6,000 commands and 12,000 slices each.
 TEST(Memory, ManyLayersTakeNoTime) {
   MemoryJob job(6000, 1ull << 40);
   for (int f = 0; f < 3; ++f) {
