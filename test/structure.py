@@ -4,6 +4,8 @@
                   command's: Attention*.cpp are AttentionGrad's own too)
   targets         string tests on a target outside of the folders of targets
   architectures   places outside of models/ that know a model architecture
+  JSON in headers headers that include nlohmann/json.hpp, which takes a second to compile, though
+                  they only name its types: nlohmann/json_fwd.hpp does for them
 
 Prints each count with its bound, and the places where a bound is broken; exit code 1 then.
 """
@@ -19,6 +21,16 @@ COMMANDS = [("ScatterAdd", "scatteradd", 10), ("AttentionGrad", "attention", 12)
 TARGET_TEST = re.compile(r'(?:[!=]=|starts_with\(|rfind\(|\.Cases?\()\s*"(?:cuda|cpu)\b|\bis(?:Cuda|Cpu)\b')
 TARGET_FOLDERS = ("compiler/targets/", "runtime/device/")
 ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s*[!=]=')
+
+# What needs the whole type: a value of it, a name inside of it, or a call on a value.
+WHOLE_JSON = re.compile(r"[jJ]son \w+(?: =|;)|json::\w|->is_\w+\(|\.at\(\"")
+
+
+def headers():
+    for path in sorted(ROOT.rglob("*.h")):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(TOPS + ("test/", "bench/")):
+            yield name, path.read_text(encoding="utf-8")
 
 
 def product():
@@ -56,6 +68,9 @@ def main():
         hold(f"sources that name the command {command}", named, bound)
     hold("string tests on a target", places(files, TARGET_TEST, TARGET_FOLDERS), 0)
     hold("places that know an architecture", places(files, ARCHITECTURE, ("models/",)), 0)
+    hold("headers that include the whole of JSON without need",
+         [name for name, text in headers() if "<nlohmann/json.hpp>" in text
+          and not any(WHOLE_JSON.search(code_of(line)) for line in text.splitlines())], 0)
     return 1 if broken else 0
 
 

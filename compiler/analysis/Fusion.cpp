@@ -3,6 +3,8 @@
 #include "compiler/cost/PlanCost.h"
 #include "runtime/plan/Names.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -10,6 +10,8 @@
 #include "compiler/search/RecomputeSearch.h"
 #include "models/decoder/Model.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace mlir;
 using namespace lmc;
 

@@ -21,6 +21,8 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -6,6 +6,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 using namespace lmc;

@@ -2,6 +2,8 @@
 
 #include "compiler/driver/Strategies.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace lmc;
 using nlohmann::json;
 

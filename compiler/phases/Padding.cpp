@@ -5,6 +5,8 @@
 
 #include "llvm/Support/MathExtras.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace lmc;
 using cost::GemmWork;
 

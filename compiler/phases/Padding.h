@@ -4,7 +4,7 @@
 #include "compiler/config/Config.h"
 #include "compiler/cost/CostModel.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <optional>
 

@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>

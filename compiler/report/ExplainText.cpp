@@ -4,6 +4,7 @@
 #include "compiler/report/Units.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cctype>

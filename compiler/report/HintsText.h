@@ -1,7 +1,7 @@
 // Prints the section "hints" of a report: what would help a job that does not fit.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 

@@ -8,6 +8,7 @@
 #include "llvm/ADT/StringRef.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include "compiler/cost/Refit.h"
 #include "runtime/plan/MeasuredTimes.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 

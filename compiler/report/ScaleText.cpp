@@ -3,6 +3,7 @@
 #include "compiler/report/Units.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <iterator>
 

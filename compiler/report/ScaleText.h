@@ -1,7 +1,7 @@
 // Prints the section "scale" of a report, a table of numbers of devices and strategies.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 

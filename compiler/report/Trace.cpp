@@ -6,6 +6,7 @@
 #include "runtime/plan/TraceEvents.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 using nlohmann::json;
 

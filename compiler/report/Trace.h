@@ -5,7 +5,7 @@
 
 #include "plan_generated.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace lmc {
 

@@ -6,6 +6,7 @@
 #include "runtime/plan/PlannedBytes.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

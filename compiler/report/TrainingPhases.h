@@ -4,7 +4,7 @@
 #include "compiler/cost/DeviceSpec.h"
 #include "runtime/plan/PlanFile.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <string>
 

@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <set>
 

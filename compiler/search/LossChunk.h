@@ -11,7 +11,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "compiler/search/RecomputeNotes.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace lmc;
 using nlohmann::json;
 

@@ -3,7 +3,7 @@
 
 #include "compiler/search/RecomputeSearch.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace lmc {
 

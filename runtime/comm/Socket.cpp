@@ -1,6 +1,7 @@
 #include "runtime/comm/Socket.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,7 @@
 #include "runtime/data/Fingerprint.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <charconv>
 

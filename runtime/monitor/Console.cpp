@@ -3,6 +3,7 @@
 #include "runtime/support/Size.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <sys/ioctl.h>

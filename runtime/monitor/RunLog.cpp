@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace lmc {
 
@@ -25,6 +26,8 @@ Result<RunLog> RunLog::open(const std::string &folder) {
 void RunLog::line(std::string_view text) {
   (void)bool(log.write(fmt::format("{} {}", timeText(std::chrono::system_clock::now()), text)));
 }
+
+void RunLog::event(const char *name) { event(name, nlohmann::ordered_json::object()); }
 
 void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
   nlohmann::ordered_json json;

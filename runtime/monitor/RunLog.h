@@ -4,7 +4,7 @@
 
 #include "runtime/monitor/LineFile.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <chrono>
 #include <string>
@@ -24,7 +24,8 @@ public:
   void line(std::string_view text);
 
   // Appends {"time": TIME, "event": NAME, ...FIELDS} to events.jsonl.
-  void event(const char *name, const nlohmann::ordered_json &fields = nlohmann::ordered_json::object());
+  void event(const char *name, const nlohmann::ordered_json &fields);
+  void event(const char *name); // without fields
 
 private:
   RunLog(LineFile log, LineFile events) : log(std::move(log)), events(std::move(events)) {}

@@ -5,6 +5,7 @@
 #include "runtime/support/Median.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -3,6 +3,7 @@
 #include "runtime/support/File.h"
 
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 namespace lmc {
 

@@ -4,6 +4,7 @@
 #include "runtime/support/Json.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -4,6 +4,7 @@
 #include "test/runtime/data/TokenFiles.h"
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include <numeric>
 
