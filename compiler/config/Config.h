@@ -44,6 +44,7 @@ struct RopeScaling {
   int64_t originalMaxPositionEmbeddings = 0; // default: max_position_embeddings
   double attentionFactor = 0.0;              // used by yarn; 0: 0.1 ln(factor) + 1, as in its paper
   double betaFast = 32.0, betaSlow = 1.0;    // used by yarn
+  bool operator==(const RopeScaling &) const = default;
 };
 
 struct ModelConfig {
@@ -75,6 +76,7 @@ struct ModelConfig {
   template <typename T> const T &familyValue(const std::string &name) const {
     return std::get<T>(familyValues.at(name));
   }
+  bool operator==(const ModelConfig &) const = default;
 };
 
 struct TrainingConfig {
@@ -90,6 +92,7 @@ struct TrainingConfig {
   bool documentPositions = false; // RoPE positions restart at each document
   bool documentLossMask = false;  // the last token of a document has no loss
   uint64_t seed = 0;
+  bool operator==(const TrainingConfig &) const = default;
 };
 
 struct OptimizerConfig {
@@ -97,6 +100,7 @@ struct OptimizerConfig {
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
   bool decayNormsAndBiases = false;
+  bool operator==(const OptimizerConfig &) const = default;
 };
 
 struct MemoryConfig {
@@ -104,6 +108,7 @@ struct MemoryConfig {
   RecomputeMode recompute = RecomputeMode::None;
   int64_t recomputeStride = 1; // recompute "block": every n-th layer
   int64_t lossChunk = 0;       // tokens whose logits exist at a time; 0: the compiler chooses
+  bool operator==(const MemoryConfig &) const = default;
 };
 
 struct DistributedConfig {
@@ -129,6 +134,7 @@ struct DistributedConfig {
   // Returns true if it is open which micro-steps sum gradients over ranks. Only ranks that divide
   // gradients have the choice: for others, sums in each micro-step save no memory.
   bool choosesReduce() const;
+  bool operator==(const DistributedConfig &) const = default;
 };
 
 // A table [[data.source]].
@@ -197,6 +203,7 @@ struct TargetConfig {
   int64_t vocabMultiple = 0;
   // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
   int64_t intermediateMultiple = 0;
+  bool operator==(const TargetConfig &) const = default;
 };
 
 // A key with its final value as canonical text. The plan lists all keys.

@@ -319,13 +319,25 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype) {
           spec->launchSeconds};
 }
 
+// Returns the built-in specs, each with its name. They are parsed once, because a table of many
+// jobs asks for them hundreds of times.
+static const std::vector<std::pair<std::string, Result<DeviceSpec>>> &builtInSpecs() {
+  static const auto specs = [] {
+    std::vector<std::pair<std::string, Result<DeviceSpec>>> parsed;
+    for (const auto &builtIn : kBuiltIn)
+      parsed.emplace_back(builtIn.name, parseDeviceSpec(builtIn.text, builtIn.name));
+    return parsed;
+  }();
+  return specs;
+}
+
 std::string defaultDeviceSpec(std::string_view device) {
   const std::string_view family = device.substr(0, device.rfind(':'));
-  for (const auto &builtIn : kBuiltIn)
-    if (auto spec = parseDeviceSpec(builtIn.text, builtIn.name))
+  for (const auto &[name, spec] : builtInSpecs())
+    if (spec)
       for (const std::string &listed : spec->defaultOf)
         if (listed == device || listed == family)
-          return builtIn.name;
+          return name;
   return "";
 }
 
@@ -348,9 +360,9 @@ Result<DeviceSpec> parseDeviceSpec(const std::string &text, const std::string &p
 }
 
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory) {
-  for (const auto &builtIn : kBuiltIn)
-    if (nameOrPath == builtIn.name)
-      return parseDeviceSpec(builtIn.text, nameOrPath);
+  for (const auto &[name, spec] : builtInSpecs())
+    if (nameOrPath == name)
+      return spec;
   if (!isSpecPath(nameOrPath)) {
     std::vector<std::string> names = deviceSpecNames();
     return Error{fmt::format("there is no device spec '{}'{}; built in are {}, and a path ends in "

@@ -12,6 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <limits>
+#include <map>
+#include <tuple>
+
 using namespace mlir;
 using namespace lmc;
 
@@ -80,8 +84,10 @@ private:
   PlanDetails details;
   bool choosesLossChunk = false;
   bool isAttempt = false;    // the plan may not be the final one: no dumps, no printed IR
-  bool takesFastest = false; // the plan fits, and the budget costs it no time
   bool hasSmaller = false;   // if the plan does not fit, one that takes less memory will be tried
+  // Models with fewer layers after the distribute phase, for the search: by the number of layers,
+  // and by what the search and planFastest() change of what the phases before read.
+  std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
   const codegen::Target *const target;    // null if no target has the job's device
@@ -102,6 +108,7 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   // The speed of the machine that compiles is measured where the plan runs.
   if (spec && !spec->host)
     details.peakFlops = spec->peakOf(config.training.computeDType);
+  details.onlyMeasures = options.onlyMeasures;
   details.deviceSpec = config.target.spec;
   if (details.deviceSpec.empty())
     details.deviceSpec = cost::defaultDeviceSpec(config.target.device);
@@ -231,9 +238,9 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
   nlohmann::json attempts = nlohmann::json::array();
   const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
   isAttempt = true;
-  takesFastest = false;
+  result.isFastest = false;
   for (StringRef value : values) {
-    if (takesFastest) // no later value is faster
+    if (result.isFastest) // no later value is faster
       break;
     hasSmaller = hadSmaller || value != values.back();
     if (failed(planWith(value)))
@@ -242,14 +249,17 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     attempt = {{key.str(), value.str()}, {"fits", result.fits}};
     if (!result.fits)
       continue;
-    FailureOr<double> rate = tokensPerSecond();
+    // Where no other value can be faster, and nobody reads the report, the rate does not matter.
+    FailureOr<double> rate = options.onlyMeasures && result.isFastest && attempts.size() == 1
+                                 ? std::numeric_limits<double>::max()
+                                 : tokensPerSecond();
     if (failed(rate))
       return failure();
     attempt["tokens_per_second_per_device"] = *rate;
     if (*rate > best.tokensPerSecond)
       best = {value, config, std::move(result.module), phases.reports, *rate};
   }
-  takesFastest &= attempts.size() == 1;
+  result.isFastest &= attempts.size() == 1;
   isAttempt = wasAttempt;
   hasSmaller = hadSmaller;
   if (best.module) {
@@ -306,7 +316,7 @@ LogicalResult Driver::planNamedMode() {
     return failure();
   result.fits = options.compileTo < Phase::Buffers || result.budgetBytes == 0 ||
                 peakBytes() <= result.budgetBytes;
-  takesFastest = result.fits;
+  result.isFastest = result.fits;
   return success();
 }
 
@@ -319,24 +329,43 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(requireSpec("memory.recompute")))
     return failure();
   auto makeModel = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
-    Config job = config;
-    job.model.numHiddenLayers = layers;
-    OwningOpRef<ModuleOp> module = buildModel(job, context);
-    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
-      if (failed(phases.run(phase, *module, PhaseUse::Probe)))
-        return failure();
-    return module;
+    OwningOpRef<ModuleOp> &known =
+        shorter[{layers, config.distributed.reduce, config.memory.lossChunk}];
+    if (!known) {
+      Config job = config;
+      job.model.numHiddenLayers = layers;
+      OwningOpRef<ModuleOp> module = buildModel(job, context);
+      for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+        if (failed(phases.run(phase, *module, PhaseUse::Probe)))
+          return failure();
+      known = std::move(module);
+    }
+    return OwningOpRef<ModuleOp>(known->clone());
   };
   auto search =
-      RecomputeSearch::create(*result.module, config, *model, phases, makeModel, chunkSizes);
+      RecomputeSearch::begin(*result.module, config, *model, phases, makeModel, chunkSizes);
   if (failed(search))
     return failure();
+  const uint64_t budget = result.budgetBytes ? result.budgetBytes : UINT64_MAX;
+  if (options.onlyMeasures) {
+    FailureOr<RecomputeSearch::Fastest> fastest = (*search)->fastestOfAll(budget);
+    if (failed(fastest))
+      return failure();
+    if (fastest->module) {
+      result.isFastest = true;
+      result.module = std::move(fastest->module);
+      if (fastest->lossChunk > 0)
+        setLossChunk(config, fastest->lossChunk);
+      return success();
+    }
+  }
+  if (failed((*search)->complete()))
+    return failure();
   BudgetSearch &budgets = (*search)->budgets();
-  std::optional<size_t> candidate =
-      budgets.fastest(result.budgetBytes ? result.budgetBytes : UINT64_MAX);
+  std::optional<size_t> candidate = budgets.fastest(budget);
   if (!candidate && !budgets.failed()) {
     result.fits = false;
-    takesFastest = false;
+    result.isFastest = false;
     if (hasSmaller)
       return success();
     candidate = budgets.smallest(kMaxSmallest);
@@ -345,7 +374,7 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   }
   if (!candidate)
     return failure();
-  takesFastest = result.fits && *candidate == 0;
+  result.isFastest = result.fits && *candidate == 0;
   const StringRef mode = config.memory.recompute == RecomputeMode::Auto
                              ? "auto"
                              : recomputeModeName(config.memory.recompute);
@@ -458,7 +487,7 @@ bool Driver::price() {
 FailureOr<double> Driver::tokensPerSecond() {
   std::string bytes;
   if (failed(requireSpec("training.micro_batch_size")) ||
-      failed(emitPlan(*result.module, config, PlanDetails(), bytes)))
+      failed(emitPlan(*result.module, config, measuredDetails(), bytes)))
     return failure();
   return cost::planCost(*plan::GetPlan(bytes.data()), *model).tokensPerSecond;
 }

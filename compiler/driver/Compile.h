@@ -21,6 +21,8 @@ struct CompileResult {
   // code, and `smallestBudget` is the minimum budget with which the job compiles.
   bool fits = true;
   uint64_t smallestBudget = 0;
+  // True if the plan fits and the budget costs it no time: without a budget it would be the same.
+  bool isFastest = false;
 };
 
 // Compiles the job `config`. Diagnostics go to the handler of `context`; a failure means that at

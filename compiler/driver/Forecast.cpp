@@ -12,6 +12,9 @@
 //
 // All other jobs are compiled: those in between, those within 2% of the budget, and those with few
 // layers.
+//
+// All jobs of a call share their compiles. Strategies often lead to the same one: ZeRO-2 with sums
+// of gradients in the last micro-step is ZeRO-1, and so is ZeRO-2 with one micro-step.
 #include "compiler/driver/Forecast.h"
 
 #include "compiler/cost/PlanCost.h"
@@ -26,6 +29,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
+#include <future>
+#include <mutex>
 #include <thread>
 
 using namespace mlir;
@@ -73,10 +79,68 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
 
 namespace {
 
+// What forecasts need to know of a compiled job.
+struct Compiled {
+  Forecast forecast;
+  uint64_t lowerBoundBytes = 0; // of all arenas together
+  double flopsPerToken = 0;
+  bool isFastest = false; // see CompileResult
+};
+
+// Returns a job that compiles to the same plan; it is the same one for strategies that come to the
+// same.
+Config simplest(Config config) {
+  DistributedConfig &distributed = config.distributed;
+  if (config.training.gradientAccumulationSteps == 1)
+    distributed.reduce = "each"; // the only micro-step is the last one too
+  if (distributed.strategy == ShardingStrategy::Zero2 &&
+      (distributed.reduce == "last" || config.training.gradientAccumulationSteps == 1))
+    distributed.strategy = ShardingStrategy::Zero1;
+  if (distributed.strategy == ShardingStrategy::Zero1 && distributed.reduce == "auto")
+    distributed.reduce = "last"; // as docs/config.md says of strategies that divide no gradients
+  return config;
+}
+
+// The compiled jobs of all threads. A job that a second thread asks for is compiled once.
+class CompiledJobs {
+public:
+  // nullopt and the text of the error if the job does not compile.
+  using Outcome = std::pair<std::optional<Compiled>, std::string>;
+
+  Outcome get(const Config &config, llvm::function_ref<Outcome()> compile) {
+    std::promise<Outcome> promise;
+    std::shared_future<Outcome> known;
+    {
+      std::lock_guard guard(mutex);
+      for (const auto &[other, outcome] : jobs)
+        if (areEqual(other, config))
+          known = outcome;
+      if (!known.valid())
+        jobs.emplace_back(config, promise.get_future().share());
+    }
+    if (known.valid())
+      return known.get();
+    Outcome outcome = compile();
+    promise.set_value(outcome);
+    return outcome;
+  }
+
+private:
+  // The jobs of a call differ in nothing else.
+  static bool areEqual(const Config &one, const Config &other) {
+    return one.model == other.model && one.training == other.training &&
+           one.optimizer == other.optimizer && one.memory == other.memory &&
+           one.distributed == other.distributed && one.target == other.target;
+  }
+
+  std::mutex mutex;
+  std::deque<std::pair<Config, std::shared_future<Outcome>>> jobs;
+};
+
 // Compiles jobs on one thread.
 class Forecaster {
 public:
-  explicit Forecaster(const CompileOptions &options) : options(options) {
+  Forecaster(const CompileOptions &options, CompiledJobs &jobs) : options(options), jobs(jobs) {
     this->options.withCode = false;
     this->options.onlyMeasures = true;
     this->options.compileTo = Phase::Emit;
@@ -154,15 +218,48 @@ private:
                 : budget > 0 && peak > budget * (1 + kMargin);
   }
 
-  FailureOr<CompileResult> compiled(const Config &config) {
-    return compile(config, options, *context);
+  std::optional<Compiled> compiled(const Config &config) {
+    auto [made, text] = jobs.get(simplest(config), [&]() -> CompiledJobs::Outcome {
+      error.clear();
+      FailureOr<CompileResult> result = compile(config, options, *context);
+      if (failed(result))
+        return {std::nullopt, error};
+      const plan::Plan &plan = *plan::GetPlan(result->plan.data());
+      Compiled made{forecastOf(plan, *result, config)};
+      for (const plan::Arena *arena : *plan.arenas())
+        made.lowerBoundBytes += arena->lower_bound_bytes();
+      made.flopsPerToken = plan.model()->flops_per_token_causal();
+      made.isFastest = result->isFastest;
+      return {made, ""};
+    });
+    error = text;
+    return made;
   }
 
+  // Compiles the job with each way to sum gradients, as compile() does for a job that leaves this
+  // open, so that the one that other strategies have too is compiled once for all of them.
   std::optional<Forecast> exact(const Config &config) {
-    FailureOr<CompileResult> result = compiled(config);
-    if (failed(result))
-      return std::nullopt;
-    return forecastOf(*plan::GetPlan(result->plan.data()), *result, config);
+    std::optional<Compiled> last;
+    if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&
+        !config.training.microBatchAuto && cost::deviceSpecOf(config.target, config.directory)) {
+      last = compiled(withReduce(config, "last"));
+      if (!last || last->isFastest)
+        return forecastIn(last);
+    }
+    std::optional<Compiled> made = compiled(last ? withReduce(config, "each") : config);
+    if (made && last && last->forecast.fits &&
+        (!made->forecast.fits || made->forecast.tokensPerSecond <= last->forecast.tokensPerSecond))
+      return last->forecast;
+    return forecastIn(made);
+  }
+
+  static std::optional<Forecast> forecastIn(const std::optional<Compiled> &compiled) {
+    return compiled ? std::optional(compiled->forecast) : std::nullopt;
+  }
+
+  static Config withReduce(Config config, const char *reduce) {
+    config.distributed.reduce = reduce;
+    return config;
   }
 
   std::optional<Forecast> extrapolated(Config config) {
@@ -171,15 +268,12 @@ private:
     double flopsPerToken[2];
     for (size_t i = 0; i < of.size(); ++i) {
       config.model.numHiddenLayers = kLayers[i];
-      FailureOr<CompileResult> result = compiled(config);
-      if (failed(result))
+      const std::optional<Compiled> made = compiled(config);
+      if (!made)
         return std::nullopt;
-      const plan::Plan &plan = *plan::GetPlan(result->plan.data());
-      of[i] = forecastOf(plan, *result, config);
-      of[i].peakBytes = 0;
-      for (const plan::Arena *arena : *plan.arenas())
-        of[i].peakBytes += arena->lower_bound_bytes();
-      flopsPerToken[i] = plan.model()->flops_per_token_causal();
+      of[i] = made->forecast;
+      of[i].peakBytes = made->lowerBoundBytes;
+      flopsPerToken[i] = made->flopsPerToken;
     }
     auto at = [&](double first, double second) {
       return second +
@@ -199,6 +293,7 @@ private:
   }
 
   CompileOptions options;
+  CompiledJobs &jobs;
   std::unique_ptr<MLIRContext> context;
 };
 
@@ -209,8 +304,9 @@ llvm::Expected<std::vector<Forecast>> lmc::forecast(ArrayRef<ForecastJob> jobs,
   std::vector<std::optional<Forecast>> made(jobs.size());
   std::vector<std::string> errors(jobs.size());
   std::atomic<size_t> next = 0;
+  CompiledJobs compiled;
   auto work = [&] {
-    Forecaster forecaster(options);
+    Forecaster forecaster(options, compiled);
     for (size_t job; (job = next++) < jobs.size();) {
       forecaster.error.clear();
       made[job] = forecaster(jobs[job]);

@@ -97,8 +97,9 @@ void Emitter::addHeader() {
   numbers.hasTwoCollectiveStreams = config.distributed.replicateRanks() > 1 &&
                                     config.distributed.shardRanks() > 1 &&
                                     codegen::findTarget(config.target.device)->runsAxesAtOnce();
-  plan.fingerprint =
-      modelFingerprint(module, config.model.architecture + " " + config.optimizer.type);
+  if (!details.onlyMeasures)
+    plan.fingerprint =
+        modelFingerprint(module, config.model.architecture + " " + config.optimizer.type);
   plan.config_path = config.path;
   plan.config_toml = config.text;
   plan.config_directory = config.directory;
@@ -306,7 +307,8 @@ void Emitter::addKernels() {
     if (kern::KernelOp op = kernel.op) {
       numbers.kernels[op.getSymName()] = uint32_t(plan.kernels.size());
       entry = kernelOf(op);
-      (kernel.source.empty() ? entry->source : entry->region) = textOf(op);
+      if (!details.onlyMeasures)
+        (kernel.source.empty() ? entry->source : entry->region) = textOf(op);
     } else {
       entry = std::make_unique<fb::KernelT>();
       entry->name = kernel.entry;
@@ -419,7 +421,8 @@ void Emitter::addReports() {
 
 LogicalResult Emitter::run(std::string &bytes) {
   addHeader();
-  addSettings();
+  if (!details.onlyMeasures)
+    addSettings();
   for (auto arena : module.getOps<plan_ir::ArenaOp>()) {
     auto entry = std::make_unique<fb::ArenaT>();
     entry->name = arena.getSymName().str();

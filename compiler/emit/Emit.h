@@ -25,12 +25,22 @@ struct PlanDetails {
   std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
+  // If true, only the bytes and times of the plan are of interest: it has no settings, no text of
+  // kernels and no fingerprint.
+  bool onlyMeasures = false;
   // What was assumed of the links between ranks; empty for one rank and without a spec.
   std::vector<plan::LinkT> links;
   std::vector<plan::AxisSpeedT> axisSpeeds;
   // Predicted seconds of each command, by function and command of the plan; empty: not known.
   std::vector<std::vector<double>> seconds;
 };
+
+// Returns the details of a plan that is only measured.
+inline PlanDetails measuredDetails() {
+  PlanDetails details;
+  details.onlyMeasures = true;
+  return details;
+}
 
 // Serializes `module` (plan level, with its kern.kernel ops) into the bytes of a plan
 // file: the FlatBuffer of runtime/plan/plan.fbs and its trailer.

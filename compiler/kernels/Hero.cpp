@@ -726,10 +726,13 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
 
 bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned input) {
   llvm::Expected<RegionInfo> info = analyzeRegion(hero, body);
-  if (!info) {
-    llvm::consumeError(info.takeError());
-    return false;
-  }
+  if (info)
+    return mayShareBuffer(*info, body, result, input);
+  llvm::consumeError(info.takeError());
+  return false;
+}
+
+bool mayShareBuffer(const RegionInfo &info, Block &body, unsigned result, unsigned input) {
   if (result >= body.getTerminator()->getNumOperands() || input >= body.getNumArguments())
     return false;
   auto type = cast<RankedTensorType>(body.getTerminator()->getOperand(result).getType());
@@ -739,17 +742,17 @@ bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned inpu
     return false;
   // At each point of the domain, all loads come before the stores of all parts of a result.
   SmallVector<const Output *> parts;
-  for (const Output &output : info->outputs)
+  for (const Output &output : info.outputs)
     if (output.result == result)
       parts.push_back(&output);
-  return llvm::all_of(info->accesses, [&](const Access &access) {
+  return llvm::all_of(info.accesses, [&](const Access &access) {
     return access.input != input ||
            (llvm::all_of(parts,
                          [&](const Output *part) {
-                           return !info->isBlockSum(*part) && access.lastLevel <= part->level;
+                           return !info.isBlockSum(*part) && access.lastLevel <= part->level;
                          }) &&
             llvm::any_of(parts,
-                         [&](const Output *part) { return readsBefore(*info, access, *part); }));
+                         [&](const Output *part) { return readsBefore(info, access, *part); }));
   });
 }
 

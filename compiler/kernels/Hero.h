@@ -154,4 +154,7 @@ mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *oper
 llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body);
 llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel);
 
+// mayShareBuffer() above, from an analysis of `body` that was made before.
+bool mayShareBuffer(const RegionInfo &info, mlir::Block &body, unsigned result, unsigned input);
+
 } // namespace lmc::codegen

@@ -173,7 +173,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Buffers:
     passes.addPass(createAssignBuffersPass(
-        {options.reuseMemory, target.name().str(), gemmWorkspaceBytes}));
+        {options.reuseMemory, target.name().str(), gemmWorkspaceBytes, /*attach=*/checks}));
     // Packing needs the buffers of all functions, because the functions share the arenas.
     passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
     // A command names its operands by their offsets, which packing has chosen.

@@ -384,8 +384,8 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
 
 // Finds out whether options that keep weights are worth a look: with the first option of each layer
 // and with its twin, measured on a short model and scaled to the number of layers.
-LogicalResult RecomputeSearch::probeKeptWeights(const MakeShorter &makeShorter) {
-  FailureOr<Probed> model = probed(makeShorter, kRun);
+LogicalResult RecomputeSearch::probeKeptWeights() {
+  FailureOr<Probed> model = probed(kRun);
   if (failed(model))
     return failure();
   RecomputeOptions both = model->options;
@@ -422,9 +422,13 @@ RecomputeSearch::keptWeights(const RecomputeCandidate &candidate) const {
 }
 
 // Compiles a plan in which each layer has its option of `choice`, and measures the layers. The loss
-// has chunks of `lossChunk` tokens; 0: as in `probed`.
+// has chunks of `lossChunk` tokens; 0: as in `probed`. Several probes ask for the same plan.
 FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
                                                  ArrayRef<int64_t> choice, int64_t lossChunk) {
+  // The number of layers names the model, and an option keeps its index when twins are added.
+  const std::pair key(choice.vec(), lossChunk ? lossChunk : lossChunkOf(probed).tokens);
+  if (auto known = measures.find(key); known != measures.end())
+    return known->second;
   OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
   if (lossChunk > 0)
     setLossChunk(*module, lossChunk);
@@ -433,21 +437,20 @@ FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const Recomput
   keepMicroSteps(*module);
   std::string bytes;
   if (failed(plan(*module, Phase::Fusion, PhaseUse::Probe)) ||
-      failed(emitPlan(*module, config, PlanDetails(), bytes)))
+      failed(emitPlan(*module, config, measuredDetails(), bytes)))
     return failure();
-  PlanMeasures measures;
+  PlanMeasures made;
   (void)phases.run(Phase::Memory, [&] {
-    measures = measureLayers(*plan::GetPlan(bytes.data()), model);
+    made = measureLayers(*plan::GetPlan(bytes.data()), model);
     return success();
   });
-  measures.layers.resize(choice.size());
-  return measures;
+  made.layers.resize(choice.size());
+  return measures[key] = std::move(made);
 }
 
 // Returns a model with `layers` layers and its options. If the options of a model with so few
 // layers would differ from those of the whole model, returns the whole model.
-FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &makeShorter,
-                                                           size_t layers) {
+FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
   if (makeShorter && layers < found.layers.size()) {
     FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(layers));
     if (failed(made))
@@ -460,7 +463,7 @@ FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(const MakeShorter &ma
   return Probed{nullptr, start, found};
 }
 
-LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
+LogicalResult RecomputeSearch::probe() {
   size_t wanted = 0, most = 0; // layers that a probe needs; most options of a kind
   std::vector<std::vector<size_t>> distinct = distinctOptions(found);
   for (const std::vector<size_t> &list : distinct) {
@@ -487,7 +490,7 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
     return success();
   };
 
-  FailureOr<Probed> model = probed(makeShorter, wanted);
+  FailureOr<Probed> model = probed(wanted);
   if (failed(model))
     return failure();
   for (const std::vector<int64_t> &choice : probeChoices(model->options))
@@ -495,7 +498,7 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
       return failure();
   // The last layer needs measures of its own: the most bytes are live there, and the commands after
   // it belong to no layer. Short probes therefore have each option once at the last layer.
-  if (failed(model = probed(makeShorter, kRun)))
+  if (failed(model = probed(kRun)))
     return failure();
   for (size_t option = 0; option < most; ++option) {
     std::vector<int64_t> choice;
@@ -525,14 +528,15 @@ LogicalResult RecomputeSearch::probe(const MakeShorter &makeShorter) {
 }
 
 // Measures head and loss for each chunk, in a model whose layers recompute nothing.
-LogicalResult RecomputeSearch::probeLossChunks(const MakeShorter &makeShorter,
-                                               ArrayRef<int64_t> sizes) {
-  FailureOr<Probed> model = probed(makeShorter, kRun);
+LogicalResult RecomputeSearch::probeLossChunks() {
+  if (!chunks.empty()) // fastestOfAll() has measured them
+    return success();
+  FailureOr<Probed> model = probed(kRun);
   if (failed(model))
     return failure();
   const LossChunk own = lossChunkOf(start);
   const std::vector<int64_t> choice(model->options.layers.size(), 0);
-  for (int64_t size : sizes) {
+  for (int64_t size : chunkSizes) {
     FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice, size);
     if (failed(measures))
       return failure();
@@ -586,38 +590,97 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
 }
 
 FailureOr<std::unique_ptr<RecomputeSearch>>
-RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostModel &model,
-                        PhaseRunner &phases, const MakeShorter &makeShorter,
-                        ArrayRef<int64_t> chunkSizes) {
-  std::unique_ptr<RecomputeSearch> made(new RecomputeSearch(start, config, model, phases));
+RecomputeSearch::begin(ModuleOp start, const Config &config, const cost::CostModel &model,
+                       PhaseRunner &phases, const MakeShorter &makeShorter,
+                       ArrayRef<int64_t> chunkSizes) {
+  std::unique_ptr<RecomputeSearch> made(
+      new RecomputeSearch(start, config, model, phases, makeShorter, chunkSizes));
   FailureOr<RecomputeOptions> options = failure();
   (void)phases.run(Phase::Memory,
                    [&]() -> LogicalResult { return options = made->optionsOf(start); });
   if (failed(options))
     return failure();
   made->found = std::move(*options);
-  if ((choosesKeptWeights(config) && failed(made->probeKeptWeights(makeShorter))) ||
-      (made->choosesLayers() && failed(made->probe(makeShorter))) ||
-      failed(made->probeLossChunks(makeShorter, chunkSizes)))
+  if (choosesKeptWeights(config) && failed(made->probeKeptWeights()))
+    return failure();
+  return made;
+}
+
+LogicalResult RecomputeSearch::complete() {
+  if ((choosesLayers() && failed(probe())) || failed(probeLossChunks()))
     return failure();
   (void)phases.run(Phase::Memory, [&] {
-    made->choices = made->makeCandidates();
+    choices = makeCandidates();
     return success();
   });
   std::vector<BudgetCandidate> candidates;
-  for (const RecomputeCandidate &choice : made->choices)
+  for (const RecomputeCandidate &choice : choices)
     candidates.push_back({choice.seconds, choice.boundBytes});
-  made->search = std::make_unique<BudgetSearch>(
-      std::move(candidates), [self = made.get()](size_t candidate) -> std::optional<uint64_t> {
-        self->last = self->chosen(self->choices[candidate]);
-        self->lastCandidate = candidate;
-        if (failed(self->plan(*self->last, Phase::Memory, PhaseUse::Attempt)))
+  search = std::make_unique<BudgetSearch>(
+      std::move(candidates), [this](size_t candidate) -> std::optional<uint64_t> {
+        last = chosen(choices[candidate]);
+        lastCandidate = candidate;
+        if (failed(plan(*last, Phase::Memory, PhaseUse::Attempt)))
           return std::nullopt;
-        return plannedBytes(*self->last);
+        return plannedBytes(*last);
       });
-  if (Result<void> sound = made->search->check(); !sound)
+  if (Result<void> sound = search->check(); !sound)
     return start.emitError("gives no plans to search: ") << sound.error().message;
+  return success();
+}
+
+FailureOr<std::unique_ptr<RecomputeSearch>>
+RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostModel &model,
+                        PhaseRunner &phases, const MakeShorter &makeShorter,
+                        ArrayRef<int64_t> chunkSizes) {
+  auto made = begin(start, config, model, phases, makeShorter, chunkSizes);
+  if (failed(made) || failed((*made)->complete()))
+    return failure();
   return made;
+}
+
+// If all layers are of one kind, no choice is faster than the one with the fastest option for every
+// layer: a layer beside one with another option takes at least as long. The first probe measures
+// each option between two layers with the same one.
+FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budget) {
+  if (!choosesLayers() || found.kinds.size() != 1)
+    return Fastest{};
+  const std::vector<size_t> distinct = distinctOptions(found)[0];
+  FailureOr<Probed> model = probed(kRun * distinct.size());
+  if (failed(model))
+    return failure();
+  const std::vector<std::vector<int64_t>> choices = probeChoices(model->options);
+  if (choices.size() != 1 || choices[0].size() != kRun * distinct.size())
+    return Fastest{};
+  FailureOr<PlanMeasures> measured = measure(model->module, model->options, choices[0]);
+  if (failed(measured))
+    return failure();
+  std::vector<std::pair<double, size_t>> options, sizes; // seconds, and an index
+  for (size_t index = 0; index < distinct.size(); ++index)
+    options.push_back({measured->layers[kRun * index + kRun / 2].seconds, index});
+  if (failed(probeLossChunks()))
+    return failure();
+  for (auto [index, chunk] : llvm::enumerate(chunks))
+    sizes.push_back({chunk.seconds, index});
+  const auto one = llvm::min_element(options);
+  const auto size = llvm::min_element(sizes);
+  auto isTie = [](const auto &list, auto least) {
+    return llvm::count_if(list, [&](const auto &other) { return other.first == least->first; }) > 1;
+  };
+  if (isTie(options, one) || (!sizes.empty() && isTie(sizes, size)))
+    return Fastest{};
+  const LayerMeasure &layer = measured->layers[kRun * one->second + kRun / 2];
+  const int64_t lossChunk = sizes.empty() ? 0 : chunks[size->second].tokens;
+  // A plan that is sure to be too large is not made.
+  if (double(stateBytes(start) + found.layers.size() * layer.keptBytes) > 1.01 * double(budget))
+    return Fastest{};
+  const std::vector<int64_t> choice(found.layers.size(), int64_t(distinct[one->second]));
+  Fastest fastest{chosen({choice, lossChunk}), lossChunk};
+  if (failed(plan(*fastest.module, Phase::Memory, PhaseUse::Attempt)))
+    return failure();
+  if (plannedBytes(*fastest.module) > budget)
+    return Fastest{};
+  return fastest;
 }
 
 std::string RecomputeSearch::nameOf(const RecomputeCandidate &candidate) const {

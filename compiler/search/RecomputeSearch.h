@@ -30,6 +30,7 @@
 
 #include "mlir/IR/OwningOpRef.h"
 
+#include <map>
 #include <memory>
 
 namespace lmc {
@@ -79,13 +80,31 @@ public:
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
   // `start` is a module after the distribute phase. `start`, `config`, `model` and `phases` must
-  // outlive the search. Probes use a shorter model if it has the same kinds of layers, so that the
-  // time for probing does not grow with the number of layers. The chunk of the loss is chosen among
-  // `chunkSizes` (lossChunkSizes()); if these are empty, the start module's chunk stays.
+  // outlive the search, and so must `chunkSizes`. Probes use a shorter model if it has the same
+  // kinds of layers, so that the time for probing does not grow with the number of layers. The
+  // chunk of the loss is chosen among `chunkSizes` (lossChunkSizes()); if these are empty, the
+  // start module's chunk stays.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   create(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
          PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
          llvm::ArrayRef<int64_t> chunkSizes = {});
+
+  // Does the first half of create(): finds the options. Before complete(), only fastestOfAll() and
+  // chosen() may be called.
+  static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
+  begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
+        PhaseRunner &phases, const MakeShorter &makeShorter, llvm::ArrayRef<int64_t> chunkSizes);
+  // Does the second half: measures all options and makes the candidates.
+  mlir::LogicalResult complete();
+
+  struct Fastest {
+    mlir::OwningOpRef<mlir::ModuleOp> module; // after the buffers phase
+    int64_t lossChunk = 0;                    // as in RecomputeCandidate
+  };
+  // Plans the candidate that is the first without a budget, where fewer probes than complete()
+  // needs show which one this is. Returns no module if they do not, or if its plan takes more than
+  // `budget` bytes.
+  mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
   const RecomputeOptions &options() const { return found; }
   const RecomputeChoiceProblem &measured() const { return problem; }
@@ -115,8 +134,9 @@ public:
 
 private:
   RecomputeSearch(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
-                  PhaseRunner &phases)
-      : start(start), config(config), model(model), phases(phases) {}
+                  PhaseRunner &phases, MakeShorter makeShorter, llvm::ArrayRef<int64_t> chunkSizes)
+      : start(start), config(config), model(model), phases(phases),
+        makeShorter(std::move(makeShorter)), chunkSizes(chunkSizes) {}
 
   // A model on which options are measured: `module` is `owned`, or the start module if `owned` is
   // null.
@@ -130,12 +150,11 @@ private:
     return config.memory.recompute == RecomputeMode::Auto || keepsWeights;
   }
   mlir::FailureOr<RecomputeOptions> optionsOf(mlir::ModuleOp module) const;
-  mlir::LogicalResult probeKeptWeights(const MakeShorter &makeShorter);
-  mlir::LogicalResult probe(const MakeShorter &makeShorter);
-  mlir::LogicalResult probeLossChunks(const MakeShorter &makeShorter,
-                                      llvm::ArrayRef<int64_t> sizes);
+  mlir::LogicalResult probeKeptWeights();
+  mlir::LogicalResult probe();
+  mlir::LogicalResult probeLossChunks();
   std::vector<RecomputeCandidate> makeCandidates() const;
-  mlir::FailureOr<Probed> probed(const MakeShorter &makeShorter, size_t layers);
+  mlir::FailureOr<Probed> probed(size_t layers);
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
                                         mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
@@ -145,10 +164,14 @@ private:
   const Config &config;
   const cost::CostModel &model;
   PhaseRunner &phases;
+  const MakeShorter makeShorter;
+  const llvm::ArrayRef<int64_t> chunkSizes;
   bool keepsWeights = false; // options that keep weights are worth a look
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
+  // By the options of the layers and the chunk of the loss.
+  std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
   std::vector<LossChunk> chunks; // empty if the chunk is not chosen
   std::vector<RecomputeCandidate> choices;
   std::unique_ptr<BudgetSearch> search;

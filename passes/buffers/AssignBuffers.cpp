@@ -33,10 +33,18 @@ namespace {
 
 class BufferAssigner {
 public:
+  // What is known of kernels; the functions of a module share it.
+  struct Kernels {
+    llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no kernel computes it
+    // True if a result of a kernel may be written over an input; keyed by kernel, result number
+    // and input number.
+    llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
+  };
+
   BufferAssigner(func::FuncOp function, const SymbolTable &symbols, const Target &target,
-                 uint64_t gemmWorkspace, bool reuse)
+                 uint64_t gemmWorkspace, bool reuse, Kernels &kernels)
       : function(function), symbols(symbols), target(target), gemmWorkspace(gemmWorkspace),
-        reuse(reuse) {}
+        reuse(reuse), kernels(kernels) {}
 
   FailureOr<BufferAssignment> run();
 
@@ -79,14 +87,12 @@ private:
   const Target &target;
   const uint64_t gemmWorkspace; // the most scratch memory of a matrix product, in bytes
   const bool reuse;
+  Kernels &kernels;
   BufferAssignment result;
   llvm::DenseMap<Operation *, int64_t> positions;
   std::vector<SmallVector<Value>> members; // per buffer, its values
   StatePlaces statePlaces;
   llvm::StringMap<unsigned> variableBuffers; // of variables, or of storages
-  // True if a result of a kernel may be written over an input; keyed by kernel, result number and
-  // input number.
-  mutable llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
 };
 
 } // namespace
@@ -229,11 +235,20 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
   if (!launch)
     return false;
   auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
-  auto [known, isNew] = writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
-  if (isNew)
-    known->second = mayShareBuffer(kernel.getBody().front(), kernel.getHero(),
-                                   value.getResultNumber(), input);
-  return known->second;
+  auto [known, isNew] =
+      kernels.writesOver.try_emplace({kernel, {value.getResultNumber(), input}}, false);
+  if (!isNew)
+    return known->second;
+  Block &body = kernel.getBody().front();
+  auto [info, isFirst] = kernels.infos.try_emplace(kernel);
+  if (isFirst) {
+    if (llvm::Expected<RegionInfo> analyzed = analyzeRegion(kernel.getHero(), body))
+      info->second = std::move(*analyzed);
+    else
+      llvm::consumeError(analyzed.takeError());
+  }
+  return known->second =
+             info->second && mayShareBuffer(*info->second, body, value.getResultNumber(), input);
 }
 
 // Returns true if `known` says that `value` lies at `view`.
@@ -636,6 +651,9 @@ struct AssignBuffersPass : lmc::impl::AssignBuffersPassBase<AssignBuffersPass> {
       module.emitError("there is no target '") << target << "': " << llvm::join(names, " or ");
       return signalPassFailure();
     }
+    auto &assignments = getAnalysis<BufferAssignments>();
+    assignments.functions.clear();
+    BufferAssigner::Kernels kernels;
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isExternal()) {
         function.emitError("has no body; a plan's functions are whole");
@@ -644,11 +662,14 @@ struct AssignBuffersPass : lmc::impl::AssignBuffersPassBase<AssignBuffersPass> {
       if (failed(checkStorageUse(function, symbols)))
         return signalPassFailure();
       FailureOr<BufferAssignment> assignment =
-          BufferAssigner(function, symbols, *known, gemmWorkspace, reuse).run();
+          BufferAssigner(function, symbols, *known, gemmWorkspace, reuse, kernels).run();
       if (failed(assignment))
         return signalPassFailure();
-      assignment->attachTo(function);
+      if (attach)
+        assignment->attachTo(function);
+      assignments.functions[function] = std::move(*assignment);
     }
+    markAnalysesPreserved<BufferAssignments>();
   }
 };
 } // namespace

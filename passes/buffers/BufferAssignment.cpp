@@ -70,3 +70,16 @@ FailureOr<BufferAssignment> BufferAssignment::readFrom(func::FuncOp function) {
   }
   return assignment;
 }
+
+FailureOr<BufferAssignment *> BufferAssignments::of(func::FuncOp function) {
+  auto [known, isNew] = functions.try_emplace(function);
+  if (isNew) {
+    FailureOr<BufferAssignment> read = BufferAssignment::readFrom(function);
+    if (failed(read)) {
+      functions.erase(known);
+      return failure();
+    }
+    known->second = std::move(*read);
+  }
+  return &known->second;
+}

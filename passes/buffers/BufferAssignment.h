@@ -63,4 +63,16 @@ struct BufferAssignment {
   static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 
+// The assignments of a module's functions: an analysis that plan-assign-buffers fills and the
+// passes after it preserve, so that they need not read the attributes.
+struct BufferAssignments {
+  explicit BufferAssignments(mlir::Operation * /*module*/) {}
+
+  // Returns the assignment of a function. If the analysis has none, it is read from the attributes;
+  // see readFrom().
+  mlir::FailureOr<BufferAssignment *> of(mlir::func::FuncOp function);
+
+  llvm::DenseMap<mlir::Operation *, BufferAssignment> functions;
+};
+
 } // namespace lmc

@@ -42,14 +42,18 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class CommandEmitter {
 public:
-  // Per kernel and pitches of its arguments, in elements, the variant for them.
-  using Variants = std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp>;
+  // What the functions of a module share.
+  struct Kernels {
+    // Per kernel and pitches of its arguments, in elements, the variant for them.
+    std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
+    llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
+  };
 
-  CommandEmitter(func::FuncOp function, SymbolTable &symbols, Variants &variants)
-      : function(function), symbols(symbols), variants(variants), b(function.getContext()) {}
+  CommandEmitter(func::FuncOp function, SymbolTable &symbols, Kernels &kernels)
+      : function(function), symbols(symbols), kernels(kernels), b(function.getContext()) {}
 
-  // Appends the plan.function after `function`.
-  LogicalResult run();
+  // Appends the plan.function after `function`, whose buffers are `assigned`.
+  LogicalResult run(BufferAssignment assigned);
 
 private:
   Value slice(const BufferView &view, RankedTensorType type, StringRef source);
@@ -73,7 +77,7 @@ private:
 
   func::FuncOp function;
   SymbolTable &symbols;
-  Variants &variants;
+  Kernels &kernels;
   OpBuilder b;
   BufferAssignment assignment;
   ArrayRef<int64_t> offsets; // of temporaries, by number of buffer
@@ -81,7 +85,6 @@ private:
   // One slice per view. Its live range, in commands, is set at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // per position in the function, the commands before it
-  llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
 };
 
 } // namespace
@@ -115,7 +118,7 @@ kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
   }
   if (llvm::all_of(pitches, [](int64_t pitch) { return pitch == 0; }))
     return kernel;
-  kern::KernelOp &variant = variants[{kernel.getSymName().str(), pitches}];
+  kern::KernelOp &variant = kernels.variants[{kernel.getSymName().str(), pitches}];
   if (variant)
     return variant;
   OpBuilder::InsertionGuard guard(b);
@@ -139,7 +142,7 @@ LogicalResult CommandEmitter::emit(Operation *op) {
 
   if (auto launch = dyn_cast<kern::LaunchOp>(op)) {
     kern::KernelOp kernel = kernelFor(launch);
-    auto [shape, isNew] = shapes.try_emplace(kernel);
+    auto [shape, isNew] = kernels.shapes.try_emplace(kernel);
     if (isNew) {
       llvm::Expected<KernelShape> analyzed = analyze(kernel);
       if (!analyzed)
@@ -174,11 +177,8 @@ static StepOpInterface stepOf(Operation *op) {
   return dyn_cast_if_present<StepOpInterface>(op);
 }
 
-LogicalResult CommandEmitter::run() {
-  FailureOr<BufferAssignment> assigned = BufferAssignment::readFrom(function);
-  if (failed(assigned))
-    return failure();
-  assignment = std::move(*assigned);
+LogicalResult CommandEmitter::run(BufferAssignment assigned) {
+  assignment = std::move(assigned);
   auto placed = function->getAttrOfType<DenseI64ArrayAttr>(kOffsets);
   auto peakBytes = function->getAttrOfType<IntegerAttr>(kPeakBytes);
   if (!placed || !peakBytes || placed.size() != int64_t(assignment.buffers.size()))
@@ -253,10 +253,14 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     for (lm::VariableOp variable : variables)
       if (failed(emitVariable(variable)))
         return signalPassFailure();
-    CommandEmitter::Variants variants;
-    for (func::FuncOp function : functions)
-      if (failed(CommandEmitter(function, symbols, variants).run()))
+    CommandEmitter::Kernels shared;
+    auto &assignments = getAnalysis<BufferAssignments>();
+    for (func::FuncOp function : functions) {
+      FailureOr<BufferAssignment *> assigned = assignments.of(function);
+      if (failed(assigned) ||
+          failed(CommandEmitter(function, symbols, shared).run(std::move(**assigned))))
         return signalPassFailure();
+    }
     for (lm::VariableOp variable : variables)
       variable->moveBefore(tensors.getBody(), tensors.getBody()->end());
     for (func::FuncOp function : functions)

@@ -75,9 +75,10 @@ private:
 } // namespace
 
 LogicalResult PackArenasPass::packFunction(func::FuncOp function) {
-  FailureOr<BufferAssignment> assignment = BufferAssignment::readFrom(function);
-  if (failed(assignment))
+  FailureOr<BufferAssignment *> found = getAnalysis<BufferAssignments>().of(function);
+  if (failed(found))
     return failure();
+  const BufferAssignment *assignment = *found;
   PackingProblem problem;
   problem.alignment = alignment;
   SmallVector<size_t> packed;
@@ -119,4 +120,5 @@ void PackArenasPass::runOnOperation() {
   };
   arena("state", *stateBytes, kStateAlignment, *stateBytes);
   arena("workspace", workspaceBytes, alignment, lowerBound);
+  markAnalysesPreserved<BufferAssignments>();
 }

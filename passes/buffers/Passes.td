@@ -40,7 +40,9 @@ def AssignBuffersPass : Pass<"plan-assign-buffers", "::mlir::ModuleOp"> {
                  Option<"target", "target", "std::string", "\"cpu\"",
                         "the target whose commands need scratch memory: its name, such as cpu or cuda">,
                  Option<"gemmWorkspace", "gemm-workspace", "uint64_t", "32 << 20",
-                        "the most scratch memory of a matrix product, in bytes">];
+                        "the most scratch memory of a matrix product, in bytes">,
+                 Option<"attach", "attach", "bool", "true",
+                        "false: only the passes that follow in the same pass manager see the result">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 

@@ -27,11 +27,12 @@ static Operation *stateOf(Value value) {
 LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) {
   llvm::DenseSet<Value> others;
   auto module = function->getParentOfType<ModuleOp>();
-  module.walk([&](func::CallOp call) {
-    if (call.getCallee() == function.getSymName())
-      for (auto [argument, operand] : llvm::zip(block.getArguments(), call.getOperands()))
-        (stateOf(operand) ? stateArguments : others).insert(argument);
-  });
+  for (auto caller : module.getOps<func::FuncOp>())
+    for (auto call :
+         caller.getBody().getOps<func::CallOp>()) // layers are called from no region of an op
+      if (call.getCallee() == function.getSymName())
+        for (auto [argument, operand] : llvm::zip(block.getArguments(), call.getOperands()))
+          (stateOf(operand) ? stateArguments : others).insert(argument);
   for (Value argument : others)
     stateArguments.erase(argument);
 }
