@@ -186,6 +186,12 @@ public:
     auto fast = [&](const char *reshard) {
       return with(RecomputeMode::None, job.chunks.fastest, "yes", "last", reshard);
     };
+    auto smallest = [&] {
+      return with(RecomputeMode::Block, job.chunks.smallest, "no", "each", "yes");
+    };
+    if (job.isLikelyTooLarge && isSearch)
+      if (auto least = smallest(); !least || isClear(*least, /*fits=*/false))
+        return least;
     std::optional<Forecast> fastest = fast("yes");
     if (fastest && choosesKeptWeights(job.config))
       if (auto kept = fast("no");
@@ -196,12 +202,9 @@ public:
     if (!fastest || isClear(*fastest, /*fits=*/true) ||
         (!isSearch && isClear(*fastest, /*fits=*/false)))
       return fastest;
-    if (isSearch) {
-      std::optional<Forecast> smallest =
-          with(RecomputeMode::Block, job.chunks.smallest, "no", "each", "yes");
-      if (!smallest || isClear(*smallest, /*fits=*/false))
-        return smallest;
-    }
+    if (isSearch)
+      if (auto least = smallest(); !least || isClear(*least, /*fits=*/false))
+        return least;
     return exact(job.config);
   }
 

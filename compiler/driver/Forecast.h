@@ -36,6 +36,9 @@ struct ForecastJob {
   // method), and takes a third of the time.
   bool isQuick = false;
   KnownChunks chunks; // for quick forecasts
+  // If true, it is first found out whether the plan with the fewest bytes fits. This changes only
+  // the order of what is tried.
+  bool isLikelyTooLarge = false;
 };
 
 // Returns the forecast of a job that was compiled. `plan` is that of `result`.

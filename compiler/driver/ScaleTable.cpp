@@ -44,6 +44,9 @@ llvm::Expected<json> lmc::scaleReport(const Config &config, const plan::Plan &pl
   const int64_t node = config.distributed.ranks() == 1 ? kUsualNode
                                                        : config.distributed.devicesPerNode;
   const KnownChunks chunks = knownChunks(plan);
+  // The state of all ranks of a group together, as far as they divide it.
+  const double state =
+      double(plan.arenas()->Get(0)->bytes()) * double(config.distributed.shardRanks());
   std::vector<ForecastJob> jobs;
   for (int64_t count : devices) {
     if (count > node && count % node != 0)
@@ -54,8 +57,11 @@ llvm::Expected<json> lmc::scaleReport(const Config &config, const plan::Plan &pl
     for (ShardingStrategy strategy : strategiesFor(nodes, perNode)) {
       const bool isOwn = strategy == config.distributed.strategy ||
                          (count == 1 && config.distributed.ranks() == 1);
-      jobs.push_back({withRanks(config, nodes, perNode, strategy),
-                      !isOwn, chunks});
+      ForecastJob &job =
+          jobs.emplace_back(withRanks(config, nodes, perNode, strategy), !isOwn, chunks);
+      job.isLikelyTooLarge =
+          plan.memory_budget() > 0 &&
+          state / double(job.config.distributed.shardRanks()) > double(plan.memory_budget());
     }
   }
   auto forecasts = forecast(jobs, options);

@@ -177,7 +177,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     // Packing needs the buffers of all functions, because the functions share the arenas.
     passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
     // A command names its operands by their offsets, which packing has chosen.
-    passes.addPass(createEmitCommandsPass());
+    passes.addPass(createEmitCommandsPass(EmitCommandsPassOptions{/*keepTensors=*/checks}));
     // The check runs in every compile, and here, because only here both forms of a function exist.
     if (checks)
       passes.addPass(createCheckAliasingPass());
@@ -210,7 +210,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
       return failure();
     if (phase == Phase::Fusion)
       reports["fusion"] = nullptr;
-    if (phase == Phase::Fusion || phase == Phase::Schedule)
+    if (checks && (phase == Phase::Fusion || phase == Phase::Schedule))
       addNotes(fusions, reports["fusion"]);
     return use == PhaseUse::Plan ? dump(phase, module, fusions) : success();
   });

@@ -113,9 +113,8 @@ static void sortByTime(std::vector<RecomputeCandidate> &candidates) {
                    });
 }
 
-std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
-                                                         int steps,
-                                                         const PositionCosts &positions) {
+// Returns the choices of recomputeCandidates().
+static std::set<std::vector<int>> choicesOf(const RecomputeChoiceProblem &problem, int steps) {
   std::set<std::vector<int>> choices;
   for (RecomputeChoice &choice : recomputeChoices(scaled(problem), steps, {}))
     choices.insert(std::move(choice.options));
@@ -128,6 +127,12 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       uniform.push_back(firstLike(problem.kinds[size_t(kind)], option));
     choices.insert(std::move(uniform));
   }
+  return choices;
+}
+
+static std::vector<RecomputeCandidate> candidatesOf(const std::set<std::vector<int>> &choices,
+                                                    const RecomputeChoiceProblem &problem,
+                                                    const PositionCosts &positions) {
   std::vector<RecomputeCandidate> candidates;
   for (const std::vector<int> &choice : choices)
     candidates.push_back(candidateOf(problem, choice, positions));
@@ -136,13 +141,31 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
 }
 
 std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
+                                                         int steps,
+                                                         const PositionCosts &positions) {
+  return candidatesOf(choicesOf(problem, steps), problem, positions);
+}
+
+std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                          int steps, const PositionCosts &positions,
                                                          ArrayRef<LossChunk> chunks) {
+  // Where head and loss need more than any layer does for a moment, the peak of every choice is at
+  // the loss. More bytes there are more bytes of every peak, and the choices stay the same.
+  uint64_t mostTransient = 0;
+  for (const std::vector<LayerOption> &kind : problem.kinds)
+    for (const LayerOption &option : kind)
+      mostTransient = std::max(mostTransient, option.transientBytes);
+  std::optional<std::set<std::vector<int>>> atTheLoss;
   std::vector<RecomputeCandidate> all;
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
     same.headAndLossBytes = chunk.headAndLossBytes;
-    for (RecomputeCandidate &candidate : recomputeCandidates(same, steps, positions)) {
+    std::optional<std::set<std::vector<int>>> own;
+    const bool isAtTheLoss = chunk.headAndLossBytes >= mostTransient;
+    auto &choices = isAtTheLoss ? atTheLoss : own;
+    if (!choices)
+      choices = choicesOf(same, steps);
+    for (RecomputeCandidate &candidate : candidatesOf(*choices, same, positions)) {
       candidate.lossChunk = chunk.tokens;
       candidate.seconds += chunk.seconds;
       all.push_back(std::move(candidate));
@@ -529,8 +552,6 @@ LogicalResult RecomputeSearch::probe() {
 
 // Measures head and loss for each chunk, in a model whose layers recompute nothing.
 LogicalResult RecomputeSearch::probeLossChunks() {
-  if (!chunks.empty()) // fastestOfAll() has measured them
-    return success();
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
     return failure();
@@ -639,8 +660,20 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
   return made;
 }
 
+// Returns the second number of the pair with the fewest seconds; nullopt if another one has about
+// as many.
+static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list) {
+  constexpr double kTie = 1e-9;
+  const auto *least = llvm::min_element(list);
+  if (least == list.end() || llvm::count_if(list, [&](const auto &other) {
+                               return other.first <= least->first * (1 + kTie);
+                             }) > 1)
+    return std::nullopt;
+  return least->second;
+}
+
 // If all layers are of one kind, no choice is faster than the one with the fastest option for every
-// layer: a layer beside one with another option takes at least as long. The first probe measures
+// layer: a layer beside one with another option takes at least as long. The long probes measure
 // each option between two layers with the same one.
 FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budget) {
   if (!choosesLayers() || found.kinds.size() != 1)
@@ -649,32 +682,49 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   FailureOr<Probed> model = probed(kRun * distinct.size());
   if (failed(model))
     return failure();
-  const std::vector<std::vector<int64_t>> choices = probeChoices(model->options);
-  if (choices.size() != 1 || choices[0].size() != kRun * distinct.size())
+  std::map<size_t, LayerMeasure> between; // by option: the first layer between two with this option
+  for (const std::vector<int64_t> &choice : probeChoices(model->options)) {
+    FailureOr<PlanMeasures> measured = measure(model->module, model->options, choice);
+    if (failed(measured))
+      return failure();
+    for (size_t layer = 1; layer + 1 < choice.size(); ++layer)
+      if (choice[layer - 1] == choice[layer] && choice[layer + 1] == choice[layer])
+        between.try_emplace(size_t(choice[layer]), measured->layers[layer]);
+  }
+  std::vector<std::pair<double, size_t>> options; // seconds, and the option
+  for (const auto &[option, layer] : between)
+    options.push_back({layer.seconds, option});
+  if (options.size() != distinct.size())
     return Fastest{};
-  FailureOr<PlanMeasures> measured = measure(model->module, model->options, choices[0]);
-  if (failed(measured))
-    return failure();
-  std::vector<std::pair<double, size_t>> options, sizes; // seconds, and an index
-  for (size_t index = 0; index < distinct.size(); ++index)
-    options.push_back({measured->layers[kRun * index + kRun / 2].seconds, index});
-  if (failed(probeLossChunks()))
-    return failure();
-  for (auto [index, chunk] : llvm::enumerate(chunks))
-    sizes.push_back({chunk.seconds, index});
-  const auto one = llvm::min_element(options);
-  const auto size = llvm::min_element(sizes);
-  auto isTie = [](const auto &list, auto least) {
-    return llvm::count_if(list, [&](const auto &other) { return other.first == least->first; }) > 1;
-  };
-  if (isTie(options, one) || (!sizes.empty() && isTie(sizes, size)))
+  const std::optional<size_t> option = fastestOf(options);
+  if (!option)
     return Fastest{};
-  const LayerMeasure &layer = measured->layers[kRun * one->second + kRun / 2];
-  const int64_t lossChunk = sizes.empty() ? 0 : chunks[size->second].tokens;
   // A plan that is sure to be too large is not made.
-  if (double(stateBytes(start) + found.layers.size() * layer.keptBytes) > 1.01 * double(budget))
+  if (double(stateBytes(start) + found.layers.size() * between[*option].keptBytes) >
+      1.01 * double(budget))
     return Fastest{};
-  const std::vector<int64_t> choice(found.layers.size(), int64_t(distinct[one->second]));
+
+  // Chunks differ by the same seconds, whatever the number of layers.
+  FailureOr<Probed> shortest = failure();
+  if (!chunkSizes.empty()) {
+    if (failed(shortest = probed(1)))
+      return failure();
+    if (!shortest->owned)
+      return Fastest{};
+  }
+  std::vector<std::pair<double, size_t>> sizes; // seconds, and a chunk
+  for (int64_t size : chunkSizes) {
+    const std::vector<int64_t> first(shortest->options.layers.size(), 0);
+    FailureOr<PlanMeasures> measures = measure(shortest->module, shortest->options, first, size);
+    if (failed(measures))
+      return failure();
+    sizes.push_back({measures->otherSeconds, size_t(size)});
+  }
+  const std::optional<size_t> size = fastestOf(sizes);
+  if (!chunkSizes.empty() && !size)
+    return Fastest{};
+  const int64_t lossChunk = int64_t(size.value_or(0));
+  const std::vector<int64_t> choice(found.layers.size(), int64_t(*option));
   Fastest fastest{chosen({choice, lossChunk}), lossChunk};
   if (failed(plan(*fastest.module, Phase::Memory, PhaseUse::Attempt)))
     return failure();

@@ -56,21 +56,17 @@ public:
   LogicalResult run(BufferAssignment assigned);
 
 private:
-  Value slice(const BufferView &view, RankedTensorType type, StringRef source);
+  // `source` is the op that the slice has the name of; null: no name.
+  Value slice(const BufferView &view, RankedTensorType type, Operation *source);
   Value slice(Value value) {
     return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
-                 sourceOf(value));
+                 value.getDefiningOp());
   }
   // Returns the slice of the op's scratch; null if the op needs none.
   Value scratchOf(Operation *op) {
     auto it = assignment.scratch.find(op);
-    return it == assignment.scratch.end()
-               ? Value()
-               : slice({it->second.buffer, 0}, it->second.type, nameOf(op->getLoc()));
-  }
-  std::string sourceOf(Value value) {
-    Operation *op = value.getDefiningOp();
-    return op ? nameOf(op->getLoc()) : "";
+    return it == assignment.scratch.end() ? Value()
+                                          : slice({it->second.buffer, 0}, it->second.type, op);
   }
   LogicalResult emit(Operation *op);
   kern::KernelOp kernelFor(kern::LaunchOp launch);
@@ -89,7 +85,7 @@ private:
 
 } // namespace
 
-Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, StringRef source) {
+Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, Operation *source) {
   auto sliceType = plan_ir::SliceType::get(b.getContext(), type);
   const Buffer &buffer = assignment.buffers[view.buffer];
   Value &known = slices[{view.buffer, view.offset, view.rows, view.pitch, type}];
@@ -100,9 +96,8 @@ Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, Strin
                                                   buffer.variable, view.offset, view.rows,
                                                   view.pitch);
   return known = plan_ir::SliceOp::create(
-             b, function.getLoc(), sliceType, "workspace",
-             offsets[view.buffer] + view.offset, buffer.category,
-             source, 0, 0, view.rows, view.pitch);
+             b, function.getLoc(), sliceType, "workspace", offsets[view.buffer] + view.offset,
+             buffer.category, source ? nameOf(source->getLoc()) : "", 0, 0, view.rows, view.pitch);
 }
 
 // Returns the launch's kernel in the variant for the layouts of the launch's arguments.
@@ -134,8 +129,7 @@ kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
 LogicalResult CommandEmitter::emit(Operation *op) {
   Location loc = op->getLoc();
   for (const auto &copy : assignment.copiesBefore(op))
-    plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, nameOf(loc)),
-                            slice(copy.to, copy.type, nameOf(loc)));
+    plan_ir::CopyOp::create(b, loc, slice(copy.from, copy.type, op), slice(copy.to, copy.type, op));
   if (isa<func::ReturnOp, tensor::EmptyOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
           tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op))
     return success(); // views need no command except the copies above
@@ -244,11 +238,20 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
     const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
     // This module keeps what the plan has to compute, for plan-check-aliasing.
-    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
-    auto tensors = ModuleOp::create(b, module.getLoc(), kTensors);
-    b.setInsertionPointToEnd(tensors.getBody());
-    for (kern::KernelOp kernel : kernels)
-      b.clone(*kernel);
+    ModuleOp tensors;
+    if (keepTensors) {
+      OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+      tensors = ModuleOp::create(b, module.getLoc(), kTensors);
+      b.setInsertionPointToEnd(tensors.getBody());
+      for (kern::KernelOp kernel : kernels)
+        b.clone(*kernel);
+    }
+    auto giveUp = [&](Operation *op) {
+      if (tensors)
+        op->moveBefore(tensors.getBody(), tensors.getBody()->end());
+      else
+        op->erase();
+    };
 
     for (lm::VariableOp variable : variables)
       if (failed(emitVariable(variable)))
@@ -262,9 +265,9 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
         return signalPassFailure();
     }
     for (lm::VariableOp variable : variables)
-      variable->moveBefore(tensors.getBody(), tensors.getBody()->end());
+      giveUp(variable);
     for (func::FuncOp function : functions)
-      function->moveBefore(tensors.getBody(), tensors.getBody()->end());
+      giveUp(function);
     // Erases kernels that are launched only as a variant.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())

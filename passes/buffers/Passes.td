@@ -101,6 +101,8 @@ def EmitCommandsPass : Pass<"plan-emit-commands", "::mlir::ModuleOp"> {
         %y = kern.launch @mlp(%g, %u) : ...
     ```
   }];
+  let options = [Option<"keepTensors", "keep-tensors", "bool", "true",
+                        "false: the functions on tensors are erased">];
   let dependentDialects = ["::lmc::plan_ir::PlanDialect"];
 }
 

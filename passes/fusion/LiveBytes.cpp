@@ -75,6 +75,7 @@ Groups::Groups(Block &block, const llvm::DenseSet<Value> &stateArguments) {
   for (Operation &op : block)
     llvm::append_range(values, op.getResults());
   classes.grow(unsigned(values.size()));
+  numbers.reserve(unsigned(values.size()));
   for (auto [number, value] : llvm::enumerate(values))
     numbers[value] = unsigned(number);
   for (Operation &op : block)
@@ -96,6 +97,7 @@ Groups::Groups(Block &block, const llvm::DenseSet<Value> &stateArguments) {
 std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
   Groups groups(block, stateArguments);
   llvm::DenseMap<Operation *, int64_t> stepOf; // counted from 1; arguments exist from step 0
+  stepOf.reserve(unsigned(steps.size()));
   for (auto [step, ops] : llvm::enumerate(steps))
     for (Operation *op : ops)
       stepOf[op] = int64_t(step) + 1;

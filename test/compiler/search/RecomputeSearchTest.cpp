@@ -14,6 +14,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace lmc;
 using namespace mlir;
@@ -53,6 +54,26 @@ TEST(RecomputeCandidates, StepsThatTakeDaysToo) {
   ASSERT_EQ(candidates.size(), 5u) << "none to four layers of the second option";
   EXPECT_EQ(candidates.front().seconds, 4e6);
   EXPECT_EQ(candidates.back().seconds, 8e6);
+}
+
+// The choices of one chunk serve others where this is right: with head and loss above and below the
+// bytes that layers need for a moment, they are those of each chunk alone.
+TEST(RecomputeCandidates, OfEachChunkAreThoseOfThisChunkAlone) {
+  RecomputeChoiceProblem problem;
+  problem.kinds = {{{100, 10, 1}, {60, 35, 2}, {10, 40, 4}}, {{80, 20, 1}, {20, 90, 3}}};
+  problem.layers = {0, 0, 1, 0, 1, 1, 0, 0, 1, 0};
+  problem.fixedBytes = 1000;
+  const std::vector<LossChunk> chunks = {
+      {1, 0, 5, 40}, {2, 0, 60, 20}, {4, 0, 90, 10}, {8, 0, 300, 5}, {16, 0, 700, 2}};
+  std::multiset<std::tuple<int64_t, std::vector<int64_t>, double, uint64_t>> alone, together;
+  for (const LossChunk &chunk : chunks) {
+    problem.headAndLossBytes = chunk.headAndLossBytes;
+    for (const RecomputeCandidate &each : recomputeCandidates(problem, 20))
+      alone.insert({chunk.tokens, each.options, each.seconds + chunk.seconds, each.boundBytes});
+  }
+  for (const RecomputeCandidate &each : recomputeCandidates(problem, 20, {}, chunks))
+    together.insert({each.lossChunk, each.options, each.seconds, each.boundBytes});
+  EXPECT_EQ(together, alone);
 }
 
 //===-- Probes, of made-up numbers ----------------------------------------------------------===//
@@ -117,6 +138,18 @@ public:
   }
 
   BudgetSearch &budgets() { return search->budgets(); }
+
+  RecomputeSearch::MakeShorter makeShorter() {
+    return [this](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
+      Config shorter = config;
+      shorter.model.numHiddenLayers = layers;
+      OwningOpRef<ModuleOp> module = buildModel(shorter, context);
+      for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+        if (failed(phases.run(phase, *module)))
+          return failure();
+      return module;
+    };
+  }
 
   MLIRContext context;
   Config config;
@@ -219,16 +252,8 @@ TEST(RecomputeSearch, TwoLayers) {
 // Probes of a model with fewer layers say the same.
 TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
   SearchedJob job("llama1b.toml");
-  auto makeShorter = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
-    Config shorter = job.config;
-    shorter.model.numHiddenLayers = layers;
-    OwningOpRef<ModuleOp> module = buildModel(shorter, job.context);
-    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
-      if (failed(job.phases.run(phase, *module)))
-        return failure();
-    return module;
-  };
-  auto made = RecomputeSearch::create(*job.start, job.config, *job.model, job.phases, makeShorter);
+  auto made =
+      RecomputeSearch::create(*job.start, job.config, *job.model, job.phases, job.makeShorter());
   ASSERT_TRUE(succeeded(made));
   const RecomputeChoiceProblem &whole = job.search->measured(), &part = (*made)->measured();
   EXPECT_EQ(whole.fixedBytes, part.fixedBytes);
@@ -240,4 +265,38 @@ TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
     EXPECT_NEAR(whole.kinds[0][option].seconds, part.kinds[0][option].seconds,
                 1e-9 * whole.kinds[0][option].seconds);
   }
+}
+
+// What fewer probes find is the first candidate of all probes, with its chunk of the loss, and only
+// where it fits.
+static void expectFirstCandidate(const char *name, std::vector<std::string> settings) {
+  SearchedJob job(name, std::move(settings));
+  const std::vector<int64_t> sizes = lossChunkSizes(*job.start);
+  ASSERT_GT(sizes.size(), 1u);
+  auto whole = RecomputeSearch::create(*job.start, job.config, *job.model, job.phases,
+                                       job.makeShorter(), sizes);
+  ASSERT_TRUE(succeeded(whole));
+  const RecomputeCandidate &first = (*whole)->candidates().front();
+  const uint64_t bytes = *(*whole)->budgets().bytes(0);
+  auto begun = RecomputeSearch::begin(*job.start, job.config, *job.model, job.phases,
+                                      job.makeShorter(), sizes);
+  ASSERT_TRUE(succeeded(begun));
+  auto found = (*begun)->fastestOfAll(bytes);
+  ASSERT_TRUE(succeeded(found));
+  ASSERT_TRUE(found->module);
+  EXPECT_EQ(plannedBytes(*found->module), bytes);
+  EXPECT_EQ(found->lossChunk, first.lossChunk);
+  auto tooSmall = (*begun)->fastestOfAll(bytes - 1);
+  ASSERT_TRUE(succeeded(tooSmall));
+  EXPECT_FALSE(tooSmall->module);
+  ASSERT_TRUE(succeeded((*begun)->complete()));
+  EXPECT_EQ((*begun)->candidates().front().options, first.options);
+  EXPECT_EQ((*begun)->candidates().front().seconds, first.seconds);
+}
+
+TEST(RecomputeSearch, TheFastestOfAllIsTheFirstCandidateOfMistral7b) {
+  expectFirstCandidate("mistral-7b.toml", {});
+}
+TEST(RecomputeSearch, TheFastestOfAllIsTheFirstCandidateOfLlama38b) {
+  expectFirstCandidate("llama3-8b.toml", {"training.batch_size=4", "training.micro_batch_size=1"});
 }

@@ -1,5 +1,6 @@
 // Where sharing bytes would let an op read wrong bytes, a copy is made.
 // RUN: lmc-opt %s -split-input-file --plan-assign-buffers --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s
+// RUN: lmc-opt %s -split-input-file --plan-assign-buffers=attach=false --plan-pack-arenas --plan-emit-commands=keep-tensors=false | FileCheck %s
 
 // Two variables that trade places: both old values are set aside before either is written.
 // CHECK-LABEL: plan.function @swap

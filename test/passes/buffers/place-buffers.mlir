@@ -1,5 +1,6 @@
 // The passes of this folder give every tensor its bytes and make a command of every op.
 // RUN: lmc-opt %s -split-input-file --plan-assign-buffers --plan-pack-arenas --plan-emit-commands --plan-check-aliasing | FileCheck %s
+// RUN: lmc-opt %s -split-input-file --plan-assign-buffers=attach=false --plan-pack-arenas --plan-emit-commands=keep-tensors=false | FileCheck %s
 
 // State is laid out once, in the order of its variables, each at a multiple of 64 bytes.
 // CHECK:       plan.arena @state bytes 640 alignment 64 lower_bound 640
