@@ -178,12 +178,13 @@ class Session:
                   f"are compiled" + ("" if nvcc else ", because nvcc is not on this machine"))
             programs = dict(list(programs.items())[:sample]) if nvcc else {}
 
+        arch = self.manifest["arch"]
         # cuBLASLt is beside nvcc, where the loader may not look by itself.
         library = ["-lcublasLt", "-Xlinker", f"-rpath={Path(nvcc).resolve().parents[1]}/lib64"] if nvcc else []
 
         def one(name: str) -> str | None:
             source, options = programs[name]
-            done = call([nvcc, *options, f"-arch={self.manifest['arch']}", "-w",
+            done = call([nvcc, *options, f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-w",
                          "-I", self.data / "include", "-I", self.data / "src", source,
                          "-o", self.build / name, *(library if name == "gemm" else [])],
                         self.seconds_left() - MARGIN_S)

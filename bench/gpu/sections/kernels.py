@@ -50,7 +50,7 @@ def programs_of(folder) -> dict:
     made = {}
     for source in sorted(folder.glob("*.cu")):
         with open(source, encoding="utf-8") as file:
-            options = re.match(r"// *nvcc (.*) -arch=", file.read(1000).split("\n")[1])[1].split()
+            options = re.match(r"// *nvcc (.*) -gencode=", file.read(1000).split("\n")[1])[1].split()
         made[f"{folder.name}-{source.stem}"] = (source, options)
     order = [f"{folder.name}-{name}" for name in FIRST if f"{folder.name}-{name}" in made]
     return {name: made[name] for name in [*order, *sorted(made.keys() - set(order))]}

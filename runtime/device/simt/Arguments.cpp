@@ -129,13 +129,14 @@ char *Memory::resolve(const void *pointer, int bytes, Kind kind, const Asker &as
     return refuse("misaligned: " + what());
   if (kind != Kind::Load && b.access == Access::Read)
     return refuse("a store to an input: " + what());
+  const uint8_t touch = kind == Kind::Load ? 1 : kind == Kind::Store ? 2 : 3;
   for (uint64_t i = offset; i < uint64_t(offset) + bytes; ++i) {
-    Cell &cell = cells[b.firstCell + i], before = cell;
-    if (races(cell, kind, asker.block + 1))
+    Cell &cell = cells[b.firstCell + i];
+    if (const Cell before = cell; races(cell, kind, asker.block + 1))
       return refuse(raceText(before, kind, asker.block + 1) + "; " + what());
     if (kind == Kind::Load && b.access == Access::Write && !b.overlaps && !cell.writer)
       return refuse("a result is read before it is written: " + what());
-    b.touched[i] |= kind == Kind::Load ? 1 : kind == Kind::Store ? 2 : 3;
+    b.touched[i] |= touch;
   }
   char *real = static_cast<char *>(b.data) + offset;
   if (count)
@@ -176,14 +177,23 @@ void Memory::endBlock() {
 std::string Memory::endLaunch() {
   for (size_t number = 0; number < buffers.size(); ++number) {
     const Buffer &b = buffers[number];
-    for (uint64_t i = 0; i < b.extent(); ++i) {
-      if (b.pitch && i % b.pitch >= b.runBytes())
+    const uint64_t step = b.pitch ? b.pitch : b.extent(), run = b.pitch ? b.runBytes() : b.extent();
+    for (uint64_t start = 0; start < b.extent(); start += step) {
+      const uint64_t end = std::min(start + run, b.extent());
+      uint64_t loaded = 0, stored = 0;
+      for (uint64_t i = start; i < end; ++i) {
+        loaded += b.touched[i] & 1;
+        stored += b.touched[i] >> 1;
+      }
+      sums[number].distinctLoaded += loaded;
+      sums[number].distinctStored += stored;
+      if (b.access != Access::Write || stored == end - start)
         continue;
-      sums[number].distinctLoaded += b.touched[i] & 1;
-      sums[number].distinctStored += b.touched[i] >> 1;
-      if (b.access == Access::Write && !(b.touched[i] & 2))
-        return fmt::format("argument {} is not written at offset {} of {} bytes", number, i,
-                           b.bytes);
+      uint64_t missing = start;
+      while (b.touched[missing] & 2)
+        ++missing;
+      return fmt::format("argument {} is not written at offset {} of {} bytes", number, missing,
+                         b.bytes);
     }
   }
   return "";

@@ -137,7 +137,11 @@ float fromBf16(uint32_t word, int half) {
 }
 
 // Computes d += a b of multiplyAdd16x8x16 for a warp. compiler/targets/cuda/device/platform.cuh
-// says which elements each lane holds.
+// says which elements each lane holds. AVX2 has no fused multiplications and additions, and so
+// gives the same bits.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+__attribute__((target_clones("avx2", "default")))
+#endif
 void multiplyAdd(const uint64_t (&products)[kLanes]) {
   float a[16][16], b[16][8];
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -461,6 +465,10 @@ void Executor::copyAsyncWait(int pending) {
 //===--------------------------------------------------------------------===//
 // Barriers and collectives
 
+static bool isSame(const Place &a, const Place &b) {
+  return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+}
+
 void Executor::suspend(State state, Place place, const void *instruction) {
   Thread &self = *running;
   self.state = state;
@@ -501,7 +509,7 @@ void Executor::releaseBarrier() {
       continue;
     if (!first)
       first = &t;
-    if (t.place.line != first->place.line || std::strcmp(t.place.file, first->place.file))
+    if (!isSame(t.place, first->place))
       fail(fmt::format("a barrier in divergent code: {} are at {}, {} at {}",
                        threadsIn(State::AtBarrier, *first), placeOf(*first),
                        threadsIn(State::AtBarrier, t), placeOf(t)),
@@ -554,8 +562,7 @@ void Executor::completeCollective(uint32_t number) {
     if (!(warp.waiting >> lane & 1))
       continue;
     const Thread &t = *threads[number * kLanes + lane];
-    if (warp.kind[lane] != warp.kind[first] || t.place.line != leader.place.line ||
-        std::strcmp(t.place.file, leader.place.file))
+    if (warp.kind[lane] != warp.kind[first] || !isSame(t.place, leader.place))
       fail(fmt::format("a collective in divergent code: {} are at {}, {}; {} at {}, {}",
                        threadsIn(State::AtCollective, leader),
                        nameOf(warp.kind[first], warp.transposed[first]), placeOf(leader),
@@ -818,8 +825,9 @@ LaunchResult execute(const Launch &launch, Memory &memory, const Order &order) {
 
 void fillGarbage(void *to, uint64_t bytes, uint64_t seed, uint64_t salt) {
   auto *p = static_cast<unsigned char *>(to);
+  const uint64_t mixedSeed = mix(seed);
   for (uint64_t i = 0; i < bytes; i += 8) {
-    uint64_t word = mix(mix(seed) ^ mix(salt + i));
+    uint64_t word = mix(mixedSeed ^ mix(salt + i));
     // About every fourth word contains NaN, in f32 and in bf16.
     if ((word & 3) == 0)
       word |= 0x7fc07fc07fc07fc0u;

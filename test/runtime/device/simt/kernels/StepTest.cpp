@@ -4,6 +4,7 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
+#include "compiler/targets/cuda/KernelCache.h"
 #include "runtime/device/cpu/CpuDevice.h"
 #include "runtime/train/Functions.h"
 #include "runtime/train/Initializer.h"
@@ -48,7 +49,9 @@ std::unique_ptr<PlanFile> planOf(const Job &job, const std::string &device) {
         std::string("training.micro_batch_size=1")})
     settings.push_back(always);
   const Config config = shippedConfig("test-tiny.toml", settings);
-  auto compiled = compile(config, CompileOptions(), context);
+  CompileOptions options;
+  options.kernelCache = codegen::KernelCache::defaultDirectory();
+  auto compiled = compile(config, options, context);
   if (failed(compiled)) {
     ADD_FAILURE() << job.name << " does not compile for " << device;
     return nullptr;
