@@ -3,6 +3,7 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -18,18 +19,6 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
-
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-static RankedTensorType typeOf(lm::VariableOp variable) {
-  return cast<RankedTensorType>(variable.getType());
-}
-
-// Returns `type` with `size` as its dimension `dim`.
-static RankedTensorType resized(RankedTensorType type, unsigned dim, int64_t size) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] = size;
-  return type.clone(shape);
-}
 
 namespace {
 
@@ -66,7 +55,8 @@ LogicalResult WidthPadder::padVariable(lm::VariableOp variable, unsigned dim, in
   if (parameter.getParts())
     return parameter.emitOpError("has parts already");
   MLIRContext *context = module.getContext();
-  const int64_t rows = typeOf(parameter).getDimSize(0), old = typeOf(parameter).getDimSize(dim);
+  const int64_t rows = tensorTypeOf(parameter).getDimSize(0),
+                old = tensorTypeOf(parameter).getDimSize(dim);
   SmallVector<Attribute> parts;
   if (dim == 0) {
     auto zeros = lm::InitAttr::get(context, lm::InitKind::Zeros);
@@ -79,7 +69,7 @@ LogicalResult WidthPadder::padVariable(lm::VariableOp variable, unsigned dim, in
   parameter.setPartsAttr(ArrayAttr::get(context, parts));
   for (auto state : module.getOps<lm::VariableOp>())
     if (state == parameter || state.getParameter() == parameter.getSymName())
-      state.setType(resized(typeOf(state), dim, size));
+      state.setType(resized(tensorTypeOf(state), dim, size));
   return success();
 }
 
@@ -101,7 +91,7 @@ LogicalResult WidthPadder::padOperand(OpOperand &operand, unsigned dim, int64_t 
   if (!argument)
     return padLoad(operand.get(), dim, size, operand.getOwner());
   auto layer = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  argument.setType(resized(typeOf(argument), dim, size));
+  argument.setType(resized(tensorTypeOf(argument), dim, size));
   layer.setType(FunctionType::get(module.getContext(), layer.getBody().front().getArgumentTypes(),
                                   layer.getFunctionType().getResults()));
   for (func::CallOp call : calls.lookup(layer.getSymName()))
@@ -111,7 +101,7 @@ LogicalResult WidthPadder::padOperand(OpOperand &operand, unsigned dim, int64_t 
 }
 
 LogicalResult WidthPadder::padMlp(lm::SwigluOp swiglu) {
-  const int64_t width = typeOf(swiglu.getResult()).getDimSize(1);
+  const int64_t width = tensorTypeOf(swiglu.getResult()).getDimSize(1);
   const int64_t size = int64_t(llvm::alignTo(uint64_t(width), uint64_t(multiple)));
   if (size == width)
     return success();
@@ -123,7 +113,7 @@ LogicalResult WidthPadder::padMlp(lm::SwigluOp swiglu) {
     return swiglu.emitOpError("is not between linear layers, and lm-pad-intermediate does not know "
                               "how to pad it");
   for (Operation *op : {gate.getOperation(), up.getOperation(), swiglu.getOperation()})
-    op->getResult(0).setType(resized(typeOf(op->getResult(0)), 1, size));
+    op->getResult(0).setType(resized(tensorTypeOf(op->getResult(0)), 1, size));
   for (lm::LinearOp each : {gate, up}) {
     if (failed(padOperand(each.getWeightMutable(), 0, size)))
       return failure();

@@ -3,6 +3,7 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -18,16 +19,6 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
-
-static RankedTensorType variableType(lm::VariableOp variable) {
-  return cast<RankedTensorType>(variable.getType());
-}
-
-static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[0] = rows;
-  return type.clone(shape);
-}
 
 // Makes `op`, which reads padded weights, ignore the rows from `classes` on.
 static LogicalResult ignorePadding(Operation *op, int64_t classes, int64_t rows) {
@@ -85,7 +76,7 @@ struct PadVocabularyPass : lmc::impl::PadVocabularyPassBase<PadVocabularyPass> {
 
 private:
   LogicalResult pad(ModuleOp module, lm::VariableOp head) {
-    const int64_t classes = variableType(head).getDimSize(0);
+    const int64_t classes = tensorTypeOf(head).getDimSize(0);
     const int64_t rows = int64_t(llvm::alignTo(uint64_t(classes), uint64_t(multiple.getValue())));
     if (rows == classes)
       return success();
@@ -99,7 +90,7 @@ private:
     llvm::StringSet<> padded;
     for (auto variable : module.getOps<lm::VariableOp>())
       if (variable == head || variable.getParameter() == head.getSymName()) {
-        variable.setType(withRows(variableType(variable), rows));
+        variable.setType(resized(tensorTypeOf(variable), 0, rows));
         padded.insert(variable.getSymName());
       }
     SmallVector<lm::LoadOp> loads;
@@ -108,7 +99,7 @@ private:
         loads.push_back(load);
     });
     for (lm::LoadOp load : loads) {
-      load.getResult().setType(withRows(load.getType(), rows));
+      load.getResult().setType(resized(load.getType(), 0, rows));
       for (Operation *user : llvm::make_early_inc_range(load->getUsers()))
         if (failed(ignorePadding(user, classes, rows)))
           return failure();

@@ -5,6 +5,7 @@
 
 #include "dialects/dist/Dist.h"
 #include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 #include "runtime/plan/MomentBlock.h"
 #include "runtime/plan/Names.h"
 
@@ -97,15 +98,13 @@ private:
 
 } // namespace
 
-static RankedTensorType typeOf(lm::VariableOp variable) {
-  return cast<RankedTensorType>(variable.getType());
+static int64_t numElements(lm::VariableOp variable) {
+  return tensorTypeOf(variable).getNumElements();
 }
-
-static int64_t numElements(lm::VariableOp variable) { return typeOf(variable).getNumElements(); }
 
 // Returns the rows of the parameter's named parts; all rows if it has none.
 static SmallVector<int64_t> partRows(lm::VariableOp parameter) {
-  RankedTensorType type = typeOf(parameter);
+  RankedTensorType type = tensorTypeOf(parameter);
   if (!parameter.getParts())
     return {type.getRank() ? type.getDimSize(0) : 1};
   SmallVector<int64_t> rows;
@@ -147,7 +146,7 @@ void Sharder::formUnits() {
     if (!gradient)
       continue;
     lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy);
-    RankedTensorType type = typeOf(parameter);
+    RankedTensorType type = tensorTypeOf(parameter);
     UnitKey key{-1,
                 -1,
                 type.getRank() < 2,
@@ -206,11 +205,11 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
       init = variable.getInit();
     tensors.push_back(lm::ShardedAttr::get(
         b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
-        type.clone(typeOf(variable).getElementType()), offset, init, pitch));
+        type.clone(tensorTypeOf(variable).getElementType()), offset, init, pitch));
   };
   for (const Member &member : unit.members) {
     lm::VariableOp parameter = member.parameter;
-    RankedTensorType type = typeOf(parameter);
+    RankedTensorType type = tensorTypeOf(parameter);
     if (!parameter.getParts()) {
       add(parameter.getSymNameAttr(), type, member.offset, parameter.getInit());
       continue;
@@ -247,7 +246,7 @@ void Sharder::declare(Unit &unit) {
   divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,
                   init(lm::InitKind::Zeros), first, unit.name));
   if (unit.key.hasCopy) {
-    Type compute = typeOf(unit.members.front().copy).getElementType();
+    Type compute = tensorTypeOf(unit.members.front().copy).getElementType();
     divided(declare(lm::stateName(unit.name, Kind::ComputeCopy), Kind::ComputeCopy,
                     unit.piece.clone(compute),
                     lm::InitAttr::copyOf(b.getStringAttr(unit.name)), first, unit.name));
@@ -262,14 +261,14 @@ void Sharder::readWhole(Unit &unit) {
   const std::string name = unit.name + ".whole";
   lm::VariableOp storage =
       declare(name, Kind::ComputeCopy,
-              RankedTensorType::get({unit.elements}, typeOf(read).getElementType()), none,
+              RankedTensorType::get({unit.elements}, tensorTypeOf(read).getElementType()), none,
               first.parameter);
   storage.setAnonymous(true);
   for (Member &member : unit.members) {
     lm::VariableOp copy = member.copy;
     if (!copy) {
       copy = declare(lm::stateName(member.parameter.getSymName(), Kind::ComputeCopy),
-                     Kind::ComputeCopy, typeOf(member.parameter), none, member.parameter);
+                     Kind::ComputeCopy, tensorTypeOf(member.parameter), none, member.parameter);
       for (Operation *user : users.lookup(member.parameter.getSymName()))
         if (auto load = dyn_cast<lm::LoadOp>(user))
           load.setVariable(copy.getSymName());

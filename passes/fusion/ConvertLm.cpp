@@ -6,6 +6,7 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 #include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/ReductionScale.h"
@@ -26,8 +27,6 @@ using namespace lmc;
 using kern::Hero;
 using Combine = FusionBuilder::Combine;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 // Returns 1 / (1 + exp(-x)).
 static Value sigmoid(OpBuilder &b, Location loc, Value x) {
   Value one = constant(b, loc, x.getType(), 1.0);
@@ -39,7 +38,7 @@ static Value sigmoid(OpBuilder &b, Location loc, Value x) {
 
 static SmallVector<Value> convertAdd(OpBuilder &b, lm::AddOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.add");
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   AffineMap all = f.all(unsigned(type.getRank()));
   return f
       .finish(f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
@@ -51,7 +50,7 @@ static SmallVector<Value> convertAdd(OpBuilder &b, lm::AddOp op) {
 
 static SmallVector<Value> convertCast(OpBuilder &b, lm::CastOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.cast");
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   AffineMap all = f.all(unsigned(type.getRank()));
   return f
       .finish(f.map(type, {{f.arg(0), all}},
@@ -61,7 +60,7 @@ static SmallVector<Value> convertCast(OpBuilder &b, lm::CastOp op) {
 
 static SmallVector<Value> convertScale(OpBuilder &b, lm::ScaleOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scale");
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   unsigned rank = unsigned(type.getRank());
   return f
       .finish(f.map(type, {{f.arg(0), f.all(rank)}, {f.arg(1), f.none(rank)}},
@@ -73,7 +72,7 @@ static SmallVector<Value> convertScale(OpBuilder &b, lm::ScaleOp op) {
 
 static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu");
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   AffineMap all = f.all(unsigned(type.getRank()));
   return f
       .finish(f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
@@ -87,7 +86,7 @@ static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
 // Computes dgate = dy u s (1 + g (1 - s)) and dup = dy g s, where s = sigmoid(g).
 static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu_grad");
-  RankedTensorType type = typeOf(op.getDgate());
+  RankedTensorType type = tensorTypeOf(op.getDgate());
   AffineMap all = f.all(unsigned(type.getRank()));
   Value dgate = f.map(
       type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}},
@@ -111,8 +110,8 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
 // Rotates x, viewed as [batch, seq, heads, 2, d / 2] instead of [batch * seq, heads * d]. Both
 // halves of a head are read before either is written, so that the result may be written over x.
 static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
-  RankedTensorType flat = typeOf(op.getX());
-  int64_t seq = typeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
+  RankedTensorType flat = tensorTypeOf(op.getX());
+  int64_t seq = tensorTypeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
   int64_t batch = flat.getDimSize(0) / seq, heads = flat.getDimSize(1) / (2 * half);
   auto split = RankedTensorType::get({batch, seq, heads, 2, half}, flat.getElementType());
   auto halves = RankedTensorType::get({batch, seq, heads, half}, flat.getElementType());
@@ -151,7 +150,7 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
 namespace {
 // Returns 1 / sqrt(mean(x^2) + eps) of every row of `x` [rows, columns].
 Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
-  RankedTensorType type = typeOf(x);
+  RankedTensorType type = tensorTypeOf(x);
   Type element = arithmeticType(type.getElementType());
   int64_t columns = type.getDimSize(1);
   Value squares = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add,
@@ -174,7 +173,7 @@ Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
 
 static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getOperands(), "lm.rms_norm");
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   Value r = reciprocalRms(f, f.arg(0), op.getEps().convertToDouble());
   return f
       .finish(f.map(type, {{f.arg(0), f.all(2)}, {r, f.outer(2)}, {f.arg(1), f.inner(2)}},
@@ -189,7 +188,7 @@ static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
 static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, StringRef source) {
   FusionBuilder f(b, loc, Hero::ColumnReduction, x, source);
   return f
-      .finish(f.reduce(typeOf(x).getShape(), 0, element, {{f.arg(0), f.all(2)}}, Combine::Add,
+      .finish(f.reduce(tensorTypeOf(x).getShape(), 0, element, {{f.arg(0), f.all(2)}}, Combine::Add,
                        [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
       .getResult(0);
 }
@@ -197,7 +196,7 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
 // A kernel over the rows reads them once and computes dx and, per block of rows, a partial sum of
 // dweight. A small kernel over the columns adds these sums.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
-  RankedTensorType type = typeOf(op.getDx());
+  RankedTensorType type = tensorTypeOf(op.getDx());
   Type element = arithmeticType(type.getElementType());
   int64_t columns = type.getDimSize(1);
   auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
@@ -230,7 +229,7 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
                      return arith::SubFOp::create(b, loc, arith::MulFOp::create(b, loc, s[3], g),
                                                   arith::MulFOp::create(b, loc, s[4], s[1]));
                    });
-  Type sumType = typeOf(op.getDweight()).getElementType();
+  Type sumType = tensorTypeOf(op.getDweight()).getElementType();
   Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0)), sumType,
                            {{dy, f.all(2)}, {x, f.all(2)}, {r, f.outer(2)}},
                            [](OpBuilder &b, Location loc, ValueRange s) -> Value {
@@ -243,7 +242,7 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
 }
 
 static SmallVector<Value> convertSumRows(OpBuilder &b, lm::SumRowsOp op) {
-  return {sumColumns(b, op.getLoc(), op.getX(), typeOf(op.getResult()).getElementType(),
+  return {sumColumns(b, op.getLoc(), op.getX(), tensorTypeOf(op.getResult()).getElementType(),
                      "lm.sum_rows")};
 }
 
@@ -251,7 +250,7 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.embedding");
   Value table = f.arg(1);
   return f
-      .finish(f.map(typeOf(op.getResult()), {{f.arg(0), f.outer(2)}},
+      .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.outer(2)}},
                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
                       Value row = arith::IndexCastOp::create(b, loc, b.getIndexType(), s[0]);
                       Value column = linalg::IndexOp::create(b, loc, 1);
@@ -264,7 +263,7 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
 
 // Returns rows [offset, offset + count) of a vector or matrix.
 static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset, int64_t count) {
-  RankedTensorType type = typeOf(source);
+  RankedTensorType type = tensorTypeOf(source);
   if (offset == 0 && count == type.getDimSize(0))
     return source;
   SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
@@ -279,8 +278,8 @@ static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset,
 
 // Returns `whole` with the rows from `offset` on replaced by `part`.
 static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
-  RankedTensorType type = typeOf(part);
-  if (type == typeOf(whole))
+  RankedTensorType type = tensorTypeOf(part);
+  if (type == tensorTypeOf(whole))
     return part;
   SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
       strides(type.getRank(), b.getIndexAttr(1));
@@ -306,7 +305,7 @@ static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
   SmallVector<OpFoldResult> offsets, sizes, strides;
   int64_t offset = 0;
   for (Value part : op.getParts()) {
-    RankedTensorType type = typeOf(part);
+    RankedTensorType type = tensorTypeOf(part);
     columnRange(b, type, offset, offsets, sizes, strides);
     parts.push_back(tensor::ExtractSliceOp::create(b, op.getLoc(), type, op.getX(), offsets, sizes,
                                                    strides));
@@ -316,15 +315,15 @@ static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
 }
 
 static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   Value whole =
       tensor::EmptyOp::create(b, op.getLoc(), type.getShape(), type.getElementType());
   SmallVector<OpFoldResult> offsets, sizes, strides;
   int64_t offset = 0;
   for (Value part : op.getParts()) {
-    columnRange(b, typeOf(part), offset, offsets, sizes, strides);
+    columnRange(b, tensorTypeOf(part), offset, offsets, sizes, strides);
     whole = tensor::InsertSliceOp::create(b, op.getLoc(), part, whole, offsets, sizes, strides);
-    offset += typeOf(part).getDimSize(1);
+    offset += tensorTypeOf(part).getDimSize(1);
   }
   return {whole};
 }
@@ -333,7 +332,7 @@ static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
 static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef source) {
   FusionBuilder f(b, loc, Hero::RowReduction, vector, source);
   return f
-      .finish(f.reduce(typeOf(vector).getShape(), 0, typeOf(vector).getElementType(),
+      .finish(f.reduce(tensorTypeOf(vector).getShape(), 0, tensorTypeOf(vector).getElementType(),
                        {{f.arg(0), f.all(1)}}, Combine::Add,
                        [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
       .getResult(0);
@@ -344,7 +343,7 @@ static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef sourc
 // `classes` on have the probability 0.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
                                    Value scale, int64_t classes) {
-  RankedTensorType type = typeOf(logits);
+  RankedTensorType type = tensorTypeOf(logits);
   Type element = arithmeticType(type.getElementType());
   // Returns `value` in the columns of classes, and `other` in those of padding.
   auto ofClasses = [&](OpBuilder &b, Location loc, Value value, double other) -> Value {
@@ -419,8 +418,8 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
                                       Value targets, int64_t chunk, int64_t classes, Value scale,
                                       Value acc, Type dweightType) {
-  RankedTensorType xType = typeOf(x);
-  int64_t tokens = xType.getDimSize(0), vocab = typeOf(weight).getDimSize(0);
+  RankedTensorType xType = tensorTypeOf(x);
+  int64_t tokens = xType.getDimSize(0), vocab = tensorTypeOf(weight).getDimSize(0);
   Type element = arithmeticType(xType.getElementType());
   Value losses = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{tokens}, element);
   Value dx = scale ? Value(tensor::EmptyOp::create(b, loc, xType.getShape(),
@@ -457,15 +456,15 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 static Value foldSums(OpBuilder &b, Location loc, Value sums,
                       Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
-  RankedTensorType type = typeOf(sums);
+  RankedTensorType type = tensorTypeOf(sums);
   int64_t count = type.getDimSize(0), width = std::min(kWidest, count & -count);
   if (count < kLong || width < kNarrowest)
     return sums;
   Value rows = reshape(b, loc, sums, {count / width, width});
   FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.fold_sums");
   return f
-      .finish(f.reduce(typeOf(rows).getShape(), 1, type.getElementType(), {{f.arg(0), f.all(2)}},
-                       combine,
+      .finish(f.reduce(tensorTypeOf(rows).getShape(), 1, type.getElementType(),
+                       {{f.arg(0), f.all(2)}}, combine,
                        [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
       .getResult(0);
 }
@@ -478,13 +477,13 @@ static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
     parts.push_back(foldSums(b, loc, vector));
   int64_t total = 0;
   for (Value part : parts)
-    total += typeOf(part).getDimSize(0);
-  Type element = typeOf(parts.front()).getElementType();
+    total += tensorTypeOf(part).getDimSize(0);
+  Type element = tensorTypeOf(parts.front()).getElementType();
   Value all = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{total}, element);
   int64_t offset = 0;
   for (Value part : parts) {
     all = insertRows(b, loc, part, all, offset);
-    offset += typeOf(part).getDimSize(0);
+    offset += tensorTypeOf(part).getDimSize(0);
   }
   FusionBuilder f(b, loc, Hero::RowReduction, all, "lm.norm");
   Value sum = f.reduce({total}, 0, element, {{f.arg(0), f.all(1)}}, Combine::Add,
@@ -501,8 +500,8 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
   for (Value input : op.getInputs()) {
     Value rows = asRows(b, op.getLoc(), input);
     FusionBuilder f(b, op.getLoc(), Hero::RowReduction, rows, "lm.sum_squares");
-    parts.push_back(f.finish(f.reduce(typeOf(rows).getShape(), 1,
-                                      arithmeticType(typeOf(rows).getElementType()),
+    parts.push_back(f.finish(f.reduce(tensorTypeOf(rows).getShape(), 1,
+                                      arithmeticType(tensorTypeOf(rows).getElementType()),
                                       {{f.arg(0), f.all(2)}}, Combine::Add,
                                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                                         return arith::MulFOp::create(b, loc, s[0], s[0]);
@@ -518,7 +517,7 @@ static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
   Location loc = op.getLoc();
   Value rows = asRows(b, loc, op.getX());
   FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.max_abs");
-  Value largest = f.finish(f.reduce(typeOf(rows).getShape(), 1, b.getF32Type(),
+  Value largest = f.finish(f.reduce(tensorTypeOf(rows).getShape(), 1, b.getF32Type(),
                                     {{f.arg(0), f.all(2)}}, Combine::Max,
                                     [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                                       return math::AbsFOp::create(b, loc, s[0]);
@@ -526,17 +525,16 @@ static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
                       .getResult(0);
   largest = foldSums(b, loc, largest, Combine::Max);
   FusionBuilder last(b, loc, Hero::RowReduction, largest, "lm.max_abs");
-  return {last.finish(last.reduce(typeOf(largest).getShape(), 0, b.getF32Type(),
-                                  {{last.arg(0), last.all(1)}}, Combine::Max,
-                                  [](OpBuilder &, Location, ValueRange s) -> Value {
-                                    return s[0];
-                                  }))
-              .getResult(0)};
+  return {
+      last.finish(last.reduce(tensorTypeOf(largest).getShape(), 0, b.getF32Type(),
+                              {{last.arg(0), last.all(1)}}, Combine::Max,
+                              [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
+          .getResult(0)};
 }
 
 static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scaled_cast");
-  RankedTensorType type = typeOf(op.getResult());
+  RankedTensorType type = tensorTypeOf(op.getResult());
   unsigned rank = unsigned(type.getRank());
   const bool inverse = type.getElementType().isF32();
   return f

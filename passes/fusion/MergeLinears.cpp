@@ -10,6 +10,7 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
@@ -27,17 +28,6 @@ namespace lmc {
 
 using namespace mlir;
 using namespace lmc;
-
-static RankedTensorType tensorTypeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
-// Returns `type` with `rows` as its first dimension.
-static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[0] = rows;
-  return type.clone(shape);
-}
 
 // Returns the name of a variable that contains the variables `names`: "a.q.w", "a.k.w" ->
 // "a.q+k.w".
@@ -211,10 +201,9 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   if (auto known = symbols.lookup<lm::VariableOp>(name))
     return known; // created for another call
   b.setInsertionPoint(first);
-  auto joined = lm::VariableOp::create(
-      b, first.getLoc(), name, first.getKind(),
-      withRows(cast<RankedTensorType>(first.getType()), rows), init, first.getWeightDecay(),
-      parameter);
+  auto joined = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(),
+                                       resized(tensorTypeOf(first), 0, rows), init,
+                                       first.getWeightDecay(), parameter);
   if (!copy)
     joined.setPartsAttr(b.getArrayAttr(parts));
   symbols.insert(joined);
@@ -242,7 +231,7 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
                                    whole.getSymName());
     call->insertOperands(place, load.getResult());
   }
-  if (failed(layer.insertArgument(place, withRows(tensorTypeOf(arguments.front()), rows), {},
+  if (failed(layer.insertArgument(place, resized(tensorTypeOf(arguments.front()), 0, rows), {},
                                   arguments.front().getLoc())))
     llvm_unreachable("a function with a body takes another argument");
   return layer.getArgument(place);

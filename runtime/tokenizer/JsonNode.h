@@ -26,8 +26,6 @@ public:
   bool failed() const { return fault->has_value(); }
 
   bool isNull() const { return value->is_null(); }
-  bool isString() const { return value->is_string(); }
-  bool isArray() const { return value->is_array(); }
   // The value must be an object and have no other keys than these.
   void onlyKeys(std::initializer_list<std::string_view> keys) const;
   // The member of an object, which must exist.

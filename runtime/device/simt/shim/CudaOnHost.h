@@ -49,7 +49,6 @@ LMC_VECTOR_TYPE(unsigned char, uchar, 4)
 struct alignas(16) double2 {
   double x, y;
 };
-inline double2 make_double2(double x, double y) { return {x, y}; }
 
 // --- Bits -----------------------------------------------------------------------------------
 template <typename To, typename From> inline To lmcBits(From from) {
@@ -150,15 +149,9 @@ inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z);
 inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 inline float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
-inline float sinpif(float x) { return float(__builtin_sin(3.14159265358979323846 * x)); }
-inline float cospif(float x) { return float(__builtin_cos(3.14159265358979323846 * x)); }
 inline void sincosf(float x, float *s, float *c) {
   *s = __builtin_sinf(x);
   *c = __builtin_cosf(x);
-}
-inline void sincospif(float x, float *s, float *c) {
-  *s = sinpif(x);
-  *c = cospif(x);
 }
 inline int abs(int x) { return x < 0 ? -x : x; }
 inline float abs(float x) { return __builtin_fabsf(x); }
@@ -310,18 +303,6 @@ template <typename T, typename F> inline T lmcAtomic(T *at, F next) {
 }
 template <typename T> inline T atomicAdd(T *at, T value) {
   return lmcAtomic(at, [=](T old) { return T(old + value); });
-}
-template <typename T> inline T atomicMax(T *at, T value) {
-  return lmcAtomic(at, [=](T old) { return old < value ? value : old; });
-}
-template <typename T> inline T atomicMin(T *at, T value) {
-  return lmcAtomic(at, [=](T old) { return value < old ? value : old; });
-}
-template <typename T> inline T atomicExch(T *at, T value) {
-  return lmcAtomic(at, [=](T) { return value; });
-}
-template <typename T> inline T atomicCAS(T *at, T expected, T value) {
-  return lmcAtomic(at, [=](T old) { return old == expected ? value : old; });
 }
 
 // --- How the executor calls a kernel --------------------------------------------------------
