@@ -27,10 +27,9 @@ WHOLE_JSON = re.compile(r"[jJ]son \w+(?: =|;)|json::\w|->is_\w+\(|\.at\(\"")
 
 
 def headers():
-    for path in sorted(ROOT.rglob("*.h")):
-        name = path.relative_to(ROOT).as_posix()
-        if name.startswith(TOPS + ("test/", "bench/")):
-            yield name, path.read_text(encoding="utf-8")
+    for top in (*TOPS, "test", "bench"):
+        for path in sorted((ROOT / top).rglob("*.h")):
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
 def product():

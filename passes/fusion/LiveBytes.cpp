@@ -27,9 +27,9 @@ static Operation *stateOf(Value value) {
 LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) {
   llvm::DenseSet<Value> others;
   auto module = function->getParentOfType<ModuleOp>();
+  // No op of a function calls a layer from a region of its own.
   for (auto caller : module.getOps<func::FuncOp>())
-    for (auto call :
-         caller.getBody().getOps<func::CallOp>()) // layers are called from no region of an op
+    for (auto call : caller.getBody().getOps<func::CallOp>())
       if (call.getCallee() == function.getSymName())
         for (auto [argument, operand] : llvm::zip(block.getArguments(), call.getOperands()))
           (stateOf(operand) ? stateArguments : others).insert(argument);
