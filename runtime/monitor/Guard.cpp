@@ -14,6 +14,7 @@ static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
 // Losses are cut to this value, so that their squares are finite.
 static constexpr double kHighestLoss = 1e100;
+static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
 static constexpr size_t kQuarters = 4;
 static constexpr double kFallingBack = 1.0 / 16; // of the height above the lowest level
 static constexpr double kVisibleFall = 1.0 / 20; // of the first loss
@@ -25,7 +26,8 @@ static constexpr double kFarFromIgnorance = 1.0 / 5;
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, spikeStart, highestLoss,
                                    highestNorm, spikeReported, lastReport, unreported, lowest,
-                                   settling, sum, summed, above, riseStart, firstLoss, ratedSteps)
+                                   settling, sum, summed, above, riseStart, nonFinite, firstLoss,
+                                   ratedSteps)
 
 Guard::Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate)
     : settings(settings), ignorance(std::log(static_cast<double>(vocabSize))),
@@ -51,7 +53,14 @@ std::string Guard::state() const { return nlohmann::json(memory).dump(); }
 
 Result<void> Guard::restore(const std::string &text) {
   try {
-    memory = nlohmann::json::parse(text).get<GuardState>();
+    nlohmann::json json = nlohmann::json::parse(text);
+    json.emplace("nonFinite", 0); // the state of an earlier release has none
+    memory = json.get<GuardState>();
+    if (settings.action == "off") {
+      GuardState counts;
+      counts.nonFinite = memory.nonFinite;
+      memory = counts;
+    }
   } catch (const nlohmann::json::exception &) {
     return Error{"the guard's state is not of this version of lmc-run"};
   }
@@ -207,9 +216,37 @@ void Guard::judgePlateau(const StepRecord &record, Verdict &verdict) {
                     record.step, memory.firstLoss, memory.lowest));
 }
 
+// Formats a value. The sign of a NaN has no meaning and is left out.
+static std::string valueText(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
+void Guard::judgeNonFinite(const StepRecord &record, Verdict &verdict) {
+  ++memory.nonFinite;
+  verdict.warnings.push_back(
+      fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)", record.step,
+                  valueText(record.loss), valueText(record.gradNorm),
+                  record.skipped ? "the step is skipped, all weights stay as they were"
+                                 : "the loss is not finite, though the gradient is",
+                  memory.nonFinite));
+  if (memory.nonFinite < kMaxNonFiniteSteps)
+    return;
+  const int64_t since = record.step - memory.nonFinite + 1;
+  verdict.divergence = {
+      since,
+      fmt::format("loss or gradient norm not finite in {} steps in a row, from step {} on",
+                  memory.nonFinite, since),
+      /*lasting=*/true};
+}
+
 Guard::Verdict Guard::observe(const StepRecord &record) {
   Verdict verdict;
-  if (!std::isfinite(record.loss) || !std::isfinite(record.gradNorm) || record.gradNorm <= 0)
+  if (!std::isfinite(record.loss) || !std::isfinite(record.gradNorm)) {
+    judgeNonFinite(record, verdict);
+    return verdict;
+  }
+  memory.nonFinite = 0;
+  if (settings.action == "off" || record.gradNorm <= 0)
     return verdict;
   const double loss = std::min(record.loss, kHighestLoss);
   if (!memory.started)

@@ -22,7 +22,8 @@
 // also asks for a height and a patience, but compares with the mean of a window. A loss
 // that rises slowly raises that mean too, and is never found.
 //
-// Steps whose loss or gradient norm is not finite, and steps without a gradient, are ignored.
+// A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row. Apart
+// from that, such steps and steps without a gradient are ignored.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
@@ -66,6 +67,8 @@ struct GuardState {
   std::vector<double> above; // means of the latest quarters, at most four, that are all too high
   int64_t riseStart = 0;     // first step of the quarters in a row that are too high
 
+  int64_t nonFinite = 0; // latest steps in a row whose loss or gradient norm is not finite
+
   double firstLoss = 0;
   int64_t ratedSteps = -1; // steps at half the highest rate or more; -1: no search for a plateau
 };
@@ -78,6 +81,7 @@ public:
   struct Divergence {
     int64_t since;    // the first step that belongs to it
     std::string text; // what happened, as a clause
+    bool lasting = false; // true if the run must stop under every action
   };
   struct Verdict {
     std::vector<std::string> warnings; // a line each, beginning with "step N: "
@@ -94,7 +98,8 @@ public:
   // of a model that knows nothing can then stop the run.
   void expectChange();
 
-  // Judges a step. After a divergence, the guard takes the present level as the lowest one, and
+  // Judges a step. With the action "off", it only counts steps that are not finite; their divergence
+  // is `lasting` under every action. After a divergence, the guard takes the present level as the lowest one, and
   // reports only a further rise.
   Verdict observe(const StepRecord &record);
 
@@ -108,6 +113,7 @@ public:
   Result<void> restore(const std::string &text);
 
 private:
+  void judgeNonFinite(const StepRecord &record, Verdict &verdict);
   void start(double loss, int64_t step, Verdict &verdict);
   void judgeSpike(double loss, double norm, int64_t step, Verdict &verdict);
   void judgeLevel(double loss, int64_t step, Verdict &verdict);

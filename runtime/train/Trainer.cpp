@@ -19,7 +19,6 @@
 
 namespace lmc {
 
-static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
 // At most two steps are enqueued, and the newer one is timed from the end of the older one.
 static constexpr int kEnds = 3;
 // Key of the guard's state in the extra state of a checkpoint.
@@ -73,9 +72,6 @@ Result<void> Trainer::prepare() {
   session.progress.extra.erase(kPhase);
   if (!phase.name.empty())
     session.progress.extra[kPhase] = phase.name;
-  // With guard.action = "off" the guard has no state.
-  if (session.settings.guard.action == "off")
-    session.progress.extra.erase(kGuardState);
   auto saved = session.progress.extra.find(kGuardState);
   if (saved != session.progress.extra.end()) {
     if (auto restored = guard.restore(saved->second); !restored)
@@ -247,9 +243,7 @@ Result<StepRecord> Trainer::settle() {
   record->mfuFull = record->tokensPerSecond * plan.model()->flops_per_token_full() / peak;
 
   const Progress::Aside logging(progress, Activity::Logging); // both may warn
-  auto divergence = watchForNonFinite(*record);
-  if (!divergence)
-    divergence = watchForDivergence(*record);
+  auto divergence = watchForDivergence(*record);
   if (!verdict)
     verdict = std::move(divergence);
   return record;
@@ -275,39 +269,12 @@ Result<void> Trainer::settleReady() {
   return {};
 }
 
-// Formats a value. The sign of a NaN has no meaning and is left out.
-static std::string valueText(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{}", value);
-}
-
-std::optional<Guard::Divergence> Trainer::watchForNonFinite(const StepRecord &record) {
-  if (std::isfinite(record.loss) && std::isfinite(record.gradNorm)) {
-    nonFiniteSteps = 0;
-    return std::nullopt;
-  }
-  ++nonFiniteSteps;
-  console.warning(fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)",
-                              record.step, valueText(record.loss), valueText(record.gradNorm),
-                              record.skipped ? "the step is skipped, all weights stay as they were"
-                                             : "the loss is not finite, though the gradient is",
-                              nonFiniteSteps));
-  if (nonFiniteSteps < kMaxNonFiniteSteps)
-    return std::nullopt;
-  const int64_t since = record.step - nonFiniteSteps + 1;
-  return Guard::Divergence{
-      .since = since,
-      .text = fmt::format("loss or gradient norm not finite in {} steps in a row, from step {} on",
-                          nonFiniteSteps, since)};
-}
-
 std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &record) {
-  const std::string &action = session.settings.guard.action;
-  if (action == "off")
-    return std::nullopt;
   Guard::Verdict verdict = guard.observe(record);
   for (const std::string &warning : verdict.warnings)
     console.warning(warning);
-  if (!verdict.divergence || action == "stop")
+  if (!verdict.divergence || verdict.divergence->lasting ||
+      session.settings.guard.action == "stop")
     return verdict.divergence;
   console.warning(fmt::format("step {}: {}", record.step, verdict.divergence->text));
   return std::nullopt;
@@ -456,8 +423,7 @@ static uint64_t folderBytes(const std::string &path) {
 void Trainer::save() {
   progress.enter(Activity::Saving, session.progress.step);
   saveError.reset();
-  if (session.settings.guard.action != "off")
-    session.progress.extra[kGuardState] = guard.state();
+  session.progress.extra[kGuardState] = guard.state();
   const auto start = std::chrono::steady_clock::now();
   // The records of the steps reach the disk before the checkpoint that follows them.
   if (metrics)

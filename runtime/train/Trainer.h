@@ -33,8 +33,7 @@ namespace lmc {
 // losses and norms are equal, and so are the verdicts of their guards. Rank 0 writes the metrics.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
-// count. The run ends after ten steps in a row whose loss or gradient norm is not finite. A guard
-// (runtime/monitor/Guard.h) judges the other steps; its state is part of each checkpoint.
+// count. A guard (runtime/monitor/Guard.h) judges all steps; its state is part of each checkpoint.
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
@@ -81,7 +80,6 @@ private:
   std::vector<SourceRecord> recordSources();
   // Returns true if work that needs the state of `step` follows it.
   bool hasWorkAfter(uint64_t step) const;
-  std::optional<Guard::Divergence> watchForNonFinite(const StepRecord &record);
   // Shows a step to the guard and prints its warnings. Returns the divergence that must stop the
   // run, if there is one.
   std::optional<Guard::Divergence> watchForDivergence(const StepRecord &record);
@@ -138,7 +136,6 @@ private:
   double saveSeconds = 0; // of checkpoints and exports since the latest step
   double stepSeconds = 0; // of the steps of this start after the first, which also warms up
   bool gradientsDumped = false;
-  int64_t nonFiniteSteps = 0;     // steps in a row whose loss or gradient norm is not finite
   bool dataFailed = false;        // true once a batch could not be read
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
   std::optional<Error> saveError; // error of the latest save, if it failed

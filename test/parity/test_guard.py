@@ -1,5 +1,7 @@
 """A run that diverges stops by itself, and one that does not is left alone."""
 
+from dataclasses import replace
+
 from jobs import Job
 from programs import DIVERGED, checkpoint_state, checkpoints, metrics
 from reference import Model, Optimizer
@@ -54,3 +56,18 @@ def test_the_guard_judges_alike_after_an_interruption(programs, compiled, tmp_pa
         parts = programs.run("lmc-run", plan, f"--out={out}", *TOO_HIGH)
         assert parts.code == DIVERGED
         assert metrics(out)[-1]["step"] == metrics(tmp_path / "whole")[-1]["step"]
+
+
+def test_steps_that_are_not_finite_count_on_after_an_interruption(programs, compiled, tmp_path):
+    plan = compiled(replace(JOB, optimizer=replace(JOB.optimizer, weight_decay=0.5)))
+    # Weight decay at this rate multiplies the weights by -4 in each step, until they overflow.
+    rate = ["--set", "lr_schedule.lr=10", "--set", "lr_schedule.min_lr=10"]
+    whole = programs.run("lmc-run", plan, f"--out={tmp_path}/whole", *rate)
+    assert whole.code == DIVERGED
+    assert "not finite in 10 steps in a row" in whole.stderr
+    last = metrics(tmp_path / "whole")[-1]["step"]
+    out = tmp_path / "parts"
+    programs.run("lmc-run", plan, f"--out={out}", *rate, f"--steps={last - 4}").ok()
+    parts = programs.run("lmc-run", plan, f"--out={out}", *rate)
+    assert parts.code == DIVERGED
+    assert metrics(out)[-1]["step"] == last

@@ -14,6 +14,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr uint64_t kVocab = 32000; // ln = 10.37
@@ -268,14 +269,33 @@ TEST(Guard, TheSuspectStepsBeginWithTheSpike) {
   EXPECT_EQ(guard.suspectSince(), std::nullopt);
 }
 
-TEST(Guard, StepsWithoutAFiniteValueOrAGradientAreIgnored) {
+TEST(Guard, StepsWithoutAFiniteValueOrAGradientDoNotEnterTheStatistics) {
   Guard guard = freshGuard();
   watch(guard, 1, 500, [](int64_t step) { return healthy(step); });
   const std::string before = guard.state();
-  for (Step bad :
-       {Step{NAN, 1}, Step{INFINITY, 1}, Step{2.5, NAN}, Step{2.5, INFINITY}, Step{0, 0}})
-    EXPECT_THAT(watch(guard, 501, 550, [&](int64_t) { return bad; }).warnings, IsEmpty());
+  for (Step bad : {Step{NAN, 1}, Step{INFINITY, 1}, Step{2.5, NAN}, Step{2.5, INFINITY}}) {
+    EXPECT_THAT(watch(guard, 501, 509, [&](int64_t) { return bad; }).warnings, SizeIs(9));
+    watch(guard, 510, 510, [](int64_t) { return Step{0, 0}; }); // finite, and without a gradient
+    EXPECT_EQ(guard.state(), before);
+  }
+  EXPECT_THAT(watch(guard, 511, 550, [&](int64_t) { return Step{0, 0}; }).warnings, IsEmpty());
   EXPECT_EQ(guard.state(), before);
+}
+
+TEST(Guard, TenStepsInARowThatAreNotFiniteEndARunUnderEveryActionAndOverARestart) {
+  const Series bad = [](int64_t) { return Step{2.5, NAN}; };
+  for (const char *action : {"stop", "warn", "off"}) {
+    Guard first = freshGuard({.action = action});
+    EXPECT_EQ(watch(first, 1, 6, bad).divergedAt, 0);
+    Guard second(GuardSettings{.action = action}, kVocab, kRate);
+    ASSERT_TRUE(second.restore(first.state()));
+    Guard::Verdict verdict;
+    for (int64_t step = 7; step <= 10; ++step)
+      verdict = second.observe(record(step, bad(step)));
+    ASSERT_TRUE(verdict.divergence) << action;
+    EXPECT_TRUE(verdict.divergence->lasting);
+    EXPECT_EQ(verdict.divergence->since, 1);
+  }
 }
 
 // A plateau, spikes, a rise that becomes the usual, and a divergence, within 600 steps.
