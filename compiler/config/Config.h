@@ -189,6 +189,8 @@ struct MonitoringConfig {
 
 struct GuardConfig {
   std::string action = "stop";          // stop | warn | off
+  std::string onSpike = "warn";         // warn | skip | stop
+  std::string skipSteps;                // "120,130-140"; "": none
   int64_t window = 100, patience = 100; // steps
   double spike = 6;                     // deviations above the mean
   double rise = 1;                      // nats above the lowest level of the loss

@@ -786,6 +786,24 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "What happens when the loss has diverged for good: `stop` ends the run with exit code "
            "4 and keeps the diverged state aside, `warn` only warns, `off` does not look."},
       {.section = "guard",
+       .name = "on_spike",
+       .field = FIELD(guard.onSpike),
+       .choices = {{"warn"}, {"skip"}, {"stop"}},
+       .runTime = true,
+       .identity = true,
+       .doc =
+           "What happens at a spike: `warn` only warns; `skip` leaves out the update of each step "
+           "that is above the limits of `spike`, as the steps up to two before it give them; "
+           "`stop` ends the run with exit code 4."},
+      {.section = "guard",
+       .name = "skip_steps",
+       .field = FIELD(guard.skipSteps),
+       .defaultText = "none",
+       .runTime = true,
+       .identity = true,
+       .doc = "Steps whose update is left out, such as `\"120,130-140\"`. Their data is read, and "
+              "the schedule goes on, but weights and moments stay as they are."},
+      {.section = "guard",
        .name = "window",
        .field = FIELD(guard.window),
        .unit = "steps",

@@ -98,6 +98,10 @@ fb::StepValue lmc::stepValueOf(std::optional<lm::StepValue> value) {
     return fb::StepValue::BiasCorrection1;
   case lm::StepValue::BiasCorrection2:
     return fb::StepValue::BiasCorrection2;
+  case lm::StepValue::NormLimit:
+    return fb::StepValue::NormLimit;
+  case lm::StepValue::LossLimit:
+    return fb::StepValue::LossLimit;
   }
   llvm_unreachable("a step has known values");
 }

@@ -337,6 +337,14 @@ static LogicalResult verifyNorm(Operation *op, ValueRange values, Value norm) {
 LogicalResult GlobalNormOp::verify() { return verifyNorm(*this, getInputs(), getResult()); }
 LogicalResult NormOfPartsOp::verify() { return verifyNorm(*this, getParts(), getResult()); }
 
+LogicalResult GuardNormOp::verify() {
+  for (Value operand : getOperands())
+    if (operand.getType() != getResult().getType())
+      return emitOpError("has operands of ")
+             << operand.getType() << " and a result of " << getResult().getType();
+  return success();
+}
+
 //===-- Optimizers --------------------------------------------------------------------------===//
 
 static constexpr OptimizerScalar kAdamWScalars[] = {

@@ -193,7 +193,9 @@ def StepValue : Lm_Enum<"StepValue", "what the host computes for each step", [
   I32EnumCase<"LossScale", 0, "loss_scale">,
   I32EnumCase<"LearningRate", 1, "learning_rate">,
   I32EnumCase<"BiasCorrection1", 2, "bias_correction1">,
-  I32EnumCase<"BiasCorrection2", 3, "bias_correction2">
+  I32EnumCase<"BiasCorrection2", 3, "bias_correction2">,
+  I32EnumCase<"NormLimit", 4, "norm_limit">,
+  I32EnumCase<"LossLimit", 5, "loss_limit">
 ]>;
 def StepValueAttr : EnumAttr<LmDialect, StepValue, "step_value">;
 
@@ -549,6 +551,24 @@ def GlobalNormOp : Lm_PureOp<"global_norm"> {
   let fields = (ins Variadic<FloatTensor>:$inputs);
   let results = (outs Tensor0D:$result);
   let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def GuardNormOp : Lm_PureOp<"guard_norm"> {
+  let summary = "the gradient's norm, or infinity if the step must be left out";
+  let description = [{
+    The result is infinity if `norm` > `norm_limit` or `loss` > `loss_limit`, else `norm`. An
+    optimizer changes nothing where the norm is infinite (`OptimizerOpInterface`), so this
+    op leaves a step out that the host's limits forbid, and the host need not know the
+    step's loss. A NaN exceeds no limit: it stays as it is.
+  }];
+  let fields = (ins Tensor0D:$norm, Tensor0D:$loss, Tensor0D:$norm_limit,
+                    Tensor0D:$loss_limit);
+  let results = (outs Tensor0D:$result);
+  let assemblyFormat = [{
+    $norm `,` $loss `limits` $norm_limit `,` $loss_limit `:` functional-type(operands, results)
+    attr-dict
+  }];
   let hasVerifier = 1;
 }
 

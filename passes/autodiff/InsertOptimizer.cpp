@@ -2,7 +2,10 @@
 // gradients.
 //
 //   norm = lm.global_norm(all gradients)
-//   p, m, v, ... = lm.adamw(p, p.grad, m, v, norm, lr, ...)     per parameter
+//   guarded = lm.guard_norm(norm, loss, limits of the step)
+//   p, m, v, ... = lm.adamw(p, p.grad, m, v, guarded, lr, ...)     per parameter
+//
+// A module without @run.loss has no lm.guard_norm.
 //
 // Any op with OptimizerOpInterface can take the place of lm.adamw.
 #include "passes/autodiff/Passes.h"
@@ -28,6 +31,12 @@ using lm::OptimizerOpInterface;
 using lm::OptimizerScalar;
 using lm::OptimizerState;
 using Kind = lm::VariableKind;
+
+// What a step must not exceed: its gradient norm, and its loss.
+static constexpr OptimizerScalar kLimits[] = {
+    {.name = "run.norm_limit", .stepValue = lm::StepValue::NormLimit},
+    {.name = "run.loss_limit", .stepValue = lm::StepValue::LossLimit},
+};
 
 static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of the op");
 
@@ -57,6 +66,7 @@ public:
 
 private:
   void declareScalar(StringRef name, const OptimizerScalar *scalar = nullptr);
+  Value guard(Value norm);
   lm::OptimizerOpInterface step(lm::VariableOp parameter, const Optimizer &optimizer,
                                 Value gradient, Value norm);
 
@@ -131,6 +141,9 @@ void OptimizerBuilder::declareScalars() {
       declareScalar(scalar.name, &scalar);
   for (StringRef name : {names::kGradNorm, names::kParamNorm, names::kUpdateNorm})
     declareScalar(name);
+  if (symbols.lookup(names::kLoss))
+    for (const OptimizerScalar &limit : kLimits)
+      declareScalar(limit.name, &limit);
 }
 
 void OptimizerBuilder::declareStates() {
@@ -177,6 +190,18 @@ OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Opti
   return step;
 }
 
+// Returns the norm that the steps of all parameters read.
+Value OptimizerBuilder::guard(Value norm) {
+  auto loss = symbols.lookup<lm::VariableOp>(names::kLoss);
+  if (!loss)
+    return norm;
+  auto limit = [&](const OptimizerScalar &scalar) {
+    return load(symbols.lookup<lm::VariableOp>(scalar.name));
+  };
+  return lm::GuardNormOp::create(b, named("guard_norm"), scalarType, norm, load(loss),
+                                 limit(kLimits[0]), limit(kLimits[1]));
+}
+
 void OptimizerBuilder::build(ModuleOp module) {
   b.setInsertionPointToEnd(module.getBody());
   auto function = func::FuncOp::create(b, loc, names::kOptimizer, b.getFunctionType({}, {}));
@@ -188,13 +213,14 @@ void OptimizerBuilder::build(ModuleOp module) {
     gradients.push_back(load(parameter, Kind::Gradient));
   Value norm = lm::GlobalNormOp::create(b, named("grad_norm"), scalarType, gradients);
   store(norm, names::kGradNorm);
+  const Value guarded = guard(norm);
   for (const Optimizer &optimizer : optimizers)
     for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
       if (Value &loaded = scalars[scalar.name]; !loaded)
         loaded = load(symbols.lookup<lm::VariableOp>(scalar.name));
   SmallVector<Value> updateParts, parameterParts;
   for (auto [parameter, optimizer, gradient] : llvm::zip(parameters, optimizers, gradients)) {
-    OptimizerOpInterface made = step(parameter, optimizer, gradient, norm);
+    OptimizerOpInterface made = step(parameter, optimizer, gradient, guarded);
     updateParts.push_back(made.getUpdateSums());
     parameterParts.push_back(made.getParameterSums());
   }

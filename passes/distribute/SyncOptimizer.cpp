@@ -81,10 +81,21 @@ void OptimizerSync::joinNorms(func::FuncOp optimizer) {
 
 void OptimizerSync::sumLosses(func::FuncOp optimizer) {
   if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
-    b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+    // lm.guard_norm reads the loss of all ranks.
+    Block &body = optimizer.getBody().front();
+    SmallVector<lm::LoadOp> readers;
+    for (auto load : body.getOps<lm::LoadOp>())
+      if (load.getVariable() == names::kLoss)
+        readers.push_back(load);
+    b.setInsertionPoint(readers.empty() ? body.getTerminator() : readers.front());
     Location loc = NameLoc::get(b.getStringAttr("loss"));
     Value own = lm::LoadOp::create(b, loc, loss.getType(), names::kLoss);
-    lm::StoreOp::create(b, loc, overRanks(own), names::kLoss);
+    Value all = overRanks(own);
+    lm::StoreOp::create(b, loc, all, names::kLoss);
+    for (lm::LoadOp reader : readers) {
+      reader.getResult().replaceAllUsesWith(all);
+      reader.erase();
+    }
   }
   if (auto eval = symbols.lookup<func::FuncOp>(names::kEval))
     for (auto store : eval.getBody().front().getOps<lm::StoreOp>())

@@ -17,6 +17,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <limits>
+
 namespace lmc {
 #define GEN_PASS_DEF_CONVERTLMPASS
 #include "passes/fusion/Passes.h.inc"
@@ -511,6 +513,21 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
   return {normOfParts(b, op.getLoc(), parts)};
 }
 
+static SmallVector<Value> convertGuardNorm(OpBuilder &b, lm::GuardNormOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.guard_norm");
+  auto read = [&](unsigned input) { return FusionBuilder::Read{f.arg(input), f.all(0)}; };
+  auto body = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+    auto above = [&](Value value, Value limit) -> Value {
+      return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, value, limit);
+    };
+    Value infinity = constant(b, loc, s[0].getType(), std::numeric_limits<double>::infinity());
+    Value guarded = arith::SelectOp::create(b, loc, above(s[0], s[2]), infinity, s[0]).getResult();
+    return arith::SelectOp::create(b, loc, above(s[1], s[3]), infinity, guarded).getResult();
+  };
+  return f.finish(f.map(tensorTypeOf(op.getResult()), {read(0), read(1), read(2), read(3)}, body))
+      .getResults();
+}
+
 //===-- Sums over ranks ---------------------------------------------------------------------===//
 
 static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
@@ -575,6 +592,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::SumRowsOp op) { return convertSumRows(b, op); })
       .Case([&](lm::EmbeddingOp op) { return convertEmbedding(b, op); })
       .Case([&](lm::GlobalNormOp op) { return convertGlobalNorm(b, op); })
+      .Case([&](lm::GuardNormOp op) { return convertGuardNorm(b, op); })
       .Case([&](lm::NormOfPartsOp op) {
         return SmallVector<Value>{normOfParts(b, loc, op.getParts())};
       })

@@ -98,7 +98,7 @@ std::string Console::progressLine(const StepRecord &record) const {
     if (validation.bitsPerByte)
       line += fmt::format(", {:.4f} bits per byte", *validation.bitsPerByte);
   }
-  if (record.skipped)
+  if (record.skipped != SkipReason::None)
     line += " | skipped";
   return line;
 }

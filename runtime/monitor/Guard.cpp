@@ -24,10 +24,11 @@ static constexpr double kVisibleFall = 1.0 / 20; // of the first loss
 static constexpr double kFarFromIgnorance = 1.0 / 5;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Limit, step, loss, norm)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, spikeStart, highestLoss,
-                                   highestNorm, spikeReported, lastReport, unreported, lowest,
-                                   settling, sum, summed, above, riseStart, nonFinite, firstLoss,
-                                   ratedSteps)
+                                   highestNorm, spikeReported, lastReport, unreported, limits,
+                                   lowest, settling, sum, summed, above, riseStart, nonFinite,
+                                   firstLoss, ratedSteps)
 
 Guard::Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate)
     : settings(settings), ignorance(std::log(static_cast<double>(vocabSize))),
@@ -54,7 +55,9 @@ std::string Guard::state() const { return nlohmann::json(memory).dump(); }
 Result<void> Guard::restore(const std::string &text) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
-    json.emplace("nonFinite", 0); // the state of an earlier release has none
+    // The state of an earlier release lacks these.
+    json.emplace("nonFinite", 0);
+    json.emplace("limits", nlohmann::json::array());
     memory = json.get<GuardState>();
     if (settings.action == "off") {
       GuardState counts;
@@ -88,9 +91,36 @@ bool Guard::judges(const GuardState::Running &running) const {
   return running.count >= std::max<int64_t>(2, settings.window / 2);
 }
 
+static double deviationOf(const GuardState::Running &running, double leastDeviation) {
+  return std::max(std::sqrt(running.variance), leastDeviation);
+}
+
 static double deviationsAbove(const GuardState::Running &running, double value,
                               double leastDeviation) {
-  return (value - running.mean) / std::max(std::sqrt(running.variance), leastDeviation);
+  return (value - running.mean) / deviationOf(running, leastDeviation);
+}
+
+// Returns the finite value of f32 that is the nearest to `value`.
+static double nearestFloat(double value) {
+  return static_cast<float>(std::min<double>(value, std::numeric_limits<float>::max()));
+}
+
+void Guard::setLimits(int64_t step) {
+  std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
+  if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
+    return;
+  auto limit = [&](const GuardState::Running &running, double leastDeviation) {
+    return running.mean + settings.spike * deviationOf(running, leastDeviation);
+  };
+  memory.limits.push_back({step + 2, nearestFloat(limit(memory.loss, kLeastLossDeviation)),
+                           nearestFloat(std::exp(limit(memory.logNorm, kLeastNormDeviation)))});
+}
+
+StepLimits Guard::limitsOf(int64_t step) const {
+  for (const GuardState::Limit &limit : memory.limits)
+    if (limit.step == step)
+      return {limit.loss, limit.norm};
+  return {};
 }
 
 void Guard::start(double loss, int64_t step, Verdict &verdict) {
@@ -104,7 +134,13 @@ void Guard::start(double loss, int64_t step, Verdict &verdict) {
                     step, loss, ignorance));
 }
 
-void Guard::judgeSpike(double loss, double norm, int64_t step, Verdict &verdict) {
+void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) {
+  // The loss of a step that was left out is that of the weights before it, but its batch may be
+  // unusual, which is why the user named the step.
+  if (record.skipped == SkipReason::Named)
+    return;
+  const int64_t step = record.step;
+  const double norm = record.gradNorm;
   const bool inSpike = memory.spikeStart != 0;
   // A spike is over only when both values are well below the threshold, so that one that wavers
   // about it is not reported again and again.
@@ -114,7 +150,8 @@ void Guard::judgeSpike(double loss, double norm, int64_t step, Verdict &verdict)
                deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation));
   const bool high = judges(memory.loss) ? deviations > part * settings.spike
                                         : loss > memory.lowest + part * settings.rise;
-  if (!high) {
+  // The limits of a step that was left out are older than the means.
+  if (!high && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
           fmt::format("step {}: the spike since step {} is over: loss {:.3f} after at most {:.3f}, "
@@ -129,6 +166,13 @@ void Guard::judgeSpike(double loss, double norm, int64_t step, Verdict &verdict)
   if (!inSpike) {
     memory.spikeStart = step;
     memory.highestLoss = memory.highestNorm = 0;
+    verdict.spike = {
+        fmt::format(
+            "spike: loss {:.3f} where {:.3f} +- {:.3f} is usual, gradient norm {:.3f} where "
+            "{:.3f} is usual",
+            loss, memory.loss.mean, std::sqrt(memory.loss.variance), norm,
+            std::exp(memory.logNorm.mean)),
+        memory.loss.mean, std::exp(memory.logNorm.mean)};
     // At most one spike per window is reported.
     memory.spikeReported = memory.lastReport == 0 || step - memory.lastReport >= settings.window;
     if (memory.spikeReported) {
@@ -136,11 +180,9 @@ void Guard::judgeSpike(double loss, double norm, int64_t step, Verdict &verdict)
           memory.unreported == 0
               ? ""
               : fmt::format("; {} more since step {}", memory.unreported, memory.lastReport);
-      verdict.warnings.push_back(fmt::format(
-          "step {}: spike: loss {:.3f} where {:.3f} +- {:.3f} is usual, gradient norm {:.3f} where "
-          "{:.3f} is usual{}",
-          step, loss, memory.loss.mean, std::sqrt(memory.loss.variance), norm,
-          std::exp(memory.logNorm.mean), others));
+      verdict.warnings.push_back(
+          fmt::format("step {}: {}{}{}", step, verdict.spike->text,
+                      record.skipped == SkipReason::Spike ? "; the step is skipped" : "", others));
       memory.lastReport = step;
       memory.unreported = 0;
     } else {
@@ -223,12 +265,12 @@ static std::string valueText(double value) {
 
 void Guard::judgeNonFinite(const StepRecord &record, Verdict &verdict) {
   ++memory.nonFinite;
-  verdict.warnings.push_back(
-      fmt::format("step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)", record.step,
-                  valueText(record.loss), valueText(record.gradNorm),
-                  record.skipped ? "the step is skipped, all weights stay as they were"
-                                 : "the loss is not finite, though the gradient is",
-                  memory.nonFinite));
+  verdict.warnings.push_back(fmt::format(
+      "step {}: loss {}, gradient norm {}: {} ({} such step(s) in a row)", record.step,
+      valueText(record.loss), valueText(record.gradNorm),
+      record.skipped != SkipReason::None ? "the step is skipped, all weights stay as they were"
+                                         : "the loss is not finite, though the gradient is",
+      memory.nonFinite));
   if (memory.nonFinite < kMaxNonFiniteSteps)
     return;
   const int64_t since = record.step - memory.nonFinite + 1;
@@ -241,20 +283,26 @@ void Guard::judgeNonFinite(const StepRecord &record, Verdict &verdict) {
 
 Guard::Verdict Guard::observe(const StepRecord &record) {
   Verdict verdict;
-  if (!std::isfinite(record.loss) || !std::isfinite(record.gradNorm)) {
-    judgeNonFinite(record, verdict);
-    return verdict;
-  }
+  judge(record, verdict);
+  setLimits(record.step);
+  return verdict;
+}
+
+void Guard::judge(const StepRecord &record, Verdict &verdict) {
+  if (!std::isfinite(record.loss) || !std::isfinite(record.gradNorm))
+    return judgeNonFinite(record, verdict);
   memory.nonFinite = 0;
   if (settings.action == "off" || record.gradNorm <= 0)
-    return verdict;
+    return;
   const double loss = std::min(record.loss, kHighestLoss);
   if (!memory.started)
     start(loss, record.step, verdict);
-  judgeSpike(loss, record.gradNorm, record.step, verdict);
+  judgeSpike(record, loss, verdict);
   judgeLevel(loss, record.step, verdict);
   judgePlateau(record, verdict);
-  return verdict;
+  if (verdict.spike && settings.onSpike == "stop" && !verdict.divergence)
+    verdict.divergence = {record.step, verdict.spike->text + " (guard.on_spike is \"stop\")",
+                          /*lasting=*/true};
 }
 
 } // namespace lmc

@@ -30,6 +30,7 @@
 #include "runtime/support/Result.h"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,10 +40,18 @@ namespace lmc {
 // The keys of the TOML section [guard].
 struct GuardSettings {
   std::string action = "stop"; // what follows a divergence: "stop" | "warn" | "off"
+  std::string onSpike = "warn"; // what follows a spike: "warn" | "skip" | "stop"
   int64_t window = 100;        // in steps: the running deviations average over so many
   double spike = 6;            // in deviations above the mean
   int64_t patience = 100;      // in steps: how long the loss must be high to have diverged
   double rise = 1;             // in nats above the lowest level: how high
+};
+
+// What a step must not exceed; the device leaves its update out otherwise. All numbers are values
+// of f32, in which the device may compare.
+struct StepLimits {
+  double loss = std::numeric_limits<double>::infinity(); // in nats
+  double norm = std::numeric_limits<double>::infinity(); // of the gradient, before clipping
 };
 
 // The memory of a guard. A step number of 0 stands for "none".
@@ -59,6 +68,12 @@ struct GuardState {
   bool spikeReported = false;              // true if there was a warning of that spike
   int64_t lastReport = 0;                  // step of the latest warning of a spike
   int64_t unreported = 0;                  // spikes since then that there was no warning of
+
+  struct Limit {
+    int64_t step = 0;
+    double loss = 0, norm = 0; // as in StepLimits, but finite
+  };
+  std::vector<Limit> limits; // of the next two steps, where they have any
 
   double lowest = 0;         // lowest level of the loss
   int64_t settling = 0;      // steps to come that do not lower `lowest`
@@ -83,8 +98,14 @@ public:
     std::string text; // what happened, as a clause
     bool lasting = false; // true if the run must stop under every action
   };
+  // The first step of a spike.
+  struct Spike {
+    std::string text;            // what happened, as a clause
+    double usualLoss, usualNorm; // running means before the spike
+  };
   struct Verdict {
     std::vector<std::string> warnings; // a line each, beginning with "step N: "
+    std::optional<Spike> spike;        // also if there is no warning of it
     std::optional<Divergence> divergence;
   };
 
@@ -103,6 +124,9 @@ public:
   // reports only a further rise.
   Verdict observe(const StepRecord &record);
 
+  // Returns the limits of a step. All steps up to two before it must have been observed.
+  StepLimits limitsOf(int64_t step) const;
+
   // Returns the first step of a spike or of a rise that is not over, if there is one. State from
   // before that step is worth keeping.
   std::optional<int64_t> suspectSince() const;
@@ -115,7 +139,9 @@ public:
 private:
   void judgeNonFinite(const StepRecord &record, Verdict &verdict);
   void start(double loss, int64_t step, Verdict &verdict);
-  void judgeSpike(double loss, double norm, int64_t step, Verdict &verdict);
+  void judge(const StepRecord &record, Verdict &verdict);
+  void judgeSpike(const StepRecord &record, double loss, Verdict &verdict);
+  void setLimits(int64_t step);
   void judgeLevel(double loss, int64_t step, Verdict &verdict);
   void judgePlateau(const StepRecord &record, Verdict &verdict);
   void enter(GuardState::Running &running, double value) const;

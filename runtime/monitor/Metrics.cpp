@@ -28,6 +28,20 @@ Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastS
   return MetricsWriter(std::move(*file));
 }
 
+const char *nameOf(SkipReason reason) {
+  switch (reason) {
+  case SkipReason::None:
+    return "";
+  case SkipReason::NotFinite:
+    return "not_finite";
+  case SkipReason::Spike:
+    return "spike";
+  case SkipReason::Named:
+    return "named";
+  }
+  return "";
+}
+
 void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json) {
   const std::string prefix = record.set.empty() ? "validation_" : "";
   nlohmann::ordered_json &values = record.set.empty() ? json : json["validation"][record.set];
@@ -56,8 +70,10 @@ static std::string jsonLine(const StepRecord &record) {
   json["save_seconds"] = record.saveSeconds;
   json["time"] = timeText(std::chrono::system_clock::now());
   json["memory_bytes"] = record.memoryBytes;
-  if (record.skipped)
+  if (record.skipped != SkipReason::None) {
     json["skipped"] = true;
+    json["skip_reason"] = nameOf(record.skipped);
+  }
   for (const SourceRecord &source : record.sources)
     json["sources"][source.name] = {{"tokens", source.tokens}, {"epochs", source.epochs}};
   for (const ValidationRecord &validation : record.validations)

@@ -32,6 +32,13 @@ struct ValidationRecord {
 // object "validation" / NAME.
 void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json);
 
+// Why the optimizer left the state unchanged: the gradient norm is not finite, the step exceeded a
+// limit of the guard, or guard.skip_steps names the step.
+enum class SkipReason { None, NotFinite, Spike, Named };
+
+// Returns "not_finite", "spike" or "named"; "" for None.
+const char *nameOf(SkipReason reason);
+
 // The measurements of one optimizer step. Numbers that are not finite are written as null.
 struct StepRecord {
   int64_t step = 0; // number of the step, from 1
@@ -53,7 +60,7 @@ struct StepRecord {
   // console's ETA, not in the file.
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
-  bool skipped = false;       // true if the optimizer left the state unchanged
+  SkipReason skipped = SkipReason::None;
   std::vector<ValidationRecord> validations; // of the sets that were evaluated after the step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
 };

@@ -112,8 +112,8 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     progress.enter(Activity::Computing, step);
     if (session.trace)
       session.trace->begin(step);
-    LMC_TRY(enqueueGradients(session, number, learningRate(session.settings.lr, number), **batch,
-                             [] { return Result<void>(); }));
+    LMC_TRY(enqueueGradients(session, number, learningRate(session.settings.lr, number), {},
+                             **batch, [] { return Result<void>(); }));
     LMC_TRY(session.functions->run(names::kOptimizer));
     if (session.trace && session.trace->end())
       LMC_TRY(session.trace->write());

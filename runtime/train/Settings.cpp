@@ -427,6 +427,28 @@ static Result<void> enterPhaseSchedule(const SettingTable &table, const PlanFile
   return {};
 }
 
+Result<std::vector<StepRange>> readStepRanges(std::string_view text) {
+  const Error wrong{fmt::format("'{}' is no list of steps, such as 120,130-140", text)};
+  std::vector<StepRange> ranges;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(part.size());
+    const bool more = !text.empty();
+    text.remove_prefix(more ? 1 : 0);
+    const char *end = part.data() + part.size();
+    StepRange range;
+    auto read = std::from_chars(part.data(), end, range.first);
+    range.last = range.first;
+    if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
+      read = std::from_chars(read.ptr + 1, end, range.last);
+    if (read.ec != std::errc() || read.ptr != end || range.first == 0 || range.last < range.first ||
+        (more && text.empty()))
+      return wrong;
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
 Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanFile::Phase *phase) {
   TrainSettings settings;
   // Counts and intervals are negative only in a hostile plan.
@@ -498,6 +520,22 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   auto action = table.text("guard.action");
   LMC_TRY(action);
   settings.guard.action = *action;
+  // A plan of an earlier release does not have these keys.
+  if (table.find("guard.on_spike")) {
+    auto onSpike = table.text("guard.on_spike");
+    LMC_TRY(onSpike);
+    if (*onSpike != "warn" && *action == "off")
+      return Error{fmt::format("guard.on_spike is \"{}\", and guard.action = \"off\" looks for no "
+                               "spikes; set guard.action to \"stop\" or \"warn\"",
+                               *onSpike)};
+    settings.guard.onSpike = *onSpike;
+    auto text = table.text("guard.skip_steps");
+    LMC_TRY(text);
+    auto skipSteps = readStepRanges(*text);
+    if (!skipSteps)
+      return Error{"guard.skip_steps: " + skipSteps.error().message};
+    settings.skipSteps = std::move(*skipSteps);
+  }
   LMC_TRY(count("guard.window", settings.guard.window));
   LMC_TRY(number("guard.spike", settings.guard.spike));
   LMC_TRY(count("guard.patience", settings.guard.patience));

@@ -85,6 +85,14 @@ struct ValidationSettings {
   }
 };
 
+// The steps from `first` to `last`.
+struct StepRange {
+  uint64_t first = 0, last = 0;
+};
+
+// Reads "120,130-140"; "" has no steps. Error: `text` is not of this form.
+Result<std::vector<StepRange>> readStepRanges(std::string_view text);
+
 // The settings that the trainer uses, read once at the start.
 struct TrainSettings {
   uint64_t seed = 0;
@@ -107,6 +115,7 @@ struct TrainSettings {
   int64_t exportInterval = 0;     // in steps; 0: no exports
   int64_t logInterval = 1;        // steps between two lines in a log
   GuardSettings guard;
+  std::vector<StepRange> skipSteps; // steps whose update is left out
   double peakTflops = 0;          // 0: the value that the device gives
 
   // Reads the settings of a run or, with `phase`, of one of its phases.

@@ -10,7 +10,7 @@
 namespace lmc {
 
 static Result<void> uploadScalars(Session &session, int64_t number, double lr,
-                                  uint64_t validTargets) {
+                                  const StepLimits &limits, uint64_t validTargets) {
   using plan::StepValue;
   Scalars &scalars = *session.scalars;
   const auto steps = static_cast<double>(number);
@@ -19,13 +19,15 @@ static Result<void> uploadScalars(Session &session, int64_t number, double lr,
   scalars.setStepValue(StepValue::LearningRate, lr);
   scalars.setStepValue(StepValue::BiasCorrection1, 1.0 - std::pow(session.settings.beta1, steps));
   scalars.setStepValue(StepValue::BiasCorrection2, 1.0 - std::pow(session.settings.beta2, steps));
+  scalars.setStepValue(StepValue::NormLimit, limits.norm);
+  scalars.setStepValue(StepValue::LossLimit, limits.loss);
   return scalars.upload();
 }
 
-Result<void> enqueueGradients(Session &session, int64_t number, double lr,
+Result<void> enqueueGradients(Session &session, int64_t number, double lr, const StepLimits &limits,
                               const BatchLoader::Batch &batch,
                               const std::function<Result<void>()> &enqueued) {
-  LMC_TRY(uploadScalars(session, number, lr, batch.validTargets));
+  LMC_TRY(uploadScalars(session, number, lr, limits, batch.validTargets));
   const plan::BatchInfo &info = *(*session.plan)->batch();
   const uint64_t accumulation = info.gradient_accumulation_steps();
   const uint64_t elements = info.micro_batch_size() * info.sequence_length();

@@ -131,10 +131,22 @@ Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   return std::optional(std::move(next));
 }
 
+StepLimits Trainer::nextLimits(bool &named) const {
+  const uint64_t number = enqueuedStep + 1;
+  named = std::ranges::any_of(session.settings.skipSteps, [&](const StepRange &range) {
+    return range.first <= number && number <= range.last;
+  });
+  // Neither losses nor norms are below 0.
+  return named ? StepLimits{-1, -1} : guard.limitsOf(static_cast<int64_t>(number));
+}
+
 Result<void> Trainer::enqueue(const NextBatch &next) {
   const auto number = static_cast<int64_t>(enqueuedStep) + 1;
-  EnqueuedStep step{number, learningRate(session.settings.lr, number), next.seconds, nullptr,
-                    ends[static_cast<size_t>(number) % ends.size()].get()};
+  EnqueuedStep step{.number = number,
+                    .lr = learningRate(session.settings.lr, number),
+                    .dataSeconds = next.seconds,
+                    .ended = ends[static_cast<size_t>(number) % ends.size()].get()};
+  step.limits = nextLimits(step.named);
   if (enqueued.empty()) {
     LMC_TRY(session.device->place(*start));
     step.began = start.get();
@@ -149,7 +161,7 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
   if (session.trace)
     session.trace->begin(static_cast<uint64_t>(number));
   progress.enter(Activity::Computing, enqueuedStep + 1);
-  LMC_TRY(enqueueGradients(session, number, step.lr, next.batch, [&] {
+  LMC_TRY(enqueueGradients(session, number, step.lr, step.limits, next.batch, [&] {
     progress.enter(Activity::Computing, enqueuedStep + 1);
     return settleReady();
   }));
@@ -195,8 +207,12 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
   record.loss = *loss;
   record.lr = step.lr;
   record.gradNorm = *gradNorm;
-  record.skipped = !std::isfinite(*gradNorm);
-  record.updateRatio = record.skipped || *paramNorm == 0 ? 0 : *updateNorm / *paramNorm;
+  record.skipped = !std::isfinite(*gradNorm) ? SkipReason::NotFinite
+                   : step.named              ? SkipReason::Named
+                   : *gradNorm > step.limits.norm || *loss > step.limits.loss ? SkipReason::Spike
+                                                                              : SkipReason::None;
+  record.updateRatio =
+      record.skipped != SkipReason::None || *paramNorm == 0 ? 0 : *updateNorm / *paramNorm;
   record.memoryBytes = session.device->allocatedBytes();
   record.stepSeconds = *seconds;
   record.dataSeconds = step.dataSeconds;
@@ -273,6 +289,14 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
   Guard::Verdict verdict = guard.observe(record);
   for (const std::string &warning : verdict.warnings)
     console.warning(warning);
+  if (verdict.spike)
+    log.event("spike", {{"step", record.step},
+                        {"loss", record.loss},
+                        {"grad_norm", record.gradNorm},
+                        {"usual_loss", verdict.spike->usualLoss},
+                        {"usual_grad_norm", verdict.spike->usualNorm}});
+  if (record.skipped != SkipReason::None)
+    log.event("skip", {{"step", record.step}, {"reason", nameOf(record.skipped)}});
   if (!verdict.divergence || verdict.divergence->lasting ||
       session.settings.guard.action == "stop")
     return verdict.divergence;

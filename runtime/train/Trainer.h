@@ -52,6 +52,8 @@ private:
   struct EnqueuedStep {
     int64_t number = 0;
     double lr = 0;
+    StepLimits limits;
+    bool named = false;         // guard.skip_steps names the step
     double dataSeconds = 0;     // that the host waited for the batch
     const Mark *began = nullptr; // the end of the step before, or the start if the device was idle
     const Mark *ended = nullptr;
@@ -68,6 +70,9 @@ private:
   // Enqueues the next step.
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
+  // Returns the limits of the next step, which are below every loss and norm if guard.skip_steps
+  // names it.
+  StepLimits nextLimits(bool &named) const;
   // Waits for the oldest enqueued step and shows it to the guards. The caller reports it.
   Result<StepRecord> settle();
   // Settles and reports enqueued steps until `count` are left.

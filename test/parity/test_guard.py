@@ -1,9 +1,12 @@
-"""A run that diverges stops by itself, and one that does not is left alone."""
+"""A run that diverges stops by itself, one that does not is left alone, and spikes are skipped."""
 
 from dataclasses import replace
 
 from jobs import Job
-from programs import DIVERGED, checkpoint_state, checkpoints, metrics
+import numpy as np
+import pytest
+
+from programs import DIVERGED, checkpoint_digest, checkpoint_state, checkpoints, losses, metrics
 from reference import Model, Optimizer
 
 JOB = Job(
@@ -71,3 +74,88 @@ def test_steps_that_are_not_finite_count_on_after_an_interruption(programs, comp
     parts = programs.run("lmc-run", plan, f"--out={out}", *rate)
     assert parts.code == DIVERGED
     assert metrics(out)[-1]["step"] == last
+
+
+class SpikyJob(Job):
+    """Its text repeats, so that the loss falls to nearly 0, but for a few windows of random tokens."""
+
+    def tokens(self) -> np.ndarray:
+        count = self.epoch_steps * self.batch_size * self.sequence_length + 1
+        tokens = np.arange(count) % 16
+        random = np.random.default_rng(self.seed)
+        for window in (3, 100, 201, 333):
+            at = window * self.sequence_length
+            tokens[at : at + self.sequence_length] = random.integers(
+                self.model.vocab_size, size=self.sequence_length
+            )
+        return tokens
+
+
+SPIKY = SpikyJob(
+    model=Model(num_hidden_layers=1),
+    optimizer=Optimizer(min_lr=3e-3, decay_iters=60),
+    train_iters=60,
+    epoch_steps=60,
+    settings={"guard": {"window": 20}, "checkpoint": {"interval": 0}},
+)
+SKIP = ["--set", "guard.on_spike=skip"]
+
+
+def skipped(out):
+    return [m["step"] for m in metrics(out) if m.get("skip_reason") == "spike"]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_skipped_spike_is_bit_for_bit_a_step_that_was_named(programs, compiled, tmp_path, ranks):
+    options = [] if ranks == 1 else ["--devices-per-node=2", "--set", "training.micro_batch_size=4"]
+    plan = compiled(SPIKY, *options)
+    run = [plan, *([] if ranks == 1 else ["--nproc=2"])]
+    programs.run("lmc-run", *run, f"--out={tmp_path}/skip", *SKIP).ok()
+    steps = skipped(tmp_path / "skip")
+    assert steps and len(steps) < 6, steps
+    events = (tmp_path / "skip" / "events.jsonl").read_text()
+    assert all(f'"event":"skip","step":{step},"reason":"spike"' in events for step in steps)
+
+    named = f"guard.skip_steps={','.join(map(str, steps))}"
+    programs.run("lmc-run", *run, f"--out={tmp_path}/named", "--set", named).ok()
+    assert losses(tmp_path / "named") == losses(tmp_path / "skip")
+    assert [m["step"] for m in metrics(tmp_path / "named") if "skipped" in m] == steps
+    assert all(m["update_ratio"] == 0 for m in metrics(tmp_path / "named") if "skipped" in m)
+    digests = [checkpoint_digest(checkpoints(tmp_path / out)[60]) for out in ("skip", "named")]
+    assert digests[0] == digests[1]
+
+    # Without either, the same step changes the weights.
+    programs.run("lmc-run", *run, f"--out={tmp_path}/plain").ok()
+    assert losses(tmp_path / "plain")[: steps[0]] == losses(tmp_path / "skip")[: steps[0]]
+    assert losses(tmp_path / "plain")[steps[0]] != losses(tmp_path / "skip")[steps[0]]
+
+
+def test_spikes_are_skipped_alike_after_interruptions(programs, compiled, tmp_path):
+    plan = compiled(SPIKY)
+    programs.run("lmc-run", plan, f"--out={tmp_path}/whole", *SKIP).ok()
+    first = skipped(tmp_path / "whole")[0]
+    out = tmp_path / "parts"
+    for steps in (first - 2, first - 1, first, first + 1, 60):
+        programs.run("lmc-run", plan, f"--out={out}", *SKIP, f"--steps={steps}").ok()
+    assert losses(out) == losses(tmp_path / "whole")
+    assert checkpoint_digest(checkpoints(out)[60]) == checkpoint_digest(
+        checkpoints(tmp_path / "whole")[60]
+    )
+
+
+def test_a_spike_stops_the_run_where_that_is_asked_for(programs, compiled, tmp_path):
+    plan = compiled(SPIKY)
+    stopped = programs.run("lmc-run", plan, f"--out={tmp_path}", "--set", "guard.on_spike=stop")
+    assert stopped.code == DIVERGED
+    assert 'spike: loss' in stopped.stderr and 'guard.on_spike is "stop"' in stopped.stderr
+
+
+def test_what_is_done_at_a_spike_must_be_declared(programs, compiled, tmp_path):
+    plan = compiled(SPIKY)
+    programs.run("lmc-run", plan, f"--out={tmp_path}", "--steps=2").ok()
+    refused = programs.run("lmc-run", plan, f"--out={tmp_path}", *SKIP, "--steps=3")
+    assert refused.code == 2 and "--change=guard.on_spike" in refused.stderr
+    off = programs.run("lmc-run", plan, f"--out={tmp_path}/off", *SKIP, "--set", "guard.action=off")
+    assert off.code == 2 and 'guard.action = "off" looks for no spikes' in off.stderr
+    wrong = programs.run("lmc-run", plan, f"--out={tmp_path}/x", "--set", "guard.skip_steps=5-3")
+    assert wrong.code == 2 and "'5-3' is no list of steps, such as 120,130-140" in wrong.stderr

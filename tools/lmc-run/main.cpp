@@ -46,6 +46,13 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
   line.option("--expect-hash", "SHA256", options.expectHash, "refuse a plan of another hash");
   line.list("--set", "SECTION.KEY=VALUE", options.overrides,
             "change a setting that the plan leaves open; repeatable");
+  line.option(
+      "--skip-steps", "STEPS",
+      [&options](const std::string &text) -> Result<void> {
+        options.overrides.push_back("guard.skip_steps=" + text);
+        return {};
+      },
+      "leave out the updates of these steps, as in 120,130-140: --set guard.skip_steps");
   line.option("--init", "PATH", options.init,
               "initial weights: a Hugging Face folder or .safetensors file");
   line.option("--export", "DIR", options.exportDirectory,

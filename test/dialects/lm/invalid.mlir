@@ -773,6 +773,14 @@ func.func @normElements(%x: tensor<4xf64>) {
 
 // -----
 
+func.func @guardedNormElements(%norm: tensor<f32>, %loss: tensor<f64>) {
+  // expected-error @+1 {{'lm.guard_norm' op has operands of 'tensor<f64>' and a result of 'tensor<f32>'}}
+  %0 = lm.guard_norm %norm, %loss limits %norm, %norm : (tensor<f32>, tensor<f64>, tensor<f32>, tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
 func.func @normOfNoParts() {
   // expected-error @+1 {{'lm.norm_of_parts' op needs an operand}}
   %0 = "lm.norm_of_parts"() : () -> tensor<f32>

@@ -133,6 +133,8 @@ func.func @optimizer(%p: tensor<4x8xf32>, %s: tensor<f32>, %v: tensor<4xf32>) {
   %back = lm.scaled_cast %h, %max over 8 : (tensor<4x8xf16>, tensor<f32>) -> tensor<4x8xf32>
   // CHECK: lm.global_norm %[[P]], %[[V]] : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
   %1 = lm.global_norm %p, %v : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<f32>
+  // CHECK: lm.guard_norm %[[S]], %[[S]] limits %[[S]], %[[S]] : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
+  %guarded = lm.guard_norm %s, %s limits %s, %s : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
   // CHECK: lm.norm_of_parts %[[V]], %[[V]] : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>
   %2 = lm.norm_of_parts %v, %v : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32>
   // CHECK: lm.adamw %[[P]], %[[P]], %[[P]], %[[P]] norm %[[S]] lr %[[S]] betas %[[S]] %[[S]] eps %[[S]] weight_decay %[[S]] bias_corrections %[[S]] %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xbf16>)

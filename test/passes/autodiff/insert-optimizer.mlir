@@ -17,6 +17,8 @@
 // STATE-DAG: lm.variable @run.grad_norm scalar : tensor<f32> init none
 // STATE-DAG: lm.variable @run.param_norm scalar : tensor<f32> init none
 // STATE-DAG: lm.variable @run.update_norm scalar : tensor<f32> init none
+// STATE-DAG: lm.variable @run.norm_limit scalar : tensor<f32> init none step_value norm_limit
+// STATE-DAG: lm.variable @run.loss_limit scalar : tensor<f32> init none step_value loss_limit
 // STATE-NOT: @frozen.moment
 // STATE:     func.func @optimizer
 
@@ -25,6 +27,12 @@
 // CHECK-NEXT:    %[[DG:.*]] = lm.load @g.grad
 // CHECK-NEXT:    %[[NORM:.*]] = lm.global_norm %[[DW]], %[[DG]] : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<f32>
 // CHECK-NEXT:    lm.store %[[NORM]], @run.grad_norm
+
+// The steps read the norm as the limits of the step leave it.
+// CHECK-DAG:     %[[LOSS:.*]] = lm.load @run.loss :
+// CHECK-DAG:     %[[NORMLIMIT:.*]] = lm.load @run.norm_limit
+// CHECK-DAG:     %[[LOSSLIMIT:.*]] = lm.load @run.loss_limit
+// CHECK:         %[[GUARDED:.*]] = lm.guard_norm %[[NORM]], %[[LOSS]] limits %[[NORMLIMIT]], %[[LOSSLIMIT]] :
 // CHECK-DAG:     %[[LR:.*]] = lm.load @run.lr
 // CHECK-DAG:     %[[B1:.*]] = lm.load @run.beta1
 // CHECK-DAG:     %[[B2:.*]] = lm.load @run.beta2
@@ -39,7 +47,7 @@
 
 // A matrix decays, and has a copy in the compute dtype.
 // CHECK:         %[[NEWW:[^ ]*]], %[[NEWM:[^ ]*]], %[[NEWV:[^ ]*]], %[[WUPDATE:[^ ]*]], %[[WSQ:[^ ]*]], %[[COPY:[^ ]*]] = lm.adamw
-// CHECK-SAME:      %[[W]], %[[DW]], %[[M]], %[[V]] norm %[[NORM]] lr %[[LR]] betas %[[B1]] %[[B2]] eps %[[EPS]] weight_decay %[[DECAY]] bias_corrections %[[C1]] %[[C2]] clip_grad %[[CLIP]]
+// CHECK-SAME:      %[[W]], %[[DW]], %[[M]], %[[V]] norm %[[GUARDED]] lr %[[LR]] betas %[[B1]] %[[B2]] eps %[[EPS]] weight_decay %[[DECAY]] bias_corrections %[[C1]] %[[C2]] clip_grad %[[CLIP]]
 // CHECK-SAME:      -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xbf16>)
 // CHECK-NEXT:    lm.store %[[NEWW]], @w :
 // CHECK-NEXT:    lm.store %[[NEWM]], @w.moment1
@@ -51,7 +59,7 @@
 // CHECK-DAG:     %[[GM:.*]] = lm.load @g.moment1
 // CHECK-DAG:     %[[GV:.*]] = lm.load @g.moment2
 // CHECK:         %[[NEWG:[^ ]*]], %[[NEWGM:[^ ]*]], %[[NEWGV:[^ ]*]], %[[GUPDATE:[^ ]*]], %[[GSQ:[^ ]*]] = lm.adamw
-// CHECK-SAME:      %[[G]], %[[DG]], %[[GM]], %[[GV]] norm %[[NORM]] lr %[[LR]] betas %[[B1]] %[[B2]] eps %[[EPS]] bias_corrections %[[C1]] %[[C2]] clip_grad %[[CLIP]]
+// CHECK-SAME:      %[[G]], %[[DG]], %[[GM]], %[[GV]] norm %[[GUARDED]] lr %[[LR]] betas %[[B1]] %[[B2]] eps %[[EPS]] bias_corrections %[[C1]] %[[C2]] clip_grad %[[CLIP]]
 // CHECK-SAME:      -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<1xf32>, tensor<1xf32>)
 // CHECK-NEXT:    lm.store %[[NEWG]], @g :
 // CHECK-NEXT:    lm.store %[[NEWGM]], @g.moment1
@@ -71,3 +79,4 @@ lm.variable @w.compute compute_copy : tensor<4x8xbf16> init copy_of(source = "w"
 lm.variable @g parameter : tensor<8xf32> init ones
 lm.variable @g.grad gradient : tensor<8xf32> init zeros {parameter = "g"}
 lm.variable @frozen parameter : tensor<8xf32> init ones
+lm.variable @run.loss scalar : tensor<f32> init none

@@ -12,6 +12,7 @@ module {
   lm.variable @run.loss scalar : tensor<f32> init none
   lm.variable @run.grad_norm scalar : tensor<f32> init none
   lm.variable @run.eval_loss scalar : tensor<f32> init none
+  lm.variable @run.limit scalar : tensor<f32> init none
   func.func @eval() {
     %loss = lm.load @run.loss : tensor<f32>
     lm.store %loss, @run.eval_loss : tensor<f32>
@@ -21,8 +22,12 @@ module {
     %g = lm.load @unit.0.grad : tensor<2x256xf32>
     %norm = lm.global_norm %g : (tensor<2x256xf32>) -> tensor<f32>
     lm.store %norm, @run.grad_norm : tensor<f32>
+    %loss = lm.load @run.loss : tensor<f32>
+    %limit = lm.load @run.limit : tensor<f32>
+    %guarded = lm.guard_norm %norm, %loss limits %limit, %limit : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
     %p = lm.load @unit.0 : tensor<2x256xf32>
-    %new = lm.add %p, %g : tensor<2x256xf32>
+    %scaled = lm.scale %g, %guarded : (tensor<2x256xf32>, tensor<f32>) -> tensor<2x256xf32>
+    %new = lm.add %p, %scaled : tensor<2x256xf32>
     lm.store %new, @unit.0 : tensor<2x256xf32>
     return
   }
@@ -43,9 +48,14 @@ module {
 // CHECK:        %[[ALL:.*]] = dist.all_gather %[[ONE]] over @ranks shard : (tensor<1xf32>) -> tensor<2xf32>
 // CHECK:        %[[NORM:.*]] = lm.global_norm %[[ALL]]
 // CHECK:        lm.store %[[NORM]], @run.grad_norm
+// Limits are compared with the loss of all ranks.
+// CHECK:        lm.load @run.loss
+// CHECK-COUNT-2: dist.all_reduce
+// CHECK:        %[[LOSS:.*]] = tensor.collapse_shape %{{.*}} : tensor<1xf32> into tensor<f32>
+// CHECK:        lm.store %[[LOSS]], @run.loss
+// CHECK-NOT:    lm.load @run.loss
+// CHECK:        lm.guard_norm %[[NORM]], %[[LOSS]] limits
 // CHECK:        %[[NEW:.*]] = lm.add
-// CHECK:        dist.all_reduce
-// CHECK:        lm.store %{{.*}}, @run.loss
 // CHECK:        %[[ROUNDED:.*]] = lm.cast %[[NEW]] : (tensor<2x256xf32>) -> tensor<2x256xbf16>
 // CHECK:        dist.all_gather %[[ROUNDED]] over @ranks shard
 // CHECK:        lm.store %{{.*}}, @unit.0.whole : tensor<1024xbf16>

@@ -212,6 +212,18 @@ func.func @globalNorm(%x: tensor<4x8xf32>, %y: tensor<8xf32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 
+// The norm becomes infinite if it or the loss is above its limit; a NaN is above none.
+// CHECK-LABEL: func.func @guardNorm(
+// CHECK:           arith.cmpf ogt
+// CHECK:           arith.select
+// CHECK:           arith.cmpf ogt
+// CHECK:           arith.select
+// CHECK:         } {source_ops = ["lm.guard_norm"]}
+func.func @guardNorm(%norm: tensor<f32>, %loss: tensor<f32>, %n: tensor<f32>, %l: tensor<f32>) -> tensor<f32> {
+  %0 = lm.guard_norm %norm, %loss limits %n, %l : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
 // The loss is made chunk by chunk, the last one smaller: no more than a chunk's logits exist.
 // CHECK-LABEL: func.func @loss(
 // CHECK-SAME:    %[[X:[^ ]*]]: tensor<5x8xbf16>, %[[W:[^ ]*]]: tensor<16x8xbf16>, %[[T:[^ ]*]]: tensor<5xi32>)

@@ -14,6 +14,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -298,6 +299,110 @@ TEST(Guard, TenStepsInARowThatAreNotFiniteEndARunUnderEveryActionAndOverARestart
   }
 }
 
+// Trains as a device does that compares with the limits: it leaves out steps of `series` above
+// them. Returns the steps that were left out.
+std::vector<int64_t> leftOut(Guard &guard, int64_t first, int64_t last, const Series &series) {
+  std::vector<int64_t> steps;
+  for (int64_t step = first; step <= last; ++step) {
+    StepRecord values = record(step, series(step));
+    const StepLimits limits = guard.limitsOf(step);
+    EXPECT_EQ(static_cast<double>(static_cast<float>(limits.loss)), limits.loss);
+    EXPECT_EQ(static_cast<double>(static_cast<float>(limits.norm)), limits.norm);
+    if (values.loss > limits.loss || values.gradNorm > limits.norm) {
+      values.skipped = SkipReason::Spike;
+      steps.push_back(step);
+    }
+    guard.observe(values);
+  }
+  return steps;
+}
+
+Step withSpikes(int64_t step) {
+  Step values = healthy(step);
+  if (step == 300 || step == 301)
+    values.loss += 3;
+  if (step == 400)
+    values.norm *= 30;
+  return values;
+}
+
+TEST(Guard, StepsOfASpikeAreAboveTheirLimitsAndNoOthers) {
+  Guard guard = freshGuard({.onSpike = "skip"});
+  EXPECT_THAT(leftOut(guard, 1, 600, withSpikes), ElementsAre(300, 301, 400));
+}
+
+TEST(Guard, ThereAreLimitsOnlyIfSpikesAreSkippedAndTheStatisticsAreKnown) {
+  for (const char *action : {"warn", "stop"}) {
+    Guard guard = freshGuard({.onSpike = action});
+    EXPECT_THAT(leftOut(guard, 1, 299, withSpikes), IsEmpty());
+    EXPECT_EQ(guard.limitsOf(300).loss, INFINITY);
+  }
+  Guard guard = freshGuard({.onSpike = "skip", .window = 100});
+  leftOut(guard, 1, 49, withSpikes);
+  EXPECT_EQ(guard.limitsOf(50).loss, INFINITY);
+  leftOut(guard, 50, 50, withSpikes);
+  EXPECT_EQ(guard.limitsOf(51).loss, INFINITY);
+  EXPECT_LT(guard.limitsOf(52).loss, INFINITY);
+}
+
+// The host may know step s - 1 when it enqueues step s, or not.
+TEST(Guard, TheLimitsOfAStepComeFromTheStepsUpToTwoBeforeIt) {
+  Guard late = freshGuard({.onSpike = "skip"}), early = freshGuard({.onSpike = "skip"});
+  for (int64_t step = 1; step <= 200; ++step) {
+    early.observe(record(step, healthy(step)));
+    EXPECT_EQ(late.limitsOf(step + 1).loss, early.limitsOf(step + 1).loss);
+    EXPECT_EQ(late.limitsOf(step + 1).norm, early.limitsOf(step + 1).norm);
+    late.observe(record(step, healthy(step)));
+  }
+}
+
+TEST(Guard, ARestartHasTheSameLimits) {
+  Guard whole = freshGuard({.onSpike = "skip"});
+  const std::vector<int64_t> expected = leftOut(whole, 1, 450, withSpikes);
+  for (int64_t border : {299, 300, 301, 302, 399, 400}) {
+    Guard first = freshGuard({.onSpike = "skip"});
+    std::vector<int64_t> steps = leftOut(first, 1, border, withSpikes);
+    Guard second(GuardSettings{.onSpike = "skip"}, kVocab, kRate);
+    ASSERT_TRUE(second.restore(first.state()));
+    for (int64_t step : leftOut(second, border + 1, 450, withSpikes))
+      steps.push_back(step);
+    EXPECT_EQ(steps, expected) << border;
+    EXPECT_EQ(second.state(), whole.state());
+  }
+}
+
+TEST(Guard, StepsThatAreLeftOutDoNotEnterTheStatistics) {
+  Guard guard = freshGuard({.onSpike = "skip"});
+  watch(guard, 1, 300, [](int64_t step) { return healthy(step); });
+  const double before = guard.limitsOf(302).loss;
+  for (SkipReason reason : {SkipReason::Spike, SkipReason::Named}) {
+    StepRecord values = record(301, {2.6, 1}); // within the limits: they are older than the means
+    values.skipped = reason;
+    guard.observe(values);
+    EXPECT_EQ(guard.limitsOf(303).loss, before);
+  }
+}
+
+// A new level of the loss, below a divergence, is not skipped for ever.
+TEST(Guard, ALevelThatStaysIsNotSkippedForever) {
+  Guard guard = freshGuard({.onSpike = "skip"});
+  const auto steps = leftOut(guard, 1, 700, [](int64_t step) {
+    Step values = healthy(step);
+    if (step >= 400)
+      values.loss += 0.9;
+    return values;
+  });
+  ASSERT_THAT(steps, Not(IsEmpty()));
+  EXPECT_LE(steps.back(), 400 + 100 + 2);
+}
+
+TEST(Guard, ASpikeStopsTheRunIfThatIsAskedFor) {
+  Guard guard = freshGuard({.onSpike = "stop"});
+  const Seen seen = watch(guard, 1, 600, withSpikes);
+  EXPECT_EQ(seen.divergedAt, 300);
+  EXPECT_THAT(seen.text, HasSubstr("spike: loss"));
+}
+
 // A plateau, spikes, a rise that becomes the usual, and a divergence, within 600 steps.
 Step eventful(int64_t step) {
   Step values = {10.4 + 0.04 * draw(step, 5), std::exp(0.1 * draw(step, 6))};
@@ -321,7 +426,7 @@ std::string textOf(const Guard::Verdict &verdict) {
 
 TEST(Guard, StateRestoredAtAnyStepGivesTheSameVerdicts) {
   const int64_t steps = 620;
-  for (GuardSettings settings : {GuardSettings(), GuardSettings{"stop", 30, 4, 10, 0.7}}) {
+  for (GuardSettings settings : {GuardSettings(), GuardSettings{"stop", "skip", 30, 4, 10, 0.7}}) {
     Guard whole = freshGuard(settings);
     std::vector<std::string> states;
     std::vector<std::string> said(1);

@@ -67,7 +67,7 @@ TEST(Metrics, HasEveryFieldOfAStep) {
     ASSERT_OK(writer);
     ASSERT_OK(writer->write(r));
     r.step = 2;
-    r.skipped = true;
+    r.skipped = SkipReason::NotFinite;
     r.gradNorm = std::nan("");
     r.validations = {{.set = "", .loss = 3.5}, {.set = "code", .loss = 2, .bitsPerByte = 0.75}};
     ASSERT_OK(writer->write(r));
@@ -88,6 +88,7 @@ TEST(Metrics, HasEveryFieldOfAStep) {
       {{"step", 2},
        {"grad_norm", nullptr},
        {"skipped", true},
+       {"skip_reason", "not_finite"},
        {"validation_loss", 3.5},
        {"validation_perplexity", std::exp(3.5)},
        {"validation",

@@ -159,6 +159,25 @@ TEST(Settings, HaveTheValidationSetsByName) {
             "set their paths instead, such as validation.code.paths, or compile without them");
 }
 
+TEST(Settings, StepsToSkipAreNumbersAndRanges) {
+  auto ranges = [](std::string_view text) {
+    std::vector<std::pair<uint64_t, uint64_t>> result;
+    auto read = readStepRanges(text);
+    EXPECT_TRUE(read) << text;
+    if (read)
+      for (const StepRange &range : *read)
+        result.emplace_back(range.first, range.last);
+    return result;
+  };
+  using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
+  EXPECT_EQ(ranges(""), Pairs());
+  EXPECT_EQ(ranges("7"), (Pairs{{7, 7}}));
+  EXPECT_EQ(ranges("120,130-140,1"), (Pairs{{120, 120}, {130, 140}, {1, 1}}));
+  for (const char *wrong :
+       {"0", "-3", "5-", "5-4", "5,", ",5", "5,,6", "a", "5 6", "1-2-3", "99999999999999999999"})
+    EXPECT_FALSE(readStepRanges(wrong)) << wrong;
+}
+
 TEST(Settings, APlanWithoutAKeySaysSo) {
   TinyPlan tiny;
   tiny.removeSetting("optimizer.beta2");
