@@ -179,6 +179,7 @@ struct ValidationConfig {
 struct CheckpointConfig {
   int64_t interval = 0;       // steps between checkpoints; 0: only at the end
   int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
+  bool background = true;     // the loop does not wait until checkpoints are written
   int64_t exportInterval = 0; // steps between Hugging Face exports; 0: none
 };
 

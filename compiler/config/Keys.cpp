@@ -740,6 +740,13 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .doc = "Newest checkpoints to keep; 0: all."},
       {.section = "checkpoint",
+       .name = "background",
+       .field = FIELD(checkpoint.background),
+       .runTime = true,
+       .doc = "Copy the state to the host's memory, and write checkpoints and exports from there "
+              "behind the next steps. If the host has too little memory for the copy, steps wait, "
+              "as with `false`."},
+      {.section = "checkpoint",
        .name = "export_interval",
        .field = FIELD(checkpoint.exportInterval),
        .unit = "steps",

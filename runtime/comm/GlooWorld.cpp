@@ -339,6 +339,7 @@ public:
   int rank() const override { return index; }
   int size() const override { return ranks; }
   Communicator &all() override { return *everyone; }
+  Communicator &background() override { return *behind; }
   Result<void> divide(int shardRanks, int ranksPerNode) override {
     ++divisions; // groups of each division have names of their own
     return connected([&] {
@@ -389,7 +390,8 @@ private:
       device = gloo::transport::tcp::CreateDevice(place);
       std::vector<int> members(static_cast<size_t>(ranks));
       std::iota(members.begin(), members.end(), 0);
-      everyone = makeGroup("all", std::move(members));
+      everyone = makeGroup("all", members);
+      behind = makeGroup("background", std::move(members));
     });
   }
 
@@ -440,7 +442,7 @@ private:
   const Milliseconds limit;
   Waits waits;
   std::shared_ptr<gloo::transport::Device> device;
-  std::unique_ptr<GlooCommunicator> everyone;
+  std::unique_ptr<GlooCommunicator> everyone, behind;
   std::unique_ptr<Communicator> shard, replicate;
   std::unique_ptr<Rendezvous> rendezvous; // the last: its threads use `waits`
 };

@@ -176,12 +176,14 @@ public:
     std::vector<int> ranks(static_cast<size_t>(this->groups->ranks));
     std::iota(ranks.begin(), ranks.end(), 0);
     everyone = get("all", ranks);
+    behind = get("background", ranks);
   }
   ~LocalWorld() override { groups->leave(index); }
 
   int rank() const override { return index; }
   int size() const override { return groups->ranks; }
   Communicator &all() override { return *everyone; }
+  Communicator &background() override { return *behind; }
 
   Result<void> divide(int shardRanks, int ranksPerNode) override {
     ++divisions;
@@ -216,7 +218,7 @@ private:
   const std::shared_ptr<Groups> groups;
   Progress state;
   int divisions = 0;
-  std::unique_ptr<Communicator> everyone, shard, replicate;
+  std::unique_ptr<Communicator> everyone, behind, shard, replicate;
 };
 
 } // namespace

@@ -11,7 +11,13 @@ static constexpr uint64_t kLeast = 64 << 10, kMost = 64 << 20, kGrowth = 4;
 // The latency is the minimum of so many: on a busy machine, the others are those of its scheduler.
 static constexpr int kLatencies = 9;
 
-Result<GroupSpeed> measureGroup(Communicator &group, double seconds) {
+double steadySeconds() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(time).count();
+}
+
+Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
+                                const std::function<double()> &now) {
   const auto ranks = static_cast<uint64_t>(group.size());
   GroupSpeed speed;
   std::vector<char> x(sizeof(double)), d;
@@ -21,11 +27,10 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds) {
     x.resize(bytes);
     d.resize(bytes * ranks);
     LMC_TRY(group.barrier());
-    const auto start = std::chrono::steady_clock::now();
+    const double start = now();
     LMC_TRY(group.allGather(x.data(), d.data(), bytes));
-    const std::chrono::duration<double> own = std::chrono::steady_clock::now() - start;
+    const double mine = now() - start;
     std::vector<double> all(ranks);
-    const double mine = own.count();
     LMC_TRY(group.allGather(&mine, all.data(), sizeof mine));
     speed.sent += (bytes + sizeof mine) * (ranks - 1);
     return *std::ranges::max_element(all);

@@ -3,7 +3,12 @@
 
 #include "runtime/comm/Communicator.h"
 
+#include <functional>
+
 namespace lmc {
+
+// Returns the time of the steady clock in seconds.
+double steadySeconds();
 
 // An all-gather over n ranks, after which each rank has B bytes, takes about
 // latency + (n - 1) / n * B / bandwidth seconds.
@@ -16,7 +21,8 @@ struct GroupSpeed {
 // All ranks of the group call it, and get the same result. The bandwidth is that of the longest
 // all-gather that fits into about `seconds`, of at most 64 MiB. A link so slow that an all-gather
 // to 64 KiB takes longer than `seconds` is measured with this one. The group has at least two
-// ranks.
-Result<GroupSpeed> measureGroup(Communicator &group, double seconds);
+// ranks. `now` returns the time in seconds.
+Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
+                                const std::function<double()> &now = steadySeconds);
 
 } // namespace lmc

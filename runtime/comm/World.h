@@ -24,6 +24,10 @@ public:
   // used at the same time, each by a thread of its own.
   virtual Communicator &all() = 0;
 
+  // Another group of all ranks, for what a thread of its own writes behind the steps. May be used
+  // at the same time as the other groups.
+  virtual Communicator &background() = 0;
+
   // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks call it
   // together; `shardRanks` divides size(). Groups that were made before must not be used any more.
   virtual Result<void> divide(int shardRanks, int ranksPerNode) = 0;

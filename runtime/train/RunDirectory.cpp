@@ -30,8 +30,6 @@ using plan::VariableKind;
 
 static constexpr uint64_t kMaximumIdentityBytes = 64 << 20;
 
-// The files of a checkpoint, and the kind of variable in each. A file exists only if the plan has
-// variables of its kind.
 static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFiles = {{
     {kWeightsFile, VariableKind::Parameter},
     {"moment1.safetensors", VariableKind::Moment1},
@@ -302,11 +300,17 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
                            runDirectory, state->step, step, step)};
 }
 
-static std::vector<CheckpointFile> checkpointFiles(const PlanFile &plan, Device &device,
-                                                   World &world) {
+std::span<const std::pair<const char *, VariableKind>> stateFiles() { return kStateFiles; }
+
+StateSource stateOf(const PlanFile &plan, Device &device, World &world) {
+  return {[&](VariableKind kind) { return tensorsOfKind(plan, device, world, kind); }, world.all(),
+          [&] { world.progress().move(); }};
+}
+
+static std::vector<CheckpointFile> checkpointFiles(const StateSource &source) {
   std::vector<CheckpointFile> files;
   for (auto [name, kind] : kStateFiles) {
-    DeviceTensors tensors = tensorsOfKind(plan, device, world, kind);
+    DeviceTensors tensors = source.tensorsOfKind(kind);
     if (!tensors.tensors.empty())
       files.push_back({name, std::move(tensors.tensors), std::move(tensors.written),
                        std::move(tensors.fetch)});
@@ -314,17 +318,14 @@ static std::vector<CheckpointFile> checkpointFiles(const PlanFile &plan, Device 
   return files;
 }
 
-Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
-                     World &world, const CheckpointState &state, int keep,
-                     std::optional<uint64_t> suspect) {
-  return saveCheckpoint(world.all(), runDirectory, state, checkpointFiles(plan, device, world), keep,
-                        suspect);
+Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
+                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect) {
+  return saveCheckpoint(source.group, runDirectory, state, checkpointFiles(source), keep, suspect);
 }
 
-Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile &plan,
-                                 Device &device, World &world, const CheckpointState &state) {
-  return saveAside(world.all(), runDirectory, state, checkpointFiles(plan, device, world),
-                   "diverged");
+Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,
+                                 const CheckpointState &state) {
+  return saveAside(source.group, runDirectory, state, checkpointFiles(source), "diverged");
 }
 
 Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
@@ -343,12 +344,13 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 // Makes the checkpoint from the weights in the file `weights`.
 static Result<void> exportFile(const std::string &weights, const std::string &directory,
                                const std::string &config, const ExportOptions &options,
-                               const std::vector<TensorView> &tensors, Progress &progress) {
+                               const std::vector<TensorView> &tensors,
+                               const std::function<void()> &moved) {
   auto file = SafeTensorsFile::open(weights);
   if (!file)
     return file.error();
   auto fetch = [&](size_t index, void *data) -> Result<void> {
-    progress.move();
+    moved();
     std::memcpy(data, (*file)->find(tensors[index].name)->data, tensors[index].bytes);
     return {};
   };
@@ -356,31 +358,31 @@ static Result<void> exportFile(const std::string &weights, const std::string &di
 }
 
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
-                       const PlanFile &plan, Device &device, World &world) {
+                       const PlanFile &plan, const StateSource &source) {
   const auto *config = plan->model()->huggingface_config();
   if (!config)
     return Error{fmt::format("{}: the plan has no config.json to export", plan.path())};
-  DeviceTensors tensors = tensorsOfKind(plan, device, world, VariableKind::Parameter);
-  if (world.size() == 1)
+  DeviceTensors tensors = source.tensorsOfKind(VariableKind::Parameter);
+  if (source.group.size() == 1)
     return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch, options);
   const std::string weights =
       std::filesystem::path(directory + "/").lexically_normal().parent_path().string() +
       ".weights.partial";
-  const bool first = world.rank() == 0;
+  const bool first = source.group.position() == 0;
   auto makeParent = [&]() -> Result<void> {
     const auto parent = std::filesystem::path(weights).parent_path();
     return first && parent.has_parent_path() ? makeFolders(parent.string()) : Result<void>();
   };
-  LMC_TRY(allSucceed(world.all(), makeParent()));
-  LMC_TRY(writeSafeTensorsTogether(world.all(), weights, tensors.tensors, tensors.written,
+  LMC_TRY(allSucceed(source.group, makeParent()));
+  LMC_TRY(writeSafeTensorsTogether(source.group, weights, tensors.tensors, tensors.written,
                                    tensors.fetch, {}));
   Result<void> exported;
   if (first) {
     exported =
-        exportFile(weights, directory, config->str(), options, tensors.tensors, world.progress());
+        exportFile(weights, directory, config->str(), options, tensors.tensors, source.moved);
     ::unlink(weights.c_str());
   }
-  return allSucceed(world.all(), exported);
+  return allSucceed(source.group, exported);
 }
 
 } // namespace lmc

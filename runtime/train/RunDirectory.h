@@ -19,11 +19,15 @@
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/device/Device.h"
+#include "runtime/train/DeviceTensors.h"
 #include "runtime/train/RunIdentity.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -100,17 +104,30 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);
 
+// Returns the files of a checkpoint, and the kind of variable in each. A file exists only if the
+// plan has variables of its kind.
+std::span<const std::pair<const char *, plan::VariableKind>> stateFiles();
+
+// Where a save reads the state, and the ranks that write it together.
+struct StateSource {
+  std::function<DeviceTensors(plan::VariableKind)> tensorsOfKind;
+  Communicator &group;
+  std::function<void()> moved; // called as a save gets on
+};
+
+// Returns the state on the device. The arguments must outlive the result.
+StateSource stateOf(const PlanFile &plan, Device &device, World &world);
+
 // All ranks call the following functions together, as those of Checkpoint.h.
 
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep` and `suspect` are those of
 // saveCheckpoint().
-Result<void> saveRun(const std::string &runDirectory, const PlanFile &plan, Device &device,
-                     World &world, const CheckpointState &state, int keep,
-                     std::optional<uint64_t> suspect);
+Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
+                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.diverged. Returns that path.
-Result<std::string> saveDiverged(const std::string &runDirectory, const PlanFile &plan,
-                                 Device &device, World &world, const CheckpointState &state);
+Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,
+                                 const CheckpointState &state);
 
 // Loads parameters and moments of a checkpoint. Afterwards refreshCopies() must set the compute
 // copies. Returns the checkpoint if it is damaged: then the variables hold unverified bytes and
@@ -123,6 +140,6 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 // ranks first write them to one file beside the folder, from which the first rank makes the
 // checkpoint.
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
-                       const PlanFile &plan, Device &device, World &world);
+                       const PlanFile &plan, const StateSource &source);
 
 } // namespace lmc

@@ -513,6 +513,11 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(count("checkpoint.interval", settings.checkpointInterval));
   LMC_TRY(count("checkpoint.keep", settings.checkpointKeep));
   LMC_TRY(count("checkpoint.export_interval", settings.exportInterval));
+  if (table.find("checkpoint.background")) { // a plan of an earlier release does not have it
+    auto background = table.boolean("checkpoint.background");
+    LMC_TRY(background);
+    settings.checkpointBackground = *background;
+  }
 
   LMC_TRY(count("monitoring.log_interval", settings.logInterval));
   settings.logInterval = std::max<int64_t>(settings.logInterval, 1);

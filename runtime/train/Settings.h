@@ -113,6 +113,7 @@ struct TrainSettings {
   int64_t checkpointInterval = 0; // in steps; 0: only at the end
   int64_t checkpointKeep = 0;     // checkpoints to keep; 0: all
   int64_t exportInterval = 0;     // in steps; 0: no exports
+  bool checkpointBackground = false; // saves and exports are written behind the steps
   int64_t logInterval = 1;        // steps between two lines in a log
   GuardSettings guard;
   std::vector<StepRange> skipSteps; // steps whose update is left out

@@ -38,7 +38,8 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
       phase(std::move(phase)), totalSteps(totalSteps), firstStep(session.progress.step),
       data(std::move(data)), sources(this->data->sources()), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
-      savedStep(session.progress.step) {}
+      writer(directory.path(), *session.plan, *session.device, session.world),
+      savedTime(std::chrono::steady_clock::now()), savedStep(session.progress.step) {}
 
 Result<void> Trainer::openMetrics() {
   if (session.world.rank() != 0)
@@ -85,6 +86,17 @@ Result<void> Trainer::prepare() {
   for (const DeclaredChange &change : runIdentityFromJson(session.progress.run).changes)
     if (change.step == session.progress.step)
       guard.expectChange();
+  const TrainSettings &settings = session.settings;
+  if (settings.checkpointBackground &&
+      (settings.checkpointInterval > 0 || settings.exportInterval > 0)) {
+    if (auto allocated = writer.allocate())
+      console.note(fmt::format("checkpoints are written behind the steps, from a copy of the state "
+                               "in {} of host memory",
+                               formatBytes(writer.snapshotBytes())));
+    else
+      console.warning(
+          fmt::format("{}; steps wait until checkpoints are written", allocated.error().message));
+  }
   for (int i = 0; i < kEnds; ++i) {
     auto mark = session.device->makeMark();
     if (!mark)
@@ -115,9 +127,14 @@ Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   auto batch = batches->next();
   const double waited = secondsSince(asked);
   double facts[] = {stopHere ? 1.0 : 0.0, owned ? 0.0 : 1.0, batch ? 0.0 : 1.0,
-                    batch ? static_cast<double>(batch->validTargets) : 0.0};
+                    batch ? static_cast<double>(batch->validTargets) : 0.0,
+                    writer.isBusy() && writer.isWritten() ? 1.0 : 0.0};
   LMC_TRY(ranks.allReduce(facts, std::size(facts), plan::DType::F64));
-  const auto [stops, strangers, failures, targets] = facts;
+  const auto [stops, strangers, failures, targets, writers] = facts;
+  if (writers == static_cast<double>(ranks.size())) {
+    const Progress::Aside logging(progress, Activity::Logging);
+    finishSave();
+  }
   if (strangers > 0)
     LMC_TRY(allSucceed(ranks, owned));
   if (stops > 0)
@@ -275,6 +292,7 @@ Result<void> Trainer::drain(size_t count) {
 }
 
 Result<void> Trainer::settleReady() {
+  LMC_TRY(writer.poll());
   while (!enqueued.empty()) {
     auto ready = session.scalars->isReady();
     LMC_TRY(ready);
@@ -323,7 +341,8 @@ std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
 Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
   progress.enter(Activity::Saving, session.progress.step);
   session.progress.extra[kGuardState] = guard.state();
-  auto kept = saveDiverged(directory.path(), *session.plan, *session.device, session.world,
+  finishSave();
+  auto kept = saveDiverged(directory.path(), stateOf(*session.plan, *session.device, session.world),
                            session.progress);
   log.event("diverged", {{"step", session.progress.step},
                          {"since", divergence.since},
@@ -435,73 +454,125 @@ void Trainer::report(StepRecord &record) {
   metricsHeldBack = !written;
 }
 
-// Returns the bytes of the files in a folder.
-static uint64_t folderBytes(const std::string &path) {
-  uint64_t bytes = 0;
-  std::error_code failed;
-  for (const auto &entry : std::filesystem::directory_iterator(path, failed))
-    bytes += entry.file_size(failed);
-  return bytes;
-}
-
-void Trainer::save() {
-  progress.enter(Activity::Saving, session.progress.step);
-  saveError.reset();
+SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
   session.progress.extra[kGuardState] = guard.state();
-  const auto start = std::chrono::steady_clock::now();
+  SaveJob job{.state = session.progress,
+              .checkpoint = checkpoint,
+              .keep = static_cast<int>(session.settings.checkpointKeep),
+              .exportFolder = std::move(exportFolder)};
+  if (const auto suspect = guard.suspectSince())
+    job.suspect = static_cast<uint64_t>(*suspect);
   // The records of the steps reach the disk before the checkpoint that follows them.
   if (metrics)
-    metrics->sync();
-  auto saved = saveRun(directory.path(), *session.plan, *session.device, session.world,
-                       session.progress, static_cast<int>(session.settings.checkpointKeep),
-                       guard.suspectSince());
-  const double seconds = secondsSince(start);
-  saveSeconds += seconds;
-  if (saved) {
-    savedStep = session.progress.step;
-    saves.add(seconds);
-    const std::string path = fmt::format("{}/checkpoints/{}", directory.path(), savedStep);
-    const uint64_t bytes = folderBytes(path);
-    console.note(fmt::format("saved {} ({} in {:.1f} s)", path, formatBytes(bytes), seconds));
-    log.event("checkpoint",
-              {{"step", savedStep}, {"path", path}, {"bytes", bytes}, {"seconds", seconds}});
-    return;
-  }
-  saveError = saved.error();
-  console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, and earlier "
-                              "checkpoints are whole",
-                              session.progress.step, saveError->message));
+    job.before = [&records = *metrics] { records.sync(); };
+  return job;
 }
 
-void Trainer::exportTo(const std::string &folder) {
+void Trainer::saveNow(bool checkpoint, const std::string &exportFolder) {
   progress.enter(Activity::Saving, session.progress.step);
+  finishSave();
   const auto start = std::chrono::steady_clock::now();
-  ExportOptions exportOptions;
-  auto tokenizer = session.world.rank() == 0
-                       ? addTokenizer(runIdentityFromJson(session.progress.run), "", exportOptions)
-                       : Result<void>();
-  if (!tokenizer)
-    console.warning(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
-  // The tokenizer of an earlier export in the folder stays there.
-  if (exportOptions.files.empty() && std::filesystem::is_directory(folder))
-    if (auto files = tokenizerFiles(folder))
-      exportOptions.files = std::move(*files);
-  auto exported = exportRun(folder, exportOptions, *session.plan, *session.device, session.world);
-  const double seconds = secondsSince(start);
-  saveSeconds += seconds;
-  if (exported) {
-    exports.add(seconds);
-    const uint64_t bytes = folderBytes(folder);
-    console.note(fmt::format("exported {} ({} in {:.1f} s)", folder, formatBytes(bytes), seconds));
-    log.event("export", {{"step", session.progress.step},
-                         {"path", folder},
-                         {"bytes", bytes},
-                         {"seconds", seconds}});
+  const SaveOutcome outcome = writer.write(jobOf(checkpoint, exportFolder));
+  takeOutcome(outcome, secondsSince(start));
+}
+
+Result<void> Trainer::saveDue() {
+  const uint64_t done = session.progress.step;
+  const bool saves = savesAfter(done), exports = exportsAfter(done);
+  if (!saves && !exports)
+    return {};
+  const std::string folder =
+      exports ? fmt::format("{}/exports/{}", directory.path(), done) : std::string();
+  if (!writer.hasSnapshot()) {
+    saveNow(saves, folder);
+    return {};
   }
-  exportError = exported ? std::nullopt : std::optional<Error>(exported.error());
-  if (exportError)
-    console.warning(fmt::format("export of step {} not written: {}", session.progress.step,
-                                exportError->message));
+  if (writer.isBusy()) {
+    if (!saveIsLate && !exportIsLate)
+      console.note(fmt::format("step {}: what was saved after step {} is still being written; the "
+                               "next {} follows it",
+                               done, writer.step(), saves ? "checkpoint" : "export"));
+    log.event("late_save", {{"step", done}, {"behind", writer.step()}});
+    saveIsLate |= saves;
+    exportIsLate |= exports;
+    return {};
+  }
+  progress.enter(Activity::Saving, done);
+  saveIsLate = exportIsLate = false;
+  const auto start = std::chrono::steady_clock::now();
+  LMC_TRY(writer.begin(jobOf(saves, folder)));
+  copySeconds = secondsSince(start);
+  saveSeconds += copySeconds;
+  return {};
+}
+
+void Trainer::finishSave() {
+  if (!writer.isBusy())
+    return;
+  const auto start = std::chrono::steady_clock::now();
+  const SaveOutcome outcome = writer.finish();
+  takeOutcome(outcome, copySeconds + secondsSince(start));
+}
+
+// Returns "300 s" or "2.5 hours".
+static std::string ageText(double seconds) {
+  return seconds < 7200 ? fmt::format("{:.0f} s", seconds)
+                        : fmt::format("{:.1f} hours", seconds / 3600);
+}
+
+void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
+  saveSeconds += waited - std::exchange(copySeconds, 0); // the copy was counted when it was made
+  for (const std::string &warning : outcome.warnings)
+    console.warning(warning);
+  const TrainSettings &settings = session.settings;
+  if (const auto &part = outcome.checkpoint) {
+    saveError.reset();
+    if (part->written) {
+      savedStep = outcome.step;
+      savedTime = std::chrono::steady_clock::now();
+      failedSaves = 0;
+      retryStep = 0;
+      saves.add(waited);
+      console.note(fmt::format("saved {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
+                               part->seconds));
+      log.event("checkpoint", {{"step", outcome.step},
+                               {"path", part->path},
+                               {"bytes", part->bytes},
+                               {"seconds", part->seconds},
+                               {"waited_seconds", waited}});
+    } else {
+      saveError = part->written.error();
+      // 1, 2, 4 ... steps later, but no later than the interval.
+      const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
+      retryStep =
+          session.progress.step +
+          static_cast<uint64_t>(std::min(delay, std::max<int64_t>(settings.checkpointInterval, 1)));
+      console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, and "
+                                  "earlier checkpoints are whole: "
+                                  "the newest, of step {}, is {} old",
+                                  outcome.step, saveError->message, savedStep,
+                                  ageText(secondsSince(savedTime))));
+      log.event("save_failed", {{"step", outcome.step},
+                                {"error", saveError->message},
+                                {"saved_step", savedStep},
+                                {"saved_age_seconds", secondsSince(savedTime)}});
+    }
+  }
+  if (const auto &part = outcome.exported) {
+    exportError = part->written ? std::nullopt : std::optional<Error>(part->written.error());
+    if (exportError) {
+      console.warning(
+          fmt::format("export of step {} not written: {}", outcome.step, exportError->message));
+    } else {
+      exports.add(waited);
+      console.note(fmt::format("exported {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
+                               part->seconds));
+      log.event("export", {{"step", outcome.step},
+                           {"path", part->path},
+                           {"bytes", part->bytes},
+                           {"seconds", part->seconds}});
+    }
+  }
 }
 
 // Returns true if an action with period `interval` is due after `step`; an interval of 0 means
@@ -510,14 +581,22 @@ static bool isDue(uint64_t step, int64_t interval) {
   return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
 }
 
+bool Trainer::savesAfter(uint64_t step) const {
+  return step < phase.lastStep && (isDue(step, session.settings.checkpointInterval) ||
+                                   (saveIsLate && !writer.isBusy()) || step == retryStep);
+}
+
+bool Trainer::exportsAfter(uint64_t step) const {
+  return isDue(step, session.settings.exportInterval) || (exportIsLate && !writer.isBusy());
+}
+
 bool Trainer::hasWorkAfter(uint64_t step) const {
   const TrainSettings &settings = session.settings;
   const bool validates =
       std::ranges::any_of(settings.validations, [&](const ValidationSettings &set) {
         return set.isDue(step, step == totalSteps);
       });
-  return step == phase.lastStep || validates || isDue(step, settings.checkpointInterval) ||
-         isDue(step, settings.exportInterval);
+  return step == phase.lastStep || validates || savesAfter(step) || exportsAfter(step);
 }
 
 Result<ExitCode> Trainer::train() {
@@ -539,7 +618,7 @@ Result<ExitCode> Trainer::train() {
         if (verdict)
           return stopDiverged(*verdict);
         if (done > savedStep)
-          save();
+          saveNow(/*checkpoint=*/true, "");
       }
       return next.error();
     }
@@ -562,13 +641,10 @@ Result<ExitCode> Trainer::train() {
     if (!validated) {
       // The weights are sound, whatever is wrong with the validation data.
       if (done > savedStep && session.device->synchronize())
-        save();
+        saveNow(/*checkpoint=*/true, "");
       return validated.error();
     }
-    if (done < phase.lastStep && isDue(done, settings.checkpointInterval))
-      save();
-    if (isDue(done, settings.exportInterval))
-      exportTo(fmt::format("{}/exports/{}", directory.path(), done));
+    LMC_TRY(saveDue());
   }
   LMC_TRY(drain(0));
   if (verdict)
@@ -581,13 +657,14 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   progress.enter(Activity::Ending, done);
   if (session.trace && !session.trace->isWritten()) // it has fewer steps than were asked for
     writeTrace();
+  finishSave();
   if (done > firstStep && savedStep != done)
-    save();
+    saveNow(/*checkpoint=*/true, "");
   for (const SourceRecord &source : recordSources())
     console.note(fmt::format("data: {}: {} tokens read, {:.2f} epochs", source.name, source.tokens,
                              source.epochs));
   if (done >= totalSteps && !options.exportDirectory.empty())
-    exportTo(options.exportDirectory);
+    saveNow(/*checkpoint=*/false, options.exportDirectory);
   if (metricsHeldBack)
     console.warning("metrics.jsonl lacks the last steps: they could not be written");
   // Failed saves were reported as warnings. If the last save failed, the run must end with an

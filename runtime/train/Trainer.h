@@ -7,9 +7,11 @@
 #include "runtime/monitor/Metrics.h"
 #include "runtime/train/Phases.h"
 #include "runtime/train/RunDirectory.h"
+#include "runtime/train/SaveWriter.h"
 #include "runtime/train/Session.h"
 #include "runtime/train/StopSignals.h"
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -26,7 +28,9 @@ namespace lmc {
 // The host enqueues a step and then the next one, and never waits between micro-steps. The results
 // of a step are read when they arrive. What they decide (the run has diverged) is done after the
 // next step was enqueued, on every device alike. The loop empties the device's queue only for work
-// that needs the state of one step: validation, a save, an export, the end.
+// that needs the state of one step: validation, a save, an export, the end. With
+// checkpoint.background, saves and exports then copy the state to the host's memory, and are
+// written behind the next steps.
 //
 // All ranks train together. Before each step they tell each other how many targets have a loss, and
 // whether one of them got a signal or has no batch, so that all stop behind the same step. Their
@@ -99,9 +103,19 @@ private:
   void report(StepRecord &record);
   // Warns of ranks that are busy longer than the others.
   void watchForSlowRanks(int64_t step);
-  // Saves a checkpoint. Sets `saveError` if the save fails, and clears it if the save succeeds.
-  void save();
-  void exportTo(const std::string &folder);
+  // Returns true if a checkpoint, or an export, is due after the step.
+  bool savesAfter(uint64_t step) const;
+  bool exportsAfter(uint64_t step) const;
+  SaveJob jobOf(bool checkpoint, std::string exportFolder);
+  // Saves and exports what is due after the newest step, in the background if that is possible.
+  // Error: the device failed.
+  Result<void> saveDue();
+  // Saves and exports at once, after what is being written in the background.
+  void saveNow(bool checkpoint, const std::string &exportFolder);
+  // Waits for what is being written in the background.
+  void finishSave();
+  // Reports what became of a save. Sets `saveError` if it failed, and clears it if it succeeded.
+  void takeOutcome(const SaveOutcome &outcome, double waited);
   Result<ExitCode> finish(bool interrupted);
 
   Session &session;
@@ -138,10 +152,16 @@ private:
   };
   std::vector<Spent> validations; // of each of the evaluators
   Spent saves, exports;
-  double saveSeconds = 0; // of checkpoints and exports since the latest step
+  double saveSeconds = 0; // that the loop waited for checkpoints and exports since the latest step
+  double copySeconds = 0; // part of them: the copy for the job that is written in the background
   double stepSeconds = 0; // of the steps of this start after the first, which also warms up
   bool gradientsDumped = false;
   bool dataFailed = false;        // true once a batch could not be read
+  SaveWriter writer;
+  bool saveIsLate = false, exportIsLate = false; // they were due while another was being written
+  uint64_t retryStep = 0;  // a save that has failed is tried again after this step; 0: none has
+  int64_t failedSaves = 0; // in a row
+  std::chrono::steady_clock::time_point savedTime; // of the newest checkpoint, or of the start
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
   std::optional<Error> saveError; // error of the latest save, if it failed
   std::optional<Error> exportError;

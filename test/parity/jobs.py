@@ -53,6 +53,8 @@ class Job:
             "lr_schedule": {"style": "cosine", **schedule},
             "data": {"train": ["train.bin"]},
         }
+        # Steps wait for saves, so that which checkpoints exist does not depend on the disk's speed.
+        sections["checkpoint"] = {"background": False}
         for section, keys in self.settings.items():
             sections.setdefault(section, {}).update(keys)
         return sections

@@ -74,6 +74,7 @@ public:
   int rank() const override { return world.rank(); }
   int size() const override { return world.size(); }
   Communicator &all() override { return world.all(); }
+  Communicator &background() override { return world.background(); }
   Result<void> divide(int, int) override { return {}; }
   Communicator &along(plan::Axis axis) override { return world.along(axis); }
   Progress &progress() override { return world.progress(); }

@@ -316,50 +316,53 @@ TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   EXPECT_DOUBLE_EQ(cost.visited, double(32 * 33 / 2) * 64 * 64 / (2048.0 * 2049 / 2));
 }
 
+class AttentionTiles : public ::testing::TestWithParam<const char *> {};
+
 // Each variant, alone and with a window, documents and a last tile in part if it is for that, with
 // as many columns as heads have and with more, on every architecture: no spills, and the registers
 // that the table says. With 8 columns less than a tile, pairs that the rotation mixes are in
 // different lanes.
-TEST(AttentionTemplates, TilesTakeTheRegistersOfTheTableAndDoNotSpill) {
+TEST_P(AttentionTiles, TakeTheRegistersOfTheTableAndDoNotSpill) {
   LMC_REQUIRE_NVRTC();
   KernelCache cache(KernelCache::defaultDirectory());
-  for (const char *name : kArchs) {
-    const CudaArch &arch = *findCudaArch(name);
-    std::vector<CudaKernel> kernels;
-    std::vector<const AttentionTile *> tileOf;
-    for (const AttentionTile &tile : attentionTiles()) {
-      AttentionShape shape = mistral7b();
-      for (auto [seq, window, rope, less] :
-           {std::tuple(8192, 0, true, 0), std::tuple(8192, 4096, true, 0),
-            std::tuple(2047, 100, true, 0), std::tuple(2047, 0, false, 0),
-            std::tuple(8192, 0, true, 16), std::tuple(8192, 4096, true, 8),
-            std::tuple(2047, 100, true, 8), std::tuple(2047, 0, true, 16)}) {
-        bool whole = seq == 8192;
-        if (less > 0 && tile.wholeOnly)
-          continue;
-        shape.headDim = tile.headDim - less;
-        shape.qPitch = shape.kPitch = shape.vPitch = 48 * shape.headDim;
-        shape.rope = rope && tile.part != AttentionPart::Forward;
-        if (!whole && tile.wholeOnly)
-          continue;
-        shape.seq = seq;
-        shape.window = window;
-        shape.documents = !whole;
-        kernels.push_back(attentionKernel(tile.part, &tile, shape, arch, "attention"));
-        tileOf.push_back(&tile);
-      }
-    }
-    auto code = compileCuda(kernels, name, cache);
-    ASSERT_TRUE(bool(code)) << llvm::toString(code.takeError());
-    for (auto [compiled, tile] : llvm::zip(*code, tileOf)) {
-      const KernelResources &resources = compiled.cubin.resources;
-      EXPECT_EQ(resources.spillBytes, 0u) << name << "\n" << compiled.kernel.source;
-      EXPECT_LE(int(resources.registers), tile->registers) << name << "\n"
-                                                           << compiled.kernel.source;
-      EXPECT_EQ(resources.sharedBytes, 0u);
+  const char *name = GetParam();
+  const CudaArch &arch = *findCudaArch(name);
+  std::vector<CudaKernel> kernels;
+  std::vector<const AttentionTile *> tileOf;
+  for (const AttentionTile &tile : attentionTiles()) {
+    AttentionShape shape = mistral7b();
+    for (auto [seq, window, rope, less] :
+         {std::tuple(8192, 0, true, 0), std::tuple(8192, 4096, true, 0),
+          std::tuple(2047, 100, true, 0), std::tuple(2047, 0, false, 0),
+          std::tuple(8192, 0, true, 16), std::tuple(8192, 4096, true, 8),
+          std::tuple(2047, 100, true, 8), std::tuple(2047, 0, true, 16)}) {
+      bool whole = seq == 8192;
+      if (less > 0 && tile.wholeOnly)
+        continue;
+      shape.headDim = tile.headDim - less;
+      shape.qPitch = shape.kPitch = shape.vPitch = 48 * shape.headDim;
+      shape.rope = rope && tile.part != AttentionPart::Forward;
+      if (!whole && tile.wholeOnly)
+        continue;
+      shape.seq = seq;
+      shape.window = window;
+      shape.documents = !whole;
+      kernels.push_back(attentionKernel(tile.part, &tile, shape, arch, "attention"));
+      tileOf.push_back(&tile);
     }
   }
+  auto code = compileCuda(kernels, name, cache);
+  ASSERT_TRUE(bool(code)) << llvm::toString(code.takeError());
+  for (auto [compiled, tile] : llvm::zip(*code, tileOf)) {
+    const KernelResources &resources = compiled.cubin.resources;
+    EXPECT_EQ(resources.spillBytes, 0u) << name << "\n" << compiled.kernel.source;
+    EXPECT_LE(int(resources.registers), tile->registers) << name << "\n" << compiled.kernel.source;
+    EXPECT_EQ(resources.sharedBytes, 0u);
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Archs, AttentionTiles, ::testing::ValuesIn(kArchs),
+                         [](const auto &arch) { return std::string(arch.param); });
 
 TEST(AttentionTemplates, PlainKernelsTakeTheRegistersOfTheirCostModel) {
   LMC_REQUIRE_NVRTC();

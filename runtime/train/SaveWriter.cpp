@@ -1,0 +1,140 @@
+#include "runtime/train/SaveWriter.h"
+
+#include "runtime/checkpoint/RunTokenizer.h"
+#include "runtime/comm/Agree.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+namespace lmc {
+
+// Returns the bytes of the files in a folder.
+static uint64_t folderBytes(const std::string &path) {
+  uint64_t bytes = 0;
+  std::error_code failed;
+  for (const auto &entry : std::filesystem::directory_iterator(path, failed))
+    bytes += entry.file_size(failed);
+  return bytes;
+}
+
+static Result<void> writeExport(const SaveJob &job, const PlanFile &plan, const StateSource &source,
+                                std::vector<std::string> &warnings) {
+  ExportOptions options;
+  auto tokenizer = source.group.position() == 0
+                       ? addTokenizer(runIdentityFromJson(job.state.run), "", options)
+                       : Result<void>();
+  if (!tokenizer)
+    warnings.push_back(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
+  // The tokenizer of an earlier export in the folder stays there.
+  if (options.files.empty() && std::filesystem::is_directory(job.exportFolder))
+    if (auto files = tokenizerFiles(job.exportFolder))
+      options.files = std::move(*files);
+  return exportRun(job.exportFolder, options, plan, source);
+}
+
+static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const PlanFile &plan,
+                            const StateSource &source) {
+  SaveOutcome outcome;
+  outcome.step = job.state.step;
+  auto timed = [](std::string path, auto act) {
+    SaveOutcome::Part part;
+    part.path = std::move(path);
+    const auto start = std::chrono::steady_clock::now();
+    part.written = act();
+    part.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    part.bytes = part.written ? folderBytes(part.path) : 0;
+    return part;
+  };
+  if (job.before)
+    job.before();
+  if (job.checkpoint)
+    outcome.checkpoint =
+        timed(fmt::format("{}/checkpoints/{}", folder, job.state.step),
+              [&] { return saveRun(folder, source, job.state, job.keep, job.suspect); });
+  if (!job.exportFolder.empty())
+    outcome.exported = timed(job.exportFolder,
+                             [&] { return writeExport(job, plan, source, outcome.warnings); });
+  return outcome;
+}
+
+SaveWriter::SaveWriter(const std::string &runDirectory, const PlanFile &plan, Device &device,
+                       World &world)
+    : folder(runDirectory), plan(plan), device(device), world(world) {}
+
+SaveWriter::~SaveWriter() {
+  if (thread.joinable())
+    thread.join();
+}
+
+Result<void> SaveWriter::allocate() {
+  auto made = allSucceed(world.all(), Snapshot::make(plan, device, world));
+  if (!made)
+    return made.error();
+  snapshot = std::move(*made);
+  return {};
+}
+
+SaveOutcome SaveWriter::write(const SaveJob &job) {
+  return writeJob(folder, job, plan, stateOf(plan, device, world));
+}
+
+Result<void> SaveWriter::begin(SaveJob next) {
+  LMC_TRY(snapshot->take());
+  job = std::move(next);
+  written = false;
+  return poll();
+}
+
+Result<void> SaveWriter::poll() {
+  if (!job || thread.joinable())
+    return {};
+  auto complete = snapshot->isComplete();
+  LMC_TRY(complete);
+  if (*complete)
+    startThread();
+  return {};
+}
+
+void SaveWriter::startThread() {
+  thread = std::thread([this] {
+    const StateSource source{
+        [this](plan::VariableKind kind) {
+          DeviceTensors tensors = snapshot->tensorsOfKind(kind);
+          tensors.fetch = [this, fetch = std::move(tensors.fetch)](size_t index, void *data) {
+            ++pieces;
+            return fetch(index, data);
+          };
+          return tensors;
+        },
+        world.background(), [this] { ++pieces; }};
+    outcome = writeJob(folder, *job, plan, source);
+    written = true;
+  });
+}
+
+SaveOutcome SaveWriter::finish() {
+  if (!thread.joinable()) {
+    SaveOutcome failed;
+    if (Result<void> copied = snapshot->wait(); !copied) {
+      failed.step = job->state.step;
+      failed.checkpoint.emplace().written = copied.error();
+      job.reset();
+      return failed;
+    }
+    startThread();
+  }
+  constexpr std::chrono::milliseconds kPause(5);
+  for (uint64_t seen = pieces; !written; std::this_thread::sleep_for(kPause))
+    if (const uint64_t now = pieces; now != seen) {
+      seen = now;
+      world.progress().move();
+    }
+  thread.join();
+  job.reset();
+  return std::exchange(outcome, {});
+}
+
+} // namespace lmc

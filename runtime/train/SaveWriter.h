@@ -1,0 +1,86 @@
+// Writes checkpoints and exports: at once, or behind the training steps from a snapshot.
+#pragma once
+
+#include "runtime/train/RunDirectory.h"
+#include "runtime/train/Snapshot.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace lmc {
+
+// What is to be written of the state after one step.
+struct SaveJob {
+  CheckpointState state;
+  bool checkpoint = false;
+  int keep = 0; // as of saveCheckpoint(), as is `suspect`
+  std::optional<uint64_t> suspect;
+  std::string exportFolder;     // "": no export
+  std::function<void()> before; // called first, by the thread that writes; may be null
+};
+
+// What became of a job.
+struct SaveOutcome {
+  struct Part {
+    Result<void> written;
+    std::string path;
+    uint64_t bytes = 0;
+    double seconds = 0;
+  };
+  uint64_t step = 0;
+  std::optional<Part> checkpoint, exported;
+  std::vector<std::string> warnings;
+};
+
+// Writes checkpoints to the folder of a run. All ranks call the same functions in the same order.
+class SaveWriter {
+public:
+  // The arguments must outlive the writer.
+  SaveWriter(const std::string &runDirectory, const PlanFile &plan, Device &device, World &world);
+  // Waits until the job is written.
+  ~SaveWriter();
+
+  // Allocates memory for a snapshot, so that begin() may be called. Error: one of the ranks has too
+  // little memory for it.
+  Result<void> allocate();
+  bool hasSnapshot() const { return snapshot != nullptr; }
+  uint64_t snapshotBytes() const { return snapshot->bytes(); }
+
+  // Writes a job at once. No other job may be under way.
+  SaveOutcome write(const SaveJob &job);
+
+  // Takes a snapshot of the state, from which the job is written. No other job may be under way.
+  // Error: as of Device::wait().
+  Result<void> begin(SaveJob job);
+  // Must be called now and then, so that writing begins when the snapshot is complete. Error: as of
+  // Device::wait().
+  Result<void> poll();
+  // Returns true from begin() until finish().
+  bool isBusy() const { return job.has_value(); }
+  // Returns true if finish() would return at once.
+  bool isWritten() const { return written; }
+  // Waits until the job is written. Each piece that is written counts as progress of this rank.
+  SaveOutcome finish();
+  uint64_t step() const { return job->state.step; } // of the job that is under way
+
+private:
+  void startThread();
+
+  const std::string folder;
+  const PlanFile &plan;
+  Device &device;
+  World &world;
+  std::unique_ptr<Snapshot> snapshot;
+  std::optional<SaveJob> job;
+  SaveOutcome outcome;               // of the thread
+  std::atomic<bool> written = false; // the thread has set `outcome`
+  std::atomic<uint64_t> pieces = 0;  // that the thread has read from the snapshot
+  std::thread thread;                // while a job is being written
+};
+
+} // namespace lmc

@@ -1,0 +1,98 @@
+#include "runtime/train/Snapshot.h"
+
+#include "runtime/device/Ranges.h"
+#include "runtime/support/Memory.h"
+#include "runtime/support/Size.h"
+#include "runtime/train/RunDirectory.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <memory>
+
+namespace lmc {
+
+// Each part begins at a multiple of a cache line.
+static constexpr uint64_t kAlignment = 64;
+
+static uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// Calls act(kind, tensor, offset) for each variable in the order in which they lie in the buffer,
+// `offset` being where it begins. Returns the bytes of the buffer.
+template <typename Act>
+static uint64_t forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
+  uint64_t offset = 0;
+  for (const auto &[file, kind] : stateFiles())
+    for (const StateTensor &tensor : stateTensors(plan, rank, kind)) {
+      act(kind, tensor, offset);
+      offset = aligned(offset + tensor.written.withPadding().count);
+    }
+  return offset;
+}
+
+uint64_t snapshotBytes(const plan::Plan &plan, uint64_t rank) {
+  return forTensors(plan, rank, [](plan::VariableKind, const StateTensor &, uint64_t) {});
+}
+
+Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &device,
+                                                 World &world) {
+  std::unique_ptr<Snapshot> snapshot(new Snapshot(plan, device, world));
+  const uint64_t bytes = snapshotBytes(*plan, snapshot->rank);
+  // The system would otherwise give memory that it does not have, and end the process later.
+  if (const auto available = availableMemory(); available && *available < bytes)
+    return Error{fmt::format("a copy of the state needs {} of the host's memory, of which {} are "
+                             "available",
+                             formatBytes(bytes), formatBytes(*available))};
+  auto buffer = device.hostBuffer(bytes);
+  if (!buffer)
+    return buffer.error();
+  snapshot->buffer = std::move(*buffer);
+  auto mark = device.makeMark();
+  if (!mark)
+    return mark.error();
+  snapshot->taken = std::move(*mark);
+  return snapshot;
+}
+
+Result<void> Snapshot::take() {
+  Result<void> enqueued;
+  forTensors(*plan, rank,
+             [&](plan::VariableKind, const StateTensor &tensor, uint64_t offset) {
+               const HeldPart part = tensor.written.withPadding();
+               if (!enqueued || part.count == 0)
+                 return;
+               auto range = rangeInSlice(&*plan, tensor.slice, part.count, part.at);
+               enqueued = range ? device.download(*range, *buffer, offset)
+                                : Result<void>(range.error());
+             });
+  LMC_TRY(enqueued);
+  return device.place(*taken);
+}
+
+Result<bool> Snapshot::isComplete() { return device.reached(*taken); }
+
+Result<void> Snapshot::wait() { return device.wait(*taken); }
+
+DeviceTensors Snapshot::tensorsOfKind(plan::VariableKind kind) const {
+  DeviceTensors result;
+  struct Copy {
+    HeldPart written;
+    uint64_t offset;
+  };
+  auto copies = std::make_shared<std::vector<Copy>>();
+  forTensors(*plan, rank,
+             [&](plan::VariableKind each, const StateTensor &tensor, uint64_t offset) {
+               if (each != kind)
+                 return;
+               result.add(tensor);
+               copies->push_back({tensor.written, offset});
+             });
+  result.fetch = [copies, data = buffer->data()](size_t index, void *to) -> Result<void> {
+    const Copy &copy = (*copies)[index];
+    withoutPadding(copy.written, data + copy.offset, static_cast<char *>(to));
+    return {};
+  };
+  return result;
+}
+
+} // namespace lmc

@@ -1,0 +1,155 @@
+"""Checkpoints and exports are written behind the steps, and nothing that a disk does stops a run."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jobs import Job
+from programs import FAILURE, SUCCESS, checkpoint_digest, checkpoints, last_losses, losses, metrics
+from reference import Model, Optimizer
+
+JOB = Job(
+    model=Model(num_hidden_layers=1),
+    optimizer=Optimizer(decay_iters=40),
+    train_iters=40,
+    epoch_steps=4,
+    settings={"checkpoint": {"interval": 5, "keep": 0, "background": True}},
+)
+AT_ONCE = ["--set", "checkpoint.background=false"]
+
+
+@pytest.fixture
+def faulty_disk(programs, tmp_path):
+    """faulty_disk(kind) -> (environment in which the disk has the fault, the file that switches it)."""
+
+    def environment(kind, value=None):
+        switch = tmp_path / kind
+        return {
+            **os.environ,
+            "LD_PRELOAD": str(programs.build / "test" / "libfaulty-disk.so"),
+            f"LMC_DISK_{kind.upper()}": str(switch if value is None else value),
+        }, switch
+
+    return environment
+
+
+def events(out, name):
+    lines = map(json.loads, (out / "events.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == name]
+
+
+def wait_for_step(out, step, process):
+    while not (out / "metrics.jsonl").exists() or len(metrics_so_far(out)) < step:
+        assert process.poll() is None, "the run has ended"
+        time.sleep(0.005)
+
+
+def metrics_so_far(out):
+    """A line may be half written."""
+    return (out / "metrics.jsonl").read_text().split("\n")[:-1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_is_the_same_whether_it_waits_for_saves_or_not(programs, compiled, tmp_path, ranks):
+    options = [] if ranks == 1 else ["--devices-per-node=2", "--set", "training.micro_batch_size=4"]
+    run = [compiled(JOB, *options), *([] if ranks == 1 else ["--nproc=2"])]
+    programs.run("lmc-run", *run, f"--out={tmp_path}/wait", *AT_ONCE).ok()
+    exports = ["--set", "checkpoint.export_interval=20"]
+    programs.run("lmc-run", *run, f"--out={tmp_path}/behind", *exports).ok()
+    assert losses(tmp_path / "behind") == losses(tmp_path / "wait")
+    waited, behind = checkpoints(tmp_path / "wait"), checkpoints(tmp_path / "behind")
+    assert list(waited) == [5, 10, 15, 20, 25, 30, 35, 40]
+    # Those that were due while another was being written follow it.
+    assert behind[40] and len(behind) > 1
+    for step in set(waited) & set(behind):
+        assert checkpoint_digest(waited[step]) == checkpoint_digest(behind[step]), step
+    assert len(list((tmp_path / "behind" / "exports").iterdir())) >= 1
+
+
+def test_steps_go_on_while_a_disk_is_stuck(programs, compiled, tmp_path, faulty_disk):
+    environment, gate = faulty_disk("gate")
+    out = tmp_path / "run"
+    exports = ["--set", "checkpoint.export_interval=5"]
+    process = programs.start("lmc-run", compiled(JOB), f"--out={out}", *exports, env=environment)
+    wait_for_step(out, 33, process)  # the checkpoint of step 5 has not one byte yet
+    assert list(checkpoints(out)) == []
+    assert [line["step"] for line in events(out, "late_save")][:3] == [10, 15, 20]
+    gate.touch()
+    assert process.wait() == SUCCESS
+    assert min(checkpoints(out)) == 5 and max(checkpoints(out)) == 40
+    assert "what was saved after step 5 is still being written" in (out / "log.txt").read_text()
+    programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}/wait", *AT_ONCE).ok()
+    assert losses(out) == losses(tmp_path / "wait")
+    for step, folder in checkpoints(out).items():
+        assert checkpoint_digest(folder) == checkpoint_digest(checkpoints(tmp_path / "wait").get(step, folder))
+
+
+def test_a_failed_save_is_reported_and_tried_again_soon(programs, compiled, tmp_path, faulty_disk):
+    environment, full = faulty_disk("full")
+    full.touch()
+    out = tmp_path / "run"
+    plan = compiled(replace(JOB, train_iters=400, settings={"checkpoint": {"interval": 10, "background": True}}))
+    process = programs.start("lmc-run", plan, f"--out={out}", env=environment)
+    while not (out / "events.jsonl").exists() or len(events(out, "save_failed")) < 3:
+        assert process.poll() is None
+        time.sleep(0.005)
+    full.unlink()
+    assert process.wait() == SUCCESS
+    failed = events(out, "save_failed")
+    assert "No space left on device" in failed[0]["error"] and failed[0]["saved_step"] == 0
+    # Not ten steps later, as the interval says: 1, 2, ... steps after the failure is known.
+    assert failed[1]["step"] % 10 != 0 or failed[2]["step"] % 10 != 0
+    saved = events(out, "checkpoint")
+    assert saved[0]["step"] > failed[-1]["step"] and saved[-1]["step"] == 400
+    log = (out / "log.txt").read_text()
+    assert "checkpoint of step 10 not saved" in log and "the newest, of step 0, is" in log
+
+
+def test_a_disk_that_stays_full_ends_the_run_with_an_error(programs, compiled, tmp_path, faulty_disk):
+    environment, full = faulty_disk("full")
+    full.touch()
+    out = tmp_path / "run"
+    process = programs.start("lmc-run", compiled(JOB), f"--out={out}", env=environment)
+    assert process.wait() == FAILURE
+    assert len(losses(out)) == 40
+    assert list(checkpoints(out)) == []
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, ranks):
+    """LMC_KILLS: how often, over both numbers of ranks."""
+    job = replace(JOB, train_iters=200, settings={"checkpoint": {"interval": 2, "keep": 2, "background": True}})
+    options = [] if ranks == 1 else ["--devices-per-node=4", "--set", "training.micro_batch_size=2"]
+    run = [compiled(job, *options), *([] if ranks == 1 else ["--nproc=4"])]
+    programs.run("lmc-run", *run, f"--out={tmp_path}/whole", *AT_ONCE).ok()
+    expected = losses(tmp_path / "whole")
+    random = np.random.default_rng(ranks)
+    out = tmp_path / "run"
+    done, reached = 0, 0
+    for kill in range(int(os.environ.get("LMC_KILLS", 8)) // 2):
+        if reached >= 190:  # from the beginning once more
+            out, done = tmp_path / f"run{kill}", 0
+        process = programs.start("lmc-run", *run, f"--out={out}", start_new_session=True)
+        wait_for_step(out, min(done + int(random.integers(1, 30)), 199), process)
+        time.sleep(float(random.uniform(0, 0.02)))
+        if ranks > 1 and random.integers(2):  # one rank alone; the others end by themselves
+            ranks_of = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True)
+            os.kill(int(random.choice(ranks_of.stdout.split())), signal.SIGKILL)
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        lines = last_losses(out)
+        assert all(lines[step] == expected[step - 1] for step in lines)
+        reached = max(lines)
+        saved = checkpoints(out)
+        assert not saved or max(saved) >= done - 4, "a checkpoint is lost"
+        done = max(saved, default=0)
+    programs.run("lmc-run", *run, f"--out={out}").ok()
+    assert losses(out) == expected
+    assert checkpoint_digest(checkpoints(out)[200]) == checkpoint_digest(checkpoints(tmp_path / "whole")[200])
