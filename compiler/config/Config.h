@@ -190,7 +190,8 @@ struct MonitoringConfig {
 
 struct GuardConfig {
   std::string action = "stop";          // stop | warn | off
-  std::string onSpike = "warn";         // warn | skip | stop
+  std::string onSpike = "warn";         // warn | skip | rollback | stop
+  int64_t rollbacks = 3;                // at most, of a run
   std::string skipSteps;                // "120,130-140"; "": none
   int64_t window = 100, patience = 100; // steps
   double spike = 6;                     // deviations above the mean

@@ -795,13 +795,21 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
       {.section = "guard",
        .name = "on_spike",
        .field = FIELD(guard.onSpike),
-       .choices = {{"warn"}, {"skip"}, {"stop"}},
+       .choices = {{"warn"}, {"skip"}, {"rollback"}, {"stop"}},
        .runTime = true,
        .identity = true,
        .doc =
            "What happens at a spike: `warn` only warns; `skip` leaves out the update of each step "
            "that is above the limits of `spike`, as the steps up to two before it give them; "
-           "`stop` ends the run with exit code 4."},
+           "`rollback` goes back to the newest checkpoint from before the spike, and on behind the "
+           "data that was read so far; `stop` ends the run with exit code 4."},
+      {.section = "guard",
+       .name = "rollbacks",
+       .field = FIELD(guard.rollbacks),
+       .minimum = 0,
+       .maximum = 1e6,
+       .runTime = true,
+       .doc = "How often a run goes back at most; a further spike ends it with exit code 4."},
       {.section = "guard",
        .name = "skip_steps",
        .field = FIELD(guard.skipSteps),

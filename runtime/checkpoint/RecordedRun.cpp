@@ -9,9 +9,11 @@ namespace lmc {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedSetting, value, values, origin, identity, derivedFrom,
                                    planned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rollback, step, spike, position)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, startedFrom, init, planHash, planPath, target,
-                                   compilerVersion, runtimeVersion, host, configPath, configDirectory, configToml,
-                                   huggingfaceConfig, settings, changes)
+                                   compilerVersion, runtimeVersion, host, configPath,
+                                   configDirectory, configToml, huggingfaceConfig, settings,
+                                   changes, rollbacks)
 
 std::string RecordedSetting::text() const {
   return value.empty() && !values.empty() ? fmt::format("[{}]", fmt::join(values, ", ")) : value;
@@ -52,7 +54,10 @@ nlohmann::json toJson(const RunIdentity &identity) {
 }
 
 RunIdentity runIdentityFromJson(const nlohmann::json &json) {
-  auto identity = json.get<RunIdentity>();
+  nlohmann::json complete = json;
+  if (complete.is_object()) // the identity of an earlier release has none
+    complete.emplace("rollbacks", nlohmann::json::array());
+  auto identity = complete.get<RunIdentity>();
   for (const auto &[key, files] : json.items()) {
     if (!namesTokenFiles(key))
       continue;

@@ -33,6 +33,12 @@ struct DeclaredChange {
   std::string key, from, to;
 };
 
+// The guard went back to the checkpoint of `step` because of a spike that began at step `spike`,
+// and over the data up to `position` of its order.
+struct Rollback {
+  uint64_t step = 0, spike = 0, position = 0;
+};
+
 struct RunIdentity {
   std::string run;         // drawn at the run's first start, 16 hexadecimal digits
   std::string startedFrom; // the checkpoint of another run that this one began with; "": none
@@ -51,6 +57,7 @@ struct RunIdentity {
   // the files: "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".
   std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes;             // in the order of time
+  std::vector<Rollback> rollbacks;                 // in the order of time
 
   std::vector<FileFingerprint> trainData() const; // of all sources
 };

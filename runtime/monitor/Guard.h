@@ -40,7 +40,8 @@ namespace lmc {
 // The keys of the TOML section [guard].
 struct GuardSettings {
   std::string action = "stop"; // what follows a divergence: "stop" | "warn" | "off"
-  std::string onSpike = "warn"; // what follows a spike: "warn" | "skip" | "stop"
+  std::string onSpike = "warn"; // what follows a spike: "warn" | "skip" | "rollback" | "stop"
+  int64_t rollbacks = 3;        // so often a run goes back because of spikes
   int64_t window = 100;        // in steps: the running deviations average over so many
   double spike = 6;            // in deviations above the mean
   int64_t patience = 100;      // in steps: how long the loss must be high to have diverged

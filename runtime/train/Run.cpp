@@ -185,6 +185,14 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
+// Sets the position in the data to where the last rollback to the checkpoint of `progress` went on,
+// if `rollbacks` has one that the checkpoint does not know.
+static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
+                          CheckpointState &progress) {
+  if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
+    progress.position = std::max(progress.position, rollbacks.back().position);
+}
+
 namespace {
 
 // How a run starts: from which checkpoint, and what an earlier start recorded.
@@ -374,6 +382,11 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                            *start.checkpoint)};
 }
 
+// Returns the rollbacks of a run, whose latest start knows all that lead to its checkpoint.
+static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &options) {
+  return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
+}
+
 // Completes the run's identity, with the initial weights `init` and the changes since the last
 // start, and records it in session.progress, in the run's folder and as events. `goesOn`: this
 // process has trained the phase before.
@@ -382,8 +395,10 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
                                 const std::string &init, const RunPhase &phase, bool goesOn,
                                 RunDirectory &directory, Console &console, RunLog &log) {
   identity.run = start.before && !start.begins ? start.before->run : drawRunId();
-  if (start.before)
+  if (start.before) {
     identity.changes = start.before->changes;
+    identity.rollbacks = rollbacksOf(start, options);
+  }
   if (start.before && !start.begins) {
     identity.startedFrom = start.before->startedFrom;
     identity.init = start.before->init;
@@ -405,9 +420,12 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
     facts["init"] = init;
   if (options.rewind)
     facts["rewound"] = true;
+  if (!options.rollbacks.empty())
+    facts["rollback"] = {{"spike", options.rollbacks.back().spike},
+                         {"position", options.rollbacks.back().position}};
   if (!phase.name.empty())
     facts["phase"] = phase.name;
-  log.event(goesOn ? "phase" : "start", facts);
+  log.event(goesOn && options.rollbacks.empty() ? "phase" : "start", facts);
   if (start.before && start.before->planHash != session.job->hash()) {
     console.note(fmt::format("the plan has changed: the last start used the plan with SHA-256 {}",
                              start.before->planHash));
@@ -658,8 +676,11 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   if (start->checkpoint) {
     session.checkpoint = start->checkpoint;
     session.progress = start->state;
-    if (training)
+    if (training) {
       starts = continueData(phases, *current, session.progress, *start->saved, identity, console);
+      if (session.progress.position == start->state.position) // the order of the data is as it was
+        applyRollback(rollbacksOf(*start, options), *start->saved, session.progress);
+    }
   }
   if (training) {
     LMC_TRY(checkRestart(phases, *current, session.progress.step));
@@ -702,10 +723,12 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions
   }
 }
 
-// What a process goes on with after a phase: `more` is true if the run has another one.
+// What a process goes on with after a phase: `more` is true if the run has another one, or goes
+// back in this one.
 struct PhaseEnd {
   ExitCode code = ExitCode::Success;
   bool more = false;
+  std::vector<Rollback> rollbacks = {}; // of the run, if it goes back
 };
 
 // Writes the profile, if the user asks for one: a file for each phase.
@@ -784,12 +807,18 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
   Result<ExitCode> result = trainer.train();
   LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);
+  if (const std::optional<Rollback> back = trainer.rollback()) {
+    std::vector<Rollback> all = runIdentityFromJson(session.progress.run).rollbacks;
+    all.push_back(*back);
+    return PhaseEnd{ExitCode::Success, true, std::move(all)};
+  }
   return PhaseEnd{*result, *result == ExitCode::Success &&
                                session.progress.step < static_cast<uint64_t>(totalSteps)};
 }
 
-// Runs one phase after the other. At the end of a phase the trainer saves a checkpoint, which the
-// next phase begins with: a run that is killed there loses nothing, and goes on as this one does.
+// Runs one phase after the other, and goes back where the guard says so. At the end of a phase the
+// trainer saves a checkpoint, which the next phase begins with: a run that is killed there loses
+// nothing, and goes on as this one does.
 static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
                               const PlanFile &job, Console &console, World &world) {
   auto end = runPhase(folder, options, stop, job, /*goesOn=*/false, console, world);
@@ -799,6 +828,10 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
   next.changes.clear();
   next.init = next.trace = next.dumpGradients = "";
   while (end && end->more) {
+    next.rollbacks = std::move(end->rollbacks);
+    next.rewind.reset();
+    if (!next.rollbacks.empty())
+      next.rewind = next.rollbacks.back().step;
     double stops = stop.requested() ? 1 : 0;
     LMC_TRY(world.all().allReduce(&stops, 1, plan::DType::F64));
     if (stops > 0) {

@@ -1,6 +1,7 @@
 // The options of one run of lmc-run, and the function that executes it.
 #pragma once
 
+#include "runtime/checkpoint/RecordedRun.h"
 #include "runtime/comm/LaunchEnvironment.h"
 #include "runtime/comm/World.h"
 #include "runtime/support/Result.h"
@@ -20,6 +21,8 @@ struct RunOptions {
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
   std::optional<uint64_t> rewind;     // step of the run in `out` to go back to
+  // The rollbacks of the run if `rewind` is the last of them: the data goes on behind it.
+  std::vector<Rollback> rollbacks;
   std::vector<std::string> overrides; // values of --set
   std::vector<std::string> changes;   // keys of the identity that may differ from the run's
   std::string init;                   // initial weights: Hugging Face folder or .safetensors file

@@ -534,6 +534,7 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
                                "spikes; set guard.action to \"stop\" or \"warn\"",
                                *onSpike)};
     settings.guard.onSpike = *onSpike;
+    LMC_TRY(count("guard.rollbacks", settings.guard.rollbacks));
     auto text = table.text("guard.skip_steps");
     LMC_TRY(text);
     auto skipSteps = readStepRanges(*text);

@@ -313,6 +313,8 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
                         {"grad_norm", record.gradNorm},
                         {"usual_loss", verdict.spike->usualLoss},
                         {"usual_grad_norm", verdict.spike->usualNorm}});
+  if (verdict.spike && session.settings.guard.onSpike == "rollback" && !spike)
+    spike = static_cast<uint64_t>(record.step);
   if (record.skipped != SkipReason::None)
     log.event("skip", {{"step", record.step}, {"reason", nameOf(record.skipped)}});
   if (!verdict.divergence || verdict.divergence->lasting ||
@@ -353,6 +355,43 @@ Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
                                 : "the state could not be kept: " + kept.error().message,
                            wayBack(divergence)),
                ExitCode::Diverged};
+}
+
+Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
+  const int64_t most = session.settings.guard.rollbacks;
+  const auto done = runIdentityFromJson(session.progress.run).rollbacks.size();
+  if (static_cast<int64_t>(done) >= most)
+    return Error{fmt::format("the run went back {} time(s) already (guard.rollbacks)", done)};
+  auto steps = listCheckpoints(directory.path());
+  LMC_TRY(steps);
+  for (uint64_t step : *steps) // newest first
+    if (step < spike && step >= phase.firstStep)
+      return Rollback{step, spike, session.progress.position};
+  return Error{"the run has no checkpoint from before it; set checkpoint.interval"};
+}
+
+Result<ExitCode> Trainer::goBack() {
+  finishSave();
+  // Rank 0 looks into the folder.
+  auto chosen = session.world.rank() == 0 ? chooseRollback(*spike) : Result<Rollback>(Rollback{});
+  auto text = allSucceed(ranks, chosen);
+  if (!text)
+    return stopDiverged(
+        {.since = static_cast<int64_t>(*spike),
+         .text = fmt::format("a spike, and the run cannot go back: {}", text.error().message),
+         .lasting = true});
+  double step = static_cast<double>(chosen->step);
+  LMC_TRY(ranks.allReduce(&step, 1, plan::DType::F64));
+  goesBack = Rollback{static_cast<uint64_t>(step), *spike, session.progress.position};
+  console.note(
+      fmt::format("goes back to step {} because of the spike at step {}, and on behind the "
+                  "data that was read so far",
+                  goesBack->step, *spike));
+  log.event("rollback", {{"step", goesBack->step},
+                         {"spike", *spike},
+                         {"from", session.progress.step},
+                         {"position", goesBack->position}});
+  return ExitCode::Success;
 }
 
 Result<void> Trainer::validate(StepRecord &record) {
@@ -626,7 +665,7 @@ Result<ExitCode> Trainer::train() {
       break;
     LMC_TRY(enqueue(**next));
     LMC_TRY(drain(1));
-    if (verdict)
+    if (verdict || spike)
       break;
     if (!hasWorkAfter(enqueuedStep)) {
       LMC_TRY(settleReady());
@@ -634,9 +673,9 @@ Result<ExitCode> Trainer::train() {
     }
     auto record = settle();
     LMC_TRY(record);
-    auto validated = verdict ? Result<void>() : validate(*record);
+    auto validated = verdict || spike ? Result<void>() : validate(*record);
     report(*record);
-    if (verdict)
+    if (verdict || spike)
       break;
     if (!validated) {
       // The weights are sound, whatever is wrong with the validation data.
@@ -649,6 +688,8 @@ Result<ExitCode> Trainer::train() {
   LMC_TRY(drain(0));
   if (verdict)
     return stopDiverged(*verdict);
+  if (spike)
+    return goBack();
   return finish(/*interrupted=*/done < phase.lastStep);
 }
 

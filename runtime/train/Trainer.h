@@ -51,6 +51,10 @@ public:
   // Diverged: the guard stopped the run, and its state is kept in OUT/checkpoints/STEP.diverged.
   Result<ExitCode> train();
 
+  // After train(): where the run goes back to because of a spike, if it does. Nothing was saved of
+  // the steps since then.
+  const std::optional<Rollback> &rollback() const { return goesBack; }
+
 private:
   // A step that the device has not completed, or whose results were not read.
   struct EnqueuedStep {
@@ -93,6 +97,11 @@ private:
   // run, if there is one.
   std::optional<Guard::Divergence> watchForDivergence(const StepRecord &record);
   Error stopDiverged(const Guard::Divergence &divergence);
+  // Decides where to go back to because of a spike that began at `spike`. Error: the run has no
+  // checkpoint from before it, or went back too often.
+  Result<Rollback> chooseRollback(uint64_t spike);
+  // Goes back because of the spike.
+  Result<ExitCode> goBack();
   // Returns what to do after a divergence, as a clause.
   std::string wayBack(const Guard::Divergence &divergence) const;
   // Evaluates the validation sets that are due after the step.
@@ -138,6 +147,8 @@ private:
   uint64_t enqueuedStep;                    // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends;  // ends[n % size] is the end of step n
   std::unique_ptr<Mark> start;              // of the oldest enqueued step, if the device was idle
+  std::optional<uint64_t> spike; // the first step of a spike that the run goes back because of
+  std::optional<Rollback> goesBack;
   std::optional<Guard::Divergence> verdict; // the first divergence that a settled step showed
   std::optional<MetricsWriter> metrics;
   Guard guard;

@@ -1,5 +1,7 @@
 """A run that diverges stops by itself, one that does not is left alone, and spikes are skipped."""
 
+import json
+import time
 from dataclasses import replace
 
 from jobs import Job
@@ -148,6 +150,67 @@ def test_a_spike_stops_the_run_where_that_is_asked_for(programs, compiled, tmp_p
     stopped = programs.run("lmc-run", plan, f"--out={tmp_path}", "--set", "guard.on_spike=stop")
     assert stopped.code == DIVERGED
     assert 'spike: loss' in stopped.stderr and 'guard.on_spike is "stop"' in stopped.stderr
+
+
+ROLLBACK = ["--set", "guard.on_spike=rollback", "--set", "checkpoint.interval=5"]
+
+
+def events(out, name):
+    lines = map(json.loads, (out / "events.jsonl").read_text().splitlines())
+    return [line for line in lines if line["event"] == name]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_goes_back_and_over_the_data_of_a_spike(programs, compiled, tmp_path, ranks):
+    options = [] if ranks == 1 else ["--devices-per-node=2", "--set", "training.micro_batch_size=4"]
+    run = [compiled(SPIKY, *options), *([] if ranks == 1 else ["--nproc=2"]), *ROLLBACK]
+    run += ["--set", "guard.rollbacks=100"]
+    out = tmp_path / "whole"
+    programs.run("lmc-run", *run, f"--out={out}").ok()
+    back = events(out, "rollback")
+    assert back and all(e["step"] < e["spike"] <= e["from"] <= e["spike"] + 1 for e in back)
+    assert all(e["step"] % 5 == 0 for e in back)
+    assert len(losses(out)) == 60  # each step once; those that were taken back are in undone/
+    undone = [m["step"] for m in metrics(out / "undone" / "1")]
+    assert undone == list(range(back[0]["step"] + 1, back[0]["from"] + 1))
+    # The data went on, and the steps went back.
+    tokens = SPIKY.batch_size * SPIKY.sequence_length
+    steps = 60 + sum(e["from"] - e["step"] for e in back)
+    assert checkpoint_state(checkpoints(out)[60])["position"] == steps * tokens
+
+    # A run that is interrupted before the spike, and before the next checkpoint after it, is the same.
+    parts = tmp_path / "parts"
+    for stop in (back[0]["step"] + 1, back[0]["step"] + 2, 60):
+        programs.run("lmc-run", *run, f"--out={parts}", f"--steps={stop}").ok()
+    assert losses(parts) == losses(out)
+    assert checkpoint_digest(checkpoints(parts)[60]) == checkpoint_digest(checkpoints(out)[60])
+
+
+def test_a_kill_behind_a_rollback_loses_nothing(programs, compiled, tmp_path):
+    plan = compiled(SPIKY)
+    programs.run("lmc-run", plan, f"--out={tmp_path}/whole", *ROLLBACK, "--set", "guard.rollbacks=100").ok()
+    back = events(tmp_path / "whole", "rollback")
+    out = tmp_path / "killed"
+    process = programs.start("lmc-run", plan, f"--out={out}", *ROLLBACK, "--set", "guard.rollbacks=100")
+    while not (out / "undone" / "1" / "metrics.jsonl").exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    programs.run("lmc-run", plan, f"--out={out}", *ROLLBACK, "--set", "guard.rollbacks=100").ok()
+    assert losses(out) == losses(tmp_path / "whole")
+    assert len(events(out, "rollback")) == len(back)
+
+
+def test_a_run_goes_back_at_most_so_often(programs, compiled, tmp_path):
+    plan = compiled(SPIKY)
+    run = [plan, f"--out={tmp_path}", *ROLLBACK, "--set", "guard.rollbacks=1"]
+    stopped = programs.run("lmc-run", *run)
+    assert stopped.code == DIVERGED
+    assert "went back 1 time(s) already (guard.rollbacks)" in stopped.stderr
+    assert len(events(tmp_path, "rollback")) == 1
+    none = programs.run("lmc-run", plan, f"--out={tmp_path}/none", *ROLLBACK[:2])
+    assert none.code == DIVERGED and "no checkpoint from before it" in none.stderr
 
 
 def test_what_is_done_at_a_spike_must_be_declared(programs, compiled, tmp_path):

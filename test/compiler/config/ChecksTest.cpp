@@ -539,6 +539,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "monitoring.validation_iters",
                                                   "guard.action",
                                                   "guard.on_spike",
+                                                  "guard.rollbacks",
                                                   "guard.skip_steps",
                                                   "guard.window",
                                                   "guard.spike",

@@ -426,7 +426,8 @@ std::string textOf(const Guard::Verdict &verdict) {
 
 TEST(Guard, StateRestoredAtAnyStepGivesTheSameVerdicts) {
   const int64_t steps = 620;
-  for (GuardSettings settings : {GuardSettings(), GuardSettings{"stop", "skip", 30, 4, 10, 0.7}}) {
+  for (GuardSettings settings :
+       {GuardSettings(), GuardSettings{"stop", "skip", 3, 30, 4, 10, 0.7}}) {
     Guard whole = freshGuard(settings);
     std::vector<std::string> states;
     std::vector<std::string> said(1);
