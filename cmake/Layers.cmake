@@ -13,6 +13,7 @@
 lmc_layer(runtime/support)
 lmc_layer(runtime/plan runtime/support)
 lmc_layer(tools/support runtime/support)
+lmc_layer(tools/report runtime/support)
 
 # The runtime: links no LLVM.
 lmc_layer(runtime/comm runtime/plan runtime/support)
@@ -81,6 +82,6 @@ lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compi
           passes/fusion passes/memory passes/schedule runtime/plan)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/emit compiler/extract
             compiler/kernels compiler/report models/families runtime/plan
-            runtime/support tools/support)
+            runtime/support tools/report tools/support)
 lmc_program(tools/lmc-opt MLIR compiler/driver)
 lmc_program(tools/lmc-translate MLIR compiler/driver compiler/kernels)

@@ -21,6 +21,8 @@ if config.lmc_nvrtc and not config.lmc_nvrtc.endswith("NOTFOUND"):
 config.environment["PATH"] += os.pathsep + "/usr/local/cuda/bin"
 if shutil.which("nvcc", path=config.environment["PATH"]):
     config.available_features.add("nvcc")
+if shutil.which("chromium", path=config.environment["PATH"]):
+    config.available_features.add("chromium")
 config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", config.lmc_source))

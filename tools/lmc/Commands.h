@@ -15,6 +15,7 @@ struct LmcCommand {
 
 LmcCommand addCompileCommand(CommandLine &line);
 LmcCommand addExplainCommand(CommandLine &line);
+LmcCommand addReportCommand(CommandLine &line);
 LmcCommand addReferenceCommand(CommandLine &line);
 
 } // namespace lmc

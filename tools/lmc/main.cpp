@@ -1,4 +1,4 @@
-// lmc: compiles a training job into a plan, and explains plans.
+// lmc: compiles a training job into a plan, explains plans, and shows runs.
 #include "compiler/config/Config.h"
 #include "compiler/driver/Registration.h"
 #include "models/families/Families.h"
@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
   registerTargets();
   CommandLine line("lmc", LMC_VERSION, "The compiler for LLM pre-training.");
   const LmcCommand commands[] = {addCompileCommand(line), addExplainCommand(line),
-                                 addReferenceCommand(line)};
+                                 addReportCommand(line), addReferenceCommand(line)};
   line.footer(
       "lmc COMMAND --help tells more. lmc-opt takes the options of MLIR and LLVM.\n"
       "Exit codes: 0 done, 1 the machine failed, 2 a mistake in what was given, 3 the plan\n"

@@ -1,0 +1,113 @@
+"""Checks a page of `lmc report`: check-report.py PAGE [--browser FOLDER].
+
+Without --browser: the page asks for nothing from elsewhere, its data is as in make-runs.py, and the texts of a hostile run are
+only in the data. With it: Chromium draws the page, and a script uses it as a reader does.
+"""
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+# What a reader does, and what must follow. Errors of any script end up in data-error.
+READER = """<script>
+(() => {
+const out = document.documentElement.dataset, all = (q) => [...document.querySelectorAll(q)];
+const check = (what, ok) => { if (!ok) out.error = (out.error || "") + "|" + what; };
+try {
+  const plots = all("svg.plot"), loss = () => all("svg.plot")[0], lines = () => loss().querySelectorAll("path.line").length;
+  check("nine charts", plots.length === 9);
+  check("lines of the loss: each step, mean, two sets; each step, mean, one set; a curve", lines() === 8);
+  check("names are texts", all("#bar .runs .name").map((n) => n.textContent).includes("<script>document.title='taken'<"));
+  check("events that were taken back are not drawn", loss().querySelectorAll(":scope > path[transform]").length === 6 + 2);
+  const box = loss().parentNode, rect = box.getBoundingClientRect(), tip = box.querySelector(".tip");
+  const at = (kind, part) => box.dispatchEvent(new PointerEvent(kind, { bubbles: true, pointerType: "mouse", button: 0,
+    clientX: rect.left + 58 + part * (rect.width - 58 - 14), clientY: rect.top + 60 }));
+  at("pointermove", 0.5);
+  check("the read-out shows the loss of step 300", !tip.hidden && /5\\.527/.test(tip.textContent) && /step 300/.test(tip.textContent));
+  check("the read-out shows the warning", /12 deviations/.test(tip.textContent));
+  check("all charts have the crosshair", all("path.cross").filter((c) => c.getAttribute("visibility") === "visible").length === 9);
+  box.dispatchEvent(new PointerEvent("pointerleave"));
+  check("the read-out goes away", tip.hidden);
+  const press = (label, value) => all(`[aria-label="${label}"] button`).find((b) => b.dataset.value === value).click();
+  const labels = () => [...loss().querySelectorAll("text")].map((t) => t.textContent).join(" ");
+  const drawn = () => loss().querySelector("path.line").getAttribute("d"), linear = drawn();
+  press("loss", "log");
+  check("the logarithmic scale draws another curve", drawn() !== linear && /scale=log/.test(location.hash));
+  press("over", "steps");
+  check("over steps", /steps/.test(labels()) && /600/.test(labels()) && lines() === 7);
+  press("over", "hours");
+  check("over hours", /of training/.test(labels()));
+  press("over", "tokens");
+  all("#bar .runs button")[1].click();
+  check("a run is left out", lines() === 5 && /hide=1/.test(location.hash));
+  at("pointerdown", 0.25); at("pointermove", 0.5); at("pointerup", 0.5);
+  check("zoomed", /from=/.test(location.hash) && !/\\b0 /.test(labels()));
+  document.querySelector(".unzoom").click();
+  check("shows all again", !/from=/.test(location.hash));
+  all("#bar .runs button")[1].click();
+  document.querySelector("details").open = true;
+  document.querySelector("details").dispatchEvent(new Event("toggle"));
+  check("the list of events", all("details tbody tr").length === 8 + 3 && /\\(taken back\\)/.test(document.querySelector("details").textContent));
+  check("settings that differ", all("section").some((s) => /Settings that differ.*lr_schedule\\.lr/.test(s.textContent) && !/training\\.seed/.test(s.textContent)));
+  check("stalls", ["waited for data", "validation after the step", "saved before the step"].every((w) => document.body.innerText.includes(w)));
+  check("nothing wider than the page", document.documentElement.scrollWidth <= innerWidth);
+  check("no element of a hostile text", !document.querySelector("img") && !out.taken && all("script").length === 4 && document.title.includes("report"));
+} catch (error) { check(String(error.stack || error), false); }
+out.checked = "yes";
+})();
+</script>"""
+CATCH = "<script>addEventListener('error', (e) => { document.documentElement.dataset.error = e.message; });</script>"
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
+
+
+def check_text(page: str) -> None:
+    addresses = set(re.findall(r"https?://[^\"'\s)]*", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}, addresses
+    assert not re.search(r"<(link|img|iframe|object|embed|base)\b|\bsrc=|@import|url\((?!#)|fetch\(|XMLHttpRequest|WebSocket|import\(", re.sub(
+        r'<script type="application/json".*?</script>', "", page, flags=re.S))
+    assert page.count("<script") == page.count("</script>") == 2
+    assert "default-src 'none'" in page
+    data = data_of(page)
+    assert data["by"] == "steps" and data["reload_seconds"] == 0
+    a, hostile = data["runs"]
+    facts = a["facts"]
+    assert (a["name"], facts["steps"], facts["tokens"], facts["starts"], facts["warnings"]) == ("a", 600, 600 * 4096, 2, 2)
+    assert facts["seconds"] == 600 * 0.5 + 4.0 + 6 * 2.0 + 5.0
+    assert facts["ended"] and facts["ending"] == "exit code 0" and facts["plan_hash"] == "ab12" * 16
+    assert abs(facts["median_tokens_per_second"] / 8192 - 1) < 0.001
+    assert [(v["set"], v["best"]["step"]) for v in facts["validation"]] == [("", 600), ("code", 600)]
+    spike = 2 + 4 * math.exp(-300 / 60) + 3.5
+    assert any(abs(y - spike) < 1e-4 for y in a["lines"]["loss"]["y"])
+    assert [e["taken_back"] for e in a["events"] if e["kind"] == "warning"] == [False, True]
+    assert {(s["part"], s["step"]) for s in a["slow"]} == {("data", 450), ("save", 401)} | {("validation", k) for k in range(100, 600, 100)}
+    assert hostile["facts"]["ended"] is False and "onerror" in hostile["events"][1]["text"]
+    assert [d["key"] for d in data["differences"]] == ["lr_schedule.lr"]
+    assert data["curves"][0]["name"] == "curve" and data["curves"][0]["y"] == [4.5, 3, 2.5]
+
+
+def check_browser(page: str, folder: pathlib.Path) -> None:
+    for width, height in ((1400, 1000), (500, 900)):  # Chromium has no narrower window
+        copy = folder / f"page-{width}.html"
+        copy.write_text(page.replace("<head>", "<head>" + CATCH).replace("</body>", READER + "</body>").replace('"by":"steps"', '"by":"tokens"'))
+        done = subprocess.run(
+            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={folder / 'profile'}",
+             f"--window-size={width},{height}", "--dump-dom", copy.as_uri()],
+            capture_output=True, text=True, timeout=300)
+        root = re.search(r"<html[^>]*>", done.stdout)
+        assert root, done.stderr
+        print(width, root.group())
+        assert 'data-drawn="9"' in root.group() and 'data-checked="yes"' in root.group(), root.group()
+        assert "data-error" not in root.group() and "data-taken" not in root.group(), root.group()
+
+
+if __name__ == "__main__":
+    text = pathlib.Path(sys.argv[1]).read_text()
+    if sys.argv[2:3] == ["--browser"]:
+        check_browser(text, pathlib.Path(sys.argv[3]))
+    else:
+        check_text(text)

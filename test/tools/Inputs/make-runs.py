@@ -1,0 +1,71 @@
+"""Writes folders of runs as lmc-run does, for tests of `lmc report`: make-runs.py FOLDER.
+
+    FOLDER/a        600 steps, a spike with a warning, two starts, validation of two sets, a checkpoint, ended
+    FOLDER/HOSTILE  a name, texts and a set of validation data that hold HTML and script; goes on
+    FOLDER/broken   lines that are damaged, and a half-written one at the end
+    FOLDER/none     no metrics
+    FOLDER/new      a run before its first step
+    FOLDER/curve.csv
+"""
+import json
+import math
+import pathlib
+import sys
+
+HOSTILE = "<script>document.title='taken'<"
+TEXT = "</script><script>document.documentElement.dataset.taken=1</script><img src=x onerror=\"document.documentElement.dataset.taken=1\">"
+
+
+def metrics(step: int, loss: float, **more) -> str:
+    return json.dumps({
+        "step": step, "loss": loss, "lr": 1e-3 * min(1, step / 50), "grad_norm": 1 + 1 / step, "update_ratio": 1e-3, "tokens": 4096 * step,
+        "tokens_per_second": 8192.0, "mfu_causal": 0.4, "mfu_full": 0.45, "step_seconds": 0.5, "data_seconds": 0.01,
+        "validation_seconds": 0.0, "save_seconds": 0.0, "time": time(step / 2), "memory_bytes": 2 << 30, **more}) + "\n"
+
+
+def time(seconds: float) -> str:
+    return f"2026-11-22T10:{int(seconds // 60):02}:{seconds % 60:06.3f}Z"
+
+
+def event(at: float, name: str, **fields) -> str:
+    return json.dumps({"time": time(at), "event": name, **fields}) + "\n"
+
+
+def identity(lr: str) -> str:
+    return json.dumps({"planHash": "ab12" * 16, "target": "cpu", "host": "node7", "runtimeVersion": "0.1.0",
+                       "settings": {"lr_schedule.lr": {"value": lr, "values": []}, "training.seed": {"value": "1", "values": []}}})
+
+
+def main(folder: pathlib.Path) -> None:
+    for name in ("a", HOSTILE.replace("/", ""), "broken", "none", "new"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    a = folder / "a"
+    with (a / "metrics.jsonl").open("w") as file:
+        for step in range(1, 601):
+            loss = 2 + 4 * math.exp(-step / 60) + (3.5 if step == 300 else 0)
+            more = {"validation_seconds": 2.0, "validation_loss": loss + 0.1, "validation": {"code": {"loss": loss - 0.2}}} if step % 100 == 0 else {}
+            if step == 401:
+                more = {"save_seconds": 5.0}
+            if step == 450:
+                more = {"step_seconds": 4.5, "data_seconds": 4.0}
+            file.write(metrics(step, loss, **more))
+    (a / "events.jsonl").write_text(
+        event(0, "start", step=0, plan="job.plan") + event(150, "warning", text="step 300: loss 5.53 is 12 deviations above its mean") +
+        event(160, "warning", text="step 320: taken back later") +
+        event(200, "checkpoint", step=400, path="checkpoints/400", bytes=1024, seconds=5.0) + event(200, "exit", code=75) +
+        event(210, "start", step=310) + event(210, "change", step=310, key="lr_schedule.lr", **{"from": "1e-3", "to": "5e-4"}) + event(300, "exit", code=0, seconds=300))
+    (a / "run.json").write_text(identity("1e-3"))
+    hostile = folder / HOSTILE.replace("/", "")
+    (hostile / "metrics.jsonl").write_text("".join(
+        metrics(step, 3 - step / 100, **({"validation": {TEXT: {"loss": 2.5}}} if step == 50 else {})) for step in range(1, 101)))
+    (hostile / "events.jsonl").write_text(event(0, "start", step=0) + event(20, "warning", text=TEXT) + event(30, TEXT, step=7))
+    (hostile / "run.json").write_text(identity(TEXT))
+    (folder / "broken" / "metrics.jsonl").write_text(
+        metrics(1, 5.0) + '{"step": 2, "loss": 4.\n' + "\x00\x00\n" + metrics(3, 4.0) + '{"step": 4, "lo')
+    (folder / "broken" / "run.json").write_text("{")
+    (folder / "new" / "metrics.jsonl").write_text("")
+    (folder / "curve.csv").write_text("tokens,loss\n409600,4.5\n1228800,3\n2457600,2.5\n")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,184 @@
+// lmc report: shows runs as a page for the browser.
+#include "tools/lmc/Commands.h"
+#include "tools/lmc/Job.h"
+#include "tools/report/Page.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+
+namespace lmc {
+namespace {
+
+struct ReportArguments {
+  std::vector<std::string> folders, curves;
+  std::string output = "report.html";
+  PageOptions page;
+  bool watch = false, quiet = false;
+  uint64_t every = 10; // seconds between two pages
+};
+
+int failReport(const std::string &message, ExitCode code = ExitCode::UserError) {
+  return fail("lmc report: error: " + message, code);
+}
+
+// Returns an error if the page would take the place of something that is read.
+Result<void> checkOutput(const ReportArguments &arguments) {
+  std::vector<std::string> read = arguments.curves;
+  for (const std::string &folder : arguments.folders)
+    for (const char *file : {"metrics.jsonl", "events.jsonl", "run.json"})
+      read.push_back(folder + "/" + file);
+  for (const std::string &path : read)
+    if (llvm::sys::fs::equivalent(path, arguments.output))
+      return Error{arguments.output + ": -o is a file that the report reads; give another -o"};
+  return {};
+}
+
+Result<std::string> makePage(std::vector<RunHistory> &runs,
+                             const std::vector<PublishedCurve> &curves, PageOptions options) {
+  for (RunHistory &run : runs)
+    LMC_TRY(run.update());
+  options.writtenAt =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const bool over =
+      std::all_of(runs.begin(), runs.end(), [](const RunHistory &run) { return run.hasEnded(); });
+  if (over)
+    options.reloadSeconds = 0;
+  return reportPage(runs, curves, options);
+}
+
+void printResult(const ReportArguments &arguments, const std::vector<RunHistory> &runs,
+                 size_t bytes) {
+  int64_t damaged = 0;
+  for (const RunHistory &run : runs)
+    damaged += run.damaged();
+  llvm::outs() << llvm::formatv("{0}: {1} run{2}, {3} KiB\n", arguments.output, runs.size(),
+                                runs.size() == 1 ? "" : "s", (bytes + 1023) / 1024);
+  if (damaged > 0)
+    llvm::outs() << llvm::formatv("  {0} damaged or half written line{1} left out\n", damaged,
+                                  damaged == 1 ? " is" : "s are");
+  llvm::outs().flush();
+}
+
+// Waits, and returns true if SIGINT or SIGTERM, which must be blocked, came meanwhile.
+bool isStopped(uint64_t seconds) {
+  sigset_t stops;
+  sigemptyset(&stops);
+  sigaddset(&stops, SIGINT);
+  sigaddset(&stops, SIGTERM);
+  const timespec limit{static_cast<time_t>(seconds), 0};
+  return sigtimedwait(&stops, nullptr, &limit) > 0;
+}
+
+// Writes the page again and again until all runs have ended or the user stops it. What fails
+// meanwhile is a warning once, and is tried again.
+int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
+          const std::vector<PublishedCurve> &curves) {
+  sigset_t stops;
+  sigemptyset(&stops);
+  sigaddset(&stops, SIGINT);
+  sigaddset(&stops, SIGTERM);
+  sigprocmask(SIG_BLOCK, &stops, nullptr);
+  std::string warned;
+  auto warn = [&](const std::string &message) {
+    if (message != warned)
+      llvm::errs() << "warning: " << message << "; it is tried again\n";
+    warned = message;
+  };
+  PageOptions options = arguments.page;
+  options.reloadSeconds = static_cast<int>(arguments.every);
+  for (bool stopped = false;;) {
+    const bool last = stopped;
+    if (last)
+      options.reloadSeconds = 0;
+    Result<std::string> page = makePage(runs, curves, options);
+    std::error_code error;
+    if (!page)
+      warn(page.error().message);
+    else if ((error = writeAtomically(arguments.output, *page)))
+      warn("cannot write " + arguments.output + ": " + error.message());
+    else
+      warned.clear();
+    const bool over =
+        page && !error &&
+        std::all_of(runs.begin(), runs.end(), [](const RunHistory &run) { return run.hasEnded(); });
+    if (last || over) {
+      if (page && !error && !arguments.quiet)
+        printResult(arguments, runs, page->size());
+      return page && !error ? 0 : int(ExitCode::Failure);
+    }
+    stopped = isStopped(arguments.every);
+  }
+}
+
+int runReport(const ReportArguments &arguments) {
+  if (arguments.page.by != "tokens" && arguments.page.by != "hours" && arguments.page.by != "steps")
+    return failReport("--by=" + arguments.page.by +
+                      ": no such axis; choose tokens, hours or steps");
+  if (Result<void> safe = checkOutput(arguments); !safe)
+    return failReport(safe.error().message);
+  std::vector<RunHistory> runs;
+  for (const std::string &folder : arguments.folders) {
+    auto run = RunHistory::open(folder);
+    if (!run)
+      return failReport(run.error().message, run.error().code);
+    runs.push_back(std::move(*run));
+  }
+  std::vector<PublishedCurve> curves;
+  for (const std::string &path : arguments.curves) {
+    auto curve = readPublishedCurve(path);
+    if (!curve)
+      return failReport(curve.error().message, curve.error().code);
+    curves.push_back(std::move(*curve));
+  }
+  if (arguments.watch)
+    return watch(arguments, runs, curves);
+  Result<std::string> page = makePage(runs, curves, arguments.page);
+  if (!page)
+    return failReport(page.error().message, page.error().code);
+  for (const RunHistory &run : runs)
+    if (run.steps == 0)
+      return failReport(run.folder +
+                        ": metrics.jsonl has no whole line of a step yet; wait for the "
+                        "first step, or give --watch");
+  if (std::error_code error = writeAtomically(arguments.output, *page))
+    return failReport("cannot write " + arguments.output + ": " + error.message(),
+                      ExitCode::Failure);
+  if (!arguments.quiet)
+    printResult(arguments, runs, page->size());
+  return 0;
+}
+
+} // namespace
+
+LmcCommand addReportCommand(CommandLine &line) {
+  auto arguments = std::make_shared<ReportArguments>();
+  Command &command =
+      line.command("report", "show runs as a page for the browser, and compare them");
+  command.arguments("RUN", arguments->folders, "folders of runs (lmc-run --out)");
+  command.option("-o", "FILE", arguments->output, "page to write (default: report.html)");
+  command.option("--by", "AXIS", arguments->page.by,
+                 "what the page compares over at first: tokens (default), hours or steps");
+  command.list("--curve", "FILE.csv", arguments->curves,
+               "a published loss curve to lay beside: a header tokens,loss and a line per point");
+  command.flag("--watch", arguments->watch,
+               "write the page again and again until all runs have ended, or Ctrl-C; the page "
+               "loads itself anew");
+  command.option(
+      "--every", "SECONDS",
+      [=](const std::string &text) -> Result<void> {
+        auto seconds = parseNumber("--every", text, 1, 86400);
+        LMC_TRY(seconds);
+        arguments->every = *seconds;
+        return {};
+      },
+      "how often --watch writes the page (default: 10)");
+  command.flag("--quiet", arguments->quiet, "print errors only");
+  return {&command, [=] { return runReport(*arguments); }};
+}
+
+} // namespace lmc

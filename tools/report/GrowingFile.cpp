@@ -1,0 +1,68 @@
+#include "tools/report/GrowingFile.h"
+
+#include "runtime/support/File.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace lmc {
+
+// A line of metrics has its time in milliseconds, so that so many bytes differ between any two of
+// them.
+static constexpr size_t kTail = 256;
+
+Result<void> GrowingFile::read(const std::function<void()> &restart,
+                               const std::function<void(std::string_view)> &line) {
+  part = false;
+  if (!exists(path)) {
+    if (offset > 0)
+      restart();
+    offset = 0;
+    tail.clear();
+    return {};
+  }
+  auto file = File::openForReading(path);
+  if (!file)
+    return file.error();
+  if (offset > 0) {
+    std::string there(tail.size(), '\0');
+    auto count = file->readAt(there.data(), there.size(), offset - tail.size());
+    LMC_TRY(count);
+    if (*count != tail.size() || there != tail) {
+      restart();
+      offset = 0;
+      tail.clear();
+    }
+  }
+  std::vector<char> buffer(size_t{1} << 20);
+  std::string open; // the beginning of a line that goes on in the next buffer
+  uint64_t at = offset;
+  while (true) {
+    auto count = file->readAt(buffer.data(), buffer.size(), at);
+    LMC_TRY(count);
+    if (*count == 0)
+      break;
+    std::string_view text(buffer.data(), *count);
+    at += text.size();
+    for (size_t newline; (newline = text.find('\n')) != std::string_view::npos;
+         text.remove_prefix(newline + 1)) {
+      std::string_view whole = text.substr(0, newline);
+      if (!open.empty()) {
+        open.append(whole.substr(0, kMaxLine - std::min(kMaxLine, open.size())));
+        whole = open;
+      }
+      line(whole.substr(0, kMaxLine));
+      open.clear();
+      offset = at - (text.size() - newline - 1);
+    }
+    open.append(text.substr(0, kMaxLine - std::min(kMaxLine, open.size())));
+  }
+  part = at > offset;
+  tail.resize(std::min<uint64_t>(kTail, offset));
+  auto count = file->readAt(tail.data(), tail.size(), offset - tail.size());
+  LMC_TRY(count);
+  tail.resize(*count);
+  return {};
+}
+
+} // namespace lmc

@@ -1,0 +1,63 @@
+// A line of a chart that keeps a bounded number of points, however many values it is made of.
+//
+// Consecutive values form buckets of equal size. A bucket keeps its minimum, its maximum and its
+// sum. When there are more than kMaxBuckets, neighbours are merged and the size doubles, so that
+// values can arrive one by one. A spike of a single step therefore stays visible: the minimum and
+// the maximum of each bucket are points of the line. This is the min/max decimation of
+// oscilloscopes ("peak detect"); M4 (Jugel et al., VLDB 2014) shows that with a bucket per pixel it
+// draws the extent of every column of pixels exactly.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace lmc {
+
+// Where a value lies on each of the axes of the report.
+struct RunPosition {
+  double step = 0;    // optimizer steps
+  double tokens = 0;  // trained on, including those of the step
+  double seconds = 0; // spent on steps, validations and saves so far
+};
+
+struct LinePoint {
+  RunPosition at;
+  double value = 0;
+};
+
+class Line {
+public:
+  static constexpr size_t kMaxBuckets = 999;
+  static constexpr size_t kMaxPoints = 2 * kMaxBuckets + 2;
+
+  // Adds a finite value. Positions must not decrease from call to call.
+  void add(const RunPosition &at, double value);
+
+  bool empty() const { return total == 0; }
+
+  // Returns at most kMaxPoints of the values, in their order: the first and the last one, and the
+  // minimum and the maximum of each bucket. As long as there are at most kMaxBuckets values, these
+  // are all of them.
+  std::vector<LinePoint> points() const;
+
+  // Returns the mean of each bucket, at the position of its last value.
+  std::vector<LinePoint> means() const;
+
+  // The number of values in each bucket but the last one.
+  int64_t bucketSize() const { return size; }
+
+private:
+  struct Bucket {
+    LinePoint least, most;
+    RunPosition end;
+    double sum = 0;
+    int64_t count = 0;
+  };
+  std::vector<Bucket> buckets;
+  int64_t size = 1, total = 0;
+  LinePoint first, last;
+};
+
+} // namespace lmc

@@ -1,0 +1,39 @@
+// The median of a stream of values in bounded memory.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace lmc {
+
+// Counts values by their logarithm, as DDSketch does (Masson et al., VLDB 2019): a bucket holds the
+// values from g^i to g^(i+1), and its middle differs from each of them by at most (g - 1) / 2. With
+// g = 1.002 the error of the median is at most 0.1%.
+class MedianSketch {
+public:
+  // Adds a value; one that is not positive and finite is left out.
+  void add(double value) {
+    if (!std::isfinite(value) || value <= 0)
+      return;
+    ++counts[static_cast<int32_t>(std::floor(std::log(value) / kLogGrowth))];
+    ++total;
+  }
+
+  // Returns the median, the lower one of an even number of values; nothing without values.
+  std::optional<double> median() const {
+    uint64_t below = 0;
+    for (const auto &[index, count] : counts)
+      if ((below += count) * 2 >= total)
+        return std::exp((index + 0.5) * kLogGrowth);
+    return std::nullopt;
+  }
+
+private:
+  static constexpr double kLogGrowth = 0.001998002662673; // ln 1.002
+  std::map<int32_t, uint64_t> counts;
+  uint64_t total = 0;
+};
+
+} // namespace lmc

@@ -1,0 +1,138 @@
+// What the folder of a run says about its training (docs/running.md has the format of its files),
+// in bounded memory however long the run is. The folder may be that of a run that goes on.
+#pragma once
+
+#include "runtime/support/Result.h"
+#include "tools/report/GrowingFile.h"
+#include "tools/report/Line.h"
+#include "tools/report/MedianSketch.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// The quantities of a step that are drawn, by their names in metrics.jsonl.
+inline constexpr std::array<const char *, 9> kDrawnQuantities = {
+    "loss",       "lr",       "grad_norm",    "update_ratio", "tokens_per_second",
+    "mfu_causal", "mfu_full", "step_seconds", "memory_bytes"};
+
+// What a step spends its time on. `Compute` is its step_seconds without its data_seconds.
+enum class StepPart { Compute, Data, Validation, Save };
+inline constexpr std::array<const char *, 4> kStepParts = {"compute", "data", "validation", "save"};
+
+// A step in which one part took long.
+struct SlowStep {
+  int64_t step = 0;
+  double seconds = 0; // of that part
+};
+
+// The losses of a set of validation data.
+struct ValidationLine {
+  Line line;
+  LinePoint last, best;
+};
+
+struct RunEvent {
+  std::string kind;           // its name in events.jsonl
+  std::string time;           // as in the file
+  double seconds = 0;         // the time since 1970; 0: not known
+  std::optional<double> step; // absent if the event does not name its step
+  std::string text;           // one line for people
+  bool takenBack = false;     // true if the run went back to before its step
+};
+
+class RunHistory {
+public:
+  // Events that are kept of each kind; older ones are only counted.
+  static constexpr size_t kMaxEvents = 400;
+  // Sets of validation data that are drawn.
+  static constexpr size_t kMaxSets = 32;
+  // Slow steps that are kept of each part.
+  static constexpr size_t kMaxSlowSteps = 5;
+
+  // Opens the folder of a run. Error: `folder` is no folder, or has no metrics.jsonl.
+  static Result<RunHistory> open(const std::string &folder);
+
+  // Reads what was added to the folder since the last call. A line of metrics.jsonl or events.jsonl
+  // that is damaged is left out and counted.
+  Result<void> update();
+
+  // Returns true if the run has ended: its latest event is `exit`.
+  bool hasEnded() const { return lastEvent == "exit"; }
+
+  // Returns where a step or a time (in seconds since 1970) lies on the axes, as exactly as the
+  // buckets of the lines.
+  RunPosition positionOfStep(double step) const;
+  RunPosition positionOfTime(double seconds) const;
+
+  // Returns the steps that spent more than half a step's median seconds on this part (on `Compute`:
+  // more than its own median in addition), at most kMaxSlowSteps, the slowest one first.
+  std::vector<SlowStep> slowSteps(StepPart part) const;
+
+  // Returns the kept events, in the order of the file.
+  std::vector<const RunEvent *> events() const;
+
+  std::string folder; // as it was given
+
+  // Of run.json at its latest reading.
+  std::string planHash, target, host, version;
+  std::map<std::string, std::string> settings;
+  std::string identityFault; // why run.json could not be read; "": it could, or is absent
+
+  // Of metrics.jsonl.
+  int64_t steps = 0; // number of the last step
+  RunPosition end;   // the position of the last step
+  std::string lastTime;
+  std::array<Line, kDrawnQuantities.size()> lines;
+  std::array<Line, kStepParts.size()> parts;           // seconds
+  std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
+  std::map<std::string, ValidationLine> validations; // by the name of the set; "": data.validation
+  std::optional<LinePoint> lastLoss, lowestLoss;
+  // The exponential mean of the last kMeanSteps losses or so.
+  static constexpr int64_t kMeanSteps = 100;
+  std::optional<double> meanLoss() const;
+  MedianSketch stepSeconds, computeSeconds, tokensPerSecond, mfu; // mfu: mfu_causal
+  int64_t nonFinite = 0,
+          skipped = 0; // steps without a finite loss; steps whose update was left out
+  int64_t damagedMetrics = 0;
+
+  // Of events.jsonl.
+  int64_t starts = 0, warnings = 0, damagedEvents = 0;
+  std::map<std::string, int64_t> eventCounts;
+  std::string ending; // what the latest `exit` says; "": the run goes on, or was killed
+  std::string phase;  // of the last step; "": the run has no phases
+
+  // Lines of the two files that were left out, a part at their ends included.
+  int64_t damaged() const;
+
+private:
+  explicit RunHistory(const std::string &folder);
+  void forgetMetrics();
+  void forgetEvents();
+  void readMetrics(std::string_view line);
+  void readEvent(std::string_view line);
+  void readIdentity();
+  void addSlow(StepPart part, double step, double seconds);
+  void addValidation(const std::string &set, const RunPosition &at, const nlohmann::json &loss);
+
+  GrowingFile metricsFile, eventsFile;
+  std::map<std::string, std::deque<std::pair<int64_t, RunEvent>>>
+      kept; // by kind, with their numbers
+  int64_t eventNumber = 0;
+  std::string lastEvent;
+  double lossSum = 0, lossWeight = 0;                           // of the exponential mean
+  std::array<std::vector<SlowStep>, kStepParts.size()> slowest; // the slowest one first
+  std::vector<std::pair<double, RunPosition>> clock; // times of steps, thinned out as it grows
+  int64_t clockStride = 1, clockCount = 0;
+};
+
+} // namespace lmc
