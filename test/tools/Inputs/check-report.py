@@ -26,6 +26,7 @@ try {
     clientX: rect.left + 58 + part * (rect.width - 58 - 14), clientY: rect.top + 60 }));
   at("pointermove", 0.5);
   check("the read-out shows the loss of step 300", !tip.hidden && /5\\.527/.test(tip.textContent) && /step 300/.test(tip.textContent));
+  check("the read-out names the run", tip.querySelector("td.name").textContent === "a");
   check("the read-out shows the warning", /12 deviations/.test(tip.textContent));
   check("all charts have the crosshair", all("path.cross").filter((c) => c.getAttribute("visibility") === "visible").length === 9);
   box.dispatchEvent(new PointerEvent("pointerleave"));

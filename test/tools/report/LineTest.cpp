@@ -45,8 +45,9 @@ TEST(Line, KeepsSpikesOfSingleStepsAndBoundsThePointsOfAMillionSteps) {
   EXPECT_EQ(points.back().at.step, 1'000'000);
   std::vector<int> foundHigh, foundLow;
   for (size_t i = 0; i < points.size(); ++i) {
-    if (i > 0)
+    if (i > 0) {
       EXPECT_LT(points[i - 1].at.step, points[i].at.step);
+    }
     if (points[i].value > 1)
       foundHigh.push_back(int(points[i].value) - 10);
     if (points[i].value < 0)

@@ -35,7 +35,7 @@ function si(value, digits = 4) {
   return number(value, digits);
 }
 const grouped = (value) => Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
-const percent = (value) => value === null ? "?" : number(100 * value, 3) + "%";
+const percent = (value) => value === null ? "?" : value > 0 && value < 1e-4 ? "<0.01%" : number(100 * value, 3) + "%";
 function bytes(value) {
   for (const [unit, name] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
     if (value >= unit) return number(value / unit, 3) + " " + name;
@@ -491,7 +491,7 @@ function facts(run) {
   const f = run.facts, at = (point) => point ? "at step " + grouped(point.step) : "";
   const state = f.ended ? f.ending : f.last_time ? "goes on, or was killed" : "no step yet";
   const rows = [
-    ["loss", number(f.mean_loss), `mean of the last ${f.mean_steps} steps`, "big"],
+    ["loss", number(f.mean_loss), `running mean, about ${f.mean_steps} steps`, "big"],
     ...f.validation.map((v) => [`validation loss${v.set ? " " + v.set : ""}`, number(v.last.value), `best ${number(v.best.value)} ${at(v.best)}`, "big"]),
     ["tokens/s, median", f.median_tokens_per_second === null ? "?" : grouped(f.median_tokens_per_second), "", "big"],
     ["MFU causal, median", percent(f.median_mfu_causal), "", "big"],
