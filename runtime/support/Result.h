@@ -20,7 +20,7 @@ enum class ExitCode : int {
   Diverged = 4,     // the guard stopped a run that has diverged; its state is kept aside
   RankFailed = 5,   // another rank ended, hangs or disagrees; a restart goes on from a checkpoint
   SlowLink = 6,     // lmc-run --preflight found a link that is slower than the others
-  Interrupted = 75, // by a signal; a checkpoint was written, and a restart continues
+  Interrupted = 75, // by a signal or a time limit; a checkpoint was written, a restart continues
 };
 
 struct Error {

@@ -2,6 +2,7 @@
 
 #include "runtime/comm/Agree.h"
 #include "runtime/comm/GlooWorld.h"
+#include "runtime/plan/Steps.h"
 #include "runtime/support/File.h"
 #include "runtime/train/Bench.h"
 #include "runtime/train/CompareRanks.h"
@@ -519,6 +520,7 @@ namespace {
 struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
+  std::string interruption; // why the run ends with ExitCode::Interrupted
 };
 
 // A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
@@ -740,10 +742,37 @@ static Result<void> writeProfile(const Session &session, const RunOptions &optio
                                                   : options.profile + "." + phase.name);
 }
 
+// Returns what to tell of the time limit at the start.
+static std::string sayLimit(const TimeBudget &time) {
+  const TimeLimit &limit = *time.what();
+  const auto end = std::chrono::system_clock::from_time_t(static_cast<time_t>(limit.end));
+  return fmt::format("time: the run saves and ends before {} ({}), in {}; a save is expected to "
+                     "take {:.1f} s",
+                     timeText(end), limit.source, formatDuration(std::max(time.secondsLeft(), 0.0)),
+                     time.save());
+}
+
+// Returns the `reason` of the event `exit`.
+static std::string reasonOf(ExitCode code, const std::string &interruption) {
+  switch (code) {
+  case ExitCode::Success:
+    return "done";
+  case ExitCode::Interrupted:
+    return interruption;
+  case ExitCode::Diverged:
+    return "diverged";
+  case ExitCode::RankFailed:
+    return "rank_failed";
+  default:
+    return "error";
+  }
+}
+
 // Does what `options` say in the phase of the start. `goesOn`: this process has trained the phase
 // before.
 static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, const StopSignals &stop,
-                                 const PlanFile &job, bool goesOn, Console &console, World &world) {
+                                 TimeBudget &time, const PlanFile &job, bool goesOn,
+                                 Console &console, World &world) {
   auto prepared = prepareAndLoad(folder.directory.get(), options, job, goesOn, console, world);
   if (!prepared)
     return prepared.error();
@@ -776,7 +805,14 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
   LMC_TRY(identity);
   session.progress.run = nlohmann::json::parse(*identity);
   const RunPhase &phase = prepared->phase;
-  Trainer trainer(session, options, *folder.directory, console, *folder.log, stop,
+  if (!goesOn) {
+    time.expectSave(expectedSaveSeconds(**session.plan, options.out));
+    if (options.timeLimit)
+      console.note(sayLimit(time));
+  }
+  if (!time.hasStepped())
+    time.expectStep(plan::predictedStepSeconds(**session.plan));
+  Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, time,
                   std::move(prepared->data), phase, static_cast<uint64_t>(totalSteps));
   for (const std::string &line : session.facts())
     console.note(line);
@@ -805,6 +841,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
+  folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);
   if (const std::optional<Rollback> back = trainer.rollback()) {
@@ -821,7 +858,8 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
 // nothing, and goes on as this one does.
 static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const StopSignals &stop,
                               const PlanFile &job, Console &console, World &world) {
-  auto end = runPhase(folder, options, stop, job, /*goesOn=*/false, console, world);
+  TimeBudget time(options.timeLimit);
+  auto end = runPhase(folder, options, stop, time, job, /*goesOn=*/false, console, world);
   RunOptions next = options;
   next.resume = "auto";
   next.rewind.reset();
@@ -836,9 +874,10 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     LMC_TRY(world.all().allReduce(&stops, 1, plan::DType::F64));
     if (stops > 0) {
       console.note("stopped by a signal at the end of a phase; start again to go on");
+      folder.interruption = "signal";
       return ExitCode::Interrupted;
     }
-    end = runPhase(folder, next, stop, job, /*goesOn=*/true, console, world);
+    end = runPhase(folder, next, stop, time, job, /*goesOn=*/true, console, world);
   }
   LMC_TRY(end);
   return end->code;
@@ -904,8 +943,10 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
   Result<ExitCode> result = runIn(folder, own, stop, **plan, console, world);
+  const ExitCode code = result ? *result : result.error().code;
   nlohmann::ordered_json end = {
-      {"code", static_cast<int>(result ? *result : result.error().code)},
+      {"code", static_cast<int>(code)},
+      {"reason", reasonOf(code, folder.interruption)},
       {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
   if (!result) {
     folder.log->line("error: " + result.error().message);

@@ -5,6 +5,7 @@
 #include "runtime/comm/LaunchEnvironment.h"
 #include "runtime/comm/World.h"
 #include "runtime/support/Result.h"
+#include "runtime/train/TimeLimit.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -45,14 +46,16 @@ struct RunOptions {
   int64_t bench = 0;      // steps to time; 0: no bench
   bool preflight = false; // only measure the links between ranks
   bool json = false;      // the result of a bench or a preflight is printed as JSON
+  std::optional<TimeLimit> timeLimit; // before which a training run saves and ends
+  int64_t restart = 0;                // how often --restarts has started the run again
   LaunchOptions launch;   // which rank this process is
   FILE *output = stdout;  // for progress and results
   FILE *errors = stderr;  // for warnings
 };
 
 // Trains, evaluates, measures or dumps, as `options` says, with the other ranks that the launcher
-// has started. Returns Success, Interrupted after a signal of StopSignals, or SlowLink
-// (Preflight.h).
+// has started. Returns Success, Interrupted after a signal of StopSignals or before the time limit,
+// or SlowLink (Preflight.h).
 Result<ExitCode> run(const RunOptions &options);
 
 // Does the same as one of the plan's ranks. All ranks of `world` call it. Rank 0 writes to the

@@ -24,6 +24,12 @@ static constexpr int kEnds = 3;
 // Key of the guard's state in the extra state of a checkpoint.
 static constexpr const char *kGuardState = "guard";
 
+// Returns true if an action with period `interval` is due after `step`; an interval of 0 means
+// never.
+static bool isDue(uint64_t step, int64_t interval) {
+  return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
+}
+
 // Returns the key of a set's latest loss in the extra state of a checkpoint.
 static std::string lossKey(const ValidationSettings &set) {
   return set.name.empty() ? "validation_loss"
@@ -31,10 +37,10 @@ static std::string lossKey(const ValidationSettings &set) {
 }
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
-                 Console &console, RunLog &log, const StopSignals &stop,
+                 Console &console, RunLog &log, const StopSignals &stop, TimeBudget &time,
                  std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps)
     : session(session), options(options), directory(directory), console(console), log(log),
-      stop(stop), ranks(session.world.all()), progress(session.world.progress()),
+      stop(stop), time(time), ranks(session.world.all()), progress(session.world.progress()),
       phase(std::move(phase)), totalSteps(totalSteps), firstStep(session.progress.step),
       data(std::move(data)), sources(this->data->sources()), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
@@ -126,18 +132,21 @@ Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   const auto asked = std::chrono::steady_clock::now();
   auto batch = batches->next();
   const double waited = secondsSince(asked);
+  const bool leaves =
+      session.world.rank() == 0 && time.mustLeave(enqueued.size(), secondsAfter(enqueuedStep + 1));
   double facts[] = {stopHere ? 1.0 : 0.0, owned ? 0.0 : 1.0, batch ? 0.0 : 1.0,
                     batch ? static_cast<double>(batch->validTargets) : 0.0,
-                    writer.isBusy() && writer.isWritten() ? 1.0 : 0.0};
+                    writer.isBusy() && writer.isWritten() ? 1.0 : 0.0, leaves ? 1.0 : 0.0};
   LMC_TRY(ranks.allReduce(facts, std::size(facts), plan::DType::F64));
-  const auto [stops, strangers, failures, targets, writers] = facts;
+  const auto [stops, strangers, failures, targets, writers, late] = facts;
   if (writers == static_cast<double>(ranks.size())) {
     const Progress::Aside logging(progress, Activity::Logging);
     finishSave();
   }
   if (strangers > 0)
     LMC_TRY(allSucceed(ranks, owned));
-  if (stops > 0)
+  outOfTime = stops == 0 && late > 0;
+  if (stops > 0 || late > 0)
     return std::optional<NextBatch>();
   if (failures > 0) {
     dataFailed = true;
@@ -402,7 +411,8 @@ Result<void> Trainer::validate(StepRecord &record) {
     progress.enter(Activity::Validating, session.progress.step);
     auto start = std::chrono::steady_clock::now();
     session.device->setPurpose(fmt::format("validation after step {}", record.step));
-    auto evaluation = evaluators[i]->evaluate([&] { return stop.requested(); });
+    auto evaluation = evaluators[i]->evaluate(
+        [&] { return stop.requested() || (session.world.rank() == 0 && time.mustSave()); });
     LMC_TRY(evaluation);
     const double seconds = secondsSince(start);
     record.validationSeconds += seconds;
@@ -424,6 +434,32 @@ Result<void> Trainer::validate(StepRecord &record) {
     session.progress.extra[lossKey(set)] = fmt::format("{}", evaluation->loss);
   }
   return {};
+}
+
+double Trainer::secondsAfter(uint64_t step) const {
+  double seconds = isDue(step, session.settings.exportInterval) ? exports.mean() : 0;
+  for (size_t i = 0; i < evaluators.size(); ++i)
+    if (session.settings.validations[i].isDue(step, step == totalSteps))
+      seconds += validations[i].mean();
+  return seconds;
+}
+
+Result<void> Trainer::leaveInTime() {
+  const TimeLimit limit = time.what().value_or(TimeLimit{0, "the time limit of rank 0"});
+  const double left = time.what() ? time.secondsLeft() : 0;
+  log.event("time_limit", {{"step", session.progress.step},
+                           {"source", limit.source},
+                           {"left_seconds", left},
+                           {"step_seconds", time.step()},
+                           {"save_seconds", time.save()}});
+  if (time.hasStepped())
+    return {};
+  // A restart (--restarts) may come too late without anybody's mistake.
+  return Error{fmt::format("{} leaves {:.1f} s at step {}, and a step with its checkpoint needs "
+                           "about {:.1f} s: nothing was trained; give the run more time",
+                           limit.source, std::max(left, 0.0), session.progress.step,
+                           time.neededSeconds()),
+               options.restart > 0 ? ExitCode::Interrupted : ExitCode::UserError};
 }
 
 double Trainer::pendingSeconds() const {
@@ -480,6 +516,7 @@ void Trainer::watchForSlowRanks(int64_t step) {
 void Trainer::report(StepRecord &record) {
   const Progress::Aside logging(progress, Activity::Logging);
   record.saveSeconds = std::exchange(saveSeconds, 0);
+  time.stepped(record.stepSeconds);
   record.pendingSeconds = pendingSeconds();
   // The file comes first: a step that a person has seen is in it, whatever happens next.
   auto written = metrics ? metrics->write(record) : Result<void>();
@@ -572,6 +609,7 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
       failedSaves = 0;
       retryStep = 0;
       saves.add(waited);
+      time.saved(part->seconds);
       console.note(fmt::format("saved {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
                                part->seconds));
       log.event("checkpoint", {{"step", outcome.step},
@@ -612,12 +650,6 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
                            {"seconds", part->seconds}});
     }
   }
-}
-
-// Returns true if an action with period `interval` is due after `step`; an interval of 0 means
-// never.
-static bool isDue(uint64_t step, int64_t interval) {
-  return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
 }
 
 bool Trainer::savesAfter(uint64_t step) const {
@@ -698,6 +730,8 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   progress.enter(Activity::Ending, done);
   if (session.trace && !session.trace->isWritten()) // it has fewer steps than were asked for
     writeTrace();
+  if (outOfTime)
+    LMC_TRY(leaveInTime());
   finishSave();
   if (done > firstStep && savedStep != done)
     saveNow(/*checkpoint=*/true, "");
@@ -717,7 +751,11 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   if (exportError && !interrupted)
     return Error{exportError->message, ExitCode::Failure};
   if (interrupted) {
-    console.note(fmt::format("stopped by a signal after step {}; start again to go on", done));
+    console.note(fmt::format("stopped {} after step {}; start again to go on",
+                             !outOfTime    ? "by a signal"
+                             : time.what() ? fmt::format("in time for {}", time.what()->source)
+                                           : "in time for the limit of rank 0",
+                             done));
     return ExitCode::Interrupted;
   }
   return ExitCode::Success;

@@ -10,6 +10,7 @@
 #include "runtime/train/SaveWriter.h"
 #include "runtime/train/Session.h"
 #include "runtime/train/StopSignals.h"
+#include "runtime/train/TimeLimit.h"
 
 #include <chrono>
 #include <deque>
@@ -33,7 +34,8 @@ namespace lmc {
 // written behind the next steps.
 //
 // All ranks train together. Before each step they tell each other how many targets have a loss, and
-// whether one of them got a signal or has no batch, so that all stop behind the same step. Their
+// whether one of them got a signal or has no batch, and rank 0 whether another step fits before the
+// run's time limit (TimeLimit.h), so that all stop behind the same step. Their
 // losses and norms are equal, and so are the verdicts of their guards. Rank 0 writes the metrics.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
@@ -41,19 +43,22 @@ namespace lmc {
 class Trainer {
 public:
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
-          RunLog &log, const StopSignals &stop, std::shared_ptr<DataSource> data, RunPhase phase,
-          uint64_t totalSteps);
+          RunLog &log, const StopSignals &stop, TimeBudget &time, std::shared_ptr<DataSource> data,
+          RunPhase phase, uint64_t totalSteps);
 
   // Opens the metrics file and the data of the validation sets. Must be called before train().
   Result<void> prepare();
 
-  // Trains, saves and exports. Returns Interrupted if a signal stopped the run early. Error
-  // Diverged: the guard stopped the run, and its state is kept in OUT/checkpoints/STEP.diverged.
+  // Trains, saves and exports. Returns Interrupted if a signal or the time limit stopped the run
+  // early. Error Diverged: the guard stopped the run, and its state is kept in
+  // OUT/checkpoints/STEP.diverged. Error UserError: the time limit leaves no time for one step.
   Result<ExitCode> train();
 
   // After train(): where the run goes back to because of a spike, if it does. Nothing was saved of
   // the steps since then.
   const std::optional<Rollback> &rollback() const { return goesBack; }
+  // Returns why train() has returned Interrupted: "signal" or "time_limit".
+  const char *interruption() const { return outOfTime ? "time_limit" : "signal"; }
 
 private:
   // A step that the device has not completed, or whose results were not read.
@@ -73,7 +78,8 @@ private:
     BatchLoader::Batch batch; // validTargets are those of all ranks
     double seconds = 0;       // that the host waited for it
   };
-  // Returns nullopt if a signal asks some rank to stop.
+  // Returns nullopt if a signal asks some rank to stop, or if the step does not fit before the time
+  // limit.
   Result<std::optional<NextBatch>> nextBatch();
   // Enqueues the next step.
   Result<void> enqueue(const NextBatch &next);
@@ -106,6 +112,10 @@ private:
   std::string wayBack(const Guard::Divergence &divergence) const;
   // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
+  // Returns the estimated seconds of validations and exports after `step`.
+  double secondsAfter(uint64_t step) const;
+  // Says that the run leaves for its time limit. Error: it has not done one step.
+  Result<void> leaveInTime();
   // Returns the estimated seconds of the work beside the steps that is still to come.
   double pendingSeconds() const;
   void sayExpectedTime(const StepRecord &record);
@@ -133,6 +143,7 @@ private:
   Console &console;
   RunLog &log;
   const StopSignals &stop;
+  TimeBudget &time;
   Communicator &ranks;
   Progress &progress;
   const RunPhase phase;
@@ -173,6 +184,7 @@ private:
   uint64_t retryStep = 0;  // a save that has failed is tried again after this step; 0: none has
   int64_t failedSaves = 0; // in a row
   std::chrono::steady_clock::time_point savedTime; // of the newest checkpoint, or of the start
+  bool outOfTime = false;         // true once a step did not fit before the time limit
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
   std::optional<Error> saveError; // error of the latest save, if it failed
   std::optional<Error> exportError;

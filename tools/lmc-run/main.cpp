@@ -11,7 +11,18 @@
 
 using namespace lmc;
 
-static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm, int64_t &nproc) {
+namespace {
+
+// What the command line says beside RunOptions.
+struct OtherOptions {
+  std::string gemm;
+  int64_t nproc = 1;
+  std::string maxHours, deadline; // of TimeLimit.h
+};
+
+} // namespace
+
+static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &other) {
   auto number = [&](const char *name, uint64_t least, uint64_t most, auto &value,
                     const char *description) {
     auto read = [name, least, most, &value](const std::string &text) -> Result<void> {
@@ -41,6 +52,12 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
   line.option("--rewind", "STEP", rewind,
               "go back to the checkpoint of this step in DIR; what came later is moved to "
               "DIR/undone/");
+  line.option("--max-hours", "TIME", other.maxHours,
+              "save and end, with exit code 75, before so many hours (3.5) or such a time (3h50m) "
+              "have passed; start again to go on");
+  line.option("--deadline", "TIME|none", other.deadline,
+              "the same before a point in time: 2026-11-22T13:40, 2026-11-22T13:40:00Z, or seconds "
+              "since 1970 (default: SLURM_JOB_END_TIME, which `none` ignores)");
   line.list("--change", "SECTION.KEY", options.changes,
             "declare that this setting differs from the run's; repeatable");
   line.option("--expect-hash", "SHA256", options.expectHash, "refuse a plan of another hash");
@@ -67,7 +84,7 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
             "wait after each command, so that a failure of the GPU names its op");
   line.option("--collectives", "nccl|host", options.collectives,
               "GPUs exchange data by NCCL, or through the host's memory (default: nccl)");
-  line.option("--gemm", "default|measure", gemm,
+  line.option("--gemm", "default|measure", other.gemm,
               "matrix products by a fixed library, or by the fastest for each shape: timed once, "
               "then kept in the user's cache and in DIR/gemm.json (default: LMC_GEMM, else "
               "measure)");
@@ -91,7 +108,7 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
               "only write the logits of one micro-batch (safetensors); needs a plan compiled with "
               "the function `logits`");
   line.group("Many ranks (otherwise from the environment of torchrun, Slurm, Open MPI, Kubernetes)");
-  number("--nproc", 1, 4096, nproc, "start all ranks of the plan on this machine");
+  number("--nproc", 1, 4096, other.nproc, "start all ranks of the plan on this machine");
   number("--rank", 0, 1 << 20, options.launch.rank, "number of this rank, from 0");
   number("--world-size", 1, 1 << 20, options.launch.worldSize, "number of ranks");
   number("--local-rank", 0, 1 << 20, options.launch.localRank, "number of this rank on its host");
@@ -118,11 +135,12 @@ static void addOptions(CommandLine &line, RunOptions &options, std::string &gemm
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
       "was given, 4 the guard stopped a run that diverged, 5 another rank ended, hangs or\n"
       "disagrees, 6 --preflight found a slow link, 75 stopped by a signal (SIGTERM, SIGINT,\n"
-      "SIGHUP, SIGUSR1) after writing a checkpoint.");
+      "SIGHUP, SIGUSR1) or before its time limit, after writing a checkpoint.");
 }
 
 // Returns an error if the options contradict each other.
-static Result<void> check(const RunOptions &options, const std::string &gemm) {
+static Result<void> check(const RunOptions &options, const OtherOptions &other) {
+  const std::string &gemm = other.gemm;
   if (gemm != "default" && gemm != "measure")
     return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
   if (options.collectives != "nccl" && options.collectives != "host")
@@ -131,6 +149,9 @@ static Result<void> check(const RunOptions &options, const std::string &gemm) {
     return Error{"--preflight only measures links; leave out --bench, --eval and --dump-logits"};
   const bool trains =
       !options.preflight && !options.eval && options.dumpLogits.empty() && options.bench == 0;
+  if (!trains && !(other.maxHours.empty() && other.deadline.empty()))
+    return Error{"--max-hours and --deadline end a run that trains; leave them out with --bench, "
+                 "--eval, --dump-logits and --preflight"};
   if (options.bench > 0 &&
       (options.eval || !options.out.empty() || options.steps || !options.exportDirectory.empty() ||
        !options.dumpGradients.empty() || !options.dumpLogits.empty()))
@@ -164,22 +185,35 @@ static void raiseDescriptorLimit() {
   }
 }
 
+// Returns when the run must have ended, counted from now. Only a run that trains has a limit.
+static Result<std::optional<TimeLimit>> timeLimit(const RunOptions &options,
+                                                  const OtherOptions &other) {
+  if (options.preflight || options.eval || !options.dumpLogits.empty() || options.bench > 0)
+    return std::optional<TimeLimit>();
+  return findTimeLimit(
+      other.maxHours, other.deadline, [](const char *name) { return std::getenv(name); },
+      unixSeconds());
+}
+
 int main(int argc, char **argv) {
   raiseDescriptorLimit();
   RunOptions options;
   const char *gemmSetting = std::getenv("LMC_GEMM");
-  std::string gemm = gemmSetting && *gemmSetting ? gemmSetting : "measure";
+  OtherOptions other;
+  other.gemm = gemmSetting && *gemmSetting ? gemmSetting : "measure";
   CommandLine line("lmc-run", LMC_VERSION,
                    "Trains the model of PLAN, and goes on where an earlier run in DIR stopped.");
-  int64_t nproc = 1;
-  addOptions(line, options, gemm, nproc);
+  addOptions(line, options, other);
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;
-  options.measureGemms = gemm == "measure";
+  options.measureGemms = other.gemm == "measure";
   auto start = [&]() -> Result<int> {
-    LMC_TRY(check(options, gemm));
-    if (nproc > 1)
-      return launchHere(static_cast<int>(nproc), argc, argv, options.launch);
+    LMC_TRY(check(options, other));
+    auto limit = timeLimit(options, other);
+    LMC_TRY(limit);
+    options.timeLimit = *limit;
+    if (other.nproc > 1)
+      return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
     const auto result = run(options);
     LMC_TRY(result);
     return static_cast<int>(*result);
