@@ -1,5 +1,6 @@
 #include "runtime/comm/LocalLaunch.h"
 
+#include "runtime/comm/ChildSignals.h"
 #include "runtime/comm/Socket.h"
 
 #include <fmt/format.h>
@@ -13,8 +14,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,43 +23,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-
 struct Rank {
   pid_t process = -1; // -1: has ended
   int output = -1;    // what it writes; -1: nothing more
   std::string line;   // without its end
-};
-
-// Blocks the signals that this process reads from a descriptor instead.
-class Signals {
-public:
-  Signals() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    for (int signal : kPassedOn)
-      sigaddset(&set, signal);
-    sigprocmask(SIG_BLOCK, &set, &before);
-    fd = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-  }
-  ~Signals() {
-    ::close(fd);
-    restore();
-  }
-  void restore() const { sigprocmask(SIG_SETMASK, &before, nullptr); }
-  int descriptor() const { return fd; }
-
-  std::optional<int> next() {
-    signalfd_siginfo info;
-    if (::read(fd, &info, sizeof(info)) != sizeof(info))
-      return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
-private:
-  sigset_t before;
-  int fd = -1;
 };
 
 class LocalLauncher {
@@ -116,12 +82,9 @@ private:
     return {};
   }
 
-  // In the new process. Its own process group keeps a terminal's Ctrl-C from reaching it twice.
+  // In the new process.
   [[noreturn]] void become(size_t index, int port, pid_t parent, int output) const {
-    ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent)
-      ::_exit(1);
+    followParent(parent);
     auto set = [](const char *name, const auto &value, bool replace = true) {
       ::setenv(name, fmt::format("{}", value).c_str(), replace);
     };
@@ -231,7 +194,7 @@ private:
     }
   }
 
-  Signals signals;
+  ChildSignals signals;
   std::vector<Rank> ranks;
   const std::vector<std::string> &command;
   const double secondsToEnd;

@@ -1,13 +1,33 @@
 #include "tools/lmc-run/Launch.h"
 
 #include "runtime/comm/LocalLaunch.h"
+#include "runtime/train/Supervise.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace lmc {
+
+// Returns this program with its arguments, but without the options `names` and their values.
+static std::vector<std::string> without(const std::vector<std::string_view> &names, int argc,
+                                        char **argv) {
+  std::vector<std::string> command = {"/proc/self/exe"};
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const std::string_view name = argument.substr(0, argument.find('='));
+    if (std::ranges::find(names, name) == names.end())
+      command.emplace_back(argument);
+    else if (name.size() == argument.size())
+      ++i; // its value is the next argument
+  }
+  return command;
+}
 
 Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &options) {
   if (options.rank || options.worldSize || options.localRank || options.masterPort ||
@@ -21,15 +41,32 @@ Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &op
         fmt::format("--nproc starts all ranks, and by its environment this process is rank "
                     "{} of {} already: leave out --nproc",
                     launch->rank, launch->size)};
-  std::vector<std::string> command = {"/proc/self/exe"};
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (argument == "--nproc")
-      ++i; // its value is the next argument
-    else if (!argument.starts_with("--nproc="))
-      command.emplace_back(argument);
-  }
-  return launchRanks(ranks, command);
+  return launchRanks(ranks, without({"--nproc"}, argc, argv));
+}
+
+Result<int> superviseHere(int64_t restarts, int argc, char **argv, const RunOptions &options) {
+  const auto launch =
+      findLaunch(options.launch, [](const char *name) { return std::getenv(name); });
+  LMC_TRY(launch);
+  Supervision supervision;
+  std::vector<std::string_view> own = {"--restarts"};
+  // A duration counts from the first start.
+  const bool limited = options.timeLimit && options.timeLimit->source.starts_with("--");
+  if (limited)
+    own.insert(own.end(), {"--max-hours", "--deadline"});
+  supervision.command = without(own, argc, argv);
+  own.insert(own.end(),
+             {"--resume", "--rewind", "--change", "--init", "--trace", "--dump-gradients"});
+  supervision.again = without(own, argc, argv);
+  if (limited)
+    for (auto *command : {&supervision.command, &supervision.again})
+      command->push_back(fmt::format("--deadline={:.0f}", std::floor(options.timeLimit->end)));
+  supervision.out = options.out;
+  supervision.logs =
+      launch->rank == 0 ? options.out : fmt::format("{}/ranks/{}", options.out, launch->rank);
+  supervision.restarts = restarts;
+  supervision.limit = options.timeLimit;
+  return supervise(supervision);
 }
 
 } // namespace lmc

@@ -1,7 +1,9 @@
-// lmc-run --nproc: starts this program once per rank.
+// lmc-run --nproc: starts this program once per rank. lmc-run --restarts: starts it again.
 #pragma once
 
-#include "runtime/comm/LaunchEnvironment.h"
+#include "runtime/train/Run.h"
+
+#include <cstdint>
 
 namespace lmc {
 
@@ -9,5 +11,9 @@ namespace lmc {
 // returns the exit code (runtime/comm/LocalLaunch.h). Returns an Error if the command line or a
 // launcher's environment says that this process is one of many ranks already.
 Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &options);
+
+// Runs this command line, without its --restarts, until it ends for good, and returns the exit code
+// (runtime/train/Supervise.h). The limit of `options` is that of all starts together.
+Result<int> superviseHere(int64_t restarts, int argc, char **argv, const RunOptions &options);
 
 } // namespace lmc

@@ -1,5 +1,6 @@
 // lmc-run: runs a plan. This file only parses the command line.
 #include "runtime/train/Run.h"
+#include "runtime/train/Supervise.h"
 #include "tools/lmc-run/Launch.h"
 #include "tools/support/CommandLine.h"
 
@@ -16,7 +17,7 @@ namespace {
 // What the command line says beside RunOptions.
 struct OtherOptions {
   std::string gemm;
-  int64_t nproc = 1;
+  int64_t nproc = 1, restarts = 0;
   std::string maxHours, deadline; // of TimeLimit.h
 };
 
@@ -58,6 +59,9 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
   line.option("--deadline", "TIME|none", other.deadline,
               "the same before a point in time: 2026-11-22T13:40, 2026-11-22T13:40:00Z, or seconds "
               "since 1970 (default: SLURM_JOB_END_TIME, which `none` ignores)");
+  number("--restarts", 1, 1000000, other.restarts,
+         "start the run again when a signal, the machine or another rank has ended it; give up "
+         "after N restarts without progress");
   line.list("--change", "SECTION.KEY", options.changes,
             "declare that this setting differs from the run's; repeatable");
   line.option("--expect-hash", "SHA256", options.expectHash, "refuse a plan of another hash");
@@ -127,7 +131,7 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
   number("--hang-timeout", 1, 1 << 20, options.launch.hangSeconds,
          "seconds that a rank may read data or compute without progress while others wait for it, "
          "or three steps if they take longer (default: 10); more than 8 also lets a process be "
-         "stopped for so long, as by a debugger");
+         "stopped for so long, as by a debugger. A run of one rank is only warned of");
   number("--slow-timeout", 1, 1 << 20, options.launch.slowSeconds,
          "the same for a rank that starts, validates, saves, exports or writes logs, and for all "
          "ranks that wait for each other (default: 1800)");
@@ -166,6 +170,9 @@ static Result<void> check(const RunOptions &options, const OtherOptions &other) 
   if (!options.trace.empty() && !trains && options.bench == 0)
     return Error{"--trace records training steps, and --eval and --dump-logits do none; leave one "
                  "of them out"};
+  if (other.restarts > 0 && (!trains || options.out.empty()))
+    return Error{"--restarts starts a run that trains again; it needs --out=DIR, and no --bench, "
+                 "--eval, --dump-logits or --preflight"};
   if (options.out.empty() && trains)
     return Error{"--out=DIR is needed: the folder for metrics and checkpoints"};
   if (options.plan.empty() && options.out.empty())
@@ -206,12 +213,16 @@ int main(int argc, char **argv) {
   addOptions(line, options, other);
   if (std::optional<int> done = line.parse(argc, argv))
     return *done;
+  if (const char *restart = std::getenv(kRestartVariable))
+    options.restart = std::atoll(restart);
   options.measureGemms = other.gemm == "measure";
   auto start = [&]() -> Result<int> {
     LMC_TRY(check(options, other));
     auto limit = timeLimit(options, other);
     LMC_TRY(limit);
     options.timeLimit = *limit;
+    if (other.restarts > 0)
+      return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
     const auto result = run(options);

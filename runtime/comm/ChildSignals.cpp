@@ -1,0 +1,37 @@
+#include "runtime/comm/ChildSignals.h"
+
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace lmc {
+
+ChildSignals::ChildSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1})
+    sigaddset(&set, signal);
+  sigprocmask(SIG_BLOCK, &set, &before);
+  fd = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+ChildSignals::~ChildSignals() {
+  ::close(fd);
+  restore();
+}
+
+std::optional<int> ChildSignals::next() {
+  signalfd_siginfo info;
+  if (::read(fd, &info, sizeof(info)) != sizeof(info))
+    return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+void followParent(int parent) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent)
+    ::_exit(1);
+}
+
+} // namespace lmc
