@@ -453,6 +453,18 @@ Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, i
   return GlooWorld::join(options, shardRanks);
 }
 
+static StallLimits withOptions(StallLimits stall, const LaunchOptions &options) {
+  if (options.hangSeconds) {
+    stall.seconds = static_cast<double>(*options.hangSeconds);
+    stall.otherSeconds = std::max(stall.otherSeconds, stall.seconds);
+  }
+  if (options.slowSeconds)
+    stall.otherSeconds = static_cast<double>(*options.slowSeconds);
+  return stall;
+}
+
+StallLimits stallLimits(const LaunchOptions &options) { return withOptions({}, options); }
+
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks,
                                          const RendezvousOptions &times) {
   const auto launch = findLaunch(options, [](const char *name) { return std::getenv(name); });
@@ -478,15 +490,10 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
   }
   if (options.joinSeconds)
     rendezvous.join = std::chrono::seconds(*options.joinSeconds);
-  StallLimits &stall = rendezvous.stall;
-  if (options.hangSeconds) {
-    stall.seconds = static_cast<double>(*options.hangSeconds);
-    stall.otherSeconds = std::max(stall.otherSeconds, stall.seconds);
+  rendezvous.stall = withOptions(rendezvous.stall, options);
+  if (options.hangSeconds)
     rendezvous.silence =
         std::max<Milliseconds>(rendezvous.silence, std::chrono::seconds(*options.hangSeconds));
-  }
-  if (options.slowSeconds)
-    stall.otherSeconds = static_cast<double>(*options.slowSeconds);
   if (!options.secretFile.empty()) {
     auto secret = readTextFile(options.secretFile, 4096);
     LMC_TRY(secret);

@@ -16,6 +16,9 @@ namespace lmc {
 // from then on.
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks = 0);
 
+// Returns after which times a rank counts as hung: the defaults, with what `options` say.
+StallLimits stallLimits(const LaunchOptions &options);
+
 // Finds out from `options` and the environment which rank this is, and joins the others. A world of
 // one rank opens no connection. Returns an Error if `shardRanks` does not divide the number of
 // ranks, or if they are not numbered host by host. Of `times`, only the times are used.

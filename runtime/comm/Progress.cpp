@@ -1,5 +1,7 @@
 #include "runtime/comm/Progress.h"
 
+#include "runtime/support/FileWait.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -37,6 +39,10 @@ void Progress::count() {
     if (!current.waits)
       busy += seconds;
   }
+  if (current.waits)
+    total.waited += seconds;
+  else if (current.activity == Activity::Logging)
+    total.logged += seconds;
   counted = now;
 }
 
@@ -68,6 +74,12 @@ void Progress::move() {
   ++current.moves;
 }
 
+void Progress::at(std::string what) {
+  std::lock_guard lock(mutex);
+  current.what = std::move(what);
+  ++current.moves;
+}
+
 Activity Progress::change(Activity activity) {
   std::lock_guard lock(mutex);
   count();
@@ -76,11 +88,22 @@ Activity Progress::change(Activity activity) {
 }
 
 Progress::State Progress::state() const {
-  std::lock_guard lock(mutex);
-  return current;
+  State now;
+  {
+    std::lock_guard lock(mutex);
+    now = current;
+  }
+  now.file = longestFileWait(/*leastSeconds=*/1).value_or("");
+  return now;
 }
 
-Progress::Wait::Wait(Progress *of) : progress(nullptr) {
+Progress::Sums Progress::sums() {
+  std::lock_guard lock(mutex);
+  count();
+  return total;
+}
+
+Progress::Wait::Wait(Progress *of, const char *waitsFor) : progress(nullptr) {
   if (!of)
     return;
   std::lock_guard lock(of->mutex);
@@ -89,6 +112,7 @@ Progress::Wait::Wait(Progress *of) : progress(nullptr) {
   progress = of;
   of->count();
   of->current.waits = true;
+  of->current.waitsFor = waitsFor;
   ++of->current.moves;
 }
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace lmc {
@@ -41,6 +42,11 @@ public:
     // over the latest window of kWindow steps; and how many windows have ended.
     double busySeconds = 0;
     uint64_t windows = 0;
+    std::string what; // which function of the plan the main thread runs, and in which micro-step
+    std::string waitsFor; // while it waits: "other ranks", "its device"
+    // The file that a thread of this process has been reading or writing for at least a second
+    // (runtime/support/FileWait.h).
+    std::string file;
   };
   static constexpr uint64_t kWindow = 20;
 
@@ -54,14 +60,24 @@ public:
   // What the main thread does, with helper threads or without, has got on.
   void move();
 
+  // The main thread begins with a part of its activity: State::what.
+  void at(std::string what);
+
   // May be called by any thread.
   State state() const;
+
+  // Seconds since the beginning that the main thread has waited, and written logs. The main thread
+  // calls it.
+  struct Sums {
+    double waited = 0, logged = 0;
+  };
+  Sums sums();
 
   // The main thread waits as long as such an object exists. It has no effect on other threads, and
   // without a Progress.
   class Wait {
   public:
-    explicit Wait(Progress *progress);
+    explicit Wait(Progress *progress, const char *waitsFor = "other ranks");
     ~Wait();
     Wait(const Wait &) = delete;
     Wait &operator=(const Wait &) = delete;
@@ -97,6 +113,7 @@ private:
   std::chrono::steady_clock::time_point counted; // until when the next two have been counted
   double busy = 0;                               // seconds in this window
   double inStep = 0;                             // seconds in this step
+  Sums total;
   uint64_t steps = 0;                            // that have ended
   std::array<double, kWindow> latest{}; // seconds of steps; that of step n is at n % kWindow
 };

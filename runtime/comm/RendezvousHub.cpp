@@ -281,16 +281,13 @@ std::string RendezvousHub::stalled() const {
   if (!stall)
     return "";
   const Member &member = members[static_cast<size_t>(std::max(stall->rank, 0))];
-  const std::string where =
-      member.state.step > 0 ? fmt::format(", step {}", member.state.step) : "";
   if (stall->rank < 0)
-    return fmt::format("no rank has made progress for {:.0f} s ({}{}): all wait for each other or "
+    return fmt::format("no rank has made progress for {:.0f} s ({}): all wait for each other or "
                        "for their devices",
-                       stall->seconds, textOf(member.state.activity), where);
-  return fmt::format("rank {} (host {}) has made no progress for {:.0f} s ({}{}), and the others "
+                       stall->seconds, describe(member.state));
+  return fmt::format("rank {} (host {}) has made no progress for {:.0f} s ({}), and the others "
                      "wait for it",
-                     stall->rank, member.host, stall->seconds, textOf(member.state.activity),
-                     where);
+                     stall->rank, member.host, stall->seconds, describe(member.state));
 }
 
 // The failure that is known first is the cause of those that follow.

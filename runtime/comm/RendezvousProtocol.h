@@ -29,7 +29,7 @@
 
 namespace lmc {
 
-constexpr int kRendezvousProtocol = 3;
+constexpr int kRendezvousProtocol = 4;
 
 // Most bytes of a message: of one from a stranger, and of one from a rank.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
@@ -57,14 +57,24 @@ inline nlohmann::json beatOf(const Progress::State &state) {
           {"waits", state.waits},
           {"step_seconds", state.stepSeconds},
           {"busy_seconds", state.busySeconds},
-          {"windows", state.windows}};
+          {"windows", state.windows},
+          {"what", state.what},
+          {"waits_for", state.waitsFor},
+          {"file", state.file}};
 }
 
 inline Progress::State progressOf(const nlohmann::json &beat) {
   const int activity = beat.at("activity");
-  return {
-      static_cast<Activity>(activity), beat.at("step"),         beat.at("moves"),  beat.at("waits"),
-      beat.at("step_seconds"),         beat.at("busy_seconds"), beat.at("windows")};
+  return {static_cast<Activity>(activity),
+          beat.at("step"),
+          beat.at("moves"),
+          beat.at("waits"),
+          beat.at("step_seconds"),
+          beat.at("busy_seconds"),
+          beat.at("windows"),
+          beat.at("what"),
+          beat.at("waits_for"),
+          beat.at("file")};
 }
 
 } // namespace lmc

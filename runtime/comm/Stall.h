@@ -4,6 +4,7 @@
 #include "runtime/comm/Progress.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace lmc {
@@ -29,6 +30,14 @@ struct Stall {
   int rank = 0;       // -1: all ranks wait for each other
   double seconds = 0; // since the last progress of the rank, or of any rank
 };
+
+// Returns how long a rank in this state may make no progress while others wait for it.
+// `stepSeconds`: the longest Progress::State::stepSeconds of all ranks.
+double limitOf(const Progress::State &state, double stepSeconds, const StallLimits &limits);
+
+// Returns what a rank does, in which step, and what it waits for: "computing, step 17: micro_first,
+// micro-step 2 of 8; waits for its device", "saving, step 20: writing PATH for 31 s".
+std::string describe(const Progress::State &state);
 
 // Returns a rank that does not wait and has not got on for the time of its limit, while another
 // rank waits that long; of several, the one that has not got on for the longest time. If all ranks

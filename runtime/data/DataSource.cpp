@@ -5,6 +5,7 @@
 #include "runtime/data/Mixture.h"
 #include "runtime/data/Permutation.h"
 #include "runtime/support/File.h"
+#include "runtime/support/FileWait.h"
 
 #include <fmt/format.h>
 
@@ -386,6 +387,7 @@ Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens,
   for (uint64_t at = 0; at < total;) {
     const uint64_t inRow = at % length;
     const State::Piece piece = state->pieceAt(position + at, length - inRow);
+    const FileWait wait("reading", piece.file->path());
     auto filled = state->fillPiece(piece, tokens + at, targets + at);
     if (filled && starts && state->options.documentMask)
       filled = state->fillStarts(piece, tokens + at, static_cast<int32_t>(inRow), starts + at);

@@ -1,6 +1,7 @@
 #include "runtime/monitor/LineFile.h"
 
 #include "runtime/support/File.h"
+#include "runtime/support/FileWait.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -92,7 +93,10 @@ Result<LineFile> LineFile::openAndMove(const std::string &path, const Ends &ends
   return file;
 }
 
-void LineFile::sync() { (void)!::fdatasync(fd); }
+void LineFile::sync() {
+  const FileWait wait("writing", path);
+  (void)!::fdatasync(fd);
+}
 
 LineFile::LineFile(LineFile &&other) noexcept
     : fd(std::exchange(other.fd, -1)), path(std::move(other.path)), end(other.end),
@@ -104,6 +108,7 @@ LineFile::~LineFile() {
 }
 
 Result<void> LineFile::write(std::string_view line) {
+  const FileWait wait("writing", path);
   pending += line;
   pending += '\n';
   size_t written = 0;

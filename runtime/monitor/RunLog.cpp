@@ -24,6 +24,7 @@ Result<RunLog> RunLog::open(const std::string &folder) {
 }
 
 void RunLog::line(std::string_view text) {
+  std::lock_guard lock(*mutex);
   (void)bool(log.write(fmt::format("{} {}", timeText(std::chrono::system_clock::now()), text)));
 }
 
@@ -34,6 +35,7 @@ void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
   json["time"] = timeText(std::chrono::system_clock::now());
   json["event"] = name;
   json.update(fields);
+  std::lock_guard lock(*mutex);
   // Texts of the user that are no UTF-8 are written with replacement characters.
   (void)bool(events.write(
       json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));

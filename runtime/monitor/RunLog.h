@@ -7,6 +7,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <chrono>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -15,6 +17,7 @@ namespace lmc {
 // Returns a time as "2026-11-22T13:40:02.125Z".
 std::string timeText(std::chrono::system_clock::time_point time);
 
+// Any thread may call its functions.
 class RunLog {
 public:
   // Opens or creates the two files in `folder`.
@@ -31,6 +34,7 @@ private:
   RunLog(LineFile log, LineFile events) : log(std::move(log)), events(std::move(events)) {}
   // A line that cannot be written is kept and written later; it never stops a run.
   LineFile log, events;
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
 };
 
 } // namespace lmc

@@ -1,5 +1,7 @@
 #include "runtime/support/File.h"
 
+#include "runtime/support/FileWait.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -116,11 +118,13 @@ static Result<void> writeAll(const std::string &name, const void *data, size_t b
 }
 
 Result<void> File::write(const void *data, size_t bytes) {
+  const FileWait wait("writing", name);
   return writeAll(name, data, bytes,
                   [&](const char *from, size_t count, size_t) { return ::write(fd, from, count); });
 }
 
 Result<void> File::writeAt(const void *data, size_t bytes, uint64_t offset) {
+  const FileWait wait("writing", name);
   return writeAll(name, data, bytes, [&](const char *from, size_t count, size_t done) {
     return ::pwrite(fd, from, count, static_cast<off_t>(offset + done));
   });
@@ -153,11 +157,13 @@ static Result<size_t> readAll(const std::string &name, void *data, size_t bytes,
 }
 
 Result<size_t> File::read(void *data, size_t bytes) {
+  const FileWait wait("reading", name);
   return readAll(name, data, bytes,
                  [&](char *to, size_t most, size_t) { return ::read(fd, to, most); });
 }
 
 Result<size_t> File::readAt(void *data, size_t bytes, uint64_t offset) const {
+  const FileWait wait("reading", name);
   return readAll(name, data, bytes, [&](char *to, size_t most, size_t done) {
     return ::pread(fd, to, most, static_cast<off_t>(offset + done));
   });
@@ -171,6 +177,7 @@ Result<uint64_t> File::size() const {
 }
 
 Result<void> File::sync() {
+  const FileWait wait("writing", name);
   while (::fsync(fd) != 0)
     if (errno != EINTR)
       return systemError("write", name, errno);

@@ -62,6 +62,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
     if (data->hasDocumentMask())
       std::fill(starts.begin() + padding, starts.end(), 0);
     LMC_TRY(inputs.upload(tokens.data(), targets.data(), starts.data()));
+    world.progress().at(names::kEval);
     LMC_TRY(functions.run(names::kEval));
     if (!scalars.canRequest())
       LMC_TRY(takeLoss());

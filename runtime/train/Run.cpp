@@ -7,6 +7,7 @@
 #include "runtime/train/Bench.h"
 #include "runtime/train/CompareRanks.h"
 #include "runtime/train/Dump.h"
+#include "runtime/train/LoneWatch.h"
 #include "runtime/train/Phases.h"
 #include "runtime/train/Preflight.h"
 #include "runtime/train/Trainer.h"
@@ -942,6 +943,9 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
 
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
+  std::unique_ptr<HangWatch> watch;
+  if (world.size() == 1)
+    watch = watchLoneRank(world.progress(), stallLimits(options.launch), *folder.log, own.errors);
   Result<ExitCode> result = runIn(folder, own, stop, **plan, console, world);
   const ExitCode code = result ? *result : result.error().code;
   nlohmann::ordered_json end = {

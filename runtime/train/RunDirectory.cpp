@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
+#include "runtime/support/FileWait.h"
 #include "runtime/support/Json.h"
 #include "runtime/train/DeviceTensors.h"
 
@@ -88,6 +89,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::join(const std::string &path
 RunDirectory::~RunDirectory() { ::close(fd); }
 
 Result<void> RunDirectory::checkOwner() const {
+  const FileWait wait("looking at the lock of", folder);
   // A lock file that was removed or moved does not keep a second run away.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0 ||

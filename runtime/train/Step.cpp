@@ -40,6 +40,8 @@ Result<void> enqueueGradients(Session &session, int64_t number, double lr, const
                                                        : names::kMicro;
     session.device->setPurpose(
         fmt::format("step {}, micro-step {} of {}", number, micro + 1, accumulation));
+    session.world.progress().at(
+        fmt::format("{}, micro-step {} of {}", function, micro + 1, accumulation));
     LMC_TRY(session.functions->run(function));
     LMC_TRY(enqueued());
   }

@@ -218,7 +218,7 @@ def test_a_main_thread_that_hangs_is_named(running, compiled, tmp_path):
     victim.wait_for_its_end()  # its other threads end the process
     code, errors, _ = run.end()
     assert code == RANK_FAILED
-    assert re.search(r"error: rank 1 \(host .*\) has made no progress for \d+ s \([a-z ]+, step \d+\), "
+    assert re.search(r"error: rank 1 \(host .*\) has made no progress for \d+ s \([a-z ]+, step \d+(: .*)?\), "
                      r"and the others wait for it", errors), errors
     # The rank may have hung while it saved; then a warning about that checkpoint says so, too.
     named = re.findall(r"error: .*rank 1 \(host [^)]*\) has made no progress", errors)

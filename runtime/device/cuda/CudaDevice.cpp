@@ -140,7 +140,7 @@ private:
   // Marks a wait for the GPU. A call that only enqueues work waits, too, while the driver's queue
   // is full, as behind a collective for which another rank does not come.
   Progress::Wait waiting() const {
-    return Progress::Wait(options.world ? &options.world->progress() : nullptr);
+    return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
   Result<void> awaitEvent(CUevent event) {
     return checkWork(await(driver.cuEventSynchronize, driver.cuEventQuery, event));

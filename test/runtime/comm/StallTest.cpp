@@ -12,7 +12,13 @@ const StallLimits kLimits{10, 3, 1800};
 
 // A rank in step 17 that has not got on for so long.
 RankProgress rank(Activity activity, bool waits, double seconds, double stepSeconds = 1) {
-  return {{activity, 17, 99, waits, stepSeconds}, seconds, true};
+  Progress::State state;
+  state.activity = activity;
+  state.step = 17;
+  state.moves = 99;
+  state.waits = waits;
+  state.stepSeconds = stepSeconds;
+  return {state, seconds, true};
 }
 RankProgress waiting(double seconds) { return rank(Activity::Computing, true, seconds); }
 

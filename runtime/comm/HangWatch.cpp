@@ -1,0 +1,88 @@
+#include "runtime/comm/HangWatch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace lmc {
+
+std::string Hang::text() const {
+  return fmt::format("no progress for {:.0f} s ({})", seconds, describe(state));
+}
+
+// A save gets on with each tensor, of which a slow disk may write the largest for a minute.
+static constexpr double kLongWrite = 6;
+
+// Unlike a rank that others wait for, a lone one is only warned of. So work beside steps has a
+// short limit, too. A start does not get on all the time. Nor does a console that takes no output,
+// as after Ctrl-S: logs count only if a file is named.
+double HangJudge::warningLimit(const Progress::State &state) const {
+  switch (state.activity) {
+  case Activity::Validating:
+    return std::max(limits.seconds, limits.steps * state.stepSeconds);
+  case Activity::Saving:
+    return kLongWrite * limits.seconds;
+  case Activity::Logging:
+    return state.file.empty() ? limits.otherSeconds : limits.seconds;
+  default:
+    return limitOf(state, state.stepSeconds, limits);
+  }
+}
+
+std::optional<Hang> HangJudge::observe(const Progress::State &state, double now, double late) {
+  if (!moved || state.moves != moves) {
+    moves = state.moves;
+    moved = now;
+    warnAt = 0;
+    if (const auto before = std::exchange(told, std::nullopt))
+      return Hang{Hang::Kind::GoesOn, before->seconds, before->state};
+    return std::nullopt;
+  }
+  *moved = std::min(*moved + std::max(late, 0.0), now);
+  const double seconds = now - *moved;
+  if (findStall({RankProgress{state, seconds, true}}, limits))
+    return Hang{Hang::Kind::Ends, seconds, state};
+  if (seconds < std::max(warningLimit(state), warnAt))
+    return std::nullopt;
+  warnAt = 2 * seconds;
+  told = Hang{Hang::Kind::Hangs, seconds, state};
+  return told;
+}
+
+HangWatch::HangWatch(Progress &progress, const StallLimits &limits,
+                     std::function<void(const Hang &)> tell)
+    : progress(progress), judge(limits), tell(std::move(tell)) {
+  thread = std::thread([this] { watch(); });
+}
+
+HangWatch::~HangWatch() {
+  {
+    std::lock_guard lock(mutex);
+    closing = true;
+  }
+  changed.notify_all();
+  thread.join();
+}
+
+void HangWatch::watch() {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kBeat(1);
+  auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+  const auto start = Clock::now();
+  std::unique_lock lock(mutex);
+  for (;;) {
+    const auto due = Clock::now() + kBeat;
+    if (changed.wait_until(lock, due, [&] { return closing; }))
+      return;
+    const auto now = Clock::now();
+    lock.unlock();
+    if (const auto hang = judge.observe(progress.state(), seconds(now - start),
+                                        now - due > kBeat ? seconds(now - due) : 0))
+      tell(*hang);
+    lock.lock();
+  }
+}
+
+} // namespace lmc

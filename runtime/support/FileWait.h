@@ -1,0 +1,32 @@
+// Which file a thread of this process is reading or writing just now, so that a watchdog can name
+// the one that does not answer.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+// Exists while a thread reads or writes a file. Costs a lock and a reading of the clock.
+class FileWait {
+public:
+  // `action`: "reading", "writing". Both must live as long as this object.
+  FileWait(const char *action, const std::string &path);
+  ~FileWait();
+  FileWait(const FileWait &) = delete;
+  FileWait &operator=(const FileWait &) = delete;
+
+private:
+  friend std::optional<std::string> longestFileWait(double leastSeconds);
+  const char *action;
+  const std::string &path;
+  std::chrono::steady_clock::time_point began;
+  FileWait *previous, *next; // in the list of all, the oldest first
+};
+
+// Returns "reading PATH for 31 s" for the file operation that has been going on for the longest
+// time, if that is at least `leastSeconds`.
+std::optional<std::string> longestFileWait(double leastSeconds);
+
+} // namespace lmc

@@ -1,0 +1,18 @@
+// Tells of a run of one rank that makes no progress (runtime/comm/HangWatch.h).
+#pragma once
+
+#include "runtime/comm/HangWatch.h"
+#include "runtime/monitor/RunLog.h"
+
+#include <cstdio>
+#include <memory>
+
+namespace lmc {
+
+// Watches as long as the returned object exists. A hang is a warning on `errors`, a line of log.txt
+// and an event `hang`; so is that the run goes on. When findStall() gives the rank up, the
+// process says so and ends with ExitCode::Failure.
+std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &limits, RunLog &log,
+                                         FILE *errors);
+
+} // namespace lmc
