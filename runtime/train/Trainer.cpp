@@ -3,6 +3,7 @@
 #include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
+#include "runtime/plan/Steps.h"
 #include "runtime/plan/TargetRules.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/Dump.h"
@@ -44,6 +45,8 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
       phase(std::move(phase)), totalSteps(totalSteps), firstStep(session.progress.step),
       data(std::move(data)), sources(this->data->sources()), enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
+      slowSteps(plan::predictedStepSeconds(**session.plan), plan::computesOnHost(**session.plan),
+                progress, console, log),
       writer(directory.path(), *session.plan, *session.device, session.world),
       savedTime(std::chrono::steady_clock::now()), savedStep(session.progress.step) {}
 
@@ -123,6 +126,7 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
 
 Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   progress.enter(Activity::Reading, enqueuedStep + 1);
+  slowSteps.begin(static_cast<int64_t>(enqueuedStep) + 1);
   const bool stopHere = stop.requested();
   Result<void> owned;
   {
@@ -197,6 +201,7 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
     gradientsDumped = true;
   }
   progress.enter(Activity::Computing, enqueuedStep + 1);
+  progress.at(names::kOptimizer);
   LMC_TRY(session.functions->run(names::kOptimizer));
   if (session.trace && session.trace->end())
     writeTrace();
@@ -522,6 +527,7 @@ void Trainer::report(StepRecord &record) {
   auto written = metrics ? metrics->write(record) : Result<void>();
   console.step(record);
   watchForSlowRanks(record.step);
+  slowSteps.observe(record);
   sayExpectedTime(record);
   if (!written && !metricsHeldBack)
     console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "

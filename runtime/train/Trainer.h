@@ -9,6 +9,7 @@
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SaveWriter.h"
 #include "runtime/train/Session.h"
+#include "runtime/train/SlowSteps.h"
 #include "runtime/train/StopSignals.h"
 #include "runtime/train/TimeLimit.h"
 
@@ -164,6 +165,7 @@ private:
   std::optional<MetricsWriter> metrics;
   Guard guard;
   SlowRankWatch slowRanks;
+  SlowSteps slowSteps;
   bool metricsHeldBack = false;
   // Seconds that were spent on each kind of work beside the steps, and how often it was done.
   struct Spent {

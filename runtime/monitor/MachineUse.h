@@ -1,0 +1,48 @@
+// What the machine and this process did in a time: whose work the processors did, at which clock,
+// and which pages came from disks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// Processor times are in seconds, summed over the processors that this process may use.
+struct MachineUse {
+  double seconds = 0;     // wall time
+  double ownCpu = 0;      // of all threads of this process
+  double otherCpu = 0;    // of other processes
+  double stolen = 0;      // that a hypervisor gave to other machines
+  double involuntary = 0; // context switches of this process that it did not ask for
+  double majorFaults = 0; // page faults of this process that read from a disk
+  double swapped = 0;     // pages that the machine moved to or from swap
+  double clockGHz = 0;    // at the end, the mean over processors; 0: the system does not say it
+};
+
+// Counters since some moment in the past.
+struct MachineCounters {
+  double time = 0, ownCpu = 0; // seconds
+  double busy = 0, stolen = 0; // of the processors, in seconds
+  double involuntary = 0, majorFaults = 0, swapped = 0;
+  double clockGHz = 0; // no counter: the clock at this moment
+};
+
+// Returns what was done between two readings.
+MachineUse operator-(const MachineCounters &after, const MachineCounters &before);
+
+// Returns the busy and stolen ticks of the processors `cpus` in the text of /proc/stat
+// (proc_stat(5)): user + nice + system + irq + softirq, and steal. Time of guests is part of user.
+struct CpuTicks {
+  double busy = 0, stolen = 0;
+};
+CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus);
+
+// Returns pswpin + pswpout in the text of /proc/vmstat.
+double parseSwappedPages(std::string_view procVmstat);
+
+// Reads the counters of this process and machine. What the system does not tell is 0.
+MachineCounters readMachineCounters();
+
+} // namespace lmc
