@@ -1,18 +1,17 @@
 // Appends lines to a text file of a run, such as metrics.jsonl.
 #pragma once
 
+#include "runtime/monitor/AppendFile.h"
 #include "runtime/support/Result.h"
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lmc {
 
-// If the disk is full, no part of a line remains in the file: a line that could not be written is
-// kept in memory and written before the next one. Such lines are lost only if the program ends before
-// the disk has room again.
+// A line that cannot be written is kept, as AppendFile keeps a record.
 class LineFile {
 public:
   // Returns true for the first line that does not belong to the file any more.
@@ -28,23 +27,16 @@ public:
   static Result<LineFile> openAndMove(const std::string &path, const Ends &ends,
                                       const std::function<Result<std::string>()> &undone);
 
-  LineFile(LineFile &&other) noexcept;
-  LineFile &operator=(LineFile &&) = delete;
-  ~LineFile();
-
   // Writes the lines that were kept, and then `line`, to which a newline is added. After an Error
   // they are kept for the next call.
   Result<void> write(std::string_view line);
 
   // Returns when all written lines are on the disk, as far as the system can tell.
-  void sync();
+  void sync() { file.sync(); }
 
 private:
-  LineFile(int fd, std::string path, uint64_t end) : fd(fd), path(std::move(path)), end(end) {}
-  int fd = -1;
-  std::string path;
-  uint64_t end = 0;    // bytes of whole lines in the file
-  std::string pending; // whole lines that are not in the file yet
+  explicit LineFile(AppendFile file) : file(std::move(file)) {}
+  AppendFile file;
 };
 
 } // namespace lmc

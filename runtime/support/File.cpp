@@ -262,6 +262,18 @@ Result<void> publishFile(const std::string &path, const std::string &text) {
   return syncFolder(parentOf(path));
 }
 
+Result<void> replaceFile(const std::string &path, const std::string &text) {
+  const std::string partial = path + ".partial";
+  Result<File> file = File::create(partial);
+  if (!file)
+    return file.error();
+  LMC_TRY(file->write(text.data(), text.size()));
+  LMC_TRY(file->close());
+  if (::rename(partial.c_str(), path.c_str()) != 0)
+    return systemError("rename", partial, errno);
+  return {};
+}
+
 //===--- Folders ----------------------------------------------------------===//
 
 Result<void> syncFolder(const std::string &path) {

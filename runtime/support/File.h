@@ -94,6 +94,9 @@ Result<void> writeTextFile(const std::string &path, const std::string &text);
 // contents or the new ones. The result is on the disk when the function returns.
 Result<void> publishFile(const std::string &path, const std::string &text);
 
+// Does the same for a file that may be lost when the machine fails, and does not wait for the disk.
+Result<void> replaceFile(const std::string &path, const std::string &text);
+
 // Returns when the entries of a folder (new names, renames, removals) are on the disk.
 Result<void> syncFolder(const std::string &path);
 

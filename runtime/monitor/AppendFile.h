@@ -1,0 +1,51 @@
+// Appends whole records, such as lines, to a file of a run.
+#pragma once
+
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lmc {
+
+// If the disk is full, no part of a record remains in the file: a record that could not be written
+// is kept in memory and written before the next one. Such records are lost only if the program ends
+// before the disk has room again.
+class AppendFile {
+public:
+  // Opens `path`, or creates it, to append to it.
+  static Result<AppendFile> open(const std::string &path);
+
+  AppendFile(AppendFile &&other) noexcept;
+  AppendFile &operator=(AppendFile &&) = delete;
+  ~AppendFile();
+
+  // Writes the records that were kept, and then `record`. After an Error they are kept for the next
+  // call.
+  Result<void> write(std::string_view record);
+
+  // Puts `bytes` before the next record.
+  void prepend(std::string_view bytes) { pending.insert(0, bytes); }
+
+  // Cuts the file to its first `bytes` bytes. The next record follows them.
+  Result<void> cut(uint64_t bytes);
+
+  // Returns true if nobody can find what is written any more, because the file was removed.
+  bool isRemoved() const;
+
+  // Returns when all written records are on the disk, as far as the system can tell.
+  void sync();
+
+  uint64_t size() const { return end; } // bytes of whole records in the file
+  int descriptor() const { return fd; }
+
+private:
+  AppendFile(int fd, std::string path) : fd(fd), path(std::move(path)) {}
+  int fd = -1;
+  std::string path;
+  uint64_t end = 0;
+  std::string pending; // whole records that are not in the file yet
+};
+
+} // namespace lmc
