@@ -3,6 +3,7 @@
 #   lmc_layer(FOLDER [MLIR] ARROWS...)    the library of a folder
 #   lmc_program(FOLDER [MLIR] ARROWS...)  a program
 #   lmc_plugin(FOLDER ARROWS...)          a shared library that a program opens on demand
+#   lmc_script(FOLDER)                    a Python program
 #
 # FOLDER may include headers of the folders in ARROWS, and of no others. Each folder is one
 # library that links those of its arrows; a folder can only name folders above it here, so
@@ -25,6 +26,7 @@ lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
           runtime/monitor runtime/plan runtime/support)
 lmc_program(tools/lmc-run runtime/comm runtime/train tools/support)
+lmc_script(tools/lmc-wandb)
 lmc_plugin(tools/parquet)
 lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support runtime/tokenizer
             tools/parquet tools/support)

@@ -91,6 +91,13 @@ function(lmc_program folder)
   add_dependencies(programs ${name})
 endfunction()
 
+# A Python program, which stands beside the others without its suffix.
+function(lmc_script folder)
+  get_filename_component(name ${folder} NAME)
+  configure_file(${CMAKE_SOURCE_DIR}/${folder}/${name}.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}
+                 COPYONLY)
+endfunction()
+
 # A shared library that a program opens on demand, and never links. Others include the folder's
 # headers only. The folder's layer.cmake sets ${needs} to the libraries that it is built with and
 # ${needs_include} to their headers, or leaves the plug-in out.

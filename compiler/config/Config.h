@@ -186,6 +186,9 @@ struct CheckpointConfig {
 struct MonitoringConfig {
   int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
   bool logits = false; // true: a function that writes the logits is compiled too
+  bool tensorboard = false;
+  std::string prometheus, onEvent;                              // "": none
+  std::string wandbProject, wandbEntity, wandbGroup, wandbName; // "": none
 };
 
 struct GuardConfig {

@@ -8,9 +8,15 @@ namespace lmc {
 
 std::string timeText(std::chrono::system_clock::time_point time) {
   using namespace std::chrono;
-  const auto milliseconds = duration_cast<std::chrono::milliseconds>(time.time_since_epoch()) % 1000;
+  const auto milliseconds =
+      duration_cast<std::chrono::milliseconds>(time.time_since_epoch()) % 1000;
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(system_clock::to_time_t(time)),
                      (milliseconds.count() + 1000) % 1000);
+}
+
+int64_t integerOf(const nlohmann::ordered_json &event, const char *key, int64_t otherwise) {
+  const auto found = event.find(key);
+  return found != event.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
 }
 
 Result<RunLog> RunLog::open(const std::string &folder) {
@@ -37,8 +43,10 @@ void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
   json.update(fields);
   std::lock_guard lock(*mutex);
   // Texts of the user that are no UTF-8 are written with replacement characters.
-  (void)bool(events.write(
-      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+  (void)bool(
+      events.write(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+  if (listener)
+    listener(name, json);
 }
 
 } // namespace lmc

@@ -7,6 +7,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +18,9 @@ namespace lmc {
 
 // Returns a time as "2026-11-22T13:40:02.125Z".
 std::string timeText(std::chrono::system_clock::time_point time);
+
+// Returns the whole number `key` of an event; `otherwise` if it has none.
+int64_t integerOf(const nlohmann::ordered_json &event, const char *key, int64_t otherwise);
 
 // Any thread may call its functions.
 class RunLog {
@@ -30,11 +35,19 @@ public:
   void event(const char *name, const nlohmann::ordered_json &fields);
   void event(const char *name); // without fields
 
+  // Lets `listener` see the name and the line of each event from now on, after it was written; with
+  // nullptr, nobody sees them.
+  using Listener =
+      std::function<void(const std::string &name, const nlohmann::ordered_json &event)>;
+  void listen(Listener to) { listener = std::move(to); }
+
 private:
   RunLog(LineFile log, LineFile events) : log(std::move(log)), events(std::move(events)) {}
   // A line that cannot be written is kept and written later; it never stops a run.
   LineFile log, events;
-  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
+  Listener listener;
+  // A listener may write to the log, too.
+  std::unique_ptr<std::recursive_mutex> mutex = std::make_unique<std::recursive_mutex>();
 };
 
 } // namespace lmc

@@ -522,6 +522,7 @@ struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
   std::string interruption; // why the run ends with ExitCode::Interrupted
+  std::unique_ptr<Monitors> monitors; // null on all ranks but the first
 };
 
 // A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
@@ -790,6 +791,9 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
     return PhaseEnd{*result};
   }
 
+  if (world.rank() == 0 && !folder.monitors)
+    folder.monitors =
+        std::make_unique<Monitors>(session.settings.monitors, options.out, console, *folder.log);
   // Rank 0 changes the folder.
   auto record = [&]() -> Result<void> {
     if (world.rank() != 0)
@@ -813,8 +817,8 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
   }
   if (!time.hasStepped())
     time.expectStep(plan::predictedStepSeconds(**session.plan));
-  Trainer trainer(session, options, *folder.directory, console, *folder.log, stop, time,
-                  std::move(prepared->data), phase, static_cast<uint64_t>(totalSteps));
+  Trainer trainer(session, options, *folder.directory, console, *folder.log, folder.monitors.get(),
+                  stop, time, std::move(prepared->data), phase, static_cast<uint64_t>(totalSteps));
   for (const std::string &line : session.facts())
     console.note(line);
   for (const std::string &remark : session.deviceInfo.remarks)

@@ -449,6 +449,30 @@ Result<std::vector<StepRange>> readStepRanges(std::string_view text) {
   return ranges;
 }
 
+// Reads what a run is watched with. A plan of an earlier release has none of these keys.
+static Result<MonitorSettings> readMonitors(const SettingTable &table) {
+  MonitorSettings settings;
+  const std::string section = "monitoring.";
+  if (table.find(section + "tensorboard")) {
+    auto tensorboard = table.boolean(section + "tensorboard");
+    LMC_TRY(tensorboard);
+    settings.tensorboard = *tensorboard;
+  }
+  for (const auto &[name, value] : {std::pair("prometheus", &settings.prometheus),
+                                    {"on_event", &settings.onEvent},
+                                    {"wandb_project", &settings.wandb.project},
+                                    {"wandb_entity", &settings.wandb.entity},
+                                    {"wandb_group", &settings.wandb.group},
+                                    {"wandb_name", &settings.wandb.name}}) {
+    if (!table.find(section + name))
+      continue;
+    auto text = table.text(section + name);
+    LMC_TRY(text);
+    *value = *text;
+  }
+  return settings;
+}
+
 Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanFile::Phase *phase) {
   TrainSettings settings;
   // Counts and intervals are negative only in a hostile plan.
@@ -521,6 +545,10 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
 
   LMC_TRY(count("monitoring.log_interval", settings.logInterval));
   settings.logInterval = std::max<int64_t>(settings.logInterval, 1);
+
+  auto monitors = readMonitors(table);
+  LMC_TRY(monitors);
+  settings.monitors = std::move(*monitors);
 
   auto action = table.text("guard.action");
   LMC_TRY(action);

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/RecordedRun.h"
 #include "runtime/data/DataSource.h"
 #include "runtime/monitor/Guard.h"
+#include "runtime/monitor/Monitors.h"
 #include "runtime/plan/LrSettings.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
@@ -115,6 +116,7 @@ struct TrainSettings {
   int64_t exportInterval = 0;     // in steps; 0: no exports
   bool checkpointBackground = false; // saves and exports are written behind the steps
   int64_t logInterval = 1;        // steps between two lines in a log
+  MonitorSettings monitors;
   GuardSettings guard;
   std::vector<StepRange> skipSteps; // steps whose update is left out
   double peakTflops = 0;          // 0: the value that the device gives

@@ -38,12 +38,13 @@ static std::string lossKey(const ValidationSettings &set) {
 }
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
-                 Console &console, RunLog &log, const StopSignals &stop, TimeBudget &time,
-                 std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps)
+                 Console &console, RunLog &log, Monitors *monitors, const StopSignals &stop,
+                 TimeBudget &time, std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps)
     : session(session), options(options), directory(directory), console(console), log(log),
-      stop(stop), time(time), ranks(session.world.all()), progress(session.world.progress()),
-      phase(std::move(phase)), totalSteps(totalSteps), firstStep(session.progress.step),
-      data(std::move(data)), sources(this->data->sources()), enqueuedStep(session.progress.step),
+      monitors(monitors), stop(stop), time(time), ranks(session.world.all()),
+      progress(session.world.progress()), phase(std::move(phase)), totalSteps(totalSteps),
+      firstStep(session.progress.step), data(std::move(data)), sources(this->data->sources()),
+      enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       slowSteps(plan::predictedStepSeconds(**session.plan), plan::computesOnHost(**session.plan),
                 progress, console, log),
@@ -526,6 +527,8 @@ void Trainer::report(StepRecord &record) {
   // The file comes first: a step that a person has seen is in it, whatever happens next.
   auto written = metrics ? metrics->write(record) : Result<void>();
   console.step(record);
+  if (monitors)
+    monitors->step(record, session.settings.logInterval);
   watchForSlowRanks(record.step);
   slowSteps.observe(record);
   sayExpectedTime(record);

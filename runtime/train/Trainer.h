@@ -5,6 +5,7 @@
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
+#include "runtime/monitor/Monitors.h"
 #include "runtime/train/Phases.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SaveWriter.h"
@@ -43,9 +44,10 @@ namespace lmc {
 // count. A guard (runtime/monitor/Guard.h) judges all steps; its state is part of each checkpoint.
 class Trainer {
 public:
+  // `monitors` is null on all ranks but the first.
   Trainer(Session &session, const RunOptions &options, RunDirectory &directory, Console &console,
-          RunLog &log, const StopSignals &stop, TimeBudget &time, std::shared_ptr<DataSource> data,
-          RunPhase phase, uint64_t totalSteps);
+          RunLog &log, Monitors *monitors, const StopSignals &stop, TimeBudget &time,
+          std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps);
 
   // Opens the metrics file and the data of the validation sets. Must be called before train().
   Result<void> prepare();
@@ -143,6 +145,7 @@ private:
   RunDirectory &directory;
   Console &console;
   RunLog &log;
+  Monitors *const monitors;
   const StopSignals &stop;
   TimeBudget &time;
   Communicator &ranks;

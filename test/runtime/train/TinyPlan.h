@@ -271,6 +271,10 @@ private:
     addSetting("monitoring.log_interval", T::Integer, "1", 1, 1e12);
     addSetting("monitoring.validation_interval", T::Integer, "0", 0, 1e12);
     addSetting("monitoring.validation_iters", T::Integer, "3", 0, 1e12);
+    addSetting("monitoring.tensorboard", T::Boolean, "false");
+    for (const char *key :
+         {"prometheus", "on_event", "wandb_project", "wandb_entity", "wandb_group", "wandb_name"})
+      addSetting(std::string("monitoring.") + key, T::String, "");
     addSetting("guard.action", T::String, "stop");
     addSetting("guard.window", T::Integer, "100", 10, 1e6);
     addSetting("guard.spike", T::Float, "6", 2, 1000);

@@ -1,0 +1,77 @@
+#include "runtime/monitor/Monitors.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace lmc {
+
+Monitors::Monitors(const MonitorSettings &settings, const std::string &out, Console &console,
+                   RunLog &log)
+    : console(console), log(log) {
+  // Commands may be in another folder than this process.
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::absolute(out, failed).lexically_normal();
+  if (settings.tensorboard)
+    tensorboard.emplace((folder / "tensorboard").string());
+  if (!settings.prometheus.empty())
+    prometheus.emplace((folder / settings.prometheus).string(), folder.string());
+  if (!settings.onEvent.empty())
+    onEvent.emplace(settings.onEvent, folder.string());
+  if (!settings.wandb.project.empty())
+    wandb.emplace(settings.wandb, folder.string());
+  log.listen(
+      [this](const std::string &name, const nlohmann::ordered_json &json) { event(name, json); });
+}
+
+Monitors::~Monitors() { log.listen(nullptr); }
+
+void Monitors::check(const Result<void> &attempt, bool &failing, const char *key) {
+  // Set first, because a warning is an event too.
+  const bool failedBefore = std::exchange(failing, !attempt);
+  if (!attempt && !failedBefore)
+    console.warning(
+        fmt::format("monitoring.{}: {}; the run goes on", key, attempt.error().message));
+}
+
+void Monitors::step(const StepRecord &record, int64_t logInterval) {
+  latestStep = record.step;
+  if (tensorboard)
+    check(tensorboard->write(record), failing.tensorboard, "tensorboard");
+  if (prometheus) {
+    prometheus->step(record);
+    if (!sawStep || record.step % logInterval == 0)
+      check(prometheus->write(), failing.prometheus, "prometheus");
+  }
+  sawStep = true;
+  poll();
+}
+
+void Monitors::poll() {
+  if (onEvent)
+    if (auto started = onEvent->poll(); !started)
+      check(started, failing.onEvent, "on_event");
+  if (wandb)
+    if (auto started = wandb->poll(); !started)
+      check(started, failing.wandb, "wandb_project");
+}
+
+void Monitors::event(const std::string &name, const nlohmann::ordered_json &event) {
+  if (prometheus) {
+    prometheus->event(name, event);
+    if (name == "checkpoint" || name == "exit")
+      check(prometheus->write(), failing.prometheus, "prometheus");
+  }
+  const int64_t step = integerOf(event, "step", latestStep);
+  latestStep = std::max(latestStep, step);
+  if (onEvent) {
+    const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+    check(onEvent->run(name, step, event.dump(-1, ' ', false, replace)), failing.onEvent,
+          "on_event");
+  }
+}
+
+} // namespace lmc

@@ -1,0 +1,46 @@
+// Shows the state of a run to Prometheus: a file in its text format (version 0.0.4,
+// prometheus.io/docs/instrumenting/exposition_formats), which the textfile collector of
+// node_exporter reads.
+#pragma once
+
+#include "runtime/monitor/Metrics.h"
+#include "runtime/support/Result.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+class PrometheusFile {
+public:
+  // `run` is the label of all values.
+  PrometheusFile(std::string path, std::string run) : path(std::move(path)), run(std::move(run)) {}
+
+  void step(const StepRecord &record);
+  // Takes what an event of events.jsonl says: of a checkpoint, and of the end of the run.
+  void event(const std::string &name, const nlohmann::ordered_json &event);
+
+  // Returns the contents of the file. A value that is not known yet has no line.
+  std::string text() const;
+  // Replaces the file, so that a reader sees the old or the new contents.
+  Result<void> write() const;
+
+private:
+  std::string path, run;
+  std::optional<StepRecord> latest;
+  double stepTime = 0;                                 // of the latest step, in seconds since 1970
+  std::map<std::string, ValidationRecord> validations; // the latest of each set
+  struct Saved {
+    int64_t step = 0;
+    double time = 0; // in seconds since 1970
+  };
+  std::optional<Saved> checkpoint;
+  std::optional<int> exitCode;
+  std::map<std::string, uint64_t> events; // how often, by name, since this start
+};
+
+} // namespace lmc

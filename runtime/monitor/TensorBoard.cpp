@@ -1,0 +1,173 @@
+#include "runtime/monitor/TensorBoard.h"
+
+#include "runtime/support/Crc32c.h"
+#include "runtime/support/File.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <unistd.h>
+
+namespace lmc {
+
+static constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+//===--- Protocol Buffers -------------------------------------------------===//
+
+// The encoding is that of protobuf.dev/programming-guides/encoding: each field is its number and
+// wire type as a varint, and then its value.
+
+template <typename T> static void putFixed(std::string &out, T value) {
+  for (size_t i = 0; i < sizeof(T); ++i)
+    out += static_cast<char>(value >> 8 * i);
+}
+
+static void putVarint(std::string &out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7)
+    out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+static void putInteger(std::string &out, uint32_t field, int64_t value) {
+  putVarint(out, field << 3);
+  putVarint(out, static_cast<uint64_t>(value));
+}
+
+static void putDouble(std::string &out, uint32_t field, double value) {
+  putVarint(out, field << 3 | 1);
+  putFixed(out, std::bit_cast<uint64_t>(value));
+}
+
+static void putBytes(std::string &out, uint32_t field, std::string_view value) {
+  putVarint(out, field << 3 | 2);
+  putVarint(out, value.size());
+  out += value;
+}
+
+static void putFloat(std::string &out, uint32_t field, float value) {
+  putVarint(out, field << 3 | 5);
+  putFixed(out, std::bit_cast<uint32_t>(value));
+}
+
+//===--- Records ----------------------------------------------------------===//
+
+static uint32_t maskedCrc(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + 0xA282EAD8u;
+}
+
+std::string tfRecord(std::string_view data) {
+  std::string record;
+  putFixed(record, static_cast<uint64_t>(data.size()));
+  putFixed(record, maskedCrc(record));
+  record += data;
+  putFixed(record, maskedCrc(data));
+  return record;
+}
+
+// Returns the record of an Event whose field `field` is `content`.
+static std::string eventRecord(int64_t step, uint32_t field, std::string_view content) {
+  std::string event;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  putDouble(event, 1, std::chrono::duration<double>(now).count());
+  putInteger(event, 2, step);
+  putBytes(event, field, content);
+  return tfRecord(event);
+}
+
+std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) {
+  std::vector<std::pair<std::string, double>> scalars = {
+      {"loss", record.loss},
+      {"lr", record.lr},
+      {"grad_norm", record.gradNorm},
+      {"update_ratio", record.updateRatio},
+      {"tokens", static_cast<double>(record.tokens)},
+      {"step_seconds", record.stepSeconds},
+      {"data_seconds", record.dataSeconds},
+      {"validation_seconds", record.validationSeconds},
+      {"save_seconds", record.saveSeconds},
+      {"memory", static_cast<double>(record.memoryBytes)}};
+  // The name "mfu" alone has the MFU of PaLM (arXiv 2204.02311, appendix B), which counts all
+  // scores.
+  for (const auto &[tag, value] : {std::pair("tokens_per_second", record.tokensPerSecond),
+                                   {"mfu", record.mfuFull},
+                                   {"mfu_causal", record.mfuCausal}})
+    if (std::isfinite(value))
+      scalars.emplace_back(tag, value);
+  for (const ValidationRecord &validation : record.validations) {
+    const std::string prefix = "validation/" + (validation.set.empty() ? "" : validation.set + "/");
+    scalars.emplace_back(prefix + "loss", validation.loss);
+    scalars.emplace_back(prefix + "perplexity", std::exp(validation.loss));
+    if (validation.bitsPerByte)
+      scalars.emplace_back(prefix + "bits_per_byte", *validation.bitsPerByte);
+  }
+  for (const SourceRecord &source : record.sources) {
+    scalars.emplace_back(fmt::format("sources/{}/tokens", source.name),
+                         static_cast<double>(source.tokens));
+    scalars.emplace_back(fmt::format("sources/{}/epochs", source.name), source.epochs);
+  }
+  return scalars;
+}
+
+static std::string stepRecord(const StepRecord &record) {
+  std::string summary;
+  for (const auto &[tag, number] : scalarsOf(record)) {
+    std::string value;
+    putBytes(value, 1, tag);
+    putFloat(value, 2, static_cast<float>(number));
+    putBytes(summary, 1, value);
+  }
+  return eventRecord(record.step, 5, summary);
+}
+
+//===--- Files ------------------------------------------------------------===//
+
+// Returns a name for a new file that comes behind all event files in the folder.
+static Result<std::string> newName(const std::string &folder) {
+  auto names = listFolder(folder);
+  LMC_TRY(names);
+  int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(
+                        std::chrono::system_clock::now().time_since_epoch())
+                        .count();
+  for (const std::string &name : *names) {
+    int64_t other = 0;
+    if (name.starts_with(kPrefix) &&
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), other).ec ==
+            std::errc())
+      seconds = std::max(seconds, other + 1);
+  }
+  char host[256] = "host";
+  (void)::gethostname(host, sizeof(host) - 1);
+  return fmt::format("{}{:010}.{}.{}.lmc", kPrefix, seconds, host, ::getpid());
+}
+
+Result<void> TensorBoardWriter::open(int64_t firstStep) {
+  LMC_TRY(makeFolders(folder));
+  auto name = newName(folder);
+  LMC_TRY(name);
+  auto opened = AppendFile::open(folder + "/" + *name);
+  if (!opened)
+    return opened.error();
+  std::string start;
+  putInteger(start, 1, 1); // SessionLog.status = START
+  opened->prepend(eventRecord(0, 3, "brain.Event:2") + eventRecord(firstStep, 7, start));
+  file.emplace(std::move(*opened));
+  return {};
+}
+
+Result<void> TensorBoardWriter::write(const StepRecord &record) {
+  if (file && file->isRemoved())
+    file.reset();
+  if (waiting.empty())
+    firstWaiting = record.step;
+  waiting += stepRecord(record);
+  if (!file)
+    LMC_TRY(open(firstWaiting));
+  const std::string records = std::exchange(waiting, "");
+  return file->write(records);
+}
+
+} // namespace lmc

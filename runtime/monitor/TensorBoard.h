@@ -1,0 +1,59 @@
+// Writes the scalars of a run as event files of TensorBoard.
+//
+// An event file is a TFRecord file: for each record
+//
+//   uint64 length | uint32 masked CRC-32C of the length | data | uint32 masked CRC-32C of the data
+//
+// in little-endian, where the mask of a CRC c is ((c >> 15 | c << 17) + 0xA282EAD8) mod 2^32
+// (tensorflow/core/lib/io/record_writer.h and lib/hash/crc32c.h). The data is a message `Event` of
+// Protocol Buffers (tensorboard/compat/proto/event.proto and summary.proto). These fields are used:
+//
+//   Event       wall_time = 1 (double, seconds since 1970), step = 2 (int64), file_version = 3,
+//               summary = 5, session_log = 7
+//   Summary     value = 1 (repeated Value);  Value: tag = 1, simple_value = 2 (float)
+//   SessionLog  status = 1 (START = 1)
+//
+// Each start of a run writes a file of its own. It begins with a SessionLog START that has the
+// first step of that start: TensorBoard then drops what earlier files have from that step on
+// (_CheckForRestartAndMaybePurge in backend/event_processing/plugin_event_accumulator.py), so that
+// no step is shown twice after a resume or a rewind. TensorBoard reads the files in the order of
+// their names, which begin with the time.
+#pragma once
+
+#include "runtime/monitor/AppendFile.h"
+#include "runtime/monitor/Metrics.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lmc {
+
+// Returns `data` as a record of a TFRecord file.
+std::string tfRecord(std::string_view data);
+
+// Returns the tags and values of a step: "loss", "validation/web/loss", ... Rates whose peak or
+// time is not known are left out; a loss or norm that is not finite stays as it is.
+std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
+
+class TensorBoardWriter {
+public:
+  // Will write to a new file in `folder`, which is made when the first step comes.
+  explicit TensorBoardWriter(std::string folder) : folder(std::move(folder)) {}
+
+  // Writes the scalars of a step, as single precision. A file that was removed is replaced by a new
+  // one. After an Error, the step is kept for the next call.
+  Result<void> write(const StepRecord &record);
+
+private:
+  Result<void> open(int64_t firstStep);
+
+  std::string folder;
+  std::optional<AppendFile> file;
+  std::string waiting;      // records of steps before there is a file
+  int64_t firstWaiting = 0; // the first of these steps
+};
+
+} // namespace lmc

@@ -1,0 +1,74 @@
+#include "runtime/monitor/WandbSender.h"
+
+#include "runtime/support/File.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <unistd.h>
+#include <utility>
+
+namespace lmc {
+
+// Exit codes of lmc-wandb after which another start would fail in the same way: its own for a
+// Python without wandb, and those of env and the shell for a missing program.
+static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
+static constexpr std::chrono::seconds kPause(60);
+
+// Returns lmc-wandb in the folder of this program, or what LMC_WANDB names.
+static std::string senderPath() {
+  if (const char *path = std::getenv("LMC_WANDB"); path && *path)
+    return path;
+  std::error_code failed;
+  return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path() / "lmc-wandb";
+}
+
+WandbSender::~WandbSender() {
+  if (alive >= 0)
+    ::close(alive);
+}
+
+Result<void> WandbSender::start() {
+  const std::string path = senderPath();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return systemError("open", "a pipe", errno);
+  if (alive >= 0)
+    ::close(alive);
+  alive = ends[1];
+  std::vector<std::string> arguments = {path, out, "--follow", "--project=" + settings.project};
+  for (const auto &[option, value] : {std::pair("--entity=", settings.entity),
+                                      {"--group=", settings.group},
+                                      {"--name=", settings.name}})
+    if (!value.empty())
+      arguments.push_back(option + value);
+  auto started = Command::start(arguments, {}, ends[0], out + "/wandb.log");
+  ::close(ends[0]);
+  LMC_TRY(started);
+  running = *started;
+  return {};
+}
+
+Result<void> WandbSender::poll() {
+  const auto now = std::chrono::steady_clock::now();
+  if (running) {
+    const std::optional<int> code = running->ended();
+    if (!code)
+      return {};
+    running.reset();
+    next = now + kPause;
+    isOver = *code == kCannotWork || *code == kNotExecutable || *code == kNotFound;
+    return Error{
+        fmt::format("lmc-wandb has ended with code {} ({}/wandb.log says why)", *code, out),
+        ExitCode::Failure};
+  }
+  if (isOver || now < next)
+    return {};
+  next = now + kPause;
+  return start();
+}
+
+} // namespace lmc

@@ -1,0 +1,43 @@
+// Lets the program lmc-wandb (tools/lmc-wandb) send what a run writes to Weights & Biases. lmc-run
+// itself never uses the network for that.
+#pragma once
+
+#include "runtime/monitor/Command.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+struct WandbSettings {
+  std::string project;             // "": W&B gets nothing
+  std::string entity, group, name; // "": W&B chooses
+};
+
+class WandbSender {
+public:
+  WandbSender(WandbSettings settings, std::string out)
+      : settings(std::move(settings)), out(std::move(out)) {}
+  // Lets the program know that the run has ended. It then sends the rest, and ends too.
+  ~WandbSender();
+  WandbSender(const WandbSender &) = delete;
+  WandbSender &operator=(const WandbSender &) = delete;
+
+  // Starts the program if it does not run: the first time at once, and after it has failed again
+  // about a minute later. Must be called from time to time. Error: it cannot be started, or it has
+  // failed; the caller gives it the next time all the same.
+  Result<void> poll();
+
+private:
+  Result<void> start();
+
+  WandbSettings settings;
+  std::string out;
+  std::optional<Command> running;
+  int alive = -1; // the program reads from the other end, and finds its end when this process ends
+  std::chrono::steady_clock::time_point next; // when it may be started again
+  bool isOver = false;                        // true if another start would not help
+};
+
+} // namespace lmc

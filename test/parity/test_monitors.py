@@ -1,0 +1,366 @@
+"""What people watch a run with has the numbers of metrics.jsonl: TensorBoard, W&B, Prometheus, and the
+command for events."""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobs import Job
+from programs import DIVERGED, FAILURE, checkpoints, losses, metrics
+from reference import Model, Optimizer
+
+JOB = Job(
+    model=Model(num_hidden_layers=1),
+    optimizer=Optimizer(decay_iters=10000),
+    train_iters=10000,
+    epoch_steps=4,
+    settings={"checkpoint": {"interval": 5, "keep": 0},
+              "monitoring": {"validation_interval": 4, "validation_iters": 2},
+              "target": {"peak_tflops": 0.001}},
+    tables=[("validation", {"name": "web", "paths": ["train.bin"]})],
+)
+
+# Keys of metrics.jsonl whose tags have another name, as docs/running.md says.
+TAGS = {"mfu_full": "mfu", "memory_bytes": "memory"}
+
+
+def tags_of(line: dict) -> dict[str, float]:
+    """The scalars that a line of metrics.jsonl stands for."""
+    values = {TAGS.get(key, key): value for key, value in line.items()
+              if isinstance(value, (int, float)) and key != "step"}
+    for name, results in line.get("validation", {}).items():
+        values.update({f"validation/{name}/{key}": value for key, value in results.items()})
+    return values
+
+
+def kill_after(process: subprocess.Popen, out: Path, steps: int) -> None:
+    """Kills a run when metrics.jsonl has so many lines."""
+    while not (out / "metrics.jsonl").exists() or len(metrics(out)) < steps:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def events_of(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+
+
+def until(done, what: str) -> None:
+    """A test that waits for ever has failed."""
+    for _ in range(30000):
+        if done():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"not in five minutes: {what}")
+
+
+def shown_by_tensorboard(out: Path) -> dict[str, list]:
+    reader = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_accumulator",
+                                 reason="PyPI's tensorboard is not installed")
+    events = reader.EventAccumulator(str(out / "tensorboard"), size_guidance={"tensors": 0},
+                                     tensor_size_guidance={"scalars": 0})
+    events.Reload()
+    from tensorboard.util import tensor_util
+    return {tag: [(event.step, event.wall_time, tensor_util.make_ndarray(event.tensor_proto).item())
+                  for event in events.Tensors(tag)]
+            for tag in events.Tags()["tensors"]}
+
+
+def compare_with_tensorboard(out: Path) -> int:
+    shown, expected = shown_by_tensorboard(out), {}
+    for line in metrics(out):
+        for tag, value in tags_of(line).items():
+            expected.setdefault(tag, []).append((line["step"], value))
+    assert shown.keys() == expected.keys()
+    for tag, values in expected.items():
+        assert [step for step, _, _ in shown[tag]] == [step for step, _ in values], tag
+        # TensorBoard's scalars are in single precision.
+        assert [value for _, _, value in shown[tag]] == [float(np.float32(v)) for _, v in values], tag
+    return sum(map(len, expected.values()))
+
+
+TENSORBOARD = ["--set", "monitoring.tensorboard=true"]
+
+
+def test_tensorboard_shows_each_step_once_after_kills_and_rewinds(programs, compiled, tmp_path):
+    out = tmp_path / "run"
+    for steps in (8, 17):
+        process = programs.start("lmc-run", compiled(JOB), f"--out={out}", *TENSORBOARD)
+        kill_after(process, out, steps)
+    done = metrics(out)[-1]["step"]
+    programs.run("lmc-run", f"--out={out}", f"--steps={done + 3}").ok()
+    compared = compare_with_tensorboard(out)
+    assert len(list((out / "tensorboard").iterdir())) == 3
+
+    programs.run("lmc-run", f"--out={out}", "--rewind=10", "--steps=14", "--set", "lr_schedule.lr=5e-4",
+                 "--change=lr_schedule.lr").ok()
+    print(f"{compared} values, and {compare_with_tensorboard(out)} after a rewind")
+    assert [line["step"] for line in metrics(out)] == list(range(1, 15))
+    assert losses(out)[9] != losses(out)[10]
+
+
+def test_the_bits_of_a_run_do_not_depend_on_what_watches_it(programs, compiled, tmp_path,
+                                                               monkeypatch):
+    watched = ["--set", "monitoring.tensorboard=true", "--set", "monitoring.prometheus=lmc.prom",
+               "--set", "monitoring.on_event=cat", "--set", "monitoring.wandb_project=none"]
+    monkeypatch.setenv("LMC_WANDB", "/bin/false")
+    programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}/a", "--steps=8", *watched).ok()
+    programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}/b", "--steps=8").ok()
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+    for a, b in zip(checkpoints(tmp_path / "a").values(), checkpoints(tmp_path / "b").values(),
+                    strict=True):
+        for file in ("model", "moment1", "moment2"):
+            assert (a / f"{file}.safetensors").read_bytes() == (b / f"{file}.safetensors").read_bytes()
+
+
+def test_prometheus_gets_the_latest_step_and_the_end(programs, compiled, tmp_path):
+    target = tmp_path / "lmc.prom"
+    run = programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}/run", "--steps=7", "--set",
+                       f"monitoring.prometheus={target}", "--set", "monitoring.log_interval=3").ok()
+    values = {name: float(value) for name, value in
+              re.findall(r'^(lmc_\w+)\{run="[^"]*"\} (\S+)$', target.read_text(), re.MULTILINE)}
+    line = metrics(tmp_path / "run")[-1]
+    assert line["step"] == 7 and "warning: monitoring" not in run.stderr
+    for name, key in {"lmc_step": "step", "lmc_loss": "loss", "lmc_lr": "lr", "lmc_mfu": "mfu_full",
+                      "lmc_grad_norm": "grad_norm", "lmc_tokens_total": "tokens",
+                      "lmc_tokens_per_second": "tokens_per_second", "lmc_memory_bytes": "memory_bytes",
+                      "lmc_step_seconds": "step_seconds", "lmc_data_seconds": "data_seconds"}.items():
+        assert values[name] == line[key], name
+    assert (values["lmc_running"], values["lmc_exit_code"]) == (0, 0)
+    assert values["lmc_last_checkpoint_step"] == 7
+    saved = [event["time"] for event in events_of(tmp_path / "run") if event["event"] == "checkpoint"]
+    written = datetime.fromisoformat(saved[-1].replace("Z", "+00:00")).timestamp()
+    assert abs(values["lmc_last_checkpoint_timestamp_seconds"] - written) < 60
+    assert set((tmp_path).glob("lmc.prom*")) == {target}
+
+
+# Keeps what it gets in files that are whole as soon as they are there.
+KEEP = ('d=$LMC_OUT/heard; mkdir -p $d; cat > $d/.$LMC_EVENT.$LMC_STEP; '
+        'mv $d/.$LMC_EVENT.$LMC_STEP $d/$LMC_EVENT.$LMC_STEP')
+
+
+def heard(out: Path) -> dict[str, dict]:
+    return {path.name: json.loads(path.read_text()) for path in (out / "heard").glob("[a-z]*")}
+
+
+def test_the_command_hears_of_checkpoints_and_of_the_end(programs, compiled, tmp_path):
+    programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}", "--steps=7", "--set",
+                 "checkpoint.interval=0", "--set", f"monitoring.on_event={KEEP}").ok()
+    until(lambda: {"exit.7", "checkpoint.7", "start.0"} <= heard(tmp_path).keys(), "exit.7")
+    told = heard(tmp_path)
+    by_name = {(event["event"], event.get("step")): event for event in events_of(tmp_path)}
+    assert told["start.0"] == by_name["start", 0]
+    assert told["exit.7"] == by_name["exit", None]
+    assert told["checkpoint.7"] == by_name["checkpoint", 7]
+
+
+def test_the_command_hears_of_a_divergence(programs, compiled, tmp_path):
+    diverging = ["--set", "lr_schedule.lr=5", "--set", "lr_schedule.min_lr=5", "--set", "guard.patience=16"]
+    run = programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}", "--steps=100", *diverging, "--set",
+                       f"monitoring.on_event={KEEP}")
+    assert run.code == DIVERGED
+    until(lambda: any(name.startswith("exit.") for name in heard(tmp_path)), "exit")
+    until(lambda: any(name.startswith("diverged.") for name in heard(tmp_path)), "diverged")
+    told = heard(tmp_path)
+    diverged = [event for event in events_of(tmp_path) if event["event"] == "diverged"]
+    assert told[f"diverged.{diverged[0]['step']}"] == diverged[0]
+    assert [event["code"] for name, event in told.items() if name.startswith("exit.")] == [DIVERGED]
+
+
+def test_the_command_hears_of_a_save_that_failed(programs, compiled, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "checkpoints").symlink_to("/proc/none/checkpoints")  # where nobody can make a folder
+    run = programs.run("lmc-run", compiled(JOB), f"--out={out}", "--steps=3", "--set",
+                       f"monitoring.on_event={KEEP}")
+    assert run.code == FAILURE, run.stderr
+    until(lambda: {"save_failed.3", "exit.3"} <= heard(out).keys(), "save_failed.3")
+    assert "checkpoints" in heard(out)["save_failed.3"]["error"]
+
+
+def test_a_command_that_hangs_or_is_missing_changes_nothing(programs, compiled, tmp_path):
+    out = tmp_path / "run"
+    hangs = "echo $$ >> $LMC_OUT/pids; exec sleep 100000"
+    run = programs.run("lmc-run", compiled(JOB), f"--out={out}", "--steps=12", "--set",
+                       f"monitoring.on_event={hangs}").ok()
+    assert "monitoring.on_event" not in run.stderr
+    pids = [int(pid) for pid in (out / "pids").read_text().split()]
+    checkpoint_events = [event for event in events_of(out) if event["event"] == "checkpoint"]
+    assert len(checkpoint_events) == 3
+    # One for each kind, not for each event; and lmc-run has not ended them.
+    assert len(pids) <= len({event["event"] for event in events_of(out)})
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+    missing = programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}/b", "--steps=12", "--set",
+                           "monitoring.on_event=no-such-program-anywhere").ok()
+    assert "monitoring.on_event" not in missing.stderr
+    assert losses(out) == losses(tmp_path / "b")
+
+
+# W&B -------------------------------------------------------------------------------------------------
+
+WANDB = ["--set", "monitoring.wandb_project=llamas", "--set", "monitoring.wandb_group=tests"]
+
+
+@pytest.fixture
+def offline(monkeypatch) -> None:
+    if importlib.util.find_spec("wandb") is None:
+        pytest.skip("PyPI's wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    # The program's `#!/usr/bin/env python3` is the Python of these tests.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+def wandb_records(path: Path):
+    """The records of a .wandb file, read by wandb's own DataStore where this release of wandb has it,
+    and otherwise by the description of the format."""
+    from wandb.proto import wandb_internal_pb2
+    try:
+        from wandb.sdk.internal.datastore import DataStore
+    except ImportError:
+        DataStore = None
+    if DataStore:
+        store = DataStore()
+        store.open_for_scan(str(path))
+        datas = iter(store.scan_data, None)
+    else:
+        datas = leveldb_records(path.read_bytes())
+    for data in datas:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        yield record
+
+
+def leveldb_records(data: bytes):
+    """github.com/google/leveldb, doc/log_format.md, behind a head of seven bytes."""
+    assert data[:4] == b":W&B"
+    position, parts = 7, []
+    while position < len(data):
+        left = 32768 - position % 32768
+        if left < 7:
+            position += left
+            continue
+        length, kind = int.from_bytes(data[position + 4:position + 6], "little"), data[position + 6]
+        parts.append(data[position + 7:position + 7 + length])
+        assert kind in (1, 2, 3, 4) and len(parts[-1]) == length, "a damaged record"
+        position += 7 + length
+        if kind in (1, 4):
+            yield b"".join(parts)
+            parts = []
+
+
+def sent_to_wandb(out: Path) -> dict[str, list[tuple[int, dict]]]:
+    """{id of the W&B run: (step, values) in the order of sending}."""
+    sent: dict[str, list] = {}
+    for folder in sorted((out / "wandb").glob("offline-run-*")):
+        for path in folder.glob("*.wandb"):
+            name = None
+            for record in wandb_records(path):
+                if record.WhichOneof("record_type") == "run":
+                    name = record.run.run_id
+                    assert (record.run.project, record.run.run_group) == ("llamas", "tests")
+                if record.WhichOneof("record_type") == "history":
+                    values = {item.key or item.nested_key[0]: json.loads(item.value_json)
+                              for item in record.history.item}
+                    assert values["_step"] == record.history.step.num
+                    sent.setdefault(name, []).append((record.history.step.num, values))
+    return sent
+
+
+def assert_sent(rows: list[tuple[int, dict]], lines: list[dict]) -> None:
+    assert [step for step, _ in rows] == [line["step"] for line in lines]
+    for (_, values), line in zip(rows, lines):
+        own = {key: value for key, value in values.items() if not key.startswith("_")}
+        assert own == tags_of(line)
+
+
+def wait_for_sender(out: Path) -> None:
+    """Returns when no lmc-wandb of the run goes on."""
+    def senders() -> list[str]:
+        return [process for process in os.listdir("/proc") if process.isdigit()
+                and str(out).encode() in command_of(process) and b"lmc-wandb" in command_of(process)]
+    until(lambda: not senders(), "the end of lmc-wandb")
+
+
+def command_of(process: str) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_wandb_gets_each_step_once_through_kills_of_the_run_and_the_sender(offline, programs, compiled,
+                                                                           tmp_path):
+    out = tmp_path / "run"
+    process = programs.start("lmc-run", compiled(JOB), f"--out={out}", *WANDB)
+    kill_after(process, out, 12)
+    wait_for_sender(out)
+    first = json.loads((out / "wandb.json").read_text())
+
+    # Now the sender is killed, in the middle of a run.
+    process = programs.start("lmc-run", f"--out={out}", *WANDB)
+    until(lambda: json.loads((out / "wandb.json").read_text())["sent"] > 20, "twenty steps sent")
+    senders = [int(pid) for pid in os.listdir("/proc") if pid.isdigit()
+               and b"lmc-wandb" in command_of(pid) and str(out).encode() in command_of(pid)]
+    for pid in senders:
+        os.kill(pid, signal.SIGKILL)
+    assert senders
+    kill_after(process, out, len(metrics(out)) + 3)
+
+    done = metrics(out)[-1]["step"]
+    programs.run("lmc-run", f"--out={out}", f"--steps={done + 4}").ok()
+    wait_for_sender(out)
+    sent = sent_to_wandb(out)
+    assert list(sent) == [first["id"]], "another W&B run"
+    rows = sent[first["id"]]
+    assert [step for step, _ in rows] == list(range(1, done + 5))
+    # Steps that were trained again have equal losses; only their times are those of the first time.
+    assert [values["loss"] for _, values in rows] == losses(out)
+    assert_sent(rows[-4:], metrics(out)[-4:])
+
+
+def test_a_rewind_begins_another_run_in_wandb(offline, programs, compiled, tmp_path):
+    out = tmp_path / "run"
+    programs.run("lmc-run", compiled(JOB), f"--out={out}", "--steps=12", *WANDB).ok()
+    wait_for_sender(out)
+    before = metrics(out)
+    programs.run("lmc-run", f"--out={out}", "--rewind=5", "--steps=9", "--set", "lr_schedule.lr=5e-4",
+                 "--change=lr_schedule.lr").ok()
+    wait_for_sender(out)
+    sent = sent_to_wandb(out)
+    first, second = sent
+    assert second == f"{first}-2"
+    assert_sent(sent[first], before)
+    assert_sent(sent[second], metrics(out))
+    # By hand there is nothing more to send.
+    command = [programs.path("lmc-wandb"), str(out), "--project=llamas", "--group=tests"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert sent_to_wandb(out) == sent
+
+
+def test_a_python_without_wandb_is_one_warning(programs, compiled, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    # -S: without site-packages.
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{python.parent}:{os.environ['PATH']}")
+    out = tmp_path / "run"
+    process = programs.start("lmc-run", compiled(JOB), f"--out={out}", *WANDB)
+    warned = lambda: [event for event in events_of(out) if "wandb" in event.get("text", "")]
+    until(lambda: (out / "events.jsonl").exists() and warned(), "a warning")
+    kill_after(process, out, len(metrics(out)) + 5)
+    assert len(warned()) == 1 and "ended with code 3" in warned()[0]["text"]
+    assert "pip install wandb" in (out / "wandb.log").read_text()

@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""Sends the metrics of a run of lmc-run to Weights & Biases.
+
+    lmc-wandb OUT --project=P [--entity=E] [--group=G] [--name=N]
+
+lmc-run starts it beside the run if monitoring.wandb_project is set; started by hand, it sends what
+W&B does not have yet, and ends. The key comes from WANDB_API_KEY or ~/.netrc, and WANDB_MODE=offline
+keeps everything in OUT/wandb until `wandb sync`.
+
+metrics.jsonl is the truth, and is only read: each of its steps is sent once, whatever is killed. How
+far W&B has got is asked of W&B itself, when the W&B run is opened: of the server or, offline, of the
+files in OUT/wandb. OUT/wandb.json has the id of the W&B run, so that the next start goes on with it.
+The history of a W&B run cannot be taken back. If a rewind, or a changed setting, makes steps that
+W&B has already train anew, another W&B run begins, which gets metrics.jsonl from its first line.
+
+Exit codes: 0 all was sent, 1 it was not (another try may succeed), 2 a wrong command line, 3 wandb
+or its key is missing.
+"""
+import argparse
+import fcntl
+import glob
+import json
+import os
+import pathlib
+import select
+import signal
+import sys
+import time
+from datetime import datetime
+
+POLL_SECONDS = 1.0
+RETRY_SECONDS = 60.0  # after W&B could not be reached
+CANNOT_WORK = 3
+
+# Names in W&B, which are those in TensorBoard, of keys of metrics.jsonl that have another one.
+NAMES = {
+    "mfu_full": "mfu",
+    "memory_bytes": "memory",
+    "validation_loss": "validation/loss",
+    "validation_perplexity": "validation/perplexity",
+    "validation_bits_per_byte": "validation/bits_per_byte",
+}
+NOT_FINITE = {"loss", "grad_norm", "update_ratio"}  # null in metrics.jsonl: NaN or infinite
+
+
+def say(text: str) -> None:
+    print(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}", flush=True)
+
+
+def row_of(record: dict) -> dict:
+    """The values of a line of metrics.jsonl with their names in W&B."""
+    row = {}
+    for key, value in record.items():
+        if key == "time":
+            row["_timestamp"] = datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+        elif key in ("validation", "sources"):
+            for name, values in value.items():
+                row.update({f"{key}/{name}/{what}": number for what, number in values.items()})
+        elif value is None:
+            if key in NOT_FINITE:
+                row[key] = float("nan")
+        elif key != "step":
+            row[NAMES.get(key, key)] = value
+    return row
+
+
+class Lines:
+    """The whole lines of a file that grows, each once. If the file is cut, because a run goes on
+    from an earlier step, it is read again from its beginning: the last line that was read is then
+    not where it was."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+        self.restart()
+
+    def restart(self) -> None:
+        self.end = 0  # of the lines that were read
+        self.last = b""
+
+    def read(self) -> list[dict]:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.end - len(self.last))
+                text = file.read()
+                if not text.startswith(self.last):
+                    self.restart()
+                    file.seek(0)
+                    text = file.read()
+        except FileNotFoundError:
+            return []
+        lines = text[len(self.last):].splitlines(keepends=True)
+        if lines and not lines[-1].endswith(b"\n"):
+            lines.pop()  # it is being written
+        if lines:
+            self.end += sum(map(len, lines))
+            self.last = lines[-1]
+        records = []
+        for line in lines:
+            try:
+                records.append(json.loads(line))
+            except ValueError:
+                pass  # what a full disk or a killed run has left
+        return [record for record in records if isinstance(record, dict)]
+
+
+def recorded_steps(path: str):
+    """The steps in a .wandb file: seven bytes, then the log format of LevelDB
+    (github.com/google/leveldb, doc/log_format.md) with a message Record of wandb in each record. A
+    part of a record at the end is left out."""
+    from wandb.proto import wandb_internal_pb2
+
+    with open(path, "rb") as file:
+        data = file.read()
+    at, message = 7, b""
+    while at + 7 <= len(data):
+        room = 32768 - at % 32768
+        if room < 7:
+            at += room
+            continue
+        size, kind = int.from_bytes(data[at + 4:at + 6], "little"), data[at + 6]
+        if kind == 0 or at + 7 + size > len(data):
+            break
+        message = (b"" if kind in (1, 2) else message) + data[at + 7:at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(message)
+            if record.WhichOneof("record_type") == "history":
+                yield record.history.step.num
+
+
+def wait_for_writers(folder: pathlib.Path) -> None:
+    """Returns when no process has a file below `folder` open. wandb's own process writes for a
+    while after the one that it worked for was killed."""
+    if not folder.is_dir():
+        return
+    prefix = f"{folder.resolve()}/"
+
+    def writes(process: str) -> bool:
+        try:
+            return any(os.readlink(link).startswith(prefix) for link in glob.glob(f"{process}/fd/*"))
+        except OSError:
+            return False
+
+    deadline = time.monotonic() + RETRY_SECONDS
+    while any(map(writes, glob.glob("/proc/[0-9]*"))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+class Sender:
+    def __init__(self, wandb, options: argparse.Namespace):
+        self.wandb, self.options = wandb, options
+        self.out = pathlib.Path(options.out).resolve()
+        self.state_path = self.out / "wandb.json"
+        self.metrics = Lines(self.out / "metrics.jsonl")
+        self.events = Lines(self.out / "events.jsonl")
+        self.run = None
+        self.sent = 0  # the last step that W&B has
+        self.exit_code = 1  # of the run: killed, unless an event says otherwise
+        self.events_seen = 0  # lines of events.jsonl
+        self.events_before = len(Lines(self.out / "events.jsonl").read())  # when this program began
+
+    def load(self) -> None:
+        """To be called when this program alone may send."""
+        wait_for_writers(self.out / "wandb")
+        try:
+            self.state = json.loads(self.state_path.read_text())
+        except (FileNotFoundError, ValueError):
+            self.state = {}
+
+    def recorded(self) -> dict:
+        try:
+            return json.loads((self.out / "run.json").read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def save(self, **changes) -> None:
+        state = {**self.state, **changes}
+        if state == self.state:
+            return
+        self.state = state
+        partial = self.state_path.with_suffix(".json.partial")
+        partial.write_text(json.dumps(state, indent=2) + "\n")
+        partial.replace(self.state_path)
+
+    def open(self) -> None:
+        """Opens the W&B run, and sets `sent` to what it has."""
+        recorded = self.recorded()
+        name = recorded.get("run", "")
+        if not self.state.get("id") or self.state.get("run") != name:
+            identifier = name or f"lmc-{os.urandom(4).hex()}"
+            self.save(id=identifier, run=name, generation=1, sent=0, events=0)
+        settings = {
+            key: setting.get("value") if isinstance(setting, dict) else setting
+            for key, setting in recorded.get("settings", {}).items()
+        }
+        part = self.state["generation"]
+        self.run = self.wandb.init(
+            project=self.options.project,
+            entity=self.options.entity,
+            group=self.options.group,
+            name=(self.options.name or self.out.name) + (f" ({part})" if part > 1 else ""),
+            id=self.state["id"],
+            resume="allow",
+            dir=str(self.out),
+            config=settings,
+            settings=self.wandb.Settings(
+                console="off", disable_code=True, disable_git=True, silent=True),
+        )
+        self.sent = self.offline_steps() if self.run.offline else self.run.starting_step - 1
+        say(f"W&B run {self.state['id']} has steps up to {max(self.sent, 0)}"
+            + (" (offline)" if self.run.offline else f": {self.run.url}"))
+        self.metrics.restart()
+
+    def offline_steps(self) -> int:
+        identifier = self.state["id"]
+        files = [path for path in
+                 glob.glob(f"{glob.escape(str(self.out))}/wandb/offline-run-*-{identifier}/*.wandb")
+                 if pathlib.Path(path).stat().st_size > 0]
+        own = str(pathlib.Path(self.run.settings.sync_file).resolve())
+        earlier = [path for path in files if str(pathlib.Path(path).resolve()) != own]
+        if not earlier:  # they may have been sent, and removed
+            return self.state["sent"]
+        return max((step for path in earlier for step in recorded_steps(path)), default=0)
+
+    def follow_events(self) -> bool:
+        """Returns False if lmc-run was started again since this program began."""
+        fork, again = False, False
+        for event in self.events.read():
+            self.events_seen += 1
+            if event.get("event") in ("start", "rewind") and self.events_seen > self.events_before:
+                again = True
+                break
+            if event.get("event") == "start":
+                self.exit_code = 1
+            elif event.get("event") == "exit":
+                self.exit_code = event.get("code", 1)
+            anew = event.get("event") == "rewind" or (
+                event.get("event") == "change" and event.get("identity"))
+            if anew and self.events_seen > self.state["events"]:
+                fork = fork or event.get("step", 0) < self.sent
+        if again:
+            return False
+        if fork:
+            say("steps that W&B has are trained anew: another W&B run begins")
+            self.close()
+            part = self.state["generation"] + 1
+            name = self.state["run"] or self.state["id"].rsplit("-", 1)[0]
+            self.save(id=f"{name}-{part}", generation=part, sent=0, events=self.events_seen)
+            self.open()
+        else:
+            self.save(events=max(self.events_seen, self.state["events"]))
+        return True
+
+    def follow(self) -> None:
+        # metrics.jsonl may then change under the hands of that start, which has its own lmc-wandb.
+        if not self.follow_events():
+            return
+        for record in self.metrics.read():
+            step = record.get("step")
+            if isinstance(step, int) and step > self.sent:
+                self.run.log(row_of(record), step=step)
+                self.sent = step
+        self.save(sent=self.sent)
+
+    def close(self) -> None:
+        self.run.finish(exit_code=self.exit_code)
+        self.run = None
+
+
+def ended(seconds: float) -> bool:
+    """Waits for `seconds`, or until lmc-run ends: the standard input then does."""
+    readable, _, _ = select.select([sys.stdin.fileno()], [], [], seconds)
+    return bool(readable) and not os.read(sys.stdin.fileno(), 4096)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="lmc-wandb", description=__doc__.split("\n")[0])
+    parser.add_argument("out", metavar="OUT", help="folder of the run")
+    parser.add_argument("--project", required=True)
+    parser.add_argument("--entity")
+    parser.add_argument("--group")
+    parser.add_argument("--name", help="default: the name of the folder")
+    parser.add_argument("--follow", action="store_true",
+                        help="go on until the standard input ends, as lmc-run starts it")
+    options = parser.parse_args()
+    if not os.path.isdir(options.out):
+        parser.error(f"{options.out}: no folder of a run")
+    if options.follow:
+        # A scheduler sends these to the whole job. This program ends when lmc-run has ended.
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+    try:
+        import wandb
+    except ImportError as error:
+        say(f"error: {error}; `pip install wandb` for {sys.executable}, or put another python3 "
+            "before it in PATH")
+        return CANNOT_WORK
+
+    sender = Sender(wandb, options)
+    # Only one process sends: the next one waits until it has ended.
+    lock = open(os.path.join(options.out, "wandb.lock"), "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+    sender.load()
+    over = not options.follow
+    while True:
+        try:
+            if sender.run is None:
+                sender.open()
+            sender.follow()
+            if over:
+                sender.close()
+                return 0
+            over = ended(POLL_SECONDS)
+        except (wandb.errors.UsageError, wandb.errors.AuthenticationError) as error:
+            say(f"error: {error}; set WANDB_API_KEY, run `wandb login`, or set WANDB_MODE=offline")
+            return CANNOT_WORK
+        except (wandb.Error, OSError) as error:
+            say(f"error: {error}")
+            if over:
+                return 1
+            sender.run = None
+            over = ended(RETRY_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
