@@ -249,6 +249,10 @@ static Result<uint64_t> bytesNeeded(const std::string &partial,
   return needed;
 }
 
+Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files) {
+  return bytesNeeded("checkpoint", files);
+}
+
 // Creates the folder `partial` in `folder`, if the disk has room for the files.
 static Result<void> beginSave(const std::string &folder, const std::string &partial, uint64_t step,
                               const std::vector<CheckpointFile> &files) {

@@ -101,6 +101,10 @@ Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             int keep, std::optional<uint64_t> suspect = std::nullopt);
 
+// Returns the most bytes that a checkpoint with these files takes on a disk, with what the file
+// system needs for them. Their `parts` and `fetch` are not used.
+Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);
+
 // Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX, where "auto" does not resume from it and no
 // save replaces or removes it (STEP.SUFFIX-2 ... if this name is taken). Returns its path.
 Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,

@@ -65,6 +65,13 @@ std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
   return result;
 }
 
+std::vector<TensorView> viewsOfKind(const PlanFile &plan, plan::VariableKind kind) {
+  std::vector<TensorView> views;
+  for (StateTensor &tensor : stateTensors(*plan, /*rank=*/0, kind))
+    views.push_back(std::move(tensor.view));
+  return views;
+}
+
 void DeviceTensors::add(const StateTensor &tensor) {
   tensors.push_back(tensor.view);
   held.push_back({tensor.held.first, tensor.held.count});

@@ -36,6 +36,10 @@ struct DeviceTensors {
   void add(const StateTensor &tensor);
 };
 
+// Returns the names, dtypes and shapes of the variables of `kind` in the plan's order, as they are
+// below; their `data` is null.
+std::vector<TensorView> viewsOfKind(const PlanFile &plan, plan::VariableKind kind);
+
 // Returns the variables of `kind`, as stateTensors() does. Each call of `fetch`
 // or `store` counts as progress of this rank. `plan`, `device` and `world` must outlive the result.
 DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,

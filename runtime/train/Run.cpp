@@ -5,7 +5,10 @@
 #include "runtime/plan/Steps.h"
 #include "runtime/support/File.h"
 #include "runtime/train/Bench.h"
+#include "runtime/train/Check.h"
+#include "runtime/train/CheckData.h"
 #include "runtime/train/CompareRanks.h"
+#include "runtime/train/DiskSpace.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/LoneWatch.h"
 #include "runtime/train/Phases.h"
@@ -517,7 +520,7 @@ static Result<void> recordGemms(const Session &session, const std::string &folde
 
 namespace {
 
-// These objects outlive runIn(), so that run() can record how it ended.
+// These objects outlive runIn(), so that trainIn() can record how it ended.
 struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
@@ -735,6 +738,43 @@ struct PhaseEnd {
   std::vector<Rollback> rollbacks = {}; // of the run, if it goes back
 };
 
+// Returns how a start would begin. Changes nothing in the run's folder.
+static Result<StartFacts> lookAtStart(const RunOptions &options, const PlanFile &job,
+                                      Console &console, World &world) {
+  Damage damage;
+  const std::unique_ptr<RunDirectory> directory = RunDirectory::look(options.out);
+  auto prepared = allSucceed(world.all(), prepare(directory.get(), options, job, /*goesOn=*/false,
+                                                  damage, console, world));
+  if (!prepared)
+    return prepared.error();
+  const uint64_t step = prepared->session->progress.step;
+  const auto totalSteps = static_cast<uint64_t>(prepared->totalSteps);
+  LMC_TRY(
+      compareRanks(world, prepared->identity,
+                   {prepared->start.checkpoint.value_or(""), step, totalSteps, prepared->init}));
+  StartFacts facts{prepared->start.checkpoint, prepared->init, prepared->repeated, step, totalSteps,
+                   phasesOf(job, totalSteps),  prepared->job};
+  facts.overrides.insert(facts.overrides.end(), options.overrides.begin(), options.overrides.end());
+  return facts;
+}
+
+// Warns of data and of a disk that will not do for the run, as far as a quick look shows it.
+static void warnAtStart(const Prepared &prepared, const PlanFile &job, const RunOptions &options,
+                        Console &console) {
+  const Session &session = *prepared.session;
+  const auto totalSteps = static_cast<uint64_t>(prepared.totalSteps);
+  for (const std::string &warning : sampleAtStart(session, *prepared.data))
+    console.warning(warning);
+  const std::string place = diskOf(options.out);
+  const auto need =
+      diskNeed(session, options, phasesOf(job, totalSteps), session.progress.step, totalSteps);
+  const auto free = freeBytes(place);
+  if (!need || !free || need->saves == 0)
+    return;
+  if (const Finding finding = judgeDisk(*need, *free, place); finding.level != Level::Ok)
+    console.warning(finding.text);
+}
+
 // Writes the profile, if the user asks for one: a file for each phase.
 static Result<void> writeProfile(const Session &session, const RunOptions &options,
                                  const RunPhase &phase) {
@@ -791,6 +831,8 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
     return PhaseEnd{*result};
   }
 
+  if (!goesOn && world.rank() == 0)
+    warnAtStart(*prepared, job, options, console);
   if (world.rank() == 0 && !folder.monitors)
     folder.monitors =
         std::make_unique<Monitors>(session.settings.monitors, options.out, console, *folder.log);
@@ -912,6 +954,32 @@ static Result<void> openFolder(Folder &folder, const RunOptions &options, World 
                                             fmt::format("{}/ranks/{}", options.out, world.rank())));
 }
 
+// Trains in the folder of the options, and records there how it ended.
+static Result<ExitCode> trainIn(const RunOptions &options, const StopSignals &stop,
+                                const PlanFile &plan, World &world) {
+  const auto begin = std::chrono::steady_clock::now();
+  Folder folder;
+  Console console(options.output, options.errors);
+  LMC_TRY(openFolder(folder, options, world));
+  console.record(&*folder.log);
+  std::unique_ptr<HangWatch> watch;
+  if (world.size() == 1)
+    watch =
+        watchLoneRank(world.progress(), stallLimits(options.launch), *folder.log, options.errors);
+  Result<ExitCode> result = runIn(folder, options, stop, plan, console, world);
+  const ExitCode code = result ? *result : result.error().code;
+  nlohmann::ordered_json end = {
+      {"code", static_cast<int>(code)},
+      {"reason", reasonOf(code, folder.interruption)},
+      {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
+  if (!result) {
+    folder.log->line("error: " + result.error().message);
+    end["error"] = result.error().message;
+  }
+  folder.log->event("exit", end);
+  return result;
+}
+
 Result<ExitCode> run(const RunOptions &options) {
   auto world = openWorld(options.launch);
   if (!world)
@@ -924,7 +992,6 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   // file.
   StopSignals stop;
   world.progress().enter(Activity::Starting, 0);
-  const auto begin = std::chrono::steady_clock::now();
   auto plan = allSucceed(world.all(), openPlan(options));
   if (!plan)
     return plan.error();
@@ -940,28 +1007,16 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   }
   if (options.preflight)
     return preflight(**plan, world, own);
+  if (options.check)
+    return check(
+        **plan, world, own, stop,
+        {.look = [&](Console &console) { return lookAtStart(own, **plan, console, world); },
+         .train = [&](const RunOptions &trial) { return trainIn(trial, stop, **plan, world); }});
+  if (!options.eval && options.dumpLogits.empty() && options.bench == 0)
+    return trainIn(own, stop, **plan, world);
+  Folder none;
   Console console(own.output, own.errors);
-  const bool training = !options.eval && options.dumpLogits.empty() && options.bench == 0;
-  if (!training)
-    return runIn(folder, own, stop, **plan, console, world);
-
-  LMC_TRY(openFolder(folder, options, world));
-  console.record(&*folder.log);
-  std::unique_ptr<HangWatch> watch;
-  if (world.size() == 1)
-    watch = watchLoneRank(world.progress(), stallLimits(options.launch), *folder.log, own.errors);
-  Result<ExitCode> result = runIn(folder, own, stop, **plan, console, world);
-  const ExitCode code = result ? *result : result.error().code;
-  nlohmann::ordered_json end = {
-      {"code", static_cast<int>(code)},
-      {"reason", reasonOf(code, folder.interruption)},
-      {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
-  if (!result) {
-    folder.log->line("error: " + result.error().message);
-    end["error"] = result.error().message;
-  }
-  folder.log->event("exit", end);
-  return result;
+  return runIn(none, own, stop, **plan, console, world);
 }
 
 } // namespace lmc

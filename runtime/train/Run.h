@@ -45,7 +45,8 @@ struct RunOptions {
   std::string phase; // name of the phase that a start that does not train uses; "": by its step
   int64_t bench = 0;      // steps to time; 0: no bench
   bool preflight = false; // only measure the links between ranks
-  bool json = false;      // the result of a bench or a preflight is printed as JSON
+  bool check = false;     // look for what can go wrong, train three steps elsewhere, and end
+  bool json = false;      // the result of a bench, a preflight or a check is printed as JSON
   std::optional<TimeLimit> timeLimit; // before which a training run saves and ends
   int64_t restart = 0;                // how often --restarts has started the run again
   LaunchOptions launch;   // which rank this process is
@@ -53,9 +54,9 @@ struct RunOptions {
   FILE *errors = stderr;  // for warnings
 };
 
-// Trains, evaluates, measures or dumps, as `options` says, with the other ranks that the launcher
-// has started. Returns Success, Interrupted after a signal of StopSignals or before the time limit,
-// or SlowLink (Preflight.h).
+// Trains, evaluates, measures, checks or dumps, as `options` says, with the other ranks that the
+// launcher has started. Returns Success, Interrupted after a signal of StopSignals or before the
+// time limit, or SlowLink (Preflight.h).
 Result<ExitCode> run(const RunOptions &options);
 
 // Does the same as one of the plan's ranks. All ranks of `world` call it. Rank 0 writes to the

@@ -46,6 +46,13 @@ static std::string readLock(int fd) {
   return std::string(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
 }
 
+static Error isHeld(const std::string &path, int fd) {
+  const std::string holder = readLock(fd);
+  return Error{
+      fmt::format("{}: another run{} is writing here; give this one its own --out", path,
+                  holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
+}
+
 Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path) {
   LMC_TRY(makeFolders(path));
   std::string lock = path + "/run.lock";
@@ -59,10 +66,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
   if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
       return systemError("lock", lock, errno);
-    const std::string holder = readLock(fd);
-    return Error{fmt::format(
-        "{}: another run{} is writing here; give this one its own --out", path,
-        holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
+    return isHeld(path, fd);
   }
   (void)!::ftruncate(fd, 0);
   (void)!::pwrite(fd, directory->owner.data(), directory->owner.size(), 0);
@@ -85,8 +89,26 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::join(const std::string &path
   return directory;
 }
 
+std::unique_ptr<RunDirectory> RunDirectory::look(const std::string &path) {
+  return std::unique_ptr<RunDirectory>(new RunDirectory(path, -1, ""));
+}
+
+Result<void> RunDirectory::checkFree(const std::string &path) {
+  const int fd = ::open((path + "/run.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return {};
+  // Several processes may look at the same time: a shared lock keeps away only the one that writes.
+  const bool isFree = ::flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+  const Result<void> result = isFree ? Result<void>() : Result<void>(isHeld(path, fd));
+  ::close(fd);
+  return result;
+}
+
 // The lock file is not removed: otherwise two runs could each lock a different file of that name.
-RunDirectory::~RunDirectory() { ::close(fd); }
+RunDirectory::~RunDirectory() {
+  if (fd >= 0)
+    ::close(fd);
+}
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
@@ -135,6 +157,10 @@ Result<std::optional<RunIdentity>> RunDirectory::recorded(std::string &fault) co
   auto identity = readIdentity(folder);
   if (identity)
     return std::optional(std::move(*identity));
+  if (fd < 0) {
+    fault = identity.error().message;
+    return std::optional<RunIdentity>();
+  }
   const std::string aside = path + ".damaged";
   if (std::rename(path.c_str(), aside.c_str()) != 0)
     return systemError("rename", path, errno);
@@ -318,6 +344,14 @@ static std::vector<CheckpointFile> checkpointFiles(const StateSource &source) {
                        std::move(tensors.fetch)});
   }
   return files;
+}
+
+Result<uint64_t> checkpointBytes(const PlanFile &plan) {
+  std::vector<CheckpointFile> files;
+  for (auto [name, kind] : kStateFiles)
+    if (std::vector<TensorView> tensors = viewsOfKind(plan, kind); !tensors.empty())
+      files.push_back({name, std::move(tensors), {}, {}});
+  return checkpointBytes(files);
 }
 
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,

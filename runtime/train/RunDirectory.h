@@ -42,6 +42,12 @@ public:
   // there, so the folder is another one.
   static Result<std::unique_ptr<RunDirectory>> join(const std::string &path,
                                                     const std::string &owner);
+  // Returns the folder `path`, which need not exist, to look at it without its lock: nothing in it
+  // is created or changed.
+  static std::unique_ptr<RunDirectory> look(const std::string &path);
+  // Returns open()'s Error if another process has the lock of the folder `path` now. The folder
+  // need not exist, and is not changed.
+  static Result<void> checkFree(const std::string &path);
   ~RunDirectory();
   RunDirectory(const RunDirectory &) = delete;
   RunDirectory &operator=(const RunDirectory &) = delete;
@@ -51,7 +57,7 @@ public:
   const std::string &lockText() const { return owner; }
 
   // Returns the identity of the latest start; nullopt if the folder has none. A damaged file is
-  // renamed to run.json.damaged and described in `fault`.
+  // described in `fault` and, unless the folder is only looked at, renamed to run.json.damaged.
   Result<std::optional<RunIdentity>> recorded(std::string &fault) const;
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
@@ -70,7 +76,7 @@ private:
   RunDirectory(std::string folder, int fd, std::string owner)
       : folder(std::move(folder)), fd(fd), owner(std::move(owner)) {}
   std::string folder;
-  int fd;
+  int fd;            // of the lock file; -1: the folder is only looked at
   std::string owner; // what this process wrote to the lock file
   std::string undoneFolder;
 };
@@ -120,6 +126,9 @@ struct StateSource {
 StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 
 // All ranks call the following functions together, as those of Checkpoint.h.
+
+// Returns the most bytes that a checkpoint of the plan takes on a disk. One rank may call it.
+Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep` and `suspect` are those of
 // saveCheckpoint().

@@ -48,6 +48,7 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       slowSteps(plan::predictedStepSeconds(**session.plan), plan::computesOnHost(**session.plan),
                 progress, console, log),
+      space(session, directory.path(), totalSteps),
       writer(directory.path(), *session.plan, *session.device, session.world),
       savedTime(std::chrono::steady_clock::now()), savedStep(session.progress.step) {}
 
@@ -540,6 +541,9 @@ void Trainer::report(StepRecord &record) {
 }
 
 SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
+  if (checkpoint && session.world.rank() == 0)
+    if (const auto warning = space.look())
+      console.warning(*warning);
   session.progress.extra[kGuardState] = guard.state();
   SaveJob job{.state = session.progress,
               .checkpoint = checkpoint,

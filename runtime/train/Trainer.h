@@ -6,6 +6,7 @@
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Monitors.h"
+#include "runtime/train/DiskSpace.h"
 #include "runtime/train/Phases.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SaveWriter.h"
@@ -169,6 +170,7 @@ private:
   Guard guard;
   SlowRankWatch slowRanks;
   SlowSteps slowSteps;
+  SpaceWatch space;
   bool metricsHeldBack = false;
   // Seconds that were spent on each kind of work beside the steps, and how often it was done.
   struct Spent {

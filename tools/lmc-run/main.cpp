@@ -101,7 +101,13 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
          "steps in the trace, after a warm-up of two (default: 1)");
   number("--bench", 1, 10000, options.bench,
          "only time N steps, with the job's data or, if it names none, random tokens");
-  line.flag("--json", options.json, "with --bench or --preflight: print the result as JSON");
+  line.flag(
+      "--check", options.check,
+      "change nothing in DIR: check data, disk, memory, folder and links, train three steps "
+      "in a scratch folder beside it, with a save and a resume, and say how long the job will "
+      "take");
+  line.flag("--json", options.json,
+            "with --bench, --check or --preflight: print the result as JSON");
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");
   line.option("--dump-gradients", "FILE", options.dumpGradients,
               "write the gradients of the first step (safetensors)");
@@ -137,8 +143,9 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
          "ranks that wait for each other (default: 1800)");
   line.footer(
       "Exit codes: 0 done, 1 the machine failed (disk, memory, device), 2 a mistake in what\n"
-      "was given, 4 the guard stopped a run that diverged, 5 another rank ended, hangs or\n"
-      "disagrees, 6 --preflight found a slow link, 75 stopped by a signal (SIGTERM, SIGINT,\n"
+      "was given, or --check found an error, 3 --check found that memory or disk are too small,\n"
+      "4 the guard stopped a run that diverged, 5 another rank ended, hangs or disagrees,\n"
+      "6 --preflight found a slow link, 75 stopped by a signal (SIGTERM, SIGINT,\n"
       "SIGHUP, SIGUSR1) or before its time limit, after writing a checkpoint.");
 }
 
@@ -151,6 +158,11 @@ static Result<void> check(const RunOptions &options, const OtherOptions &other) 
     return Error{fmt::format("--collectives={}: must be nccl or host", options.collectives)};
   if (options.preflight && (options.bench > 0 || options.eval || !options.dumpLogits.empty()))
     return Error{"--preflight only measures links; leave out --bench, --eval and --dump-logits"};
+  if (options.check &&
+      (options.preflight || options.bench > 0 || options.eval || !options.dumpLogits.empty() ||
+       !options.trace.empty() || !options.profile.empty() || !options.dumpGradients.empty()))
+    return Error{"--check trains nothing that is kept; leave out --bench, --eval, --preflight, "
+                 "--trace, --profile, --dump-logits and --dump-gradients"};
   const bool trains =
       !options.preflight && !options.eval && options.dumpLogits.empty() && options.bench == 0;
   if (!trains && !(other.maxHours.empty() && other.deadline.empty()))
@@ -165,8 +177,8 @@ static Result<void> check(const RunOptions &options, const OtherOptions &other) 
     return Error{
         "--phase chooses a program for --bench, --eval or --dump-logits; a run goes through "
         "its phases in order"};
-  if (options.json && options.bench == 0 && !options.preflight)
-    return Error{"--json prints the result of --bench=N or --preflight; give one of them"};
+  if (options.json && options.bench == 0 && !options.preflight && !options.check)
+    return Error{"--json prints the result of --bench=N, --check or --preflight; give one of them"};
   if (!options.trace.empty() && !trains && options.bench == 0)
     return Error{"--trace records training steps, and --eval and --dump-logits do none; leave one "
                  "of them out"};

@@ -1,0 +1,44 @@
+#include "runtime/data/SampleTokens.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+namespace lmc {
+
+// Returns the first token of each place, ascending, for a file of more than kSampledTokens tokens.
+static std::vector<uint64_t> placesOf(uint64_t size) {
+  const uint64_t last = size - kTokensPerPlace;
+  std::vector<uint64_t> places = {0, last};
+  std::mt19937_64 engine(size);
+  while (places.size() < kSamplePlaces)
+    places.push_back(engine() % (last + 1));
+  std::ranges::sort(places);
+  return places;
+}
+
+Result<std::vector<std::string>> sampleTokens(const TokenFile &file, uint64_t vocabSize) {
+  const uint64_t size = file.size();
+  const bool isWhole = size <= kSampledTokens;
+  const std::vector<uint64_t> places = isWhole ? std::vector<uint64_t>{0} : placesOf(size);
+  const uint64_t length = isWhole ? size : kTokensPerPlace;
+  std::vector<int32_t> tokens(length);
+  std::vector<std::string> warnings;
+  for (uint64_t place : places) {
+    LMC_TRY(file.read(place, length, tokens.data()));
+    for (uint64_t i = 0; i < length; ++i)
+      if (tokens[i] < 0 || static_cast<uint64_t>(tokens[i]) >= vocabSize)
+        return file.badId(place + i, fmt::format("{} (model.vocab_size)", vocabSize));
+    const bool isSame = std::ranges::adjacent_find(tokens, std::not_equal_to<>()) == tokens.end();
+    if (isSame && length >= kTokensPerPlace && warnings.empty())
+      warnings.push_back(
+          fmt::format("{}: the tokens {} to {} all have the id {}; if the text is not "
+                      "so, the file is damaged: pack or copy it again",
+                      file.path(), place, place + length - 1, tokens.front()));
+  }
+  return warnings;
+}
+
+} // namespace lmc

@@ -1,0 +1,22 @@
+// A look at a few thousand tokens of a token file before a run trains on it.
+#pragma once
+
+#include "runtime/data/TokenFile.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+inline constexpr uint64_t kSamplePlaces = 8; // of a file: its start, its end and 6 drawn ones
+inline constexpr uint64_t kTokensPerPlace = 1024;
+inline constexpr uint64_t kSampledTokens = kSamplePlaces * kTokensPerPlace;
+
+// Reads kTokensPerPlace tokens at each of kSamplePlaces places of the file, or the whole file if it
+// has no more. The places depend only on the length of the file. Returns a warning if all tokens of
+// a place are the same, as where a copy was cut off and the file system fills the rest with zeros.
+// Error: an id is negative or not below `vocabSize`, or the file cannot be read.
+Result<std::vector<std::string>> sampleTokens(const TokenFile &file, uint64_t vocabSize);
+
+} // namespace lmc

@@ -1,0 +1,33 @@
+// The three training steps of lmc-run --check.
+#pragma once
+
+#include "runtime/train/Check.h"
+#include "runtime/train/Findings.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace lmc {
+
+// What was measured in a trial, on rank 0. 0: it was not.
+struct TrialFigures {
+  uint64_t steps = 0;
+  double stepSeconds = 0; // mean of the steps after the first, which also warms up
+  double saveSeconds = 0;
+  uint64_t saveBytes = 0;
+  double exportSeconds = 0;
+  std::map<std::string, double> validationSeconds; // by name of the set: of one global batch
+};
+
+// Trains three steps from `start` (fewer if the run has no more) in a scratch folder in `place`,
+// and again with a save and a resume before the last one. Adds to `findings` what goes wrong, and
+// an Error if the two differ. Removes the scratch folder. All ranks call it together. Returns
+// Success, or Interrupted after a signal. Error: a rank was lost.
+Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
+                          World &world, const RunOptions &options,
+                          const std::function<Result<ExitCode>(const RunOptions &)> &train,
+                          Findings &findings, TrialFigures &figures);
+
+} // namespace lmc
