@@ -20,12 +20,6 @@ namespace {
 
 constexpr uint64_t kSteps = 3;
 
-// What a run of the trial left: its steps, and the checksums of all files of its last checkpoint.
-struct Outcome {
-  std::map<uint64_t, nlohmann::json> steps; // lines of metrics.jsonl
-  std::map<std::string, uint64_t> state;    // XXH64 by file
-};
-
 std::vector<nlohmann::json> readLines(const std::string &path) {
   std::vector<nlohmann::json> lines;
   std::ifstream file(path);
@@ -36,37 +30,18 @@ std::vector<nlohmann::json> readLines(const std::string &path) {
   return lines;
 }
 
-Result<Outcome> readOutcome(const std::string &folder, uint64_t lastStep) {
-  Outcome outcome;
-  for (nlohmann::json &line : readLines(folder + "/metrics.jsonl"))
-    if (const uint64_t step = line.value("step", uint64_t{0}); step > 0)
-      outcome.steps[step] = std::move(line);
+Result<TrialOutcome> readOutcome(const std::string &folder, uint64_t lastStep) {
+  TrialOutcome outcome;
+  for (const nlohmann::json &line : readLines(folder + "/metrics.jsonl"))
+    for (const char *name : {"loss", "grad_norm", "update_ratio"})
+      outcome.steps[line.value("step", uint64_t{0})][name] =
+          line.value(name, nlohmann::json()).dump();
   const auto contents = readCheckpointContents(fmt::format("{}/checkpoints/{}", folder, lastStep));
   if (!contents)
     return contents.error();
   for (const RecordedFile &file : contents->files)
     outcome.state[std::filesystem::path(file.path).filename().string()] = file.digest.xxh64;
   return outcome;
-}
-
-// Returns how the two differ; "": not at all.
-std::string differenceOf(const Outcome &straight, const Outcome &resumed) {
-  for (const auto &[step, line] : straight.steps) {
-    const auto other = resumed.steps.find(step);
-    if (other == resumed.steps.end())
-      return fmt::format("step {} was not trained again", step);
-    for (const char *key : {"loss", "grad_norm", "update_ratio"})
-      if (line.value(key, nlohmann::json()) != other->second.value(key, nlohmann::json()))
-        return fmt::format("{} of step {} is {} in one go and {} after the resume", key, step,
-                           line.value(key, nlohmann::json()).dump(),
-                           other->second.value(key, nlohmann::json()).dump());
-  }
-  for (const auto &[name, hash] : straight.state) {
-    const auto other = resumed.state.find(name);
-    if (other == resumed.state.end() || other->second != hash)
-      return fmt::format("{} has other bits in one go than after the resume", name);
-  }
-  return "";
 }
 
 class Trial {
@@ -149,11 +124,11 @@ private:
     LMC_TRY(straight);
     if (!*straight || **straight != ExitCode::Success)
       return straight->value_or(ExitCode::Success);
-    Result<Outcome> inOneGo = Outcome();
+    Result<TrialOutcome> inOneGo = TrialOutcome();
     if (first) {
       inOneGo = readOutcome(scratch + "/straight", last);
       if (inOneGo)
-        measure(*inOneGo, steps);
+        measure(steps);
     }
     // The disk has room for two checkpoints, and the run for its choice of matrix products.
     auto makeRoom = [&]() -> Result<void> {
@@ -189,7 +164,7 @@ private:
     return ExitCode::Success;
   }
 
-  void compare(const Outcome &inOneGo, uint64_t last) {
+  void compare(const TrialOutcome &inOneGo, uint64_t last) {
     const auto resumed = readOutcome(scratch + "/resumed", last);
     if (!resumed)
       return findings.error("trial", resumed.error().message);
@@ -204,17 +179,20 @@ private:
                                      figures.steps));
   }
 
-  void measure(const Outcome &outcome, uint64_t steps) {
+  void measure(uint64_t steps) {
     figures.steps = steps;
     double seconds = 0;
     uint64_t measured = 0;
-    for (const auto &[step, line] : outcome.steps) {
-      if (line.value("skipped", false) || line["loss"].is_null())
+    for (const nlohmann::json &line : readLines(scratch + "/straight/metrics.jsonl")) {
+      const uint64_t step = line.value("step", uint64_t{0});
+      const nlohmann::json loss = line.value("loss", nlohmann::json());
+      if (line.value("skipped", false) || loss.is_null())
         findings.error("trial",
                        fmt::format("step {} is not finite: its loss is {}, and its gradient "
                                    "norm {}; lower lr_schedule.lr, or check the initial "
                                    "weights",
-                                   step, line["loss"].dump(), line["grad_norm"].dump()));
+                                   step, loss.dump(),
+                                   line.value("grad_norm", nlohmann::json()).dump()));
       if (step > start.step + 1 || steps == 1) {
         seconds += line.value("step_seconds", 0.0);
         ++measured;
@@ -252,6 +230,25 @@ private:
 };
 
 } // namespace
+
+std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resumed) {
+  for (const auto &[step, values] : straight.steps) {
+    const auto other = resumed.steps.find(step);
+    if (other == resumed.steps.end())
+      return fmt::format("step {} was not trained again", step);
+    for (const auto &[name, value] : values)
+      if (const auto found = other->second.find(name);
+          found == other->second.end() || found->second != value)
+        return fmt::format("{} of step {} is {} in one go and {} after the resume", name, step,
+                           value, found == other->second.end() ? "missing" : found->second);
+  }
+  for (const auto &[name, hash] : straight.state) {
+    const auto other = resumed.state.find(name);
+    if (other == resumed.state.end() || other->second != hash)
+      return fmt::format("{} has other bits in one go than after the resume", name);
+  }
+  return "";
+}
 
 Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
                           World &world, const RunOptions &options,

@@ -21,6 +21,16 @@ struct TrialFigures {
   std::map<std::string, double> validationSeconds; // by name of the set: of one global batch
 };
 
+// What a run of the trial left.
+struct TrialOutcome {
+  // The loss and the norms of each step, as metrics.jsonl has them, by step and name.
+  std::map<uint64_t, std::map<std::string, std::string>> steps;
+  std::map<std::string, uint64_t> state; // XXH64 of each file of the last checkpoint, by name
+};
+
+// Returns how the losses, norms or states differ; "": not at all.
+std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resumed);
+
 // Trains three steps from `start` (fewer if the run has no more) in a scratch folder in `place`,
 // and again with a save and a resume before the last one. Adds to `findings` what goes wrong, and
 // an Error if the two differ. Removes the scratch folder. All ranks call it together. Returns
