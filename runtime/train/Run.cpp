@@ -958,8 +958,8 @@ static Result<void> openFolder(Folder &folder, const RunOptions &options, World 
 static Result<ExitCode> trainIn(const RunOptions &options, const StopSignals &stop,
                                 const PlanFile &plan, World &world) {
   const auto begin = std::chrono::steady_clock::now();
-  Folder folder;
   Console console(options.output, options.errors);
+  Folder folder; // its monitors warn on the console
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
   std::unique_ptr<HangWatch> watch;
@@ -998,7 +998,6 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   LMC_TRY(comparePlans(world, **plan));
   LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks()),
                        static_cast<int>((**plan)->devices_per_node())));
-  Folder folder;
   std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
   RunOptions own = options;
   if (world.rank() != 0) {

@@ -1,7 +1,7 @@
 #include "runtime/train/Snapshot.h"
 
 #include "runtime/device/Ranges.h"
-#include "runtime/support/Memory.h"
+#include "runtime/device/cpu/FreeMemory.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/RunDirectory.h"
 
@@ -39,10 +39,10 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
   std::unique_ptr<Snapshot> snapshot(new Snapshot(plan, device, world));
   const uint64_t bytes = snapshotBytes(*plan, snapshot->rank);
   // The system would otherwise give memory that it does not have, and end the process later.
-  if (const auto available = availableMemory(); available && *available < bytes)
+  if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < bytes)
     return Error{fmt::format("a copy of the state needs {} of the host's memory, of which {} are "
-                             "available",
-                             formatBytes(bytes), formatBytes(*available))};
+                             "free ({})",
+                             formatBytes(bytes), formatBytes(free.bytes), free.source)};
   auto buffer = device.hostBuffer(bytes);
   if (!buffer)
     return buffer.error();
