@@ -62,6 +62,8 @@ public:
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
 
+  // Lets the next call of undone() begin another folder.
+  void beginUndo() { undoneFolder.clear(); }
   // Returns OUT/undone/N and creates it at the first call; N is the smallest free number. Later
   // calls return the same folder.
   Result<std::string> undone();
