@@ -344,13 +344,18 @@ static Result<void> saveAs(Communicator &group, const std::string &runDirectory,
 
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            int keep, std::optional<uint64_t> suspect) {
+                            int keep, std::optional<uint64_t> suspect, std::string *remark) {
   LMC_TRY(saveAs(group, runDirectory, std::to_string(state.step), state, files));
   if (keep <= 0)
     return {};
   Result<void> removed;
   if (group.position() == 0)
     removed = removeOldest(runDirectory, state.step, keep, suspect);
+  if (!removed && remark) {
+    *remark = fmt::format("an older checkpoint than that of step {} could not be removed: {}",
+                          state.step, removed.error().message);
+    removed = {};
+  }
   if (!removed)
     removed = Error{fmt::format("the checkpoint of step {} is saved, but an older one could not be "
                                 "removed: {}",

@@ -96,10 +96,13 @@ struct CheckpointFile {
 // folder that is not a complete checkpoint is neither counted nor removed. If `suspect` is given,
 // the newest checkpoint of a step before it stays as well: the state from step `suspect` on may be
 // worthless. The free disk space is checked first. An Error (a full or unwritable disk, a failing
-// `fetch`) leaves all earlier checkpoints intact.
+// `fetch`) leaves all earlier checkpoints intact. If only an older checkpoint cannot be removed,
+// the save has succeeded, and `remark` of the rank at position 0 says so; without `remark` it is an
+// Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            int keep, std::optional<uint64_t> suspect = std::nullopt);
+                            int keep, std::optional<uint64_t> suspect = std::nullopt,
+                            std::string *remark = nullptr);
 
 // Returns the most bytes that a checkpoint with these files takes on a disk, with what the file
 // system needs for them. Their `parts` and `fetch` are not used.

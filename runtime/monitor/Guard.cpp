@@ -59,6 +59,8 @@ Result<void> Guard::restore(const std::string &text) {
     json.emplace("nonFinite", 0);
     json.emplace("limits", nlohmann::json::array());
     memory = json.get<GuardState>();
+    if (settings.onSpike != "skip") // the state of a run that skipped spikes
+      memory.limits.clear();
     if (settings.action == "off") {
       GuardState counts;
       counts.nonFinite = memory.nonFinite;

@@ -158,13 +158,15 @@ static std::string sourcesOf(const RunIdentity &identity, const std::string &pha
 // Sets the position in the data of the phase number `current` to where the checkpoint of the run
 // `saved` was, and returns the starts of its stream. If the order of the data has changed, or the
 // phase reads another stream than that of the checkpoint, each source whose own order has not
-// changed goes on at the next token that it has not read.
+// changed goes on at the next token that it has not read. `reordered` says whether the order has
+// changed.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
-                                          const RunIdentity &now, Console &console) {
+                                          const RunIdentity &now, bool &reordered,
+                                          Console &console) {
   std::vector<SettingChange> changes = compareSettings(saved, now);
   std::ranges::move(compareData(saved, now), std::back_inserter(changes));
-  const bool reordered = reordersData(changes);
+  reordered = reordersData(changes);
   const auto former = progress.extra.find(kPhase);
   const bool sameStream = sourcesOf(saved, former == progress.extra.end() ? "" : former->second) ==
                           sourcesOf(now, phases[current].phase.name);
@@ -191,7 +193,8 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
 }
 
 // Sets the position in the data to where the last rollback to the checkpoint of `progress` went on,
-// if `rollbacks` has one that the checkpoint does not know.
+// if `rollbacks` has one that the checkpoint does not know. At the border of two phases, that
+// position is one in the stream of the second.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -288,7 +291,8 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   LMC_TRY(checkpoint);
   start.checkpoint = *checkpoint;
   std::optional<RunIdentity> recorded;
-  if (directory && !options.rewind) {
+  // A rollback keeps what was declared since its checkpoint; a rewind takes it back.
+  if (directory && (!options.rewind || !options.rollbacks.empty())) {
     std::string fault;
     auto read = directory->recorded(fault);
     LMC_TRY(read);
@@ -685,8 +689,10 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
     session.checkpoint = start->checkpoint;
     session.progress = start->state;
     if (training) {
-      starts = continueData(phases, *current, session.progress, *start->saved, identity, console);
-      if (session.progress.position == start->state.position) // the order of the data is as it was
+      bool reordered = false;
+      starts = continueData(phases, *current, session.progress, *start->saved, identity, reordered,
+                            console);
+      if (!reordered)
         applyRollback(rollbacksOf(*start, options), *start->saved, session.progress);
     }
   }
@@ -918,7 +924,8 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
     next.rewind.reset();
     if (!next.rollbacks.empty())
       next.rewind = next.rollbacks.back().step;
-    double stops = stop.requested() ? 1 : 0;
+    // A rollback is first recorded; then the run ends before its next step.
+    double stops = stop.requested() && next.rollbacks.empty() ? 1 : 0;
     LMC_TRY(world.all().allReduce(&stops, 1, plan::DType::F64));
     if (stops > 0) {
       console.note("stopped by a signal at the end of a phase; start again to go on");

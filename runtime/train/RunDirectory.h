@@ -132,10 +132,11 @@ StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 // Returns the most bytes that a checkpoint of the plan takes on a disk. One rank may call it.
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
-// Saves parameters and moments to OUT/checkpoints/STEP. `keep` and `suspect` are those of
+// Saves parameters and moments to OUT/checkpoints/STEP. `keep`, `suspect` and `remark` are those of
 // saveCheckpoint().
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
-                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect);
+                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect,
+                     std::string *remark);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.diverged. Returns that path.
 Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,

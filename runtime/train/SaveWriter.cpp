@@ -15,8 +15,12 @@ namespace lmc {
 static uint64_t folderBytes(const std::string &path) {
   uint64_t bytes = 0;
   std::error_code failed;
-  for (const auto &entry : std::filesystem::directory_iterator(path, failed))
-    bytes += entry.file_size(failed);
+  for (std::filesystem::directory_iterator at(path, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    std::error_code unknown;
+    const uint64_t size = at->file_size(unknown);
+    bytes += unknown ? 0 : size;
+  }
   return bytes;
 }
 
@@ -29,7 +33,8 @@ static Result<void> writeExport(const SaveJob &job, const PlanFile &plan, const 
   if (!tokenizer)
     warnings.push_back(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
   // The tokenizer of an earlier export in the folder stays there.
-  if (options.files.empty() && std::filesystem::is_directory(job.exportFolder))
+  std::error_code unknown;
+  if (options.files.empty() && std::filesystem::is_directory(job.exportFolder, unknown))
     if (auto files = tokenizerFiles(job.exportFolder))
       options.files = std::move(*files);
   return exportRun(job.exportFolder, options, plan, source);
@@ -50,10 +55,13 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
   };
   if (job.before)
     job.before();
+  std::string remark;
   if (job.checkpoint)
-    outcome.checkpoint =
-        timed(fmt::format("{}/checkpoints/{}", folder, job.state.step),
-              [&] { return saveRun(folder, source, job.state, job.keep, job.suspect); });
+    outcome.checkpoint = timed(fmt::format("{}/checkpoints/{}", folder, job.state.step), [&] {
+      return saveRun(folder, source, job.state, job.keep, job.suspect, &remark);
+    });
+  if (!remark.empty())
+    outcome.warnings.push_back(remark);
   if (!job.exportFolder.empty())
     outcome.exported = timed(job.exportFolder,
                              [&] { return writeExport(job, plan, source, outcome.warnings); });
@@ -115,15 +123,9 @@ void SaveWriter::startThread() {
   });
 }
 
-SaveOutcome SaveWriter::finish() {
+Result<SaveOutcome> SaveWriter::finish() {
   if (!thread.joinable()) {
-    SaveOutcome failed;
-    if (Result<void> copied = snapshot->wait(); !copied) {
-      failed.step = job->state.step;
-      failed.checkpoint.emplace().written = copied.error();
-      job.reset();
-      return failed;
-    }
+    LMC_TRY(snapshot->wait());
     startThread();
   }
   constexpr std::chrono::milliseconds kPause(5);

@@ -62,11 +62,16 @@ public:
   Result<void> poll();
   // Returns true from begin() until finish().
   bool isBusy() const { return job.has_value(); }
-  // Returns true if finish() would return at once.
+  // Returns true if the job that is under way is written, so that finish() returns at once. Has no
+  // meaning unless isBusy().
   bool isWritten() const { return written; }
   // Waits until the job is written. Each piece that is written counts as progress of this rank.
-  SaveOutcome finish();
-  uint64_t step() const { return job->state.step; } // of the job that is under way
+  // Error: the device failed, so that there is no copy of the state.
+  Result<SaveOutcome> finish();
+  // What the job that is under way writes, and of which step. isBusy() must be true.
+  bool isCheckpoint() const { return job->checkpoint; }
+  bool isExport() const { return !job->exportFolder.empty(); }
+  uint64_t step() const { return job->state.step; }
 
 private:
   void startThread();

@@ -38,11 +38,15 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
                                                  World &world) {
   std::unique_ptr<Snapshot> snapshot(new Snapshot(plan, device, world));
   const uint64_t bytes = snapshotBytes(*plan, snapshot->rank);
+  uint64_t onHost = 0; // the bytes of all ranks on this host
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (world.hostOf(rank) == world.hostOf(world.rank()))
+      onHost += snapshotBytes(*plan, static_cast<uint64_t>(rank));
   // The system would otherwise give memory that it does not have, and end the process later.
-  if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < bytes)
-    return Error{fmt::format("a copy of the state needs {} of the host's memory, of which {} are "
+  if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
+    return Error{fmt::format("copies of the state need {} of the host's memory, of which {} are "
                              "free ({})",
-                             formatBytes(bytes), formatBytes(free.bytes), free.source)};
+                             formatBytes(onHost), formatBytes(free.bytes), free.source)};
   auto buffer = device.hostBuffer(bytes);
   if (!buffer)
     return buffer.error();

@@ -196,6 +196,8 @@ bool TimeBudget::mustLeave(size_t enqueued, double besides) const {
          secondsLeft() < neededSeconds() + static_cast<double>(enqueued) * step() + besides;
 }
 
-bool TimeBudget::mustSave() const { return limit && secondsLeft() < 2 * save() + kEnd; }
+bool TimeBudget::mustSave(double besides) const {
+  return limit && secondsLeft() < 2 * save() + kEnd + besides;
+}
 
 } // namespace lmc

@@ -71,8 +71,9 @@ public:
   // Returns true if the next step must not begin. `enqueued`: the steps that the device has not
   // completed. `besides`: the estimated time of validations and exports after the next step.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if no more than a save fits, so that a validation must stop.
-  bool mustSave() const;
+  // Returns true if no more than a save fits, so that a validation must stop. `besides`: the
+  // estimated time of what is being written already.
+  bool mustSave(double besides = 0) const;
 
   // What a step with nothing beside it needs before the limit.
   double neededSeconds() const { return step() + 2 * save() + kEnd; }

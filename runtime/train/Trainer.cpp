@@ -39,7 +39,8 @@ static std::string lossKey(const ValidationSettings &set) {
 
 Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &directory,
                  Console &console, RunLog &log, Monitors *monitors, const StopSignals &stop,
-                 TimeBudget &time, std::shared_ptr<DataSource> data, RunPhase phase, uint64_t totalSteps)
+                 TimeBudget &time, std::shared_ptr<DataSource> data, RunPhase phase,
+                 uint64_t totalSteps)
     : session(session), options(options), directory(directory), console(console), log(log),
       monitors(monitors), stop(stop), time(time), ranks(session.world.all()),
       progress(session.world.progress()), phase(std::move(phase)), totalSteps(totalSteps),
@@ -50,7 +51,7 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
                 progress, console, log),
       space(session, directory.path(), totalSteps),
       writer(directory.path(), *session.plan, *session.device, session.world),
-      savedTime(std::chrono::steady_clock::now()), savedStep(session.progress.step) {}
+      savedStep(session.progress.step) {}
 
 Result<void> Trainer::openMetrics() {
   if (session.world.rank() != 0)
@@ -139,7 +140,8 @@ Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   auto batch = batches->next();
   const double waited = secondsSince(asked);
   const bool leaves =
-      session.world.rank() == 0 && time.mustLeave(enqueued.size(), secondsAfter(enqueuedStep + 1));
+      session.world.rank() == 0 &&
+      time.mustLeave(enqueued.size(), secondsAfter(enqueuedStep + 1) + writingSeconds());
   double facts[] = {stopHere ? 1.0 : 0.0, owned ? 0.0 : 1.0, batch ? 0.0 : 1.0,
                     batch ? static_cast<double>(batch->validTargets) : 0.0,
                     writer.isBusy() && writer.isWritten() ? 1.0 : 0.0, leaves ? 1.0 : 0.0};
@@ -147,7 +149,7 @@ Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   const auto [stops, strangers, failures, targets, writers, late] = facts;
   if (writers == static_cast<double>(ranks.size())) {
     const Progress::Aside logging(progress, Activity::Logging);
-    finishSave();
+    LMC_TRY(finishSave());
   }
   if (strangers > 0)
     LMC_TRY(allSucceed(ranks, owned));
@@ -359,7 +361,8 @@ std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
 Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
   progress.enter(Activity::Saving, session.progress.step);
   session.progress.extra[kGuardState] = guard.state();
-  finishSave();
+  if (auto finished = finishSave(); !finished)
+    return finished.error();
   auto kept = saveDiverged(directory.path(), stateOf(*session.plan, *session.device, session.world),
                            session.progress);
   log.event("diverged", {{"step", session.progress.step},
@@ -387,7 +390,7 @@ Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
 }
 
 Result<ExitCode> Trainer::goBack() {
-  finishSave();
+  LMC_TRY(finishSave());
   // Rank 0 looks into the folder.
   auto chosen = session.world.rank() == 0 ? chooseRollback(*spike) : Result<Rollback>(Rollback{});
   auto text = allSucceed(ranks, chosen);
@@ -418,8 +421,9 @@ Result<void> Trainer::validate(StepRecord &record) {
     progress.enter(Activity::Validating, session.progress.step);
     auto start = std::chrono::steady_clock::now();
     session.device->setPurpose(fmt::format("validation after step {}", record.step));
-    auto evaluation = evaluators[i]->evaluate(
-        [&] { return stop.requested() || (session.world.rank() == 0 && time.mustSave()); });
+    auto evaluation = evaluators[i]->evaluate([&] {
+      return stop.requested() || (session.world.rank() == 0 && time.mustSave(writingSeconds()));
+    });
     LMC_TRY(evaluation);
     const double seconds = secondsSince(start);
     record.validationSeconds += seconds;
@@ -441,6 +445,14 @@ Result<void> Trainer::validate(StepRecord &record) {
     session.progress.extra[lossKey(set)] = fmt::format("{}", evaluation->loss);
   }
   return {};
+}
+
+double Trainer::writingSeconds() const {
+  if (!writer.isBusy() || !time.what())
+    return 0;
+  const double whole = (writer.isCheckpoint() ? time.save() : 0) +
+                       (writer.isExport() ? std::max(exportSeconds, time.save()) : 0);
+  return std::max(0.0, whole - secondsSince(writeBegan));
 }
 
 double Trainer::secondsAfter(uint64_t step) const {
@@ -557,12 +569,17 @@ SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
   return job;
 }
 
-void Trainer::saveNow(bool checkpoint, const std::string &exportFolder) {
+Result<void> Trainer::saveNow(bool checkpoint, const std::string &exportFolder) {
   progress.enter(Activity::Saving, session.progress.step);
-  finishSave();
+  LMC_TRY(finishSave());
   const auto start = std::chrono::steady_clock::now();
   const SaveOutcome outcome = writer.write(jobOf(checkpoint, exportFolder));
   takeOutcome(outcome, secondsSince(start));
+  return {};
+}
+
+std::string Trainer::exportFolder(uint64_t step) const {
+  return fmt::format("{}/exports/{}", directory.path(), step);
 }
 
 Result<void> Trainer::saveDue() {
@@ -570,12 +587,9 @@ Result<void> Trainer::saveDue() {
   const bool saves = savesAfter(done), exports = exportsAfter(done);
   if (!saves && !exports)
     return {};
-  const std::string folder =
-      exports ? fmt::format("{}/exports/{}", directory.path(), done) : std::string();
-  if (!writer.hasSnapshot()) {
-    saveNow(saves, folder);
-    return {};
-  }
+  const std::string folder = exports ? exportFolder(done) : "";
+  if (!writer.hasSnapshot())
+    return saveNow(saves, folder);
   if (writer.isBusy()) {
     if (!saveIsLate && !exportIsLate)
       console.note(fmt::format("step {}: what was saved after step {} is still being written; the "
@@ -589,24 +603,41 @@ Result<void> Trainer::saveDue() {
   progress.enter(Activity::Saving, done);
   saveIsLate = exportIsLate = false;
   const auto start = std::chrono::steady_clock::now();
+  writeBegan = start;
   LMC_TRY(writer.begin(jobOf(saves, folder)));
   copySeconds = secondsSince(start);
   saveSeconds += copySeconds;
   return {};
 }
 
-void Trainer::finishSave() {
+Result<void> Trainer::finishSave() {
   if (!writer.isBusy())
-    return;
+    return {};
   const auto start = std::chrono::steady_clock::now();
-  const SaveOutcome outcome = writer.finish();
-  takeOutcome(outcome, copySeconds + secondsSince(start));
+  const auto outcome = writer.finish();
+  LMC_TRY(outcome);
+  takeOutcome(*outcome, copySeconds + secondsSince(start));
+  return {};
 }
 
 // Returns "300 s" or "2.5 hours".
 static std::string ageText(double seconds) {
   return seconds < 7200 ? fmt::format("{:.0f} s", seconds)
                         : fmt::format("{:.1f} hours", seconds / 3600);
+}
+
+std::optional<Trainer::SavedBefore> Trainer::newestCheckpoint() const {
+  const auto steps = listCheckpoints(directory.path());
+  if (!steps || steps->empty())
+    return std::nullopt;
+  const std::string state =
+      fmt::format("{}/checkpoints/{}/state.json", directory.path(), steps->front());
+  std::error_code failed;
+  const auto written = std::filesystem::last_write_time(state, failed);
+  if (failed)
+    return std::nullopt;
+  const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - written;
+  return SavedBefore{steps->front(), age.count()};
 }
 
 void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
@@ -618,7 +649,6 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
     saveError.reset();
     if (part->written) {
       savedStep = outcome.step;
-      savedTime = std::chrono::steady_clock::now();
       failedSaves = 0;
       retryStep = 0;
       saves.add(waited);
@@ -634,18 +664,24 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
       saveError = part->written.error();
       // 1, 2, 4 ... steps later, but no later than the interval.
       const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
+      // All ranks have enqueued the same steps, and may have settled others.
       retryStep =
-          session.progress.step +
+          enqueuedStep +
           static_cast<uint64_t>(std::min(delay, std::max<int64_t>(settings.checkpointInterval, 1)));
-      console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, and "
-                                  "earlier checkpoints are whole: "
-                                  "the newest, of step {}, is {} old",
-                                  outcome.step, saveError->message, savedStep,
-                                  ageText(secondsSince(savedTime))));
-      log.event("save_failed", {{"step", outcome.step},
-                                {"error", saveError->message},
-                                {"saved_step", savedStep},
-                                {"saved_age_seconds", secondsSince(savedTime)}});
+      const std::optional<SavedBefore> newest = newestCheckpoint();
+      console.warning(fmt::format(
+          "checkpoint of step {} not saved: {}; the run goes on, {}", outcome.step,
+          saveError->message,
+          newest
+              ? fmt::format("and earlier checkpoints are whole: the newest, of step {}, is {} old",
+                            newest->step, ageText(newest->seconds))
+              : "and has no checkpoint yet"));
+      nlohmann::ordered_json event = {{"step", outcome.step}, {"error", saveError->message}};
+      if (newest) {
+        event["saved_step"] = newest->step;
+        event["saved_age_seconds"] = newest->seconds;
+      }
+      log.event("save_failed", event);
     }
   }
   if (const auto &part = outcome.exported) {
@@ -655,6 +691,7 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
           fmt::format("export of step {} not written: {}", outcome.step, exportError->message));
     } else {
       exports.add(waited);
+      exportSeconds = part->seconds;
       console.note(fmt::format("exported {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
                                part->seconds));
       log.event("export", {{"step", outcome.step},
@@ -665,9 +702,11 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
   }
 }
 
+bool Trainer::isRetry(uint64_t step) const { return retryStep > 0 && step >= retryStep; }
+
 bool Trainer::savesAfter(uint64_t step) const {
   return step < phase.lastStep && (isDue(step, session.settings.checkpointInterval) ||
-                                   (saveIsLate && !writer.isBusy()) || step == retryStep);
+                                   (!writer.isBusy() && (saveIsLate || isRetry(step))));
 }
 
 bool Trainer::exportsAfter(uint64_t step) const {
@@ -702,7 +741,7 @@ Result<ExitCode> Trainer::train() {
         if (verdict)
           return stopDiverged(*verdict);
         if (done > savedStep)
-          saveNow(/*checkpoint=*/true, "");
+          LMC_TRY(saveNow(/*checkpoint=*/true, ""));
       }
       return next.error();
     }
@@ -725,7 +764,7 @@ Result<ExitCode> Trainer::train() {
     if (!validated) {
       // The weights are sound, whatever is wrong with the validation data.
       if (done > savedStep && session.device->synchronize())
-        saveNow(/*checkpoint=*/true, "");
+        LMC_TRY(saveNow(/*checkpoint=*/true, ""));
       return validated.error();
     }
     LMC_TRY(saveDue());
@@ -745,14 +784,15 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     writeTrace();
   if (outOfTime)
     LMC_TRY(leaveInTime());
-  finishSave();
-  if (done > firstStep && savedStep != done)
-    saveNow(/*checkpoint=*/true, "");
+  LMC_TRY(finishSave());
+  const bool saves = done > firstStep && savedStep != done;
+  if (saves || exportIsLate)
+    LMC_TRY(saveNow(saves, exportIsLate ? exportFolder(done) : ""));
   for (const SourceRecord &source : recordSources())
     console.note(fmt::format("data: {}: {} tokens read, {:.2f} epochs", source.name, source.tokens,
                              source.epochs));
   if (done >= totalSteps && !options.exportDirectory.empty())
-    saveNow(/*checkpoint=*/false, options.exportDirectory);
+    LMC_TRY(saveNow(/*checkpoint=*/false, options.exportDirectory));
   if (metricsHeldBack)
     console.warning("metrics.jsonl lacks the last steps: they could not be written");
   // Failed saves were reported as warnings. If the last save failed, the run must end with an

@@ -118,6 +118,8 @@ private:
   Result<void> validate(StepRecord &record);
   // Returns the estimated seconds of validations and exports after `step`.
   double secondsAfter(uint64_t step) const;
+  // Returns the estimated seconds until what is written in the background is complete.
+  double writingSeconds() const;
   // Says that the run leaves for its time limit. Error: it has not done one step.
   Result<void> leaveInTime();
   // Returns the estimated seconds of the work beside the steps that is still to come.
@@ -133,10 +135,21 @@ private:
   // Saves and exports what is due after the newest step, in the background if that is possible.
   // Error: the device failed.
   Result<void> saveDue();
-  // Saves and exports at once, after what is being written in the background.
-  void saveNow(bool checkpoint, const std::string &exportFolder);
-  // Waits for what is being written in the background.
-  void finishSave();
+  // Saves and exports at once, after what is being written in the background. Error: the device
+  // failed.
+  Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
+  // Waits for what is being written in the background, and reports what became of it. Error: the
+  // device failed.
+  Result<void> finishSave();
+  struct SavedBefore {
+    uint64_t step = 0;
+    double seconds = 0; // since it was written
+  };
+  // Returns the newest checkpoint in the run's folder; nullopt if there is none.
+  std::optional<SavedBefore> newestCheckpoint() const;
+  std::string exportFolder(uint64_t step) const;
+  // Returns true if a save that has failed is tried again after the step.
+  bool isRetry(uint64_t step) const;
   // Reports what became of a save. Sets `saveError` if it failed, and clears it if it succeeded.
   void takeOutcome(const SaveOutcome &outcome, double waited);
   Result<ExitCode> finish(bool interrupted);
@@ -187,10 +200,11 @@ private:
   bool gradientsDumped = false;
   bool dataFailed = false;        // true once a batch could not be read
   SaveWriter writer;
+  std::chrono::steady_clock::time_point writeBegan; // of the job in the background
+  double exportSeconds = 0;                         // that the latest export took
   bool saveIsLate = false, exportIsLate = false; // they were due while another was being written
-  uint64_t retryStep = 0;  // a save that has failed is tried again after this step; 0: none has
+  uint64_t retryStep = 0;  // a save that has failed is tried again from this step on; 0: none has
   int64_t failedSaves = 0; // in a row
-  std::chrono::steady_clock::time_point savedTime; // of the newest checkpoint, or of the start
   bool outOfTime = false;         // true once a step did not fit before the time limit
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
   std::optional<Error> saveError; // error of the latest save, if it failed

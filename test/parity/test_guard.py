@@ -186,6 +186,18 @@ def test_a_run_goes_back_and_over_the_data_of_a_spike(programs, compiled, tmp_pa
     assert checkpoint_digest(checkpoints(parts)[60]) == checkpoint_digest(checkpoints(out)[60])
 
 
+def test_a_rollback_keeps_what_was_declared_since_its_checkpoint(programs, compiled, tmp_path):
+    plan = compiled(SPIKY)
+    settings = ["--set", "checkpoint.interval=1000"]
+    programs.run("lmc-run", plan, f"--out={tmp_path}", *settings, "--steps=20").ok()
+    declared = ["--set", "guard.on_spike=rollback", "--change=guard.on_spike",
+                "--set", "guard.rollbacks=100"]
+    programs.run("lmc-run", plan, f"--out={tmp_path}", *settings, *declared).ok()
+    back = events(tmp_path, "rollback")
+    assert back and all(e["step"] == 20 for e in back)
+    assert len(losses(tmp_path)) == 60
+
+
 def test_a_kill_behind_a_rollback_loses_nothing(programs, compiled, tmp_path):
     plan = compiled(SPIKY)
     programs.run("lmc-run", plan, f"--out={tmp_path}/whole", *ROLLBACK, "--set", "guard.rollbacks=100").ok()

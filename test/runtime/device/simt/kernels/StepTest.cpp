@@ -76,19 +76,24 @@ struct Outcome {
   std::vector<State> after; // each step: parameters, their copies in bf16, moments and scales
 };
 
+// Of a step.
+struct Settings {
+  double lossScale = 1; // a multiple of the loss scale that a step has
+  double normLimit = std::numeric_limits<double>::infinity();
+};
+
 class Trainer {
 public:
   Trainer(const PlanFile &plan, Device &device) : plan(plan), device(device) {}
 
-  // A step for each of `lossScales`, as multiples of the loss scale that a step has.
-  Outcome run(const std::vector<double> &lossScales) {
-    if (Result<void> done = tryRun(lossScales); !done)
+  Outcome run(const std::vector<Settings> &steps) {
+    if (Result<void> done = tryRun(steps); !done)
       outcome.failure = done.error().message;
     return std::move(outcome);
   }
 
 private:
-  Result<void> tryRun(const std::vector<double> &lossScales) {
+  Result<void> tryRun(const std::vector<Settings> &steps) {
     LMC_TRY(device.load(plan));
     LMC_TRY(initializeVariables(plan, device, 7, [](const plan::Variable &) { return true; }));
     LMC_TRY(refreshCopies(plan, device));
@@ -105,8 +110,8 @@ private:
       return openedScalars.error();
     scalars = std::move(*openedScalars);
     LMC_TRY(read(outcome.before, VariableKind::Parameter));
-    for (size_t i = 0; i < lossScales.size(); ++i) {
-      LMC_TRY(runStep(int(i) + 1, lossScales[i]));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      LMC_TRY(runStep(int(i) + 1, steps[i].lossScale, steps[i].normLimit));
       if (i == 0)
         LMC_TRY(read(outcome.gradients, VariableKind::Gradient));
       State &after = outcome.after.emplace_back();
@@ -118,7 +123,7 @@ private:
     return {};
   }
 
-  Result<void> runStep(int step, double lossScale) {
+  Result<void> runStep(int step, double lossScale, double limit) {
     const plan::BatchInfo &batch = *plan->batch();
     const int64_t micro = int64_t(batch.gradient_accumulation_steps());
     const int64_t tokens = int64_t(batch.sequence_length() * batch.micro_batch_size());
@@ -127,7 +132,8 @@ private:
         {"run.lr", 1e-2},          {"run.beta1", 0.9},
         {"run.beta2", 0.95},       {"run.eps", 1e-8},
         {"run.weight_decay", 0.1}, {"run.bias_correction1", 1 - std::pow(0.9, step)},
-        {"run.clip_grad", 0.5},    {"run.bias_correction2", 1 - std::pow(0.95, step)}};
+        {"run.clip_grad", 0.5},    {"run.bias_correction2", 1 - std::pow(0.95, step)},
+        {"run.norm_limit", limit}, {"run.loss_limit", INFINITY}};
     for (auto [name, value] : values)
       LMC_TRY(scalars->set(name, value));
     LMC_TRY(scalars->upload());
@@ -179,8 +185,8 @@ private:
 };
 
 Outcome train(const PlanFile &plan, std::unique_ptr<Device> device,
-              const std::vector<double> &lossScales = {1, 1}) {
-  return Trainer(plan, *device).run(lossScales);
+              const std::vector<Settings> &steps = {{}, {}}) {
+  return Trainer(plan, *device).run(steps);
 }
 
 std::vector<float> floats(const std::string &bytes) {
@@ -262,7 +268,7 @@ class SimtStep : public testing::TestWithParam<Job> {};
 // Of a step behind one that counts.
 struct Skipped {
   const char *optimizer;
-  bool nan; // the gradient norm; else it is infinite, of gradients that are finite
+  const char *norm; // "nan"; "infinite", of gradients that are finite; "limited": above its limit
 };
 
 void PrintTo(const Skipped &skipped, std::ostream *to) { *to << skipped.optimizer; }
@@ -315,9 +321,13 @@ INSTANTIATE_TEST_SUITE_P(Jobs, SimtStep, testing::ValuesIn(kJobs),
                          [](const auto &info) { return info.param.name; });
 
 TEST_P(SimtSkippedStep, leavesEverything) {
-  const auto [optimizer, nan] = GetParam();
+  const auto [optimizer, norm] = GetParam();
+  const bool nan = std::string(norm) == "nan", limited = std::string(norm) == "limited";
+  Settings skipped;
   // Squares of gradients of 1e25 are more than an f32 holds.
-  const double lossScale = nan ? std::numeric_limits<double>::quiet_NaN() : 1e25;
+  skipped.lossScale = nan ? std::numeric_limits<double>::quiet_NaN() : limited ? 1 : 1e25;
+  if (limited)
+    skipped.normLimit = 1e-6;
   const Job job{
       optimizer, {"training.compute_dtype=bf16", std::string("optimizer.type=") + optimizer}, 0, 0};
   for (const char *name : {"cpu", "cuda:sm_90a"}) {
@@ -325,12 +335,15 @@ TEST_P(SimtSkippedStep, leavesEverything) {
     std::unique_ptr<PlanFile> plan = planOf(job, name);
     ASSERT_TRUE(plan);
     const bool cpu = std::string(name) == "cpu";
-    const Outcome outcome =
-        train(*plan, cpu ? cpu::makeCpuDevice({.threads = 1}) : simt::makeSimtDevice(1), {1, lossScale});
+    const Outcome outcome = train(
+        *plan, cpu ? cpu::makeCpuDevice({.threads = 1}) : simt::makeSimtDevice(1), {{}, skipped});
     ASSERT_EQ(outcome.failure, "");
     EXPECT_TRUE(std::isfinite(outcome.gradientNorms[0]));
-    EXPECT_TRUE(nan ? std::isnan(outcome.gradientNorms[1]) : std::isinf(outcome.gradientNorms[1]))
-        << outcome.gradientNorms[1];
+    const double second = outcome.gradientNorms[1];
+    EXPECT_TRUE(nan       ? std::isnan(second)
+                : limited ? std::isfinite(second) && second > 1e-6
+                          : std::isinf(second))
+        << second;
     for (const auto &[parameter, bytes] : outcome.before)
       EXPECT_FALSE(bytes == outcome.after[0].at(parameter))
           << parameter << " stays in a step that counts";
@@ -339,9 +352,10 @@ TEST_P(SimtSkippedStep, leavesEverything) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Norms, SimtSkippedStep,
-                         testing::Values(Skipped{"adamw", true}, Skipped{"adamw", false},
-                                         Skipped{"adamw8bit", true}, Skipped{"adamw8bit", false}),
+                         testing::Values(Skipped{"adamw", "nan"}, Skipped{"adamw", "infinite"},
+                                         Skipped{"adamw", "limited"}, Skipped{"adamw8bit", "nan"},
+                                         Skipped{"adamw8bit", "infinite"},
+                                         Skipped{"adamw8bit", "limited"}),
                          [](const auto &info) {
-                           return std::string(info.param.optimizer) +
-                                  (info.param.nan ? "_nan" : "_infinite");
+                           return std::string(info.param.optimizer) + "_" + info.param.norm;
                          });
