@@ -179,6 +179,8 @@ struct ValidationConfig {
 struct CheckpointConfig {
   int64_t interval = 0;       // steps between checkpoints; 0: only at the end
   int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
+  int64_t keepEvery = 0;      // steps: checkpoints that are kept too; 0: none
+  std::string keepBest;       // a set of validation data; "": none
   bool background = true;     // the loop does not wait until checkpoints are written
   int64_t exportInterval = 0; // steps between Hugging Face exports; 0: none
 };

@@ -740,6 +740,23 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .doc = "Newest checkpoints to keep; 0: all."},
       {.section = "checkpoint",
+       .name = "keep_every",
+       .field = FIELD(checkpoint.keepEvery),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Checkpoints whose step is a multiple of this are kept beside the newest; 0: none."},
+      {.section = "checkpoint",
+       .name = "keep_best",
+       .field = FIELD(checkpoint.keepBest),
+       .defaultText = "none",
+       .runTime = true,
+       .doc =
+           "The checkpoint with the lowest validation loss is kept beside the newest: "
+           "`data.validation`, or the name of a `[[validation]]` set. The loss of a checkpoint is "
+           "that of the latest validation before it."},
+      {.section = "checkpoint",
        .name = "background",
        .field = FIELD(checkpoint.background),
        .runTime = true,

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -295,20 +297,49 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
   return written;
 }
 
-static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved, int keep,
-                                 std::optional<uint64_t> suspect) {
+// Returns the step of the checkpoint with the lowest value of extra[`key`]; nullopt if none has
+// one.
+static std::optional<uint64_t> bestOf(const std::string &runDirectory,
+                                      const std::vector<uint64_t> &steps, const std::string &key) {
+  std::optional<uint64_t> best;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (uint64_t step : steps) {
+    const Result<StateFile> state =
+        readStateFile(fmt::format("{}/{}", checkpointsFolder(runDirectory), step));
+    if (!state)
+      continue;
+    const auto value = state->state.extra.find(key);
+    if (value == state->state.extra.end())
+      continue;
+    const double number = std::strtod(value->second.c_str(), nullptr);
+    if (number < lowest) {
+      lowest = number;
+      best = step;
+    }
+  }
+  return best;
+}
+
+static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved,
+                                 const KeepRules &keep, std::optional<uint64_t> suspect) {
   Result<std::vector<uint64_t>> others = listCheckpoints(runDirectory);
   if (!others)
     return others.error();
+  std::optional<uint64_t> best;
+  if (!keep.best.empty())
+    best = bestOf(runDirectory, *others, keep.best);
   std::erase(*others, saved);
-  auto kept = std::find_if(others->begin(), others->end(),
-                           [&](uint64_t step) { return suspect && step < *suspect; });
-  if (kept - others->begin() >= keep - 1 && kept != others->end())
-    others->erase(kept);
-  for (size_t i = static_cast<size_t>(keep) - 1; i < others->size(); ++i) {
+  const auto sound = std::find_if(others->begin(), others->end(),
+                                  [&](uint64_t step) { return suspect && step < *suspect; });
+  const std::optional<uint64_t> spared =
+      sound == others->end() ? std::nullopt : std::optional(*sound);
+  for (size_t i = static_cast<size_t>(keep.newest) - 1; i < others->size(); ++i) {
+    const uint64_t old = (*others)[i];
+    if (old == best || old == spared || (keep.every > 0 && old % keep.every == 0))
+      continue;
     // The folder is first renamed to a hidden name: a crash during the removal must not leave a
     // damaged checkpoint under a valid name.
-    std::string step = std::to_string((*others)[i]), folder = checkpointsFolder(runDirectory);
+    std::string step = std::to_string(old), folder = checkpointsFolder(runDirectory);
     std::string path = folder + "/" + step;
     std::string hidden = folder + "/." + step + kPartialSuffix;
     if (std::rename(path.c_str(), hidden.c_str()) != 0)
@@ -344,9 +375,10 @@ static Result<void> saveAs(Communicator &group, const std::string &runDirectory,
 
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            int keep, std::optional<uint64_t> suspect, std::string *remark) {
+                            const KeepRules &keep, std::optional<uint64_t> suspect,
+                            std::string *remark) {
   LMC_TRY(saveAs(group, runDirectory, std::to_string(state.step), state, files));
-  if (keep <= 0)
+  if (keep.newest <= 0)
     return {};
   Result<void> removed;
   if (group.position() == 0)

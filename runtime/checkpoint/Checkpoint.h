@@ -86,22 +86,29 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
+// Which checkpoints a save does not remove.
+struct KeepRules {
+  KeepRules(int newest = 0) : newest(newest) {}
+  int newest;         // so many of the newest; 0: all
+  uint64_t every = 0; // and those whose step is a multiple of this; 0: none
+  std::string best;   // and the one with the lowest number in `extra` under this key; "": none
+};
+
 // All ranks of `group` save and load together: they call the same functions with the same
 // arguments but for the parts. Either all succeed, or all get an Error. What must be done once, the
 // rank at position 0 does.
 
-// Saves a checkpoint atomically, and then removes all but the newest `keep` checkpoints (0: removes
-// none). Old checkpoints are removed only after the new one is on the disk. The new checkpoint is
-// always kept and counted, even if an earlier, abandoned run left checkpoints of higher steps. A
-// folder that is not a complete checkpoint is neither counted nor removed. If `suspect` is given,
-// the newest checkpoint of a step before it stays as well: the state from step `suspect` on may be
-// worthless. The free disk space is checked first. An Error (a full or unwritable disk, a failing
-// `fetch`) leaves all earlier checkpoints intact. If only an older checkpoint cannot be removed,
-// the save has succeeded, and `remark` of the rank at position 0 says so; without `remark` it is an
-// Error.
+// Saves a checkpoint atomically, and then removes all but those that `keep` says. Old checkpoints
+// are removed only after the new one is on the disk. The new checkpoint is always kept and counted,
+// even if an earlier, abandoned run left checkpoints of higher steps. A folder that is not a
+// complete checkpoint is neither counted nor removed. If `suspect` is given, the newest checkpoint
+// of a step before it stays as well: the state from step `suspect` on may be worthless. The free
+// disk space is checked first. An Error (a full or unwritable disk, a failing `fetch`) leaves all
+// earlier checkpoints intact. If only an older checkpoint cannot be removed, the save has
+// succeeded, and `remark` of the rank at position 0 says so; without `remark` it is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
-                            int keep, std::optional<uint64_t> suspect = std::nullopt,
+                            const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
                             std::string *remark = nullptr);
 
 // Returns the most bytes that a checkpoint with these files takes on a disk, with what the file

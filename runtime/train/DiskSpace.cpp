@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 
 namespace lmc {
 
@@ -47,7 +48,8 @@ uint64_t DiskNeed::forSaves() const {
 }
 
 uint64_t DiskNeed::forJob() const {
-  return (keep == 0 ? saves * checkpoint : forSaves()) + exports * exportBytes + logs;
+  return (keep == 0 ? saves * checkpoint : forSaves() + kept * checkpoint) + exports * exportBytes +
+         logs;
 }
 
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
@@ -66,6 +68,11 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
     if (phase.lastStep > step && phase.lastStep < totalSteps &&
         multiplesIn(phase.lastStep - 1, phase.lastStep, settings.checkpointInterval) == 0)
       ++need.saves;
+  // Those of keep_every that are also saved, and the best one.
+  if (settings.checkpointKeepEvery > 0 && settings.checkpointInterval > 0)
+    need.kept = multiplesIn(step, totalSteps - 1,
+                            std::lcm(settings.checkpointKeepEvery, settings.checkpointInterval));
+  need.kept += settings.checkpointKeepBest.empty() ? 0 : 1;
   need.exports = multiplesIn(step, totalSteps, settings.exportInterval) +
                  (options.exportDirectory.empty() ? 0 : 1);
   need.exportBytes = need.exports > 0 ? exportBytesOf(*session.plan) : 0;
@@ -103,6 +110,8 @@ Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place)
   std::string rest;
   if (need.keep == 0)
     rest += fmt::format("{} saves, all of which are kept (checkpoint.keep = 0), ", need.saves);
+  else if (need.kept > 0)
+    rest += fmt::format("{} checkpoint(s) of keep_every and keep_best, ", need.kept);
   if (need.exports > 0)
     rest += fmt::format("{} export(s) of {}, ", need.exports, formatBytes(need.exportBytes));
   rest += fmt::format("{} of logs", formatBytes(need.logs));

@@ -17,6 +17,7 @@ struct DiskNeed {
   uint64_t keep = 0;                     // checkpoint.keep; 0: all
   uint64_t present = 0;                  // complete checkpoints that are there already
   uint64_t saves = 0;                    // that are still to come
+  uint64_t kept = 0;                     // of these, that no later save removes
   uint64_t exportBytes = 0, exports = 0; // bytes of one, and how many are still to come
   uint64_t logs = 0; // bytes of metrics.jsonl for the steps that are still to come
 

@@ -355,8 +355,8 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 }
 
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
-                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect,
-                     std::string *remark) {
+                     const CheckpointState &state, const KeepRules &keep,
+                     std::optional<uint64_t> suspect, std::string *remark) {
   return saveCheckpoint(source.group, runDirectory, state, checkpointFiles(source), keep, suspect,
                         remark);
 }

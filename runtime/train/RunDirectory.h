@@ -135,8 +135,8 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan);
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep`, `suspect` and `remark` are those of
 // saveCheckpoint().
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
-                     const CheckpointState &state, int keep, std::optional<uint64_t> suspect,
-                     std::string *remark);
+                     const CheckpointState &state, const KeepRules &keep,
+                     std::optional<uint64_t> suspect, std::string *remark);
 
 // Saves parameters and moments to OUT/checkpoints/STEP.diverged. Returns that path.
 Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,

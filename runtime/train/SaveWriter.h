@@ -18,7 +18,7 @@ namespace lmc {
 struct SaveJob {
   CheckpointState state;
   bool checkpoint = false;
-  int keep = 0; // as of saveCheckpoint(), as is `suspect`
+  KeepRules keep; // as of saveCheckpoint(), as is `suspect`
   std::optional<uint64_t> suspect;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called first, by the thread that writes; may be null

@@ -536,6 +536,19 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
 
   LMC_TRY(count("checkpoint.interval", settings.checkpointInterval));
   LMC_TRY(count("checkpoint.keep", settings.checkpointKeep));
+  if (table.find("checkpoint.keep_every")) { // a plan of an earlier release does not have it
+    LMC_TRY(count("checkpoint.keep_every", settings.checkpointKeepEvery));
+    auto best = table.text("checkpoint.keep_best");
+    LMC_TRY(best);
+    std::vector<std::string> names;
+    for (const ValidationSettings &set : settings.validations)
+      names.push_back(set.name.empty() ? kValidationData : set.name);
+    if (!best->empty() && std::ranges::find(names, *best) == names.end())
+      return Error{fmt::format("checkpoint.keep_best: '{}' is no set of validation data; {}", *best,
+                               names.empty() ? std::string("the job has none")
+                                             : fmt::format("there is {}", fmt::join(names, ", ")))};
+    settings.checkpointKeepBest = *best;
+  }
   LMC_TRY(count("checkpoint.export_interval", settings.exportInterval));
   if (table.find("checkpoint.background")) { // a plan of an earlier release does not have it
     auto background = table.boolean("checkpoint.background");

@@ -113,6 +113,10 @@ struct TrainSettings {
   int64_t numWorkers = 0;
   int64_t checkpointInterval = 0; // in steps; 0: only at the end
   int64_t checkpointKeep = 0;     // checkpoints to keep; 0: all
+  int64_t checkpointKeepEvery = 0; // in steps: these checkpoints are kept too; 0: none
+  // The set of validation data ("data.validation" for the one without a name) whose best checkpoint
+  // is kept too; "": none.
+  std::string checkpointKeepBest;
   int64_t exportInterval = 0;     // in steps; 0: no exports
   bool checkpointBackground = false; // saves and exports are written behind the steps
   int64_t logInterval = 1;        // steps between two lines in a log

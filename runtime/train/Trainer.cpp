@@ -552,6 +552,16 @@ void Trainer::report(StepRecord &record) {
   metricsHeldBack = !written;
 }
 
+KeepRules Trainer::keepRules() const {
+  const TrainSettings &settings = session.settings;
+  KeepRules keep(static_cast<int>(settings.checkpointKeep));
+  keep.every = static_cast<uint64_t>(settings.checkpointKeepEvery);
+  for (const ValidationSettings &set : settings.validations)
+    if (settings.checkpointKeepBest == (set.name.empty() ? kValidationData : set.name))
+      keep.best = lossKey(set);
+  return keep;
+}
+
 SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
   if (checkpoint && session.world.rank() == 0)
     if (const auto warning = space.look())
@@ -559,7 +569,7 @@ SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
   session.progress.extra[kGuardState] = guard.state();
   SaveJob job{.state = session.progress,
               .checkpoint = checkpoint,
-              .keep = static_cast<int>(session.settings.checkpointKeep),
+              .keep = keepRules(),
               .exportFolder = std::move(exportFolder)};
   if (const auto suspect = guard.suspectSince())
     job.suspect = static_cast<uint64_t>(*suspect);
@@ -641,7 +651,8 @@ std::optional<Trainer::SavedBefore> Trainer::newestCheckpoint() const {
 }
 
 void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
-  saveSeconds += waited - std::exchange(copySeconds, 0); // the copy was counted when it was made
+  const double copied = std::exchange(copySeconds, 0);
+  saveSeconds += waited - copied; // the copy was counted when it was made
   for (const std::string &warning : outcome.warnings)
     console.warning(warning);
   const TrainSettings &settings = session.settings;
@@ -659,7 +670,8 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
                                {"path", part->path},
                                {"bytes", part->bytes},
                                {"seconds", part->seconds},
-                               {"waited_seconds", waited}});
+                               {"waited_seconds", waited},
+                               {"copy_seconds", copied}});
     } else {
       saveError = part->written.error();
       // 1, 2, 4 ... steps later, but no later than the interval.

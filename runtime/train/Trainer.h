@@ -131,6 +131,7 @@ private:
   // Returns true if a checkpoint, or an export, is due after the step.
   bool savesAfter(uint64_t step) const;
   bool exportsAfter(uint64_t step) const;
+  KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
   // Saves and exports what is due after the newest step, in the background if that is possible.
   // Error: the device failed.

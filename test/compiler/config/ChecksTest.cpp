@@ -532,6 +532,8 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "data.num_workers",
                                                   "checkpoint.interval",
                                                   "checkpoint.keep",
+                                                  "checkpoint.keep_every",
+                                                  "checkpoint.keep_best",
                                                   "checkpoint.background",
                                                   "checkpoint.export_interval",
                                                   "monitoring.log_interval",

@@ -142,6 +142,32 @@ TEST(Checkpoint, RetentionSparesTheNewestFromBeforeSuspectSteps) {
   EXPECT_EQ(checkpointsOf(run.path), (Names{"100", "90"}));
 }
 
+TEST(Checkpoint, RetentionSparesMultiplesAndTheBest) {
+  TestFolder run;
+  KeepRules keep(2);
+  keep.every = 40;
+  keep.best = "validation_loss";
+  auto saveWithLoss = [&](uint64_t step, const char *loss) {
+    CheckpointState state = savedState(step, 0);
+    if (loss)
+      state.extra["validation_loss"] = loss;
+    return saveCheckpoint(alone(), run.path, state, savedFiles(step, 0), keep);
+  };
+  ASSERT_OK(saveWithLoss(10, nullptr));
+  ASSERT_OK(saveWithLoss(20, "3.5"));
+  ASSERT_OK(saveWithLoss(30, "nan"));
+  ASSERT_OK(saveWithLoss(40, "4"));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"20", "30", "40"}));
+  ASSERT_OK(saveWithLoss(50, "3.25"));
+  ASSERT_OK(saveWithLoss(60, "3.75"));
+  ASSERT_OK(saveWithLoss(70, "4"));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"40", "50", "60", "70"}));
+  ASSERT_OK(saveWithLoss(80, "3"));
+  ASSERT_OK(saveWithLoss(90, "3.5"));
+  ASSERT_OK(saveWithLoss(100, "3.5"));
+  EXPECT_EQ(checkpointsOf(run.path), (Names{"100", "40", "80", "90"}));
+}
+
 TEST(Checkpoint, OneSavedAsideIsNeitherFoundNorRemoved) {
   TestFolder run;
   ASSERT_OK(save(run.path, 1, 2));
