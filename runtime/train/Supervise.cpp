@@ -12,8 +12,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <vector>
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -56,6 +59,27 @@ std::pair<ino_t, int64_t> recordOf(const std::string &out) {
           int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + int64_t{status.st_mtim.tv_nsec}};
 }
 
+bool isThisProgram(pid_t process) {
+  struct stat own {
+  }, other{};
+  return ::stat("/proc/self/exe", &own) == 0 &&
+         ::stat(fmt::format("/proc/{}/exe", process).c_str(), &other) == 0 &&
+         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
+// Returns the children of this process that are ranks of the run. It has others: commands for
+// events and lmc-wandb, which have sessions of their own, and what a shell had started before it
+// became this process by `exec`.
+std::vector<pid_t> ranksLeft() {
+  const pid_t self = ::getpid();
+  std::ifstream children(fmt::format("/proc/{}/task/{}/children", self, self));
+  std::vector<pid_t> ranks;
+  for (pid_t child; children >> child;)
+    if (::getsid(child) == ::getsid(0) && isThisProgram(child))
+      ranks.push_back(child);
+  return ranks;
+}
+
 class Supervisor {
 public:
   explicit Supervisor(const Supervision &s) : s(s), policy(s.restarts, newestStep(s.out)) {}
@@ -64,12 +88,18 @@ public:
     // Ranks whose launcher was killed become children of this process: they must have ended before
     // the run starts again.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    // A console that has gone away must not end the run.
+    struct sigaction ignore {};
+    ignore.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &ignore, &pipeBefore);
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
       auto end = runOnce(recorded ? s.again : s.command, starts);
       LMC_TRY(end);
-      awaitOrphans();
+      // The ranks may still save, and write to the logs that record() writes to.
+      if (mayPass(*end) && !asked)
+        awaitRanks();
       const uint64_t step = newestStep(s.out);
       const auto restart = asked ? std::nullopt : policy.next(*end, step);
       if (!restart)
@@ -96,7 +126,8 @@ public:
 
 private:
   static void say(const char *kind, const std::string &text) {
-    fmt::print(stderr, "lmc-run: {}: {}\n", kind, text);
+    // fmt::print would throw if nobody reads any more.
+    std::fputs(fmt::format("lmc-run: {}: {}\n", kind, text).c_str(), stderr);
   }
 
   int leave(const ProcessEnd &end, uint64_t step) const {
@@ -136,12 +167,13 @@ private:
       if (starts > 0)
         ::setenv(kRestartVariable, fmt::format("{}", starts).c_str(), 1);
       signals.restore();
+      ::sigaction(SIGPIPE, &pipeBefore, nullptr);
       std::vector<char *> arguments;
       for (const std::string &argument : command)
         arguments.push_back(const_cast<char *>(argument.c_str()));
       arguments.push_back(nullptr);
       ::execvp(arguments[0], arguments.data());
-      fmt::print(stderr, "lmc-run: error: cannot start {}: {}\n", command[0], std::strerror(errno));
+      say("error", fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
       ::_exit(static_cast<int>(ExitCode::UserError));
     }
     for (;;) {
@@ -151,32 +183,34 @@ private:
           asked = true;
           (void)::kill(process, *signal);
         }
-      int status = 0;
-      if (::waitpid(process, &status, WNOHANG) != process)
-        continue;
-      return WIFSIGNALED(status) ? ProcessEnd{0, WTERMSIG(status)}
-                                 : ProcessEnd{WEXITSTATUS(status), 0};
+      if (const auto end = reap(process))
+        return *end;
     }
   }
 
-  // Waits until all ranks that have lost their launcher have ended: they save when it dies. Kills
-  // those that take longer than a minute.
-  void awaitOrphans() {
+  // Takes the entries of all children that have ended from the table of processes. Returns the end
+  // of `process` if it is one of them.
+  static std::optional<ProcessEnd> reap(pid_t process = -1) {
+    std::optional<ProcessEnd> end;
+    int status = 0;
+    for (pid_t ended; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;)
+      if (ended == process)
+        end = WIFSIGNALED(status) ? ProcessEnd{0, WTERMSIG(status)}
+                                  : ProcessEnd{WEXITSTATUS(status), 0};
+    return end;
+  }
+
+  // Waits until all ranks that have lost their launcher have ended, or a signal has asked the run
+  // to stop: they save when it dies. Kills those that take longer than a minute.
+  void awaitRanks() {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    for (;;) {
-      const pid_t ended = ::waitpid(-1, nullptr, WNOHANG);
-      if (ended < 0)
-        return; // there is no child
-      if (ended > 0)
-        continue;
-      if (std::chrono::steady_clock::now() >= patience) {
-        const pid_t self = ::getpid();
-        std::ifstream children(fmt::format("/proc/{}/task/{}/children", self, self));
-        for (pid_t child; children >> child;)
-          (void)::kill(child, SIGKILL);
-      }
+    for (std::vector<pid_t> left = ranksLeft(); !left.empty() && !asked; left = ranksLeft()) {
+      if (std::chrono::steady_clock::now() >= patience)
+        for (const pid_t rank : left)
+          (void)::kill(rank, SIGKILL);
       wait(0.1);
       drainSignals();
+      (void)reap();
     }
   }
 
@@ -196,6 +230,7 @@ private:
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     for (;;) {
       drainSignals();
+      (void)reap();
       const double left =
           std::chrono::duration<double>(end - std::chrono::steady_clock::now()).count();
       if (asked || left <= 0)
@@ -206,6 +241,7 @@ private:
 
   const Supervision &s;
   ChildSignals signals;
+  struct sigaction pipeBefore {}; // what SIGPIPE did before
   RestartPolicy policy;
   bool asked = false; // a signal has asked the run to stop
 };

@@ -30,10 +30,11 @@ def children(pid: int) -> list[int]:
 class Supervised:
     """lmc-run --restarts in the background."""
 
-    def __init__(self, programs, out: Path, *args: object):
+    def __init__(self, programs, out: Path, *args: object, stderr: int | None = None):
         self.out, self.log = out, out.parent / "stderr"
-        with self.log.open("w") as stderr:
-            self.process = programs.start("lmc-run", *args, f"--out={out}", stderr=stderr)
+        with self.log.open("w") as log:
+            self.process = programs.start("lmc-run", *args, f"--out={out}",
+                                          stderr=log if stderr is None else stderr)
 
     def wait_for(self, what, *, seconds: float = 120):
         deadline = time.monotonic() + seconds
@@ -76,10 +77,13 @@ def test_a_killed_run_starts_again_and_is_one_run(programs, compiled, supervised
     plan, out = compiled(JOB), tmp_path / "run"
     run = supervised(out, plan, "--restarts=1", "--resume=none")
     saved = 0
-    for _ in range(2):
+    for number in (1, 2):
         os.kill(run.run_after(saved), signal.SIGKILL)
-        known = max(checkpoints(out))
-        saved = known
+        run.wait_for(lambda: len(events(out, "restart")) == number)
+        # A slow save may leave the newest checkpoint behind the newest step, and only a step beyond
+        # that one is progress.
+        saved = events(out, "restart")[-1]["step"]
+        assert saved >= max(checkpoints(out))
     run.run_after(saved)
     run.process.send_signal(signal.SIGTERM)
     assert run.end() == INTERRUPTED, run.log.read_text()
@@ -116,6 +120,48 @@ def test_many_ranks_start_again(compiled, supervised, tmp_path, victim):
     event, = events(out, "restart")
     assert event.get("code") == 5 if victim == "rank" else event.get("signal") == 9
     losses(out)  # each step is there once
+
+
+def status(pid: int) -> dict[str, str] | None:
+    """The fields of /proc/PID/status; None if there is no such process."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def test_a_command_for_events_neither_delays_a_restart_nor_is_ended(compiled, supervised, tmp_path):
+    """The parent of the run inherits the command, and takes its entry from the table of processes when
+    it has ended."""
+    out, heard, go = tmp_path / "run", tmp_path / "heard", tmp_path / "go"
+    command = (f'[ "$LMC_EVENT" = start ] || exit 0; echo $$ >> {heard}; '
+               f'while [ ! -e {go} ]; do sleep 0.1; done')
+    run = supervised(out, compiled(JOB), "--restarts=1", "--set", f"monitoring.on_event={command}")
+    try:
+        launcher = run.run_after(0)
+        pid = int(run.wait_for(lambda: heard.exists() and heard.read_text().split())[0])
+        os.kill(launcher, signal.SIGKILL)
+        run.wait_for(lambda: len(events(out, "start")) == 2)
+        found = status(pid)
+        assert found and int(found["PPid"]) == run.process.pid and found["State"][0] != "Z"
+    finally:
+        go.touch()
+    run.wait_for(lambda: status(pid) is None)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.end() == INTERRUPTED, run.log.read_text()
+
+
+def test_a_console_that_is_gone_does_not_end_the_run(compiled, supervised, tmp_path):
+    out = tmp_path / "run"
+    reads, writes = os.pipe()
+    run = supervised(out, compiled(JOB), "--restarts=1", stderr=writes)
+    os.close(writes)
+    os.close(reads)
+    os.kill(run.run_after(0), signal.SIGKILL)
+    run.wait_for(lambda: len(events(out, "start")) == 2)
+    run.process.send_signal(signal.SIGTERM)
+    assert run.end() == INTERRUPTED
 
 
 def test_a_run_that_makes_no_progress_is_given_up(programs, compiled, tmp_path):
