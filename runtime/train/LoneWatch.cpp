@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include <unistd.h>
@@ -23,6 +24,11 @@ static void record(const Hang &hang, const std::string &text, RunLog &log) {
                      {"text", describe(hang.state)}});
 }
 
+// fmt::print would throw in the watching thread, and so end the run, if the line cannot be written.
+static void say(const std::string &line, FILE *errors) {
+  std::fputs((line + "\n").c_str(), errors);
+}
+
 std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &limits, RunLog &log,
                                          FILE *errors) {
   return std::make_unique<HangWatch>(progress, limits, [&log, errors](const Hang &hang) {
@@ -30,11 +36,11 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
       const std::string text = hang.kind == Hang::Kind::Hangs
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
-      fmt::print(errors, "{}\n", text);
+      say(text, errors);
       return record(hang, text, log);
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
-    fmt::print(errors, "lmc-run: {}\n", text);
+    say("lmc-run: " + text, errors);
     // What hangs may be the disk that the logs are on.
     std::thread([&log, hang, text] {
       record(hang, text, log);
