@@ -1,8 +1,9 @@
 #include "runtime/monitor/MachineUse.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -79,24 +80,16 @@ static std::string textOfFile(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Returns the mean clock of some of the processors; each costs the system a look at its registers.
-static double clockOf(const std::vector<int> &cpus) {
-  constexpr size_t kMost = 8;
-  const size_t stride = std::max<size_t>(1, cpus.size() / kMost);
-  double sum = 0, count = 0;
-  for (size_t i = 0; i < cpus.size(); i += stride) {
-    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpus[i]) +
-                       "/cpufreq/scaling_cur_freq"); // kHz
-    if (double kiloHertz = 0; file >> kiloHertz)
-      sum += kiloHertz / 1e6, ++count;
-  }
-  return count > 0 ? sum / count : 0;
+double MachineReader::ownClockGHz() {
+  std::ifstream file(
+      fmt::format("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq", ::sched_getcpu()));
+  double kiloHertz = 0;
+  return file >> kiloHertz ? kiloHertz / 1e6 : 0;
 }
 
-MachineCounters readMachineCounters() {
+MachineCounters MachineReader::read(double time) {
   MachineCounters now;
-  now.time =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  now.time = time;
   timespec cpu{};
   if (::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu) == 0)
     now.ownCpu = static_cast<double>(cpu.tv_sec) + static_cast<double>(cpu.tv_nsec) / 1e9;
@@ -111,7 +104,11 @@ MachineCounters readMachineCounters() {
   now.busy = ticks.busy / perSecond;
   now.stolen = ticks.stolen / perSecond;
   now.swapped = parseSwappedPages(textOfFile("/proc/vmstat"));
-  now.clockGHz = clockOf(cpus);
+  if (!readAt || time - *readAt >= kClockSeconds) {
+    latest = clockGHz();
+    readAt = time;
+  }
+  now.clockGHz = latest;
   return now;
 }
 

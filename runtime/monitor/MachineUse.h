@@ -2,9 +2,10 @@
 // and which pages came from disks.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -18,7 +19,7 @@ struct MachineUse {
   double involuntary = 0; // context switches of this process that it did not ask for
   double majorFaults = 0; // page faults of this process that read from a disk
   double swapped = 0;     // pages that the machine moved to or from swap
-  double clockGHz = 0;    // at the end, the mean over processors; 0: the system does not say it
+  double clockGHz = 0;    // of one processor, near the end; 0: the system does not say it
 };
 
 // Counters since some moment in the past.
@@ -26,7 +27,7 @@ struct MachineCounters {
   double time = 0, ownCpu = 0; // seconds
   double busy = 0, stolen = 0; // of the processors, in seconds
   double involuntary = 0, majorFaults = 0, swapped = 0;
-  double clockGHz = 0; // no counter: the clock at this moment
+  double clockGHz = 0; // no counter: the clock of one processor when it was last read
 };
 
 // Returns what was done between two readings.
@@ -43,6 +44,28 @@ CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus);
 double parseSwappedPages(std::string_view procVmstat);
 
 // Reads the counters of this process and machine. What the system does not tell is 0.
-MachineCounters readMachineCounters();
+class MachineReader {
+public:
+  // Some kernels measure for 10 ms to answer what the clock is (APERF and MPERF, for instance Linux
+  // 5.10: arch/x86/kernel/cpu/aperfmperf.c).
+  static constexpr double kClockSeconds = 10;
+
+  // `clockGHz` returns the clock of a processor.
+  explicit MachineReader(std::function<double()> clockGHz = ownClockGHz)
+      : clockGHz(std::move(clockGHz)) {}
+
+  // `now`: the time in seconds, of the steady clock. The processors' clock is read only if it was
+  // not in the kClockSeconds before.
+  MachineCounters read(double now);
+
+private:
+  // Returns the clock of the processor that this thread runs on, from
+  // /sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq (kHz).
+  static double ownClockGHz();
+
+  std::function<double()> clockGHz;
+  std::optional<double> readAt; // when the clock was read
+  double latest = 0;            // what it was
+};
 
 } // namespace lmc

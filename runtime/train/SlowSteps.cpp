@@ -14,7 +14,7 @@ static double steadySeconds() {
 }
 
 void SlowSteps::read(int64_t step) {
-  samples.push_back({step, readMachineCounters()});
+  samples.push_back({step, machine.read(steadySeconds())});
   if (samples.size() > kKept)
     samples.pop_front();
 }
@@ -51,9 +51,9 @@ void SlowSteps::observe(const StepRecord &record) {
   auto before = std::find_if(samples.rbegin(), samples.rend(),
                              [&](const Sample &sample) { return sample.step <= record.step; });
   const Sample &from = before != samples.rend() ? *before : samples.front();
-  const MachineUse machine = samples.back().counters - from.counters;
+  const MachineUse use = samples.back().counters - from.counters;
 
-  const auto found = watch.observe(times, machine, steadySeconds());
+  const auto found = watch.observe(times, use, steadySeconds());
   if (!found)
     return;
   const SlowStep &slow = found->step;

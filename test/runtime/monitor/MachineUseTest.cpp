@@ -40,13 +40,23 @@ TEST(MachineUse, WhatIsDoneBetweenTwoReadings) {
 }
 
 TEST(MachineUse, OwnProcessorTimeGrowsWithWork) {
-  const MachineCounters before = readMachineCounters();
+  MachineReader reader;
+  const MachineCounters before = reader.read(1);
   MachineCounters after = before;
   while (after.ownCpu < before.ownCpu + 0.02)
-    after = readMachineCounters();
-  EXPECT_GE(after.time, before.time);
+    after = reader.read(2);
+  EXPECT_EQ((after - before).seconds, 1);
   EXPECT_GT(after.busy, 0);
   EXPECT_GE(after.busy, before.busy);
+}
+
+TEST(MachineUse, TheClockIsReadAtMostEveryTenSeconds) {
+  int readings = 0;
+  MachineReader reader([&] { return static_cast<double>(++readings); });
+  EXPECT_EQ(reader.read(100).clockGHz, 1);
+  EXPECT_EQ(reader.read(109.9).clockGHz, 1);
+  EXPECT_EQ(reader.read(110).clockGHz, 2);
+  EXPECT_EQ(reader.read(119).clockGHz, 2);
 }
 
 } // namespace
