@@ -166,6 +166,8 @@ private:
       followParent(parent);
       if (starts > 0)
         ::setenv(kRestartVariable, fmt::format("{}", starts).c_str(), 1);
+      s.limit ? ::setenv(kTimeLimitVariable, textOf(*s.limit).c_str(), 1)
+              : ::unsetenv(kTimeLimitVariable);
       signals.restore();
       ::sigaction(SIGPIPE, &pipeBefore, nullptr);
       std::vector<char *> arguments;

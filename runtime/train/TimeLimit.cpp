@@ -18,6 +18,12 @@ double unixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// Later times do not fit into the nanoseconds of std::chrono::system_clock, which end in 2262.
+static constexpr double kYear2200 = 7258118400; // date -u -d 2200-01-01 +%s
+static constexpr double kTenYears = 10 * 366 * 86400.0;
+
+std::string textOf(const TimeLimit &limit) { return fmt::format("{} {}", limit.end, limit.source); }
+
 // Removes a number from the front of `text`, and returns it.
 static std::optional<double> takeNumber(std::string_view &text) {
   double value = 0;
@@ -54,6 +60,8 @@ Result<double> parseDuration(std::string_view text) {
   }
   if (!(total > 0))
     return wrong;
+  if (total > kTenYears)
+    return Error{fmt::format("'{}' is longer than 10 years", text)};
   return total;
 }
 
@@ -76,9 +84,14 @@ static std::optional<double> zoneOffset(std::string_view zone) {
 }
 
 Result<double> parseTime(const std::string &text) {
+  auto early = [&](double seconds) -> Result<double> {
+    if (seconds >= kYear2200)
+      return Error{fmt::format("'{}' is not before the year 2200", text)};
+    return seconds;
+  };
   std::string_view rest = text;
   if (const auto seconds = takeNumber(rest); seconds && rest.empty() && !text.empty())
-    return *seconds;
+    return early(*seconds);
   const Error wrong{fmt::format("'{}' is no time; give ISO 8601, as 2026-11-22T13:40 or "
                                 "2026-11-22T13:40:00Z, or seconds since 1970",
                                 text)};
@@ -90,9 +103,9 @@ Result<double> parseTime(const std::string &text) {
       continue;
     fields.tm_isdst = -1; // mktime finds out
     if (*end == '\0')
-      return static_cast<double>(::mktime(&fields));
+      return early(static_cast<double>(::mktime(&fields)));
     if (const auto offset = zoneOffset(end))
-      return static_cast<double>(::timegm(&fields)) - *offset;
+      return early(static_cast<double>(::timegm(&fields)) - *offset);
   }
   return wrong;
 }
@@ -101,6 +114,14 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began) {
   std::optional<TimeLimit> limit;
+  if (const char *given = environment(kTimeLimitVariable); given && *given) {
+    std::string_view rest = given;
+    const auto end = takeNumber(rest);
+    if (!end || !rest.starts_with(' ') || *end >= kYear2200)
+      return Error{
+          fmt::format("{}={}: not \"SECONDS SOURCE\"; unset it", kTimeLimitVariable, given)};
+    return std::optional(TimeLimit{*end, std::string(rest.substr(1))});
+  }
   auto add = [&](double end, std::string source) {
     if (!limit || end < limit->end)
       limit = TimeLimit{end, std::move(source)};
@@ -127,7 +148,8 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     if (!end || !rest.empty())
       return Error{
           fmt::format("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm)};
-    add(*end, kSlurm);
+    if (*end < kYear2200) // else the job has no end
+      add(*end, kSlurm);
   }
   return limit;
 }

@@ -22,19 +22,26 @@ struct TimeLimit {
 // Returns the seconds since 1970-01-01 00:00 UTC.
 double unixSeconds();
 
+// The variable of the environment in which a parent that starts a run again (Supervise.h) gives it
+// its limit: that of all starts together, as "END SOURCE" of a TimeLimit.
+inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
+std::string textOf(const TimeLimit &limit);
+
 // Returns the seconds of a duration: "3.5" (hours), or numbers with the units d, h, m and s, as in
-// "1d12h", "3h50m" and "90s". A duration is longer than 0.
+// "1d12h", "3h50m" and "90s". A duration is longer than 0, and at most 10 years.
 Result<double> parseDuration(std::string_view text);
 
 // Returns the seconds since 1970-01-01 00:00 UTC of a point in time: such seconds as a number, or
 // ISO 8601 as in "2026-11-22T13:40", "2026-11-22 13:40:02", "2026-11-22T13:40:02Z" and
 // "2026-11-22T13:40+02:00". A time without a zone is local.
+// A time is before the year 2200.
 Result<double> parseTime(const std::string &text);
 
 // Returns the earliest of the limits that are given. `maxHours` and `deadline` are the values of
 // --max-hours and --deadline, or "". `began`: when the run has begun. Without --deadline the end of
 // the Slurm job counts (SLURM_JOB_END_TIME, seconds; https://slurm.schedmd.com/sbatch.html);
-// --deadline=none ignores it. An Error names the option that is wrong or already over.
+// --deadline=none ignores it. If kTimeLimitVariable has a limit, that one counts alone. An Error
+// names the option that is wrong or already over.
 Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began);

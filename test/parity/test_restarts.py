@@ -1,6 +1,7 @@
 """lmc-run --restarts: a run that was killed or that failed is started again, and a mistake is not."""
 
 import os
+import re
 import resource
 import signal
 import time
@@ -75,7 +76,7 @@ def test_a_killed_run_starts_again_and_is_one_run(programs, compiled, supervised
     """Progress resets the count: two kills and one restart. What only the first start may do, as
     --resume=none, is not repeated."""
     plan, out = compiled(JOB), tmp_path / "run"
-    run = supervised(out, plan, "--restarts=1", "--resume=none")
+    run = supervised(out, plan, "--restarts=1", "--resume=none", "--max-hours=10h")
     saved = 0
     for number in (1, 2):
         os.kill(run.run_after(saved), signal.SIGKILL)
@@ -94,6 +95,9 @@ def test_a_killed_run_starts_again_and_is_one_run(programs, compiled, supervised
     said = run.log.read_text()
     assert said.count("the run has ended by signal 9 (Killed") == 2
     assert (out / "log.txt").read_text().count("it starts again in 1 s (restart 1 of 1 without progress)") == 2
+    limits = re.findall(r"the run saves and ends before (\S+) \(--max-hours=10h\)",
+                        (out / "log.txt").read_text())
+    assert len(limits) == 3 and len(set(limits)) == 1, "the limit is that of all starts together"
 
     last = max(checkpoints(out))
     whole = tmp_path / "whole"

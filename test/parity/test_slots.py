@@ -99,8 +99,20 @@ def test_the_end_of_a_slurm_job_is_the_limit(programs, compiled, tmp_path, monke
     assert "SLURM" not in done.stdout
 
 
+def test_a_restart_that_comes_too_late_is_no_mistake(programs, compiled, tmp_path, monkeypatch):
+    """As a parent (--restarts) starts a run again."""
+    plan, out = compiled(JOB), tmp_path / "run"
+    monkeypatch.setenv("LMC_TIME_LIMIT", "1000.5 --max-hours=3h")
+    monkeypatch.setenv("LMC_RESTART", "1")
+    done = programs.run("lmc-run", plan, f"--out={out}", "--max-hours=3h")
+    assert done.code == INTERRUPTED, done.stderr
+    assert "--max-hours=3h leaves 0.0 s " in done.stderr
+
+
 @pytest.mark.parametrize("given, error", [
     ("--max-hours=soon", "--max-hours: 'soon' is no duration"),
+    ("--max-hours=11000d", "--max-hours: '11000d' is longer than 10 years"),
+    ("--deadline=9999-01-01T00:00Z", "--deadline: '9999-01-01T00:00Z' is not before the year 2200"),
     ("--deadline=soon", "--deadline: 'soon' is no time"),
     ("--deadline=2020-01-01T00:00Z", "--deadline=2020-01-01T00:00Z: this time is over"),
 ])

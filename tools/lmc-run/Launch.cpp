@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -50,17 +49,10 @@ Result<int> superviseHere(int64_t restarts, int argc, char **argv, const RunOpti
   LMC_TRY(launch);
   Supervision supervision;
   std::vector<std::string_view> own = {"--restarts"};
-  // A duration counts from the first start.
-  const bool limited = options.timeLimit && options.timeLimit->source.starts_with("--");
-  if (limited)
-    own.insert(own.end(), {"--max-hours", "--deadline"});
   supervision.command = without(own, argc, argv);
   own.insert(own.end(),
              {"--resume", "--rewind", "--change", "--init", "--trace", "--dump-gradients"});
   supervision.again = without(own, argc, argv);
-  if (limited)
-    for (auto *command : {&supervision.command, &supervision.again})
-      command->push_back(fmt::format("--deadline={:.0f}", std::floor(options.timeLimit->end)));
   supervision.out = options.out;
   supervision.logs =
       launch->rank == 0 ? options.out : fmt::format("{}/ranks/{}", options.out, launch->rank);

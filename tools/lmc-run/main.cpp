@@ -237,6 +237,9 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
+    // Commands for events may start other runs, which are no starts of this one.
+    ::unsetenv(kTimeLimitVariable);
+    ::unsetenv(kRestartVariable);
     const auto result = run(options);
     LMC_TRY(result);
     return static_cast<int>(*result);

@@ -22,8 +22,8 @@ TEST(TimeLimit, ADurationIsHoursOrHasUnits) {
   EXPECT_EQ(duration("1d12h"), 36 * 3600);
   EXPECT_EQ(duration("90s"), 90);
   EXPECT_EQ(duration("1.5m"), 90);
-  for (const char *wrong :
-       {"", "0", "-1", "h", "3x", "3h50", "5m3h", "3h3h", "1e3", "inf", "nan", "3h 50m"})
+  for (const char *wrong : {"", "0", "-1", "h", "3x", "3h50", "5m3h", "3h3h", "1e3", "inf", "nan",
+                            "3h 50m", "3661d", "100000", "99999999999999999999h"})
     EXPECT_FALSE(parseDuration(wrong)) << wrong;
 }
 
@@ -35,12 +35,14 @@ double timeOf(const std::string &text) {
 
 TEST(TimeLimit, ATimeIsSecondsOrIso8601) {
   EXPECT_EQ(timeOf("1795354800"), 1795354800);
+  EXPECT_EQ(timeOf("2199-12-31T23:59:59Z"), 7258118399);
   // date -u -d 2026-11-22T13:40:00Z +%s
   EXPECT_EQ(timeOf("2026-11-22T13:40:00Z"), 1795354800);
   EXPECT_EQ(timeOf("2026-11-22T13:40Z"), 1795354800);
   EXPECT_EQ(timeOf("2026-11-22 15:40:00+02:00"), 1795354800);
   EXPECT_EQ(timeOf("2026-11-22T08:10-0530"), 1795354800);
-  for (const char *wrong : {"", "tomorrow", "2026-11-22", "2026-11-22T13", "2026-11-22T13:40X",
+  for (const char *wrong : {"", "tomorrow", "7258118400", "2200-01-01T00:00Z", "9999-01-01T00:00",
+                            "2026-11-22", "2026-11-22T13", "2026-11-22T13:40X",
                             "2026-11-22T13:40+2", "2026-11-22T13:40:00+02:00Z", "12s"})
     EXPECT_FALSE(parseTime(wrong)) << wrong;
 }
@@ -84,6 +86,19 @@ TEST_F(FindTimeLimit, TheEndOfTheSlurmJobIsTheDefault) {
   EXPECT_EQ(found("10m", ""), "1600 --max-hours=10m");
   EXPECT_EQ(found("", "5000"), "5000 --deadline=5000");
   EXPECT_EQ(found("", "none"), "none");
+}
+
+TEST_F(FindTimeLimit, ASlurmJobWithoutAnEndHasNoLimit) {
+  variables["SLURM_JOB_END_TIME"] = "9223372036854775807";
+  EXPECT_EQ(found("", ""), "none");
+}
+
+TEST_F(FindTimeLimit, ARestartHasTheLimitOfTheFirstStartEvenIfItIsOver) {
+  const TimeLimit first{999.25, "--max-hours=3h 1"};
+  variables[kTimeLimitVariable] = textOf(first);
+  EXPECT_EQ(found("1", ""), "999.25 --max-hours=3h 1");
+  variables[kTimeLimitVariable] = "soon";
+  EXPECT_THAT(found("1", ""), ::testing::StartsWith("LMC_TIME_LIMIT=soon: "));
 }
 
 TEST_F(FindTimeLimit, AnErrorNamesTheOption) {
