@@ -19,6 +19,10 @@ Evaluator::Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs,
     samples = std::min(batches * plan->batch()->global_batch_size(), samples);
 }
 
+double Evaluator::batches() const {
+  return static_cast<double>(samples) / static_cast<double>(plan->batch()->global_batch_size());
+}
+
 Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequested) {
   if (scalars.hasRequests())
     return Error{"a validation cannot start while results of a step are pending",

@@ -35,6 +35,9 @@ public:
   // All ranks evaluate together. The evaluation stops if `stopRequested` is true on one of them.
   Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
 
+  // Returns the batches of an evaluation, of GBS sequences each; the last one may be a part.
+  double batches() const;
+
 private:
   const PlanFile &plan;
   Functions &functions;

@@ -11,6 +11,7 @@
 #include "runtime/train/Step.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -421,14 +422,19 @@ Result<void> Trainer::validate(StepRecord &record) {
     progress.enter(Activity::Validating, session.progress.step);
     auto start = std::chrono::steady_clock::now();
     session.device->setPurpose(fmt::format("validation after step {}", record.step));
+    bool isLate = false;
     auto evaluation = evaluators[i]->evaluate([&] {
-      return stop.requested() || (session.world.rank() == 0 && time.mustSave(writingSeconds()));
+      isLate = session.world.rank() == 0 && time.mustSave(writingSeconds());
+      return stop.requested() || isLate;
     });
     LMC_TRY(evaluation);
     const double seconds = secondsSince(start);
     record.validationSeconds += seconds;
-    if (!evaluation->complete)
+    if (!evaluation->complete) {
+      if (isLate && !stop.requested())
+        sayUnvalidated(i);
       break;
+    }
     validations[i].add(seconds);
     nlohmann::ordered_json event;
     event["step"] = record.step;
@@ -455,11 +461,39 @@ double Trainer::writingSeconds() const {
   return std::max(0.0, whole - secondsSince(writeBegan));
 }
 
-double Trainer::secondsAfter(uint64_t step) const {
-  double seconds = isDue(step, session.settings.exportInterval) ? exports.mean() : 0;
-  for (size_t i = 0; i < evaluators.size(); ++i)
+void Trainer::sayUnvalidated(size_t first) {
+  const uint64_t step = session.progress.step;
+  std::vector<std::string> sets;
+  for (size_t i = first; i < evaluators.size(); ++i)
     if (session.settings.validations[i].isDue(step, step == totalSteps))
+      sets.push_back(session.settings.validations[i].name);
+  const std::string &source = time.what()->source;
+  // The only set may have no name.
+  const std::string names = fmt::format("{}", fmt::join(sets, ", "));
+  console.warning(fmt::format("step {}: {} leaves no time for the validation{}: its loss is not "
+                              "known",
+                              step, source, names.empty() ? "" : " of " + names));
+  nlohmann::ordered_json event = {{"step", step}, {"source", source}};
+  if (!names.empty())
+    event["sets"] = sets;
+  log.event("validation_cut_off", event);
+}
+
+double Trainer::secondsAfter(uint64_t step) const {
+  double seconds = 0;
+  if (isDue(step, session.settings.exportInterval))
+    seconds += exports.times > 0 ? exports.mean() : time.save();
+  for (size_t i = 0; i < evaluators.size(); ++i) {
+    if (!session.settings.validations[i].isDue(step, step == totalSteps))
+      continue;
+    // A validation goes forward only, and so takes less than a step per batch. Before the first
+    // step of a start this bound does not count: a run whose slots are shorter would not go on in
+    // any, and a validation that does not fit is cut off.
+    if (validations[i].times > 0)
       seconds += validations[i].mean();
+    else if (time.hasStepped())
+      seconds += evaluators[i]->batches() * time.step();
+  }
   return seconds;
 }
 

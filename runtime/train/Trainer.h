@@ -116,7 +116,12 @@ private:
   std::string wayBack(const Guard::Divergence &divergence) const;
   // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
-  // Returns the estimated seconds of validations and exports after `step`.
+  // Says that the time limit has cut off the validation of the set `first`, and with it those of
+  // the sets behind it.
+  void sayUnvalidated(size_t first);
+  // Returns the estimated seconds of validations and exports after `step`. Before the first export,
+  // that is the time of a save; before the first validation of a set, that of its batches at the
+  // longest step.
   double secondsAfter(uint64_t step) const;
   // Returns the estimated seconds until what is written in the background is complete.
   double writingSeconds() const;
