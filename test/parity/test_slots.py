@@ -7,10 +7,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jobs import Job
-from programs import (INTERRUPTED, USER_ERROR, checkpoint_digest, checkpoints, last_losses, losses)
+from programs import (INTERRUPTED, SUCCESS, USER_ERROR, checkpoint_digest, checkpoints, last_losses, losses)
 from reference import Model, Optimizer
 from test_ranks import JOB as RANKS_JOB
 from test_ranks import options
@@ -97,6 +98,23 @@ def test_the_end_of_a_slurm_job_is_the_limit(programs, compiled, tmp_path, monke
     monkeypatch.setenv("SLURM_JOB_END_TIME", "1000")
     done = programs.run("lmc-run", plan, f"--out={out}", "--steps=3", "--deadline=none").ok()
     assert "SLURM" not in done.stdout
+
+
+def test_a_validation_that_is_cut_off_is_said(programs, compiled, tmp_path):
+    """Also behind the last step."""
+    plan, data, out = compiled(JOB), tmp_path / "long.bin", tmp_path / "run"
+    np.ones(1 << 27, dtype=np.uint16).tofile(data)
+    for seconds in (4, 8, 16, 32):  # a slow machine needs a longer slot for one step
+        done = programs.run("lmc-run", plan, f"--out={out}", "--steps=1", f"--max-hours={seconds}s",
+                            "--set", f'data.validation=["{data}"]', "--set", "monitoring.validation_iters=0",
+                            "--set", "monitoring.validation_interval=1")
+        if done.code != USER_ERROR:
+            break
+    data.unlink()
+    assert done.code == SUCCESS and list(checkpoints(out)) == [1], done.stderr
+    assert f"step 1: --max-hours={seconds}s leaves no time for the validation" in done.stderr
+    event, = events(out, "validation_cut_off")
+    assert event["step"] == 1 and event["source"] == f"--max-hours={seconds}s"
 
 
 def test_a_restart_that_comes_too_late_is_no_mistake(programs, compiled, tmp_path, monkeypatch):
