@@ -84,8 +84,9 @@ public:
     if (*stopped)
       return ExitCode::Interrupted;
     if (start && !findings.has(Level::Error) && start->step < start->totalSteps) {
-      const Result<ExitCode> tried = runTrial(placeOf(options.out), *start, disk.exports > 0, world,
-                                              options, parts.train, findings, figures);
+      const Result<ExitCode> tried =
+          runTrial(placeOf(options.out), startOfTrial(), disk.exports > 0, world, options,
+                   parts.train, findings, figures);
       LMC_TRY(tried);
       if (*tried == ExitCode::Interrupted)
         return *tried;
@@ -149,6 +150,18 @@ private:
   std::unique_ptr<Session> sessionOf(size_t phase) const {
     auto session = Session::open(plan, phase, overrides(), world);
     return session ? std::move(*session) : nullptr;
+  }
+
+  // The trial validates each set with one global batch.
+  StartFacts startOfTrial() const {
+    StartFacts trial = *start;
+    const size_t phase = phaseAt(trial.phases, trial.step, /*isDone=*/false);
+    if (const std::unique_ptr<Session> session = sessionOf(phase))
+      for (const ValidationSettings &set : session->settings.validations)
+        trial.overrides.push_back(set.name.empty()
+                                      ? "monitoring.validation_iters=1"
+                                      : fmt::format("{}.{}.iters=1", kValidationSets, set.name));
+    return trial;
   }
 
   void checkDisk() {

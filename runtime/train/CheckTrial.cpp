@@ -54,13 +54,16 @@ public:
         nowhere(std::fopen("/dev/null", "w"), &std::fclose), base(options) {
     base.output = base.errors = nowhere.get();
     base.check = base.json = false;
+    // Nobody shall take the trial for the run, whose files may be outside of its folder.
+    base.monitors = false;
+    base.timeLimit.reset();
     base.init = start.init;
     base.rewind.reset();
     base.changes.clear();
     base.exportDirectory = base.dumpGradients = base.profile = base.trace = "";
     base.overrides = start.overrides;
-    for (const char *own : {"checkpoint.interval=0", "checkpoint.keep=1",
-                            "checkpoint.export_interval=0", "monitoring.validation_iters=1"})
+    for (const char *own :
+         {"checkpoint.interval=0", "checkpoint.keep=1", "checkpoint.export_interval=0"})
       base.overrides.emplace_back(own);
   }
 

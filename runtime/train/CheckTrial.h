@@ -32,9 +32,10 @@ struct TrialOutcome {
 std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resumed);
 
 // Trains three steps from `start` (fewer if the run has no more) in a scratch folder in `place`,
-// and again with a save and a resume before the last one. Adds to `findings` what goes wrong, and
-// an Error if the two differ. Removes the scratch folder. All ranks call it together. Returns
-// Success, or Interrupted after a signal. Error: a rank was lost.
+// and again with a save and a resume before the last one. The overrides of `start` must let each
+// validation take one global batch. Adds to `findings` what goes wrong, and an Error if the two
+// differ. Removes the scratch folder. All ranks call it together. Returns Success, or Interrupted
+// after a signal. Error: a rank was lost.
 Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
                           World &world, const RunOptions &options,
                           const std::function<Result<ExitCode>(const RunOptions &)> &train,

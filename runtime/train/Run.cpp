@@ -530,7 +530,7 @@ struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
   std::string interruption; // why the run ends with ExitCode::Interrupted
-  std::unique_ptr<Monitors> monitors; // null on all ranks but the first
+  std::unique_ptr<Monitors> monitors; // null on all ranks but the first, and in a trial
 };
 
 // A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
@@ -840,7 +840,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
 
   if (!goesOn && world.rank() == 0)
     warnAtStart(*prepared, job, options, console);
-  if (world.rank() == 0 && !folder.monitors)
+  if (world.rank() == 0 && options.monitors && !folder.monitors)
     folder.monitors =
         std::make_unique<Monitors>(session.settings.monitors, options.out, console, *folder.log);
   // Rank 0 changes the folder.

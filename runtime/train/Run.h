@@ -47,6 +47,7 @@ struct RunOptions {
   bool preflight = false; // only measure the links between ranks
   bool check = false;     // look for what can go wrong, train three steps elsewhere, and end
   bool json = false;      // the result of a bench, a preflight or a check is printed as JSON
+  bool monitors = true;   // what the settings name watches a training run (monitor/Monitors.h)
   std::optional<TimeLimit> timeLimit; // before which a training run saves and ends
   int64_t restart = 0;                // how often --restarts has started the run again
   LaunchOptions launch;   // which rank this process is
