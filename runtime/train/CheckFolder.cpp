@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <unistd.h>
 
@@ -29,15 +30,23 @@ static Result<void> writeScratch(const std::string &place) {
   return written;
 }
 
-// A check holds the lock of its scratch folder as long as it runs.
+// Returns true if nothing was added to the file or folder for ten minutes.
+static bool isOld(const std::string &path) {
+  std::error_code failed;
+  const auto changed = std::filesystem::last_write_time(path, failed);
+  return !failed &&
+         std::filesystem::file_time_type::clock::now() - changed > std::chrono::minutes(10);
+}
+
+// A check holds the lock of its scratch folder as long as it runs; only one that begins does not
+// have it yet.
 static void removeLeftOvers(const std::string &place) {
   auto names = listFolder(place);
   if (!names)
     return;
   for (const std::string &name : *names) {
     const std::string path = place + "/" + name;
-    if (name.starts_with(kScratchPrefix) && exists(path + "/run.lock") &&
-        RunDirectory::checkFree(path))
+    if (name.starts_with(kScratchPrefix) && isOld(path) && RunDirectory::checkFree(path))
       (void)static_cast<bool>(removeTree(path));
   }
 }

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include <map>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
 namespace lmc {
@@ -53,6 +55,21 @@ static Error isHeld(const std::string &path, int fd) {
                   holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
 }
 
+// Locks the lock file `fd` of the folder `path`. Only a run keeps its lock: the shared lock of
+// checkFree() is over in a moment.
+static Result<void> lockToWrite(int fd, const std::string &path) {
+  constexpr int kTries = 1000;
+  for (int i = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK)
+      return systemError("lock", path + "/run.lock", errno);
+    if (i == kTries || ::flock(fd, LOCK_SH | LOCK_NB) != 0)
+      return isHeld(path, fd);
+    (void)::flock(fd, LOCK_UN);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return {};
+}
+
 Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path) {
   LMC_TRY(makeFolders(path));
   std::string lock = path + "/run.lock";
@@ -63,11 +80,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::open(const std::string &path
   (void)!::gethostname(host.data(), host.size() - 1);
   std::unique_ptr<RunDirectory> directory(new RunDirectory(
       path, fd, fmt::format("process {} on {}, {}\n", ::getpid(), host.data(), drawRunId())));
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK)
-      return systemError("lock", lock, errno);
-    return isHeld(path, fd);
-  }
+  LMC_TRY(lockToWrite(fd, path));
   (void)!::ftruncate(fd, 0);
   (void)!::pwrite(fd, directory->owner.data(), directory->owner.size(), 0);
   return directory;

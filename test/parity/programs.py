@@ -14,6 +14,15 @@ SUCCESS, FAILURE, USER_ERROR, DOES_NOT_FIT, DIVERGED, INTERRUPTED = 0, 1, 2, 3, 
 SECONDS_LIMIT = 300  # for one command; each takes a few seconds
 
 
+def until(done, what: str) -> None:
+    """A test that waits for ever has failed."""
+    for _ in range(100 * SECONDS_LIMIT):
+        if done():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"not in {SECONDS_LIMIT} seconds: {what}")
+
+
 @dataclass
 class Finished:
     command: str

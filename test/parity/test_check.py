@@ -16,8 +16,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from jobs import Job, toml_value, write_tokens
-from programs import (DOES_NOT_FIT, INTERRUPTED, SUCCESS, USER_ERROR, Finished, checkpoints, losses,
-                      tree_digest)
+from programs import (DOES_NOT_FIT, INTERRUPTED, SECONDS_LIMIT, SUCCESS, USER_ERROR, Finished, checkpoints,
+                      losses, tree_digest, until)
 from reference import Model, Optimizer
 
 STEPS = 8
@@ -355,21 +355,38 @@ def test_a_step_that_is_not_finite_is_named(programs, plan, trained, tmp_path):
 
 
 def test_an_interrupted_check_leaves_nothing(programs, plan, tmp_path):
-    """Nor does one that was killed, after the next check."""
+    """Nor does one that was killed, after a check some time later."""
     out = tmp_path / "run"
+    before = names_in(tmp_path)
     for kind in (signal.SIGINT, signal.SIGKILL):
-        before = names_in(tmp_path)
         process = programs.start("lmc-run", plan, f"--out={out}", "--check", "--threads=1")
-        while process.poll() is None and not list(tmp_path.glob(".lmc-check-*/straight")):
-            time.sleep(0.001)
+        until(lambda: process.poll() is not None or list(tmp_path.glob(".lmc-check-*/straight")),
+              "a trial")
         process.send_signal(kind)
-        code = process.wait()
+        code = process.wait(SECONDS_LIMIT)
         left = list(tmp_path.glob(".lmc-check-*"))
         if kind == signal.SIGINT:
             assert code in (INTERRUPTED, SUCCESS) and left == []
-        elif left:
-            programs.run("lmc-run", plan, f"--out={out}", "--check", "--threads=1").ok()
-        assert names_in(tmp_path) == before
+    (tmp_path / ".lmc-check-1.file").write_text("")  # of one that was killed as it began
+    left = sorted(tmp_path.glob(".lmc-check-*"))
+    run = lambda: programs.run("lmc-run", plan, f"--out={out}", "--check", "--threads=1").ok()
+    run()
+    assert sorted(tmp_path.glob(".lmc-check-*")) == left, "they could be of a check that begins"
+    for path in left:
+        os.utime(path, (time.time() - 1000,) * 2)
+    run()
+    assert names_in(tmp_path) == before
+
+
+def test_nothing_that_watches_the_run_sees_the_trial_and_no_limit_ends_it(programs, plan, tmp_path):
+    heard = tmp_path / "heard"
+    done, report = check(programs, plan, f"--out={tmp_path}/run", "--max-hours=0.0001",
+                         f"--set=monitoring.on_event=echo $LMC_EVENT >> {heard}",
+                         f"--set=monitoring.prometheus={tmp_path}/lmc.prom",
+                         "--set=monitoring.tensorboard=true")
+    is_good(done, report)  # which finds no new file
+    time.sleep(0.2)  # a command of an event would run on its own
+    assert not heard.exists()
 
 
 def test_a_check_is_no_bench(programs, plan, tmp_path):

@@ -11,10 +11,12 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <sstream>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
@@ -219,6 +221,22 @@ TEST_F(Trainer, ASecondRunInTheSameFolderIsRefused) {
                 "another run (process " + std::to_string(::getpid()) + " on ");
   }
   expectRuns(options("a", 3));
+}
+
+TEST_F(Trainer, AFolderThatIsOnlyLookedAtCanBeLocked) {
+  ASSERT_OK(RunDirectory::open(folder / "a"));
+  ASSERT_OK(RunDirectory::checkFree(folder / "a"));
+  // The lock of a look that takes long.
+  const int look = ::open((folder / "a/run.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(look, LOCK_SH | LOCK_NB), 0);
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ::close(look);
+  });
+  auto opened = RunDirectory::open(folder / "a");
+  end.join();
+  ASSERT_OK(opened);
+  EXPECT_ERROR(RunDirectory::checkFree(folder / "a"), "another run (process ");
 }
 
 // Starts a long run on a thread and sends `signal` once it has done some steps.
