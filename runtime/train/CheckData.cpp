@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace lmc {
 
@@ -14,7 +15,9 @@ namespace {
 // Samples files, each once.
 class Sampler {
 public:
-  Sampler(const Session &session, uint64_t least) : session(session), least(least) {}
+  // Leaves out files of at most `least` tokens, and looks at no more than `most` files.
+  Sampler(const Session &session, uint64_t least, size_t most = SIZE_MAX)
+      : session(session), least(least), most(most) {}
 
   // Samples the files of `data`. Calls warn(text) and fail(text).
   template <typename Warn, typename Fail>
@@ -22,27 +25,30 @@ public:
     const auto format = parseDataFormat(session.settings.dataFormat);
     if (!format)
       return;
+    std::vector<std::pair<std::string, std::string>> all; // path and key of each file
     for (const SourceFacts &source : data.sources())
-      for (const std::string &path : source.paths) {
-        if (!seen.insert(path).second)
-          continue;
-        session.world.progress().move();
-        auto file = TokenFile::open(path, *format);
-        if (!file) {
-          fail(file.error().message);
-          continue;
-        }
-        if ((*file)->size() <= least)
-          continue;
-        auto warnings = sampleTokens(**file, (*session.plan)->model()->vocab_size());
-        if (!warnings)
-          fail(fmt::format("{} ({}); give the file of this model's tokenizer, or pack it again",
-                           warnings.error().message, source.key));
-        else
-          std::ranges::for_each(*warnings, warn);
-        tokens += std::min((*file)->size(), kSampledTokens);
-        ++files;
+      for (const std::string &path : source.paths)
+        if (seen.insert(path).second)
+          all.emplace_back(path, source.key);
+    for (const size_t i : spreadOver(all.size(), most)) {
+      const auto &[path, key] = all[i];
+      session.world.progress().move();
+      auto file = TokenFile::open(path, *format);
+      if (!file) {
+        fail(file.error().message);
+        continue;
       }
+      if ((*file)->size() <= least)
+        continue;
+      auto warnings = sampleTokens(**file, (*session.plan)->model()->vocab_size());
+      if (!warnings)
+        fail(fmt::format("{} ({}); give the file of this model's tokenizer, or pack it again",
+                         warnings.error().message, key));
+      else
+        std::ranges::for_each(*warnings, warn);
+      tokens += std::min((*file)->size(), kSampledTokens);
+      ++files;
+    }
   }
 
   uint64_t tokens = 0, files = 0; // that were sampled
@@ -50,10 +56,19 @@ public:
 private:
   const Session &session;
   const uint64_t least;
+  const size_t most;
   std::set<std::string> seen;
 };
 
 } // namespace
+
+std::vector<size_t> spreadOver(size_t count, size_t most) {
+  const size_t chosen = std::min(count, most);
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < chosen; ++i)
+    numbers.push_back(chosen == 1 ? 0 : i * (count - 1) / (chosen - 1));
+  return numbers;
+}
 
 void checkData(const PlanFile &job, const std::vector<std::string> &overrides, World &world,
                Findings &findings) {
@@ -92,7 +107,7 @@ void checkData(const PlanFile &job, const std::vector<std::string> &overrides, W
 std::vector<std::string> sampleAtStart(const Session &session, const DataSource &data) {
   std::vector<std::string> warnings;
   auto note = [&](const std::string &text) { warnings.push_back(text); };
-  Sampler(session, kSampledTokens).sample(data, note, note);
+  Sampler(session, kSampledTokens, kFilesAtStart).sample(data, note, note);
   return warnings;
 }
 

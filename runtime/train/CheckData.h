@@ -4,6 +4,7 @@
 #include "runtime/train/Findings.h"
 #include "runtime/train/Phases.h"
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,16 @@ namespace lmc {
 void checkData(const PlanFile &job, const std::vector<std::string> &overrides, World &world,
                Findings &findings);
 
-// Returns what a start of a run says of a sample of its files: nothing if all is well. Files of at
-// most kSampledTokens tokens are left out, because training reads all of them soon.
+// A start looks at no more files than this: each costs some reads of a disk or a network.
+inline constexpr size_t kFilesAtStart = 64;
+
+// Returns `most` of the numbers below `count`, or all if there are no more: in order, evenly
+// spread, the first and the last included if `most` is at least 2.
+std::vector<size_t> spreadOver(size_t count, size_t most);
+
+// Returns what a start of a run says of a sample of kFilesAtStart of its files: nothing if all is
+// well. Files of at most kSampledTokens tokens are left out, because training reads all of them
+// soon.
 std::vector<std::string> sampleAtStart(const Session &session, const DataSource &data);
 
 } // namespace lmc
