@@ -28,6 +28,9 @@ public:
   // Puts `bytes` before the next record.
   void prepend(std::string_view bytes) { pending.insert(0, bytes); }
 
+  // Forgets the records that were kept. The caller writes them again if it wants to.
+  void drop() { pending.clear(); }
+
   // Cuts the file to its first `bytes` bytes. The next record follows them.
   Result<void> cut(uint64_t bytes);
 

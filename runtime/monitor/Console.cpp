@@ -60,6 +60,7 @@ void Console::record(RunLog *to) { log = to; }
 void Console::note(const std::string &line) {
   if (log)
     log->line(line);
+  std::lock_guard lock(mutex);
   print(line);
 }
 
@@ -74,6 +75,7 @@ void Console::warning(const std::string &line) {
     log->line("warning: " + line);
     log->event("warning", {{"text", line}});
   }
+  std::lock_guard lock(mutex);
   clearLive();
   std::fflush(out);
   std::fputs(fmt::format("warning: {}\n", line).c_str(), err);
@@ -117,6 +119,7 @@ void Console::step(const StepRecord &record) {
                       record.step == totalSteps || !record.validations.empty();
   if (log && logged)
     log->line(line);
+  std::lock_guard lock(mutex);
   if (!live) {
     if (logged)
       print(line);

@@ -6,6 +6,7 @@
 #include "runtime/monitor/RunLog.h"
 
 #include <cstdio>
+#include <mutex>
 #include <string>
 
 namespace lmc {
@@ -13,6 +14,7 @@ namespace lmc {
 // Formats seconds as "1:02:03", or as "2d 03:04:05" if they are a day or more.
 std::string formatDuration(double seconds);
 
+// Any thread may call note() and warning().
 class Console {
 public:
   // Writes progress to `out` (in place if `out` is a terminal) and warnings to `err`.
@@ -38,6 +40,9 @@ private:
   void clearLive();
   void print(const std::string &line);
 
+  // Guards what is printed and what follows. It is taken last: whoever has it calls no function of
+  // the log.
+  std::mutex mutex;
   FILE *out, *err;
   RunLog *log = nullptr;
   bool live;              // true if `out` is a terminal

@@ -1,5 +1,7 @@
 #include "runtime/monitor/Monitors.h"
 
+#include "runtime/support/Size.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -10,19 +12,19 @@
 namespace lmc {
 
 Monitors::Monitors(const MonitorSettings &settings, const std::string &out, Console &console,
-                   RunLog &log)
+                   RunLog &log, const MonitorClock &clock)
     : console(console), log(log) {
   // Commands may be in another folder than this process.
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::absolute(out, failed).lexically_normal();
   if (settings.tensorboard)
-    tensorboard.emplace((folder / "tensorboard").string());
+    tensorboard.emplace((folder / "tensorboard").string(), clock);
   if (!settings.prometheus.empty())
     prometheus.emplace((folder / settings.prometheus).string(), folder.string());
   if (!settings.onEvent.empty())
     onEvent.emplace(settings.onEvent, folder.string());
   if (!settings.wandb.project.empty())
-    wandb.emplace(settings.wandb, folder.string());
+    wandb.emplace(settings.wandb, folder.string(), clock);
   log.listen(
       [this](const std::string &name, const nlohmann::ordered_json &json) { event(name, json); });
 }
@@ -38,9 +40,17 @@ void Monitors::check(const Result<void> &attempt, bool &failing, const char *key
 }
 
 void Monitors::step(const StepRecord &record, int64_t logInterval) {
+  const RunLog::Lock lock = log.lock();
   latestStep = record.step;
-  if (tensorboard)
+  if (tensorboard) {
     check(tensorboard->write(record), failing.tensorboard, "tensorboard");
+    if (tensorboard->hasDropped() && !std::exchange(failing.dropped, true))
+      console.warning(fmt::format("monitoring.tensorboard: the oldest steps that could not be "
+                                  "written are lost to it: {} of them are kept in memory; "
+                                  "metrics.jsonl has all steps",
+                                  formatBytes(TensorBoardWriter::kMostWaiting)));
+    failing.dropped = tensorboard->hasDropped();
+  }
   if (prometheus) {
     prometheus->step(record);
     if (!sawStep || record.step % logInterval == 0)
@@ -54,9 +64,13 @@ void Monitors::poll() {
   if (onEvent)
     if (auto started = onEvent->poll(); !started)
       check(started, failing.onEvent, "on_event");
-  if (wandb)
-    if (auto started = wandb->poll(); !started)
-      check(started, failing.wandb, "wandb_project");
+  if (wandb) {
+    const Result<bool> works = wandb->poll();
+    if (!works)
+      check(works.error(), failing.wandb, "wandb_project");
+    else if (*works)
+      failing.wandb = false;
+  }
 }
 
 void Monitors::event(const std::string &name, const nlohmann::ordered_json &event) {

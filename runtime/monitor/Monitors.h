@@ -1,10 +1,12 @@
 // What people watch a run with, beside its own files: TensorBoard, W&B, Prometheus, and a command
 // for events. The first rank has them.
 //
-// None of them stops or delays a run: what cannot be written or started is a warning, once until it
-// works again, and it is tried again.
+// None of them stops a run: what cannot be written or started is a warning, once until it works
+// again, and it is tried again. A run never waits for a program or for the network. The files of
+// TensorBoard and Prometheus are written between two steps, so that a slow disk delays the run.
 #pragma once
 
+#include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/EventCommand.h"
 #include "runtime/monitor/Prometheus.h"
@@ -25,11 +27,13 @@ struct MonitorSettings {
   WandbSettings wandb;
 };
 
+// Events may come from any thread: all members but the first two are used with the lock of the log.
 class Monitors {
 public:
   // Watches the run in the folder `out` from now on, all events of `log` included. `console` and
   // `log` must outlive this object.
-  Monitors(const MonitorSettings &settings, const std::string &out, Console &console, RunLog &log);
+  Monitors(const MonitorSettings &settings, const std::string &out, Console &console, RunLog &log,
+           const MonitorClock &clock = monitorTime);
   ~Monitors();
   Monitors(const Monitors &) = delete;
   Monitors &operator=(const Monitors &) = delete;
@@ -40,7 +44,7 @@ public:
 
 private:
   struct Failures {
-    bool tensorboard = false, prometheus = false, onEvent = false, wandb = false;
+    bool tensorboard = false, dropped = false, prometheus = false, onEvent = false, wandb = false;
   };
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();

@@ -30,8 +30,13 @@ Result<RunLog> RunLog::open(const std::string &folder) {
 }
 
 void RunLog::line(std::string_view text) {
-  std::lock_guard lock(*mutex);
+  const Lock held = lock();
   (void)bool(log.write(fmt::format("{} {}", timeText(std::chrono::system_clock::now()), text)));
+}
+
+void RunLog::listen(Listener to) {
+  const Lock held = lock();
+  listener = std::move(to);
 }
 
 void RunLog::event(const char *name) { event(name, nlohmann::ordered_json::object()); }
@@ -41,7 +46,7 @@ void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
   json["time"] = timeText(std::chrono::system_clock::now());
   json["event"] = name;
   json.update(fields);
-  std::lock_guard lock(*mutex);
+  const Lock held = lock();
   // Texts of the user that are no UTF-8 are written with replacement characters.
   (void)bool(
       events.write(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));

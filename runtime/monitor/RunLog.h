@@ -36,10 +36,17 @@ public:
   void event(const char *name); // without fields
 
   // Lets `listener` see the name and the line of each event from now on, after it was written; with
-  // nullptr, nobody sees them.
+  // nullptr, nobody sees them. It is called with the lock, in the thread of the event.
   using Listener =
       std::function<void(const std::string &name, const nlohmann::ordered_json &event)>;
-  void listen(Listener to) { listener = std::move(to); }
+  void listen(Listener to);
+
+  // Keeps other threads from writing to the log, and from calling the listener, while the caller
+  // has the lock. The thread that has it may call all functions.
+  using Lock = std::unique_lock<std::recursive_timed_mutex>;
+  Lock lock() { return Lock(*mutex); }
+  // Waits no longer than `limit` for the lock. The caller must ask whether it has it.
+  Lock lockWithin(std::chrono::milliseconds limit) { return Lock(*mutex, limit); }
 
 private:
   RunLog(LineFile log, LineFile events) : log(std::move(log)), events(std::move(events)) {}
@@ -47,7 +54,8 @@ private:
   LineFile log, events;
   Listener listener;
   // A listener may write to the log, too.
-  std::unique_ptr<std::recursive_mutex> mutex = std::make_unique<std::recursive_mutex>();
+  std::unique_ptr<std::recursive_timed_mutex> mutex =
+      std::make_unique<std::recursive_timed_mutex>();
 };
 
 } // namespace lmc

@@ -144,7 +144,7 @@ static Result<std::string> newName(const std::string &folder) {
   return fmt::format("{}{:010}.{}.{}.lmc", kPrefix, seconds, host, ::getpid());
 }
 
-Result<void> TensorBoardWriter::open(int64_t firstStep) {
+Result<void> TensorBoardWriter::open() {
   LMC_TRY(makeFolders(folder));
   auto name = newName(folder);
   LMC_TRY(name);
@@ -153,21 +153,47 @@ Result<void> TensorBoardWriter::open(int64_t firstStep) {
     return opened.error();
   std::string start;
   putInteger(start, 1, 1); // SessionLog.status = START
-  opened->prepend(eventRecord(0, 3, "brain.Event:2") + eventRecord(firstStep, 7, start));
+  head = eventRecord(0, 3, "brain.Event:2") + eventRecord(firstStep, 7, start);
   file.emplace(std::move(*opened));
   return {};
+}
+
+Result<void> TensorBoardWriter::writeWaiting() {
+  if (!file)
+    LMC_TRY(open());
+  std::string records = file->size() == 0 ? head : "";
+  for (const std::string &record : waiting)
+    records += record;
+  const Result<void> written = file->write(records);
+  if (!written)
+    file->drop(); // they wait here
+  return written;
 }
 
 Result<void> TensorBoardWriter::write(const StepRecord &record) {
   if (file && file->isRemoved())
     file.reset();
-  if (waiting.empty())
-    firstWaiting = record.step;
-  waiting += stepRecord(record);
-  if (!file)
-    LMC_TRY(open(firstWaiting));
-  const std::string records = std::exchange(waiting, "");
-  return file->write(records);
+  if (!file && waiting.empty())
+    firstStep = record.step;
+  waiting.push_back(stepRecord(record));
+  waitingBytes += waiting.back().size();
+  for (; waitingBytes > kMostWaiting; waiting.pop_front()) {
+    waitingBytes -= waiting.front().size();
+    dropped = true;
+  }
+  const auto now = clock();
+  if (failure && now < next)
+    return *failure;
+  failure.reset();
+  if (const Result<void> written = writeWaiting(); !written) {
+    failure = written.error();
+    next = now + kMonitorPause;
+    return *failure;
+  }
+  waiting.clear();
+  waitingBytes = 0;
+  dropped = false;
+  return {};
 }
 
 } // namespace lmc

@@ -21,8 +21,13 @@
 #pragma once
 
 #include "runtime/monitor/AppendFile.h"
+#include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Metrics.h"
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,20 +45,36 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
 class TensorBoardWriter {
 public:
+  // Records of steps that wait take no more memory than this.
+  static constexpr size_t kMostWaiting = 16 << 20;
+
   // Will write to a new file in `folder`, which is made when the first step comes.
-  explicit TensorBoardWriter(std::string folder) : folder(std::move(folder)) {}
+  explicit TensorBoardWriter(std::string folder, MonitorClock clock = monitorTime)
+      : folder(std::move(folder)), clock(std::move(clock)) {}
 
   // Writes the scalars of a step, as single precision. A file that was removed is replaced by a new
-  // one. After an Error, the step is kept for the next call.
+  // one. After an Error, the step waits, and the next attempt to write is that of the first call
+  // after a minute: until then, each call returns the same Error. If more steps wait than
+  // kMostWaiting allows, the oldest are dropped.
   Result<void> write(const StepRecord &record);
 
+  // True if steps were dropped since the last attempt to write that had no Error.
+  bool hasDropped() const { return dropped; }
+
 private:
-  Result<void> open(int64_t firstStep);
+  Result<void> open();
+  Result<void> writeWaiting();
 
   std::string folder;
+  MonitorClock clock;
   std::optional<AppendFile> file;
-  std::string waiting;      // records of steps before there is a file
-  int64_t firstWaiting = 0; // the first of these steps
+  std::string head;                // of the file
+  std::deque<std::string> waiting; // records of steps that are not in the file
+  size_t waitingBytes = 0;
+  bool dropped = false;
+  int64_t firstStep = 0;                      // of those that the file has or will have
+  std::optional<Error> failure;               // of the last attempt
+  std::chrono::steady_clock::time_point next; // when to try again after it
 };
 
 } // namespace lmc

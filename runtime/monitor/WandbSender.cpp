@@ -16,7 +16,6 @@ namespace lmc {
 // Exit codes of lmc-wandb after which another start would fail in the same way: its own for a
 // Python without wandb, and those of env and the shell for a missing program.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
-static constexpr std::chrono::seconds kPause(60);
 
 // Returns lmc-wandb in the folder of this program, or what LMC_WANDB names.
 static std::string senderPath() {
@@ -52,23 +51,24 @@ Result<void> WandbSender::start() {
   return {};
 }
 
-Result<void> WandbSender::poll() {
-  const auto now = std::chrono::steady_clock::now();
+Result<bool> WandbSender::poll() {
+  const auto now = clock();
   if (running) {
     const std::optional<int> code = running->ended();
     if (!code)
-      return {};
+      return now >= next;
     running.reset();
-    next = now + kPause;
+    next = now + kMonitorPause;
     isOver = *code == kCannotWork || *code == kNotExecutable || *code == kNotFound;
     return Error{
         fmt::format("lmc-wandb has ended with code {} ({}/wandb.log says why)", *code, out),
         ExitCode::Failure};
   }
   if (isOver || now < next)
-    return {};
-  next = now + kPause;
-  return start();
+    return false;
+  next = now + kMonitorPause;
+  LMC_TRY(start());
+  return false;
 }
 
 } // namespace lmc

@@ -2,6 +2,7 @@
 // itself never uses the network for that.
 #pragma once
 
+#include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Command.h"
 
 #include <chrono>
@@ -17,26 +18,28 @@ struct WandbSettings {
 
 class WandbSender {
 public:
-  WandbSender(WandbSettings settings, std::string out)
-      : settings(std::move(settings)), out(std::move(out)) {}
+  WandbSender(WandbSettings settings, std::string out, MonitorClock clock = monitorTime)
+      : settings(std::move(settings)), out(std::move(out)), clock(std::move(clock)) {}
   // Lets the program know that the run has ended. It then sends the rest, and ends too.
   ~WandbSender();
   WandbSender(const WandbSender &) = delete;
   WandbSender &operator=(const WandbSender &) = delete;
 
   // Starts the program if it does not run: the first time at once, and after it has failed again
-  // about a minute later. Must be called from time to time. Error: it cannot be started, or it has
-  // failed; the caller gives it the next time all the same.
-  Result<void> poll();
+  // about a minute later. Must be called from time to time. Returns true if the program works: it
+  // runs, and was started a minute ago or earlier. Error: it cannot be started, or it has failed;
+  // the caller gives it the next time all the same.
+  Result<bool> poll();
 
 private:
   Result<void> start();
 
   WandbSettings settings;
   std::string out;
+  MonitorClock clock;
   std::optional<Command> running;
   int alive = -1; // the program reads from the other end, and finds its end when this process ends
-  std::chrono::steady_clock::time_point next; // when it may be started again
+  std::chrono::steady_clock::time_point next; // a minute after its last start or end
   bool isOver = false;                        // true if another start would not help
 };
 

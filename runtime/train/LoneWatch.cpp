@@ -37,7 +37,11 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
       say(text, errors);
-      return record(hang, text, log);
+      // If the run hangs in a write to its logs, it keeps their lock, and this thread must not
+      // wait.
+      if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
+        record(hang, text, log);
+      return;
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
     say("lmc-run: " + text, errors);

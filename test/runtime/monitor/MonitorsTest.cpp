@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <sstream>
 #include <sys/stat.h>
 #include <thread>
@@ -32,7 +35,7 @@ public:
     EXPECT_TRUE(bool(opened));
     log.emplace(std::move(*opened));
     console->record(&*log);
-    monitors.emplace(settings, path, *console, *log);
+    monitors.emplace(settings, path, *console, *log, [this] { return now; });
   }
   ~WatchedRun() {
     monitors.reset();
@@ -64,6 +67,7 @@ public:
   TestFolder folder;
   std::string path;
   FILE *screen = nullptr;
+  std::chrono::steady_clock::time_point now; // of the monitors
   std::optional<Console> console;
   std::optional<RunLog> log;
   std::optional<Monitors> monitors;
@@ -154,6 +158,7 @@ TEST(Monitors, WhatCannotBeWrittenIsOneWarningUntilItWorksAgain) {
   EXPECT_EQ(run.warnings("warning: monitoring.prometheus: "), 1u);
   ASSERT_OK(removeTree(run.path + "/tensorboard"));
   ASSERT_OK(makeFolders(run.path + "/metrics"));
+  run.now += std::chrono::seconds(60);
   run.step(4);
   EXPECT_THAT(textSoFar(run.path + "/metrics/lmc.prom"), HasSubstr("lmc_step{run=\"" + run.path));
   EXPECT_TRUE(std::filesystem::is_directory(run.path + "/tensorboard"));
@@ -245,6 +250,93 @@ TEST(Monitors, ASenderThatCannotWorkIsOneWarningAndIsNotStartedAgain) {
     EXPECT_EQ(textSoFar(run.path + "/starts"), path == programs / "sender" ? "x\n" : "");
   }
   ::unsetenv("LMC_WANDB");
+}
+
+TEST(Monitors, ASenderThatFailsAfterItHasWorkedIsAnotherWarningAndOneThatNeverWorksIsNot) {
+  TestFolder programs;
+  // Lives while the file `works` is there.
+  test::write(programs / "sender", "#!/bin/sh\necho x >> $1/starts\n"
+                                   "while [ -e $1/works ]; do sleep 0.01; done\nexit 1\n");
+  ASSERT_EQ(::chmod((programs / "sender").c_str(), 0755), 0);
+  ::setenv("LMC_WANDB", (programs / "sender").c_str(), 1);
+  MonitorSettings settings;
+  settings.wandb.project = "llamas";
+  WatchedRun run(settings);
+  const std::string warning = "warning: monitoring.wandb_project: ";
+  // Starts the sender, and goes on until it has written so many lines.
+  auto start = [&](size_t starts) {
+    run.now += std::chrono::seconds(60);
+    run.until([&] {
+      run.step(1);
+      return textSoFar(run.path + "/starts").size() == 2 * starts;
+    });
+  };
+  start(1);
+  run.until([&] {
+    run.step(1);
+    return run.warnings(warning) == 1;
+  });
+  test::write(run.path + "/works", "");
+  start(2); // that the first one has ended was seen
+  run.now += std::chrono::seconds(60);
+  run.step(1);
+  ASSERT_OK(removeTree(run.path + "/works"));
+  run.until([&] {
+    run.step(1);
+    return run.warnings(warning) == 2;
+  });
+  start(3);
+  start(4);
+  start(5);
+  EXPECT_EQ(run.warnings(warning), 2u);
+  ::unsetenv("LMC_WANDB");
+}
+
+// Events of another thread, as a hang is, must not meet a step: both change the same files.
+TEST(Monitors, AStepWaitsForTheLockThatEventsOfOtherThreadsHave) {
+  MonitorSettings settings;
+  settings.prometheus = "lmc.prom";
+  WatchedRun run(settings);
+  std::atomic<bool> released = false;
+  bool wasReleased = false;
+  std::thread other;
+  {
+    const RunLog::Lock lock = run.log->lock();
+    EXPECT_FALSE(std::async(std::launch::async, [&] {
+                   return run.log->lockWithin(std::chrono::milliseconds(1)).owns_lock();
+                 }).get());
+    other = std::thread([&] {
+      run.step(1);
+      wasReleased = released;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    run.log->event("hang", {{"step", 1}}); // of the thread that has the lock
+    released = true;
+  }
+  other.join();
+  EXPECT_TRUE(wasReleased);
+}
+
+TEST(Monitors, WarningsAndEventsOfOtherThreadsAreAllWritten) {
+  MonitorSettings settings;
+  settings.prometheus = "lmc.prom";
+  settings.tensorboard = true;
+  WatchedRun run(settings);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int step = 1; step <= 50; ++step) {
+        run.log->event("checkpoint", {{"step", step}});
+        run.console->warning("here");
+      }
+    });
+  for (int64_t step = 1; step <= 200; ++step)
+    run.step(step);
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(run.warnings("warning: here\n"), 200u);
+  const std::string events = textSoFar(run.folder / "events.jsonl");
+  EXPECT_EQ(std::ranges::count(events, '\n'), 400);
 }
 
 } // namespace

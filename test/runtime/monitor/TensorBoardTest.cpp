@@ -123,6 +123,13 @@ std::vector<PlottedEvent> eventsIn(const std::string &folder) {
   return events;
 }
 
+struct TestTime {
+  MonitorClock clock() {
+    return [this] { return now; };
+  }
+  std::chrono::steady_clock::time_point now;
+};
+
 StepRecord plottedStep(int64_t step, double loss = 2.5) {
   StepRecord record;
   record.step = step;
@@ -183,19 +190,47 @@ TEST(TensorBoard, EachStartWritesAFileThatLetsLaterStepsOfEarlierOnesBeDropped) 
   EXPECT_EQ(events[7].scalars.at("loss"), 7);
 }
 
-TEST(TensorBoard, NoStepIsLostWhileTheFileCannotBeMade) {
+TEST(TensorBoard, NoStepIsLostWhileTheFileCannotBeMadeAndThatIsTriedOnceAMinute) {
   TestFolder folder;
   test::write(folder / "t", "a file where the folder should be");
-  TensorBoardWriter writer(folder / "t");
+  TestTime time;
+  TensorBoardWriter writer(folder / "t", time.clock());
   EXPECT_ERROR(writer.write(plottedStep(5)), folder / "t");
-  EXPECT_ERROR(writer.write(plottedStep(6)), folder / "t");
   ASSERT_OK(removeTree(folder / "t"));
+  time.now += std::chrono::seconds(59);
+  EXPECT_ERROR(writer.write(plottedStep(6)), folder / "t");
+  EXPECT_FALSE(exists(folder / "t"));
+  time.now += std::chrono::seconds(1);
   ASSERT_OK(writer.write(plottedStep(7)));
   const std::vector<PlottedEvent> events = eventsIn(folder / "t");
   ASSERT_EQ(events.size(), 5u);
   EXPECT_EQ(events[1].step, 5u);
   EXPECT_EQ(events[2].step, 5u);
   EXPECT_EQ(events[4].step, 7u);
+}
+
+TEST(TensorBoard, TheOldestStepsAreDroppedWhenTooManyWait) {
+  TestFolder folder;
+  test::write(folder / "t", "a file where the folder should be");
+  TestTime time;
+  TensorBoardWriter writer(folder / "t", time.clock());
+  StepRecord record = plottedStep(0);
+  record.sources = {{std::string(1 << 20, 'x'), 64, 0.125}}; // has two tags of a MiB
+  for (record.step = 5; record.step < 12; ++record.step)
+    EXPECT_ERROR(writer.write(record), folder / "t");
+  EXPECT_FALSE(writer.hasDropped());
+  for (; record.step < 30; ++record.step)
+    EXPECT_ERROR(writer.write(record), folder / "t");
+  EXPECT_TRUE(writer.hasDropped());
+  ASSERT_OK(removeTree(folder / "t"));
+  time.now += std::chrono::seconds(60);
+  ASSERT_OK(writer.write(plottedStep(30)));
+  EXPECT_FALSE(writer.hasDropped());
+  const std::vector<PlottedEvent> events = eventsIn(folder / "t");
+  ASSERT_EQ(events.size(), 2u + 7 + 1);
+  EXPECT_EQ(events[1].step, 5u); // earlier files must not show these steps any more
+  for (size_t i = 2; i < events.size(); ++i)
+    EXPECT_EQ(events[i].step, 23 + i - 2);
 }
 
 TEST(TensorBoard, AFileThatWasRemovedIsReplaced) {
@@ -213,7 +248,8 @@ TEST(TensorBoard, AFullDiskLosesNoStepAndLeavesNoPartOfARecord) {
   TestDisk disk(64 << 10);
   if (!disk.mounted)
     GTEST_SKIP() << "cannot mount a disk: " << disk.problem;
-  TensorBoardWriter writer(disk.path() + "/t");
+  TestTime time;
+  TensorBoardWriter writer(disk.path() + "/t", time.clock());
   ASSERT_OK(writer.write(plottedStep(1)));
   std::string filler(64 << 10, 'x');
   EXPECT_FALSE(bool(writeTextFile(disk.path() + "/filler", filler)));
@@ -223,6 +259,7 @@ TEST(TensorBoard, AFullDiskLosesNoStepAndLeavesNoPartOfARecord) {
   EXPECT_ERROR(writer.write(plottedStep(step + 1)), "No space left");
   EXPECT_EQ(eventsIn(disk.path() + "/t").back().step, uint64_t(step - 1));
   ASSERT_OK(removeTree(disk.path() + "/filler"));
+  time.now += std::chrono::seconds(60);
   ASSERT_OK(writer.write(plottedStep(step + 2)));
   const std::vector<PlottedEvent> events = eventsIn(disk.path() + "/t");
   ASSERT_EQ(events.size(), size_t(step + 4));
