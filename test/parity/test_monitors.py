@@ -8,16 +8,19 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from datetime import datetime
+from importlib.machinery import SourceFileLoader
+from importlib.util import spec_from_loader
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from jobs import Job
-from programs import DIVERGED, FAILURE, checkpoints, losses, metrics
+from programs import DIVERGED, FAILURE, checkpoints, losses, metrics, until
 from reference import Model, Optimizer
+from test_guard import ROLLBACK, SPIKY
 
 JOB = Job(
     model=Model(num_hidden_layers=1),
@@ -45,9 +48,10 @@ def tags_of(line: dict) -> dict[str, float]:
 
 def kill_after(process: subprocess.Popen, out: Path, steps: int) -> None:
     """Kills a run when metrics.jsonl has so many lines."""
-    while not (out / "metrics.jsonl").exists() or len(metrics(out)) < steps:
+    def has_steps() -> bool:
         assert process.poll() is None
-        time.sleep(0.01)
+        return (out / "metrics.jsonl").exists() and len(metrics(out)) >= steps
+    until(has_steps, f"{steps} steps")
     process.send_signal(signal.SIGKILL)
     process.wait()
 
@@ -56,18 +60,9 @@ def events_of(out: Path) -> list[dict]:
     return [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
 
 
-def until(done, what: str) -> None:
-    """A test that waits for ever has failed."""
-    for _ in range(30000):
-        if done():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"not in five minutes: {what}")
-
-
 def shown_by_tensorboard(out: Path) -> dict[str, list]:
     reader = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_accumulator",
-                                 reason="PyPI's tensorboard is not installed")
+                                 reason="the Python package tensorboard is not installed")
     events = reader.EventAccumulator(str(out / "tensorboard"), size_guidance={"tensors": 0},
                                      tensor_size_guidance={"scalars": 0})
     events.Reload()
@@ -195,13 +190,16 @@ def test_a_command_that_hangs_or_is_missing_changes_nothing(programs, compiled, 
     run = programs.run("lmc-run", compiled(JOB), f"--out={out}", "--steps=12", "--set",
                        f"monitoring.on_event={hangs}").ok()
     assert "monitoring.on_event" not in run.stderr
-    pids = [int(pid) for pid in (out / "pids").read_text().split()]
     checkpoint_events = [event for event in events_of(out) if event["event"] == "checkpoint"]
     assert len(checkpoint_events) == 3
     # One for each kind, not for each event; and lmc-run has not ended them.
-    assert len(pids) <= len({event["event"] for event in events_of(out)})
-    for pid in pids:
+    names = [event["event"] for event in events_of(out)]
+    kinds = len(set(names[names.index("start"):]))  # the command hears of nothing before
+    pids = lambda: [int(pid) for pid in (out / "pids").read_text().split()]
+    until(lambda: (out / "pids").exists() and len(pids()) >= kinds, "a command for each kind of event")
+    for pid in pids():
         os.kill(pid, signal.SIGKILL)
+    assert len(pids()) == kinds
 
     missing = programs.run("lmc-run", compiled(JOB), f"--out={tmp_path}/b", "--steps=12", "--set",
                            "monitoring.on_event=no-such-program-anywhere").ok()
@@ -217,7 +215,7 @@ WANDB = ["--set", "monitoring.wandb_project=llamas", "--set", "monitoring.wandb_
 @pytest.fixture
 def offline(monkeypatch) -> None:
     if importlib.util.find_spec("wandb") is None:
-        pytest.skip("PyPI's wandb is not installed")
+        pytest.skip("the Python package wandb is not installed")
     monkeypatch.setenv("WANDB_MODE", "offline")
     # The program's `#!/usr/bin/env python3` is the Python of these tests.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -348,6 +346,85 @@ def test_a_rewind_begins_another_run_in_wandb(offline, programs, compiled, tmp_p
     command = [programs.path("lmc-wandb"), str(out), "--project=llamas", "--group=tests"]
     subprocess.run(command, check=True, capture_output=True)
     assert sent_to_wandb(out) == sent
+
+
+def test_a_rollback_of_the_guard_begins_another_run_in_wandb(offline, programs, compiled, tmp_path):
+    out = tmp_path / "run"
+    programs.run("lmc-run", compiled(SPIKY), f"--out={out}", *ROLLBACK, "--set", "guard.rollbacks=100",
+                 *WANDB).ok()
+    wait_for_sender(out)
+    rewinds = [event["step"] for event in events_of(out) if event["event"] == "rewind"]
+    sent = sent_to_wandb(out)
+    # How many of the steps that were taken back W&B had depends on the speed of the two programs.
+    assert rewinds and 1 <= len(sent) <= 1 + len(rewinds)
+    assert_sent(list(sent.values())[-1], metrics(out))
+
+
+class FakeWandb:
+    """Takes the place of the package. `runs` has the steps that each W&B run got."""
+
+    def __init__(self):
+        self.runs: dict[str, list[int]] = {}
+
+    Settings = dict
+
+    def init(self, id: str, **_):
+        steps = self.runs.setdefault(id, [])
+        return SimpleNamespace(
+            offline=False, url="", starting_step=steps[-1] + 1 if steps else 0,
+            log=lambda row, step: steps.append(step), finish=lambda exit_code: None)
+
+
+def test_no_step_that_is_taken_back_is_sent_to_the_wandb_run_of_the_steps_that_stay(programs, tmp_path):
+    path = programs.path("lmc-wandb")
+    module = importlib.util.module_from_spec(spec_from_loader("sender", SourceFileLoader("sender", str(path))))
+    module.__spec__.loader.exec_module(module)
+    lines = lambda first, last, time: "".join(
+        json.dumps({"time": f"2026-01-01T00:00:{time:02}.000Z", "step": step, "loss": 1.0}) + "\n"
+        for step in range(first, last + 1))
+
+    def happens(time: int, name: str, **fields) -> None:
+        with (tmp_path / "events.jsonl").open("a") as file:
+            event = {"time": f"2026-01-01T00:00:{time:02}.000Z", "event": name, **fields}
+            file.write(json.dumps(event) + "\n")
+
+    (tmp_path / "run.json").write_text('{"run": "abc"}')
+    happens(1, "start", step=0, host="a", pid=7)
+    wandb = FakeWandb()
+    options = SimpleNamespace(out=str(tmp_path), project="p", entity=None, group=None, name=None)
+    sender = module.Sender(wandb, options)
+    sender.load()
+    sender.open()
+    (tmp_path / "metrics.jsonl").write_text(lines(1, 10, time=2))
+    sender.follow()
+    (first,) = wandb.runs
+    assert wandb.runs == {first: list(range(1, 11))}
+
+    happens(3, "rollback", step=5, spike=9)
+    happens(3, "rewind", step=5)
+    sender.follow()
+    assert list(wandb.runs) == [first]
+    happens(4, "start", step=5, host="a", pid=7)
+    sender.follow()  # metrics.jsonl is not cut yet
+    second = f"{first}-2"
+    assert wandb.runs == {first: list(range(1, 11)), second: list(range(1, 6))}
+    (tmp_path / "metrics.jsonl").write_text(lines(1, 5, time=2) + lines(6, 12, time=5))
+    sender.follow()
+    assert wandb.runs[second] == list(range(1, 13))
+
+    # A rollback to a step that W&B does not have yet, and all of it between two looks.
+    happens(6, "rewind", step=14)
+    happens(6, "start", step=14, host="a", pid=7)
+    (tmp_path / "metrics.jsonl").write_text(lines(1, 14, time=5) + lines(15, 16, time=7))
+    sender.follow()
+    assert list(wandb.runs) == [first, second] and wandb.runs[second] == list(range(1, 17))
+
+    # Another lmc-run has its own lmc-wandb.
+    happens(8, "start", step=16, host="a", pid=8)
+    (tmp_path / "metrics.jsonl").write_text(lines(1, 14, time=5) + lines(15, 20, time=9))
+    sender.follow()
+    sender.follow()
+    assert wandb.runs[second] == list(range(1, 17))
 
 
 def test_a_python_without_wandb_is_one_warning(programs, compiled, tmp_path, monkeypatch):

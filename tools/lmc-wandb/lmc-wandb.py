@@ -158,6 +158,12 @@ class Sender:
         self.sent = 0  # the last step that W&B has
         self.exit_code = 1  # of the run: killed, unless an event says otherwise
         self.events_seen = 0  # lines of events.jsonl
+        self.process = None  # host and number of the lmc-run that has started last
+        self.goes_back = False  # true between a rewind and its start
+        self.rewind = (sys.maxsize, "")  # step and time of the last one
+        self.again = False  # true if another lmc-run has started since this program began
+        self.fork = False  # true if another W&B run must begin
+        self.reread = False  # true if metrics.jsonl must be read from its first line
         self.events_before = len(Lines(self.out / "events.jsonl").read())  # when this program began
 
     def load(self) -> None:
@@ -224,41 +230,59 @@ class Sender:
         return max((step for path in earlier for step in recorded_steps(path)), default=0)
 
     def follow_events(self) -> bool:
-        """Returns False if lmc-run was started again since this program began."""
-        fork, again = False, False
+        """Returns False while lmc-run goes back to an earlier step, and from when it was started again
+        since this program began: metrics.jsonl then does not have what will stay."""
         for event in self.events.read():
             self.events_seen += 1
-            if event.get("event") in ("start", "rewind") and self.events_seen > self.events_before:
-                again = True
-                break
-            if event.get("event") == "start":
-                self.exit_code = 1
-            elif event.get("event") == "exit":
+            name, step = event.get("event"), event.get("step", 0)
+            if name == "start":
+                process = (event.get("host"), event.get("pid"))
+                if self.events_seen > self.events_before and process != self.process:
+                    self.again = True
+                self.process, self.goes_back, self.exit_code = process, False, 1
+            elif name == "exit":
                 self.exit_code = event.get("code", 1)
-            anew = event.get("event") == "rewind" or (
-                event.get("event") == "change" and event.get("identity"))
-            if anew and self.events_seen > self.state["events"]:
-                fork = fork or event.get("step", 0) < self.sent
-        if again:
+            elif name == "rewind":  # its start follows
+                self.goes_back = self.reread = True
+                self.rewind = step, event.get("time", "")
+            anew = name == "rewind" or (name == "change" and event.get("identity"))
+            if anew and self.events_seen > self.state["events"] and step < self.sent:
+                self.fork = True
+        if self.again or self.goes_back:
             return False
-        if fork:
+        if self.fork:
             say("steps that W&B has are trained anew: another W&B run begins")
             self.close()
             part = self.state["generation"] + 1
             name = self.state["run"] or self.state["id"].rsplit("-", 1)[0]
             self.save(id=f"{name}-{part}", generation=part, sent=0, events=self.events_seen)
+            self.fork, self.reread = False, True
             self.open()
         else:
             self.save(events=max(self.events_seen, self.state["events"]))
         return True
 
+    def is_taken_back(self, record: dict) -> bool:
+        """lmc-run cuts metrics.jsonl a while after the event of the rewind: until then it still has
+        lines of later steps, which are older than the event."""
+        step, time_of_rewind = self.rewind
+        return record["step"] > step and record.get("time", "") < time_of_rewind
+
     def follow(self) -> None:
-        # metrics.jsonl may then change under the hands of that start, which has its own lmc-wandb.
-        if not self.follow_events():
-            return
-        for record in self.metrics.read():
+        # The events are read behind the lines: if none of them is a rewind, the lines are valid.
+        self.reread = True
+        while self.reread:
+            records = self.metrics.read()
+            self.reread = False
+            if not self.follow_events():
+                # The lmc-wandb of another start sends its lines.
+                self.metrics.restart()
+                return
+            if self.reread:
+                self.metrics.restart()
+        for record in records:
             step = record.get("step")
-            if isinstance(step, int) and step > self.sent:
+            if isinstance(step, int) and step > self.sent and not self.is_taken_back(record):
                 self.run.log(row_of(record), step=step)
                 self.sent = step
         self.save(sent=self.sent)
