@@ -1,5 +1,6 @@
 """Checkpoints and exports are written behind the steps, and nothing that a disk does stops a run."""
 
+import fcntl
 import json
 import os
 import signal
@@ -48,6 +49,12 @@ def wait_for_step(out, step, process):
     while not (out / "metrics.jsonl").exists() or len(metrics_so_far(out)) < step:
         assert process.poll() is None, "the run has ended"
         time.sleep(0.005)
+
+
+def wait_for_lock(out):
+    """Ranks whose launcher was killed end by themselves, a moment later."""
+    with open(out / "run.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def metrics_so_far(out):
@@ -145,6 +152,7 @@ def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, r
         else:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        wait_for_lock(out)
         lines = last_losses(out)
         assert all(lines[step] == expected[step - 1] for step in lines)
         reached = max(lines)
