@@ -25,7 +25,7 @@ STEPS = 60
 
 TOML = """
 [model]
-architecture = "LlamaForCausalLM"
+architecture = "llama"
 vocab_size = 4096
 hidden_size = {hidden}
 intermediate_size = {intermediate}
@@ -113,7 +113,9 @@ def main() -> int:
                         sys.exit(f"bench: error: a run with {kind} has failed")
                     rates[name] = median_rate(out)
                 events = lines(folder / f"{kind}-{turn}-with" / "events.jsonl")
-                saves = [e for e in events if e["event"] == "checkpoint" and e["step"] < STEPS]
+                # The end of a run waits for what is being written; the loop does not.
+                end = lines(folder / f"{kind}-{turn}-with" / "metrics.jsonl")[-1]["time"]
+                saves = [e for e in events if e["event"] == "checkpoint" and e["time"] < end]
                 waits += [e["waited_seconds"] - e["copy_seconds"] for e in saves]
                 copies += [e["copy_seconds"] for e in saves]
                 late += sum(e["event"] == "late_save" for e in events)
