@@ -255,7 +255,7 @@ TEST(Monitors, ASenderThatCannotWorkIsOneWarningAndIsNotStartedAgain) {
 TEST(Monitors, ASenderThatFailsAfterItHasWorkedIsAnotherWarningAndOneThatNeverWorksIsNot) {
   TestFolder programs;
   // Lives while the file `works` is there.
-  test::write(programs / "sender", "#!/bin/sh\necho x >> $1/starts\n"
+  test::write(programs / "sender", "#!/bin/sh\necho $$ > $1/pid\necho x >> $1/starts\n"
                                    "while [ -e $1/works ]; do sleep 0.01; done\nexit 1\n");
   ASSERT_EQ(::chmod((programs / "sender").c_str(), 0755), 0);
   ::setenv("LMC_WANDB", (programs / "sender").c_str(), 1);
@@ -285,8 +285,20 @@ TEST(Monitors, ASenderThatFailsAfterItHasWorkedIsAnotherWarningAndOneThatNeverWo
     run.step(1);
     return run.warnings(warning) == 2;
   });
+  // The end of a sender must be seen before the minute until the next start is over.
+  auto awaitEnd = [&] {
+    const std::string pid = textSoFar(run.path + "/pid");
+    const std::string stat = "/proc/" + pid.substr(0, pid.find('\n')) + "/stat";
+    run.until([&] {
+      const std::string text = textSoFar(stat);
+      return text.empty() || text.find(") Z ") != std::string::npos;
+    });
+    run.step(1);
+  };
   start(3);
+  awaitEnd();
   start(4);
+  awaitEnd();
   start(5);
   EXPECT_EQ(run.warnings(warning), 2u);
   ::unsetenv("LMC_WANDB");
