@@ -860,7 +860,9 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
   session.progress.run = nlohmann::json::parse(*identity);
   const RunPhase &phase = prepared->phase;
   if (!goesOn) {
-    time.expectSave(expectedSaveSeconds(**session.plan, options.out));
+    const auto bytes = checkpointBytes(*session.plan);
+    LMC_TRY(bytes);
+    time.expectSave(expectedSaveSeconds(*bytes, options.out));
     if (options.timeLimit)
       console.note(sayLimit(time));
   }

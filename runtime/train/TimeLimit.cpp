@@ -1,7 +1,5 @@
 #include "runtime/train/TimeLimit.h"
 
-#include "runtime/plan/HeldPart.h"
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -154,32 +152,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
   return limit;
 }
 
-// Returns the bytes of a checkpoint of all ranks together.
-static double checkpointBytes(const plan::Plan &plan) {
-  using plan::VariableKind;
-  double bytes = 0;
-  for (const plan::Variable *variable : *plan.variables()) {
-    switch (variable->kind()) {
-    case VariableKind::Parameter:
-    case VariableKind::Moment1:
-    case VariableKind::Moment2:
-    case VariableKind::Moment1Scale:
-    case VariableKind::Moment2Scale: {
-      double elements = 1;
-      for (uint64_t extent : shapeOf(plan, *variable))
-        elements *= static_cast<double>(extent);
-      const plan::Slice &slice = *plan.slices()->Get(variable->slice());
-      bytes += elements * static_cast<double>(byteWidth(slice.dtype()));
-      break;
-    }
-    default:
-      break;
-    }
-  }
-  return bytes;
-}
-
-double expectedSaveSeconds(const plan::Plan &plan, const std::string &folder) {
+double expectedSaveSeconds(uint64_t bytes, const std::string &folder) {
   std::deque<double> saves;
   std::ifstream events(folder + "/events.jsonl");
   for (std::string line; std::getline(events, line);) {
@@ -196,7 +169,7 @@ double expectedSaveSeconds(const plan::Plan &plan, const std::string &folder) {
   if (!saves.empty())
     return std::ranges::max(saves);
   constexpr double kBytesPerSecond = 100e6;
-  return checkpointBytes(plan) / kBytesPerSecond;
+  return static_cast<double>(bytes) / kBytesPerSecond;
 }
 
 static void keepLatest(std::deque<double> &latest, double seconds, size_t count) {

@@ -47,10 +47,10 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const Environment &environment, double began);
 
 // Returns the estimated seconds of a save, for the time before the first one: those of the longest
-// of the latest saves that events.jsonl in `folder` tells of. Without any, the bytes of the
+// of the latest saves that events.jsonl in `folder` tells of. Without any, the `bytes` of a
 // checkpoint divided by 100 MB/s, which a hard disk or a file server behind a gigabit network
 // writes.
-double expectedSaveSeconds(const plan::Plan &plan, const std::string &folder);
+double expectedSaveSeconds(uint64_t bytes, const std::string &folder);
 
 // Decides whether the next step must be left out, so that the run has saved and ended before its
 // limit. All times are in seconds.

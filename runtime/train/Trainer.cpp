@@ -394,11 +394,11 @@ Result<ExitCode> Trainer::goBack() {
   LMC_TRY(finishSave());
   // Rank 0 looks into the folder.
   auto chosen = session.world.rank() == 0 ? chooseRollback(*spike) : Result<Rollback>(Rollback{});
-  auto text = allSucceed(ranks, chosen);
-  if (!text)
+  auto agreed = allSucceed(ranks, chosen);
+  if (!agreed)
     return stopDiverged(
         {.since = static_cast<int64_t>(*spike),
-         .text = fmt::format("a spike, and the run cannot go back: {}", text.error().message),
+         .text = fmt::format("a spike, and the run cannot go back: {}", agreed.error().message),
          .lasting = true});
   double step = static_cast<double>(chosen->step);
   LMC_TRY(ranks.allReduce(&step, 1, plan::DType::F64));
