@@ -209,6 +209,7 @@ struct TargetConfig {
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
   // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
+  double plateau = 0.002;               // part of the loss
   int64_t vocabMultiple = 0;
   // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
   int64_t intermediateMultiple = 0;

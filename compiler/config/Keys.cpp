@@ -966,6 +966,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .doc = "Peak of one device, for MFU; 0: from the device's specification."},
   };
+      {.section = "guard",
+       .name = "plateau",
+       .field = FIELD(guard.plateau),
+       .minimum = 0,
+       .maximum = 1,
+       .runTime = true,
+       .doc =
+           "A loss whose mean over the latest eighth of the run's steps is less than this part of "
+           "it below that of the eighth before gives a warning, if noise does not hide a fall; "
+           "0: none."},
 #undef FIELD
 }
 

@@ -18,6 +18,7 @@ static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this man
 static constexpr size_t kQuarters = 4;
 static constexpr double kFallingBack = 1.0 / 16; // of the height above the lowest level
 static constexpr double kVisibleFall = 1.0 / 20; // of the first loss
+static constexpr double kSmallRate = 1.0 / 10; // of the highest learning rate: no fall is expected
 // Initial weights of the usual scale give logits of a deviation of about 1 (0.02 * sqrt(hidden
 // size)), which adds half of their variance to ln(vocab_size): 0.4 nats for a hidden size of 2048,
 // 1.6 for 8192. A fifth of ln(32000) is 2.1.
@@ -25,10 +26,12 @@ static constexpr double kFarFromIgnorance = 1.0 / 5;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Limit, step, loss, norm)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlateauState::Block, count, mean, squares)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlateauState, blocks, length, reported)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, spikeStart, highestLoss,
                                    highestNorm, spikeReported, lastReport, unreported, limits,
                                    lowest, settling, sum, summed, above, riseStart, nonFinite,
-                                   firstLoss, ratedSteps)
+                                   firstLoss, ratedSteps, plateau)
 
 Guard::Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate)
     : settings(settings), ignorance(std::log(static_cast<double>(vocabSize))),
@@ -58,6 +61,7 @@ Result<void> Guard::restore(const std::string &text) {
     // The state of an earlier release lacks these.
     json.emplace("nonFinite", 0);
     json.emplace("limits", nlohmann::json::array());
+    json.emplace("plateau", PlateauState());
     memory = json.get<GuardState>();
     if (settings.onSpike != "skip") // the state of a run that skipped spikes
       memory.limits.clear();
@@ -247,7 +251,18 @@ void Guard::judgeLevel(double loss, int64_t step, Verdict &verdict) {
   memory.ratedSteps = -1;
 }
 
-void Guard::judgePlateau(const StepRecord &record, Verdict &verdict) {
+void Guard::judgePlateau(const StepRecord &record, double loss, Verdict &verdict) {
+  if (settings.plateau <= 0 || record.lr < kSmallRate * highestRate)
+    return;
+  verdict.plateau = observePlateau(memory.plateau, loss, settings.plateau);
+  if (verdict.plateau)
+    verdict.warnings.push_back(fmt::format(
+        "step {}: the loss does not fall any more: {:.4f} is the mean of the last {} steps, and "
+        "{:.4f} that of as many before; check the data and lr_schedule.lr",
+        record.step, verdict.plateau->latest, verdict.plateau->steps, verdict.plateau->before));
+}
+
+void Guard::judgeStart(const StepRecord &record, Verdict &verdict) {
   if (memory.ratedSteps < 0 || record.lr <= 0 || record.lr < highestRate / 2)
     return;
   if (++memory.ratedSteps < std::max(settings.window, settings.patience))
@@ -301,7 +316,8 @@ void Guard::judge(const StepRecord &record, Verdict &verdict) {
     start(loss, record.step, verdict);
   judgeSpike(record, loss, verdict);
   judgeLevel(loss, record.step, verdict);
-  judgePlateau(record, verdict);
+  judgeStart(record, verdict);
+  judgePlateau(record, loss, verdict);
   if (verdict.spike && settings.onSpike == "stop" && !verdict.divergence)
     verdict.divergence = {record.step, verdict.spike->text + " (guard.on_spike is \"stop\")",
                           /*lasting=*/true};

@@ -27,6 +27,7 @@
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
+#include "runtime/monitor/Plateau.h"
 #include "runtime/support/Result.h"
 
 #include <cstdint>
@@ -46,6 +47,7 @@ struct GuardSettings {
   double spike = 6;            // in deviations above the mean
   int64_t patience = 100;      // in steps: how long the loss must be high to have diverged
   double rise = 1;             // in nats above the lowest level: how high
+  double plateau = 0;          // part of the loss: a smaller fall is a plateau (Plateau.h)
 };
 
 // What a step must not exceed; the device leaves its update out otherwise. All numbers are values
@@ -86,7 +88,9 @@ struct GuardState {
   int64_t nonFinite = 0; // latest steps in a row whose loss or gradient norm is not finite
 
   double firstLoss = 0;
-  int64_t ratedSteps = -1; // steps at half the highest rate or more; -1: no search for a plateau
+  int64_t ratedSteps = -1; // steps at half the highest rate or more; -1: no search for a loss that
+                           // has not fallen since the start
+  PlateauState plateau;
 };
 
 class Guard {
@@ -108,6 +112,7 @@ public:
     std::vector<std::string> warnings; // a line each, beginning with "step N: "
     std::optional<Spike> spike;        // also if there is no warning of it
     std::optional<Divergence> divergence;
+    std::optional<Plateau> plateau; // that has begun, also in the warnings
   };
 
   // Tells the guard that the weights are freshly drawn. The first loss is then compared with
@@ -144,7 +149,8 @@ private:
   void judgeSpike(const StepRecord &record, double loss, Verdict &verdict);
   void setLimits(int64_t step);
   void judgeLevel(double loss, int64_t step, Verdict &verdict);
-  void judgePlateau(const StepRecord &record, Verdict &verdict);
+  void judgeStart(const StepRecord &record, Verdict &verdict);
+  void judgePlateau(const StepRecord &record, double loss, Verdict &verdict);
   void enter(GuardState::Running &running, double value) const;
   bool judges(const GuardState::Running &running) const;
 

@@ -593,3 +593,6 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
 }
 
 } // namespace lmc
+  if (table.find("guard.plateau")) // a plan of an earlier release does not have it
+    LMC_TRY(number("guard.plateau", settings.guard.plateau));
+

@@ -336,6 +336,11 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
     spike = static_cast<uint64_t>(record.step);
   if (record.skipped != SkipReason::None)
     log.event("skip", {{"step", record.step}, {"reason", nameOf(record.skipped)}});
+  if (verdict.plateau)
+    log.event("plateau", {{"step", record.step},
+                          {"loss", verdict.plateau->latest},
+                          {"loss_before", verdict.plateau->before},
+                          {"steps", verdict.plateau->steps}});
   if (!verdict.divergence || verdict.divergence->lasting ||
       session.settings.guard.action == "stop")
     return verdict.divergence;

@@ -559,3 +559,4 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
 
 } // namespace
 } // namespace lmc
+                                                  "guard.plateau",
