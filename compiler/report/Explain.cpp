@@ -66,6 +66,26 @@ uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   return budget ? budget : cost::usableBytes(spec);
 }
 
+// Returns what the copy of the state takes in a host's memory, from which checkpoints and exports
+// are written behind the steps; null if the job writes none behind them.
+json hostCopyReport(const plan::Plan &plan) {
+  auto isSet = [&](const char *key, std::string_view no) {
+    const std::string_view text = cost::settingOf(plan, key);
+    return !text.empty() && text != no;
+  };
+  if (!isSet("checkpoint.background", "false") ||
+      !(isSet("checkpoint.interval", "0") || isSet("checkpoint.export_interval", "0")))
+    return nullptr;
+  uint64_t rank = 0,
+           node = 0; // bytes of the rank with the most, and of all ranks of the first node
+  for (uint64_t r = 0; r < std::max<uint64_t>(plan.devices_per_node(), 1); ++r) {
+    const uint64_t bytes = stateCopyBytes(plan, r);
+    rank = std::max(rank, bytes);
+    node += bytes;
+  }
+  return {{"rank_bytes", rank}, {"node_bytes", node}};
+}
+
 json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
                   const cost::DeviceSpec &spec) {
   json memory;
@@ -84,6 +104,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   memory["activation_bytes"] = timeline.activationBytes();
   memory["by_category"] = breakdown(plan, timeline);
   memory["fragmentation_bytes"] = memory["by_category"].value("fragmentation", uint64_t(0));
+
+  if (json copy = hostCopyReport(plan); !copy.is_null())
+    memory["host_copy"] = std::move(copy);
 
   memory["functions"] = json::array();
   memory["phases"] = json::array();

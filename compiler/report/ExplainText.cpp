@@ -219,6 +219,10 @@ void Text::memory() {
   for (const auto &[size, category] : categories)
     line("  {:<18} {:>12}", category, readableBytes(size));
   line("  held for the backward pass at most: {}", bytes(memory["activation_bytes"]));
+  if (memory.contains("host_copy"))
+    line("  of the host's memory: {} on a rank, {} on a node, for the copy of the state that "
+         "checkpoints are written from",
+         bytes(memory["host_copy"]["rank_bytes"]), bytes(memory["host_copy"]["node_bytes"]));
   if (report.contains("loss_chunk"))
     lossChunk(report["loss_chunk"]);
   if (report.contains("vocabulary")) {

@@ -2,6 +2,7 @@
 
 #include "runtime/device/Ranges.h"
 #include "runtime/device/cpu/FreeMemory.h"
+#include "runtime/plan/PlannedBytes.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/RunDirectory.h"
 
@@ -12,36 +13,26 @@
 
 namespace lmc {
 
-// Each part begins at a multiple of a cache line.
-static constexpr uint64_t kAlignment = 64;
-
-static uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 // Calls act(kind, tensor, offset) for each variable in the order in which they lie in the buffer,
-// `offset` being where it begins. Returns the bytes of the buffer.
-template <typename Act>
-static uint64_t forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
+// `offset` being where it begins.
+template <typename Act> static void forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
   uint64_t offset = 0;
   for (const auto &[file, kind] : stateFiles())
     for (const StateTensor &tensor : stateTensors(plan, rank, kind)) {
       act(kind, tensor, offset);
-      offset = aligned(offset + tensor.written.withPadding().count);
+      const uint64_t end = offset + tensor.written.withPadding().count;
+      offset = (end + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
     }
-  return offset;
-}
-
-uint64_t snapshotBytes(const plan::Plan &plan, uint64_t rank) {
-  return forTensors(plan, rank, [](plan::VariableKind, const StateTensor &, uint64_t) {});
 }
 
 Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &device,
                                                  World &world) {
   std::unique_ptr<Snapshot> snapshot(new Snapshot(plan, device, world));
-  const uint64_t bytes = snapshotBytes(*plan, snapshot->rank);
+  const uint64_t bytes = stateCopyBytes(*plan, snapshot->rank);
   uint64_t onHost = 0; // the bytes of all ranks on this host
   for (int rank = 0; rank < world.size(); ++rank)
     if (world.hostOf(rank) == world.hostOf(world.rank()))
-      onHost += snapshotBytes(*plan, static_cast<uint64_t>(rank));
+      onHost += stateCopyBytes(*plan, static_cast<uint64_t>(rank));
   // The system would otherwise give memory that it does not have, and end the process later.
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
     return Error{fmt::format("copies of the state need {} of the host's memory, of which {} are "

@@ -10,11 +10,8 @@
 
 namespace lmc {
 
-// Returns the bytes of a rank's snapshot: what it writes of the parameters and of the optimizer's
-// states.
-uint64_t snapshotBytes(const plan::Plan &plan, uint64_t rank);
-
-// One rank's share of the state. On a GPU its memory is pinned, so that the GPU copies by itself.
+// One rank's share of the state, of stateCopyBytes() bytes. On a GPU its memory is pinned, so that
+// the GPU copies by itself.
 class Snapshot {
 public:
   // Allocates the memory. `plan`, `device` and `world` must outlive the snapshot. Error: the host
