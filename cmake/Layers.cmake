@@ -24,7 +24,7 @@ lmc_layer(runtime/tokenizer runtime/support)
 lmc_layer(runtime/checkpoint runtime/comm runtime/data runtime/plan runtime/support)
 lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
-          runtime/monitor runtime/plan runtime/support)
+          runtime/monitor runtime/plan runtime/support runtime/tokenizer)
 lmc_program(tools/lmc-run runtime/comm runtime/train tools/support)
 lmc_script(tools/lmc-wandb)
 lmc_plugin(tools/parquet)

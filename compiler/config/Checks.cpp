@@ -144,6 +144,16 @@ void positions(const CheckedJob &job) {
               job.config.training.sequenceLength, job.config.model.maxPositionEmbeddings);
 }
 
+void generation(const CheckedJob &job) {
+  const GenerationConfig &generation = job.config.generation;
+  if (job.sound({"generation.prompts", "generation.max_new_tokens", "training.sequence_length"}) &&
+      !generation.prompts.empty() && generation.maxNewTokens >= job.config.training.sequenceLength)
+    job.error("generation.max_new_tokens",
+              "max_new_tokens = {} must be below sequence_length = {}, which prompt and new tokens "
+              "share",
+              generation.maxNewTokens, job.config.training.sequenceLength);
+}
+
 void batch(const CheckedJob &job) {
   if (!job.sound({"training.batch_size", "training.micro_batch_size", "distributed.nodes",
                   "distributed.devices_per_node"}))
@@ -373,9 +383,9 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check :
-       {heads, exported, familyKeys, ofFamily, ropeScaling, positions, batch, shardGroup, schedule,
-        shuffleBlock, packing, sources, weights, validation, device, optimizer, checkPhases})
+  for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, generation,
+                      batch, shardGroup, schedule, shuffleBlock, packing, sources, weights,
+                      validation, device, optimizer, checkPhases})
     check(job);
 }
 

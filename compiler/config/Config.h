@@ -183,6 +183,7 @@ struct CheckpointConfig {
   std::string keepBest;       // a set of validation data; "": none
   bool background = true;     // the loop does not wait until checkpoints are written
   int64_t exportInterval = 0; // steps between Hugging Face exports; 0: none
+  std::string exportCommand;  // is run for each of them; "": none
 };
 
 struct MonitoringConfig {
@@ -193,6 +194,13 @@ struct MonitoringConfig {
   std::string wandbProject, wandbEntity, wandbGroup, wandbName; // "": none
 };
 
+// Texts that the model continues now and then.
+struct GenerationConfig {
+  std::string prompts; // file; "": none
+  int64_t interval = 1000, maxNewTokens = 64;
+  double temperature = 0, topP = 1;
+};
+
 struct GuardConfig {
   std::string action = "stop";          // stop | warn | off
   std::string onSpike = "warn";         // warn | skip | rollback | stop
@@ -201,6 +209,7 @@ struct GuardConfig {
   int64_t window = 100, patience = 100; // steps
   double spike = 6;                     // deviations above the mean
   double rise = 1;                      // nats above the lowest level of the loss
+  double plateau = 0.002;               // part of the loss
 };
 
 struct TargetConfig {
@@ -209,7 +218,6 @@ struct TargetConfig {
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
   // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
-  double plateau = 0.002;               // part of the loss
   int64_t vocabMultiple = 0;
   // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
   int64_t intermediateMultiple = 0;
@@ -246,6 +254,7 @@ struct Config {
   std::map<std::string, ValidationConfig> validations; // by name; empty: `data.validation`
   CheckpointConfig checkpoint;
   MonitoringConfig monitoring;
+  GenerationConfig generation;
   GuardConfig guard;
   TargetConfig target;
   std::deque<PhaseConfig> phases; // in the order of the file; empty: the run has no phases

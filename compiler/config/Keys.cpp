@@ -771,6 +771,13 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = kMaxSteps,
        .runTime = true,
        .doc = "Steps between Hugging Face exports, which are kept; 0: none."},
+      {.section = "checkpoint",
+       .name = "export_command",
+       .field = FIELD(checkpoint.exportCommand),
+       .defaultText = "none",
+       .runTime = true,
+       .doc = "Command for `/bin/sh` that is run for each export of `export_interval`, such as "
+              "lm-evaluation-harness ([evaluating exports](running.md#evaluating-exports))."},
 
       {.section = "monitoring",
        .name = "log_interval",
@@ -846,6 +853,50 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(monitoring.logits),
        .doc = "For debugging: also compile a function that writes the logits."},
 
+      {.section = "generation",
+       .name = "prompts",
+       .field = FIELD(generation.prompts),
+       .defaultText = "none",
+       .runTime = true,
+       .doc =
+           "File with prompts that the model continues now and then, relative to this file: one "
+           "per line or, if its name ends in `.jsonl`, one object `{\"prompt\": TEXT}` per line. "
+           "The results go to `generated.jsonl`. The plan must be compiled with a file; a run "
+           "may name another."},
+      {.section = "generation",
+       .name = "interval",
+       .field = FIELD(generation.interval),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps between generations; 0: only at the end."},
+      {.section = "generation",
+       .name = "max_new_tokens",
+       .field = FIELD(generation.maxNewTokens),
+       .unit = "tokens",
+       .minimum = 1,
+       .maximum = 1e6,
+       .runTime = true,
+       .doc = "Tokens that are generated for a prompt at most. Each costs a forward pass over MBS "
+              "sequences."},
+      {.section = "generation",
+       .name = "temperature",
+       .field = FIELD(generation.temperature),
+       .minimum = 0,
+       .maximum = 100,
+       .runTime = true,
+       .doc = "Logits are divided by this before a token is drawn; 0: the most likely token is "
+              "taken."},
+      {.section = "generation",
+       .name = "top_p",
+       .field = FIELD(generation.topP),
+       .minimum = 0,
+       .maximum = 1,
+       .runTime = true,
+       .doc = "A token is drawn from the fewest tokens whose probabilities have at least this sum "
+              "(nucleus sampling, arXiv 1904.09751)."},
+
       {.section = "guard",
        .name = "action",
        .field = FIELD(guard.action),
@@ -915,6 +966,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 1000,
        .runTime = true,
        .doc = "A loss of more than this above its lowest level is high."},
+      {.section = "guard",
+       .name = "plateau",
+       .field = FIELD(guard.plateau),
+       .minimum = 0,
+       .maximum = 1,
+       .runTime = true,
+       .doc =
+           "A loss whose mean over the latest eighth of the run's steps is less than this part of "
+           "it below that of the eighth before gives a warning, if noise does not hide a fall; "
+           "0: none."},
 
       {.section = "target",
        .name = "device",
@@ -966,16 +1027,6 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .runTime = true,
        .doc = "Peak of one device, for MFU; 0: from the device's specification."},
   };
-      {.section = "guard",
-       .name = "plateau",
-       .field = FIELD(guard.plateau),
-       .minimum = 0,
-       .maximum = 1,
-       .runTime = true,
-       .doc =
-           "A loss whose mean over the latest eighth of the run's steps is less than this part of "
-           "it below that of the eighth before gives a warning, if noise does not hide a fall; "
-           "0: none."},
 #undef FIELD
 }
 
@@ -1150,6 +1201,7 @@ const std::vector<Section> &sections() {
        validationKeys},
       {"checkpoint", "What is saved, and how often."},
       {"monitoring", "What is reported, and how often."},
+      {"generation", "Prompts that the model continues during training, for people to read."},
       {"guard", "When to warn of a run that goes wrong, and when to stop it."},
       {"target", "What the plan is compiled for."},
   };

@@ -62,9 +62,11 @@ public:
     b.setInsertionPointToStart(module->getBody());
     declareState();
     b.setInsertionPointToEnd(module->getBody());
-    buildForward("forward", /*logits=*/false);
+    buildForward("forward", Output::Loss);
     if (config.monitoring.logits)
-      buildForward(names::kLogits, /*logits=*/true);
+      buildForward(names::kLogits, Output::Logits);
+    if (!config.generation.prompts.empty())
+      buildForward(names::kGenerate, Output::NextLogits);
     return module;
   }
 
@@ -300,11 +302,22 @@ private:
     return std::min(tokens, std::clamp<int64_t>(fit, 64, 4096));
   }
 
-  void buildForward(StringRef name, bool logits) {
+  // Declares a variable that `function` is built with.
+  void declareFor(func::FuncOp function, StringRef name, RankedTensorType type) {
+    OpBuilder::InsertionGuard atModule(b);
+    b.setInsertionPoint(function);
+    declare(name, lm::VariableKind::Input, type, initializer(lm::InitKind::None));
+  }
+
+  // What a function computes: the loss, the logits of all tokens, or the logits of one token of
+  // each sequence, whose row in [mbs * seq] the host writes.
+  enum class Output { Loss, Logits, NextLogits };
+
+  void buildForward(StringRef name, Output output) {
     OpBuilder::InsertionGuard guard(b);
     Type lossType = tensor({}, master);
     SmallVector<Type> results;
-    if (!logits)
+    if (output == Output::Loss)
       results.push_back(lossType);
     auto forward = func::FuncOp::create(b, loc, name, b.getFunctionType({}, results));
     b.setInsertionPointToStart(forward.addEntryBlock());
@@ -332,17 +345,22 @@ private:
       call->setAttr(lm::kLayer, b.getI64IntegerAttr(layer));
       x = call.getResult(0);
     }
+    if (output == Output::NextLogits) {
+      auto rowsType = tensor({config.training.microBatchSize}, b.getI32Type());
+      declareFor(forward, names::kGenerateRows, rowsType);
+      Value rows = load(names::kGenerateRows, rowsType);
+      auto type = tensor({config.training.microBatchSize, model.hiddenSize}, compute);
+      x = lm::EmbeddingOp::create(b, named("rows"), type, rows, x);
+    }
     x = normWith(loadParameter(lastNorm()), "norm", x);
     Value weight = model.tieWordEmbeddings ? embeddings : loadParameter(head());
-    if (logits) {
-      auto type = tensor({tokens, model.vocabSize}, compute);
-      Value all = lm::LinearOp::create(b, named("lm_head"), type, x, weight, Value());
-      {
-        OpBuilder::InsertionGuard atModule(b);
-        b.setInsertionPoint(forward);
-        declare(names::kDebugLogits, lm::VariableKind::Input, type, initializer(lm::InitKind::None));
-      }
-      lm::StoreOp::create(b, loc, all, names::kDebugLogits);
+    if (output != Output::Loss) {
+      const int64_t count = cast<RankedTensorType>(x.getType()).getDimSize(0);
+      const char *to = output == Output::Logits ? names::kDebugLogits : names::kGenerateLogits;
+      auto type = tensor({count, model.vocabSize}, compute);
+      Value logits = lm::LinearOp::create(b, named("lm_head"), type, x, weight, Value());
+      declareFor(forward, to, type);
+      lm::StoreOp::create(b, loc, logits, to);
       func::ReturnOp::create(b, loc);
       return;
     }

@@ -3,7 +3,10 @@
 #include "runtime/data/TokenFile.h"
 #include "runtime/support/File.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
+#include <filesystem>
 
 namespace lmc {
 
@@ -12,6 +15,16 @@ std::string tokenizerFolder(const std::string &tokens) { return tokens + ".token
 std::optional<std::string> tokenizerOf(const std::string &tokens) {
   const std::string folder = tokenizerFolder(tokens);
   return exists(folder) ? std::optional(folder) : std::nullopt;
+}
+
+Result<std::string> tokenizerFile(const std::string &path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored))
+    return path;
+  for (const char *name : kTokenizerNames)
+    if (exists(path + "/" + name))
+      return path + "/" + name;
+  return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
 }
 
 // Returns the id that ends a document of the data that the run recorded: from data.end_of_document,

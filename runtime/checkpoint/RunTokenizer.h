@@ -15,6 +15,11 @@ std::string tokenizerFolder(const std::string &tokens);
 // Returns that folder, if it exists.
 std::optional<std::string> tokenizerOf(const std::string &tokens);
 
+// The names of files that a tokenizer is read from, the best first.
+inline constexpr const char *kTokenizerNames[] = {"tokenizer.json", "tokenizer.model"};
+// Returns the file to open for a tokenizer's file or folder. Error: there is none.
+Result<std::string> tokenizerFile(const std::string &path);
+
 // Adds to `options` the files of the tokenizer and, where they are not set, the ids that begin and
 // end a document. `tokenizer` is a tokenizer's file or folder; "": the one beside the first token
 // file that the run was trained on, if it is still there. Error: the folder has no tokenizer.

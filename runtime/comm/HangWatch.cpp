@@ -21,6 +21,7 @@ static constexpr double kLongWrite = 6;
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:
+  case Activity::Generating:
     return std::max(limits.seconds, limits.steps * state.stepSeconds);
   case Activity::Saving:
     return kLongWrite * limits.seconds;

@@ -19,6 +19,8 @@ const char *textOf(Activity activity) {
     return "computing";
   case Activity::Validating:
     return "validating";
+  case Activity::Generating:
+    return "generating text";
   case Activity::Saving:
     return "saving";
   case Activity::Logging:

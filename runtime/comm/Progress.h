@@ -19,6 +19,7 @@ enum class Activity : uint8_t {
   Reading,
   Computing,
   Validating,
+  Generating, // text
   Saving,
   Logging, // to the console, to logs and metrics, or looking at the run's lock
   Ending

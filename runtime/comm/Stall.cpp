@@ -29,7 +29,8 @@ std::string describe(const Progress::State &state) {
     if (!detail.empty())
       details += (details.empty() ? ": " : "; ") + detail;
   };
-  if (state.activity == Activity::Computing || state.activity == Activity::Validating)
+  if (state.activity == Activity::Computing || state.activity == Activity::Validating ||
+      state.activity == Activity::Generating)
     add(state.what);
   if (state.waits && !state.waitsFor.empty())
     add("waits for " + state.waitsFor);

@@ -10,8 +10,7 @@
 
 namespace lmc {
 
-// Returns true if `line` is the record of a later step than `lastStep`.
-static bool isLater(const std::string &line, int64_t lastStep) {
+bool isOfLaterStep(const std::string &line, int64_t lastStep) {
   nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object())
     return false;
@@ -22,7 +21,7 @@ static bool isLater(const std::string &line, int64_t lastStep) {
 Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastStep,
                                           const std::function<Result<std::string>()> &undone) {
   auto file = LineFile::openAndMove(
-      path, [&](const std::string &line) { return isLater(line, lastStep); }, undone);
+      path, [&](const std::string &line) { return isOfLaterStep(line, lastStep); }, undone);
   if (!file)
     return file.error();
   return MetricsWriter(std::move(*file));

@@ -65,6 +65,9 @@ struct StepRecord {
   std::vector<SourceRecord> sources; // empty: the data has no named sources
 };
 
+// Returns true if `line` is a JSON object with a "step" above `lastStep`.
+bool isOfLaterStep(const std::string &line, int64_t lastStep);
+
 // Appends records to metrics.jsonl, each with the time of its writing.
 class MetricsWriter {
 public:

@@ -3,6 +3,7 @@
 #include "runtime/support/Size.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -23,6 +24,8 @@ Monitors::Monitors(const MonitorSettings &settings, const std::string &out, Cons
     prometheus.emplace((folder / settings.prometheus).string(), folder.string());
   if (!settings.onEvent.empty())
     onEvent.emplace(settings.onEvent, folder.string());
+  if (!settings.onExport.empty())
+    onExport.emplace(settings.onExport, folder.string());
   if (!settings.wandb.project.empty())
     wandb.emplace(settings.wandb, folder.string(), clock);
   log.listen(
@@ -35,15 +38,14 @@ void Monitors::check(const Result<void> &attempt, bool &failing, const char *key
   // Set first, because a warning is an event too.
   const bool failedBefore = std::exchange(failing, !attempt);
   if (!attempt && !failedBefore)
-    console.warning(
-        fmt::format("monitoring.{}: {}; the run goes on", key, attempt.error().message));
+    console.warning(fmt::format("{}: {}; the run goes on", key, attempt.error().message));
 }
 
 void Monitors::step(const StepRecord &record, int64_t logInterval) {
   const RunLog::Lock lock = log.lock();
   latestStep = record.step;
   if (tensorboard) {
-    check(tensorboard->write(record), failing.tensorboard, "tensorboard");
+    check(tensorboard->write(record), failing.tensorboard, "monitoring.tensorboard");
     if (tensorboard->hasDropped() && !std::exchange(failing.dropped, true))
       console.warning(fmt::format("monitoring.tensorboard: the oldest steps that could not be "
                                   "written are lost to it: {} of them are kept in memory; "
@@ -54,37 +56,82 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
   if (prometheus) {
     prometheus->step(record);
     if (!sawStep || record.step % logInterval == 0)
-      check(prometheus->write(), failing.prometheus, "prometheus");
+      check(prometheus->write(), failing.prometheus, "monitoring.prometheus");
   }
+  // The folder is complete now: what an earlier start did behind the first step was taken back.
+  if (!sawStep && onExport)
+    check(onExport->find(), failing.onExport, "checkpoint.export_command");
   sawStep = true;
   poll();
 }
 
+void Monitors::generated(int64_t step, const std::vector<GeneratedText> &texts) {
+  const RunLog::Lock lock = log.lock();
+  if (tensorboard)
+    check(tensorboard->write(step, texts), failing.tensorboard, "monitoring.tensorboard");
+}
+
 void Monitors::poll() {
+  if (onExport)
+    pollExports();
   if (onEvent)
     if (auto started = onEvent->poll(); !started)
-      check(started, failing.onEvent, "on_event");
+      check(started, failing.onEvent, "monitoring.on_event");
   if (wandb) {
     const Result<bool> works = wandb->poll();
     if (!works)
-      check(works.error(), failing.wandb, "wandb_project");
+      check(works.error(), failing.wandb, "monitoring.wandb_project");
     else if (*works)
       failing.wandb = false;
   }
+}
+
+void Monitors::pollExports() {
+  const auto ended = onExport->poll();
+  check(ended ? Result<void>() : Result<void>(ended.error()), failing.onExport,
+        "checkpoint.export_command");
+  if (!ended || !*ended)
+    return;
+  const ExportCommand::Outcome &outcome = **ended;
+  if (outcome.code != 0) {
+    console.warning(fmt::format("checkpoint.export_command: the command for the export of step {} "
+                                "ended with exit code {} (evaluations/{}/output.log); the next "
+                                "start of the run tries it again",
+                                outcome.step, outcome.code, outcome.step));
+    log.event("evaluation_failed", {{"step", outcome.step}, {"code", outcome.code}});
+    return;
+  }
+  nlohmann::ordered_json values = nlohmann::ordered_json::object();
+  for (const auto &[key, value] : outcome.results)
+    values[key] = value;
+  log.event("evaluation", {{"step", outcome.step}, {"values", std::move(values)}});
+  if (tensorboard && !outcome.results.empty())
+    check(tensorboard->write(outcome.step, outcome.results), failing.tensorboard,
+          "monitoring.tensorboard");
 }
 
 void Monitors::event(const std::string &name, const nlohmann::ordered_json &event) {
   if (prometheus) {
     prometheus->event(name, event);
     if (name == "checkpoint" || name == "exit")
-      check(prometheus->write(), failing.prometheus, "prometheus");
+      check(prometheus->write(), failing.prometheus, "monitoring.prometheus");
   }
   const int64_t step = integerOf(event, "step", latestStep);
   latestStep = std::max(latestStep, step);
+  if (onExport && name == "export") {
+    onExport->add(step);
+    pollExports();
+  }
+  if (onExport && name == "exit")
+    if (const std::vector<int64_t> open = onExport->open(); !open.empty())
+      console.note(fmt::format("checkpoint.export_command: not yet complete for the exports of {} "
+                               "step(s): {}; what runs goes on, and a later start of the run does "
+                               "the rest",
+                               open.size(), fmt::join(open, ", ")));
   if (onEvent) {
     const auto replace = nlohmann::ordered_json::error_handler_t::replace;
     check(onEvent->run(name, step, event.dump(-1, ' ', false, replace)), failing.onEvent,
-          "on_event");
+          "monitoring.on_event");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/EventCommand.h"
+#include "runtime/monitor/ExportCommand.h"
 #include "runtime/monitor/Prometheus.h"
 #include "runtime/monitor/RunLog.h"
 #include "runtime/monitor/TensorBoard.h"
@@ -24,6 +25,7 @@ struct MonitorSettings {
   bool tensorboard = false; // event files in OUT/tensorboard
   std::string prometheus;   // file for the textfile collector, relative to OUT; "": none
   std::string onEvent;      // command for each event; "": none
+  std::string onExport;     // command for each export; "": none
   WandbSettings wandb;
 };
 
@@ -41,13 +43,17 @@ public:
   // Must be called after every step, when its line is in metrics.jsonl. Prometheus gets the first
   // one, and those of each `logInterval` steps.
   void step(const StepRecord &record, int64_t logInterval);
+  // Shows texts that the model has generated after `step`.
+  void generated(int64_t step, const std::vector<GeneratedText> &texts);
 
 private:
   struct Failures {
-    bool tensorboard = false, dropped = false, prometheus = false, onEvent = false, wandb = false;
+    bool tensorboard = false, dropped = false, prometheus = false, onEvent = false, wandb = false,
+         onExport = false;
   };
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();
+  void pollExports();
   // Warns of a failure, unless the attempt before failed too.
   void check(const Result<void> &attempt, bool &failing, const char *key);
 
@@ -57,6 +63,7 @@ private:
   std::optional<PrometheusFile> prometheus;
   std::optional<EventCommand> onEvent;
   std::optional<WandbSender> wandb;
+  std::optional<ExportCommand> onExport;
   Failures failing;
   int64_t latestStep = 0;
   bool sawStep = false;

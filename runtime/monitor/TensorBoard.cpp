@@ -112,15 +112,50 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
   return scalars;
 }
 
-static std::string stepRecord(const StepRecord &record) {
+// Returns the record of scalars, whose tags begin with `prefix`.
+static std::string scalarRecord(int64_t step, const std::string &prefix,
+                                const std::vector<std::pair<std::string, double>> &scalars) {
   std::string summary;
-  for (const auto &[tag, number] : scalarsOf(record)) {
+  for (const auto &[tag, number] : scalars) {
     std::string value;
-    putBytes(value, 1, tag);
+    putBytes(value, 1, prefix + tag);
     putFloat(value, 2, static_cast<float>(number));
     putBytes(summary, 1, value);
   }
-  return eventRecord(record.step, 5, summary);
+  return eventRecord(step, 5, summary);
+}
+
+// Returns a text as a code block of Markdown, which shows it as it is: each line is indented by
+// four spaces.
+static std::string codeBlock(const std::string &text) {
+  std::string block = "    ";
+  for (const char c : text) {
+    block += c;
+    if (c == '\n')
+      block += "    ";
+  }
+  return block + "\n";
+}
+
+static std::string textRecord(int64_t step, const std::vector<GeneratedText> &texts) {
+  std::string plugin, metadata, dim, shape, summary;
+  putBytes(plugin, 1, "text");
+  putBytes(metadata, 1, plugin);
+  putInteger(dim, 1, 1);
+  putBytes(shape, 2, dim);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::string tensor, value;
+    putInteger(tensor, 1, 7);
+    putBytes(tensor, 2, shape);
+    putBytes(tensor, 8,
+             "prompt:\n\n" + codeBlock(texts[i].prompt) + "\ngenerated:\n\n" +
+                 codeBlock(texts[i].text));
+    putBytes(value, 1, fmt::format("generated/{}", i + 1));
+    putBytes(value, 8, tensor);
+    putBytes(value, 9, metadata);
+    putBytes(summary, 1, value);
+  }
+  return eventRecord(step, 5, summary);
 }
 
 //===--- Files ------------------------------------------------------------===//
@@ -171,11 +206,23 @@ Result<void> TensorBoardWriter::writeWaiting() {
 }
 
 Result<void> TensorBoardWriter::write(const StepRecord &record) {
+  return add(record.step, scalarRecord(record.step, "", scalarsOf(record)));
+}
+
+Result<void> TensorBoardWriter::write(int64_t step, const EvaluationResults &results) {
+  return add(step, scalarRecord(step, "evaluation/", results));
+}
+
+Result<void> TensorBoardWriter::write(int64_t step, const std::vector<GeneratedText> &texts) {
+  return add(step, textRecord(step, texts));
+}
+
+Result<void> TensorBoardWriter::add(int64_t step, std::string record) {
   if (file && file->isRemoved())
     file.reset();
   if (!file && waiting.empty())
-    firstStep = record.step;
-  waiting.push_back(stepRecord(record));
+    firstStep = step;
+  waiting.push_back(std::move(record));
   waitingBytes += waiting.back().size();
   for (; waitingBytes > kMostWaiting; waiting.pop_front()) {
     waitingBytes -= waiting.front().size();

@@ -10,7 +10,11 @@
 //
 //   Event       wall_time = 1 (double, seconds since 1970), step = 2 (int64), file_version = 3,
 //               summary = 5, session_log = 7
-//   Summary     value = 1 (repeated Value);  Value: tag = 1, simple_value = 2 (float)
+//   Summary     value = 1 (repeated Value);  Value: tag = 1, simple_value = 2 (float), tensor = 8,
+//               metadata = 9
+//   Metadata    plugin_data = 1; PluginData: plugin_name = 1 ("text" for texts)
+//   Tensor      dtype = 1 (DT_STRING = 7), tensor_shape = 2, string_val = 8; Shape: dim = 2;
+//               Dim: size = 1
 //   SessionLog  status = 1 (START = 1)
 //
 // Each start of a run writes a file of its own. It begins with a SessionLog START that has the
@@ -23,6 +27,7 @@
 #include "runtime/monitor/AppendFile.h"
 #include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Metrics.h"
+#include "runtime/support/EvaluationResults.h"
 
 #include <chrono>
 #include <cstddef>
@@ -43,6 +48,11 @@ std::string tfRecord(std::string_view data);
 // time is not known are left out; a loss or norm that is not finite stays as it is.
 std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
+// A prompt and how the model continues it, in valid UTF-8.
+struct GeneratedText {
+  std::string prompt, text;
+};
+
 class TensorBoardWriter {
 public:
   // Records of steps that wait take no more memory than this.
@@ -57,12 +67,18 @@ public:
   // after a minute: until then, each call returns the same Error. If more steps wait than
   // kMostWaiting allows, the oldest are dropped.
   Result<void> write(const StepRecord &record);
+  // The same for generated texts, which become Markdown with the tags "generated/1", ...
+  Result<void> write(int64_t step, const std::vector<GeneratedText> &texts);
+  // The same for the results of an evaluation, as "evaluation/NAME". The step may be an earlier
+  // one.
+  Result<void> write(int64_t step, const EvaluationResults &results);
 
   // True if steps were dropped since the last attempt to write that had no Error.
   bool hasDropped() const { return dropped; }
 
 private:
   Result<void> open();
+  Result<void> add(int64_t step, std::string record);
   Result<void> writeWaiting();
 
   std::string folder;

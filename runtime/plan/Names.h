@@ -13,6 +13,7 @@ inline constexpr const char *kMicroLast = "micro_last";
 inline constexpr const char *kOptimizer = "optimizer";
 inline constexpr const char *kEval = "eval";
 inline constexpr const char *kLogits = "logits";
+inline constexpr const char *kGenerate = "generate";
 inline constexpr const char *kRefresh = "refresh";
 
 inline bool isMicroStep(std::string_view function) {
@@ -24,6 +25,11 @@ inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
+
+// Names of the variables of the function `generate`: the host writes the rows whose next token it
+// wants to know, and the device the logits of these tokens.
+inline constexpr const char *kGenerateRows = "generate.rows";
+inline constexpr const char *kGenerateLogits = "generate.logits";
 
 // Names of the variables that the device writes as results.
 inline constexpr const char *kLoss = "run.loss";

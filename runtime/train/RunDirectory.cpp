@@ -242,7 +242,7 @@ Result<std::string> RunDirectory::undone() {
 
 Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
   std::vector<std::string> moved;
-  for (const char *kind : {"checkpoints", "exports"}) {
+  for (const char *kind : {"checkpoints", "exports", "evaluations"}) {
     const std::string from = fmt::format("{}/{}", folder, kind);
     if (!exists(from))
       continue;

@@ -7,14 +7,16 @@
 //   OUT/plans/HASH.plan     each plan that the run was started with
 //   OUT/metrics.jsonl       one line per optimizer step
 //   OUT/log.txt             all that the console says, with times
+//   OUT/generated.jsonl     one line per generated text, with its prompt
 //   OUT/events.jsonl        one line per event: start, change, warning, checkpoint, exit
 //   OUT/tensorboard/, wandb*, on_event.log   see runtime/monitor/Monitors.h
 //   OUT/ranks/R/            log.txt and events.jsonl of rank R, for each rank but the first
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/checkpoints/STEP.diverged/   a checkpoint too: of a run that the guard has stopped
 //   OUT/exports/STEP/       Hugging Face folders
-//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, checkpoints/,
-//   exports/
+//   OUT/evaluations/STEP/   what checkpoint.export_command leaves of an export
+//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, generated.jsonl,
+//                           checkpoints/, exports/, evaluations/
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -67,7 +69,8 @@ public:
   // Returns OUT/undone/N and creates it at the first call; N is the smallest free number. Later
   // calls return the same folder.
   Result<std::string> undone();
-  // Moves checkpoints and exports of later steps than `step` to undone(). Returns the new paths.
+  // Moves checkpoints, exports and evaluations of later steps than `step` to undone(). Returns the
+  // new paths.
   Result<std::vector<std::string>> undoAfter(uint64_t step);
 
   // Returns an Error if the lock file says that another process writes to the folder. This happens

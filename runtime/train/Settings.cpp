@@ -562,6 +562,26 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   auto monitors = readMonitors(table);
   LMC_TRY(monitors);
   settings.monitors = std::move(*monitors);
+  if (table.find("checkpoint.export_command")) { // a plan of an earlier release does not have it
+    auto command = table.text("checkpoint.export_command");
+    LMC_TRY(command);
+    if (!command->empty() && settings.exportInterval == 0)
+      return Error{"checkpoint.export_command is run for each export, and there is none with "
+                   "checkpoint.export_interval = 0; set the interval"};
+    settings.monitors.onExport = std::move(*command);
+  }
+
+  if (table.find("generation.prompts")) { // a plan of an earlier release does not have it
+    auto prompts = table.text("generation.prompts");
+    LMC_TRY(prompts);
+    settings.generation.prompts = *prompts;
+    LMC_TRY(count("generation.interval", settings.generation.interval));
+    int64_t most = 0;
+    LMC_TRY(count("generation.max_new_tokens", most));
+    settings.generation.maxNewTokens = static_cast<uint64_t>(most);
+    LMC_TRY(number("generation.temperature", settings.generation.sampling.temperature));
+    LMC_TRY(number("generation.top_p", settings.generation.sampling.topP));
+  }
 
   auto action = table.text("guard.action");
   LMC_TRY(action);
@@ -588,11 +608,11 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(count("guard.patience", settings.guard.patience));
   LMC_TRY(number("guard.rise", settings.guard.rise));
 
+  if (table.find("guard.plateau")) // a plan of an earlier release does not have it
+    LMC_TRY(number("guard.plateau", settings.guard.plateau));
+
   LMC_TRY(number("target.peak_tflops", settings.peakTflops));
   return settings;
 }
 
 } // namespace lmc
-  if (table.find("guard.plateau")) // a plan of an earlier release does not have it
-    LMC_TRY(number("guard.plateau", settings.guard.plateau));
-

@@ -12,6 +12,7 @@
 #include "runtime/plan/LrSettings.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/Result.h"
+#include "runtime/train/Sampling.h"
 
 #include <cstdint>
 #include <string>
@@ -86,6 +87,14 @@ struct ValidationSettings {
   }
 };
 
+// Texts that the model continues during the run.
+struct GenerationSettings {
+  std::string prompts;  // file; "": none
+  int64_t interval = 0; // in steps; 0: only at the end
+  uint64_t maxNewTokens = 0;
+  SamplingOptions sampling;
+};
+
 // The steps from `first` to `last`.
 struct StepRange {
   uint64_t first = 0, last = 0;
@@ -121,6 +130,7 @@ struct TrainSettings {
   bool checkpointBackground = false; // saves and exports are written behind the steps
   int64_t logInterval = 1;        // steps between two lines in a log
   MonitorSettings monitors;
+  GenerationSettings generation;
   GuardSettings guard;
   std::vector<StepRange> skipSteps; // steps whose update is left out
   double peakTflops = 0;          // 0: the value that the device gives

@@ -80,6 +80,10 @@ Result<void> Trainer::prepare() {
   evaluators = std::move(*made);
   validations.resize(evaluators.size());
   LMC_TRY(allSucceed(ranks, openMetrics()));
+  auto opened = TextGeneration::open(session, *data, directory, console, log, monitors);
+  if (!opened)
+    return opened.error();
+  generation = std::move(*opened);
 
   const auto former = session.progress.extra.find(kPhase);
   const bool isNewPhase = former != session.progress.extra.end() && former->second != phase.name;
@@ -332,15 +336,15 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
                         {"grad_norm", record.gradNorm},
                         {"usual_loss", verdict.spike->usualLoss},
                         {"usual_grad_norm", verdict.spike->usualNorm}});
-  if (verdict.spike && session.settings.guard.onSpike == "rollback" && !spike)
-    spike = static_cast<uint64_t>(record.step);
-  if (record.skipped != SkipReason::None)
-    log.event("skip", {{"step", record.step}, {"reason", nameOf(record.skipped)}});
   if (verdict.plateau)
     log.event("plateau", {{"step", record.step},
                           {"loss", verdict.plateau->latest},
                           {"loss_before", verdict.plateau->before},
                           {"steps", verdict.plateau->steps}});
+  if (verdict.spike && session.settings.guard.onSpike == "rollback" && !spike)
+    spike = static_cast<uint64_t>(record.step);
+  if (record.skipped != SkipReason::None)
+    log.event("skip", {{"step", record.step}, {"reason", nameOf(record.skipped)}});
   if (!verdict.divergence || verdict.divergence->lasting ||
       session.settings.guard.action == "stop")
     return verdict.divergence;
@@ -458,6 +462,30 @@ Result<void> Trainer::validate(StepRecord &record) {
   return {};
 }
 
+Result<void> Trainer::generateText(StepRecord &record) {
+  const uint64_t step = session.progress.step;
+  if (!generation || !generation->isDue(step, step == totalSteps))
+    return {};
+  progress.enter(Activity::Generating, step);
+  const auto start = std::chrono::steady_clock::now();
+  bool isLate = false;
+  const auto whole = generation->generate(step, [&] {
+    isLate = session.world.rank() == 0 && time.mustSave(writingSeconds());
+    return stop.requested() || isLate;
+  });
+  LMC_TRY(whole);
+  const double seconds = secondsSince(start);
+  record.validationSeconds += seconds;
+  if (*whole) {
+    generations.add(seconds);
+  } else if (isLate && !stop.requested()) {
+    console.warning(fmt::format("step {}: {} leaves no time for the generation of text", step,
+                                time.what()->source));
+    log.event("generation_cut_off", {{"step", step}, {"source", time.what()->source}});
+  }
+  return {};
+}
+
 double Trainer::writingSeconds() const {
   if (!writer.isBusy() || !time.what())
     return 0;
@@ -488,6 +516,8 @@ double Trainer::secondsAfter(uint64_t step) const {
   double seconds = 0;
   if (isDue(step, session.settings.exportInterval))
     seconds += exports.times > 0 ? exports.mean() : time.save();
+  if (generation && generation->isDue(step, step == totalSteps))
+    seconds += generations.mean(); // one that does not fit is cut off
   for (size_t i = 0; i < evaluators.size(); ++i) {
     if (!session.settings.validations[i].isDue(step, step == totalSteps))
       continue;
@@ -532,6 +562,8 @@ double Trainer::pendingSeconds() const {
   const TrainSettings &settings = session.settings;
   double seconds =
       pending(saves, settings.checkpointInterval, 1) + pending(exports, settings.exportInterval, 0);
+  if (generation)
+    seconds += pending(generations, settings.generation.interval, 1);
   for (size_t i = 0; i < evaluators.size(); ++i)
     seconds += pending(validations[i], settings.validations[i].interval, 1);
   return seconds;
@@ -770,7 +802,8 @@ bool Trainer::hasWorkAfter(uint64_t step) const {
       std::ranges::any_of(settings.validations, [&](const ValidationSettings &set) {
         return set.isDue(step, step == totalSteps);
       });
-  return step == phase.lastStep || validates || savesAfter(step) || exportsAfter(step);
+  return step == phase.lastStep || validates || savesAfter(step) || exportsAfter(step) ||
+         (generation && generation->isDue(step, step == totalSteps));
 }
 
 Result<ExitCode> Trainer::train() {
@@ -809,6 +842,8 @@ Result<ExitCode> Trainer::train() {
     auto record = settle();
     LMC_TRY(record);
     auto validated = verdict || spike ? Result<void>() : validate(*record);
+    if (validated && !verdict && !spike)
+      LMC_TRY(generateText(*record));
     report(*record);
     if (verdict || spike)
       break;

@@ -13,6 +13,7 @@
 #include "runtime/train/Session.h"
 #include "runtime/train/SlowSteps.h"
 #include "runtime/train/StopSignals.h"
+#include "runtime/train/TextGeneration.h"
 #include "runtime/train/TimeLimit.h"
 
 #include <chrono>
@@ -116,12 +117,15 @@ private:
   std::string wayBack(const Guard::Divergence &divergence) const;
   // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
+  // Lets the model continue the prompts, if that is due after the step. Its time counts as
+  // validation.
+  Result<void> generateText(StepRecord &record);
   // Says that the time limit has cut off the validation of the set `first`, and with it those of
   // the sets behind it.
   void sayUnvalidated(size_t first);
-  // Returns the estimated seconds of validations and exports after `step`. Before the first export,
-  // that is the time of a save; before the first validation of a set, that of its batches at the
-  // longest step.
+  // Returns the estimated seconds of validations, generations and exports after `step`. Before the
+  // first export, that is the time of a save; before the first validation of a set, that of its
+  // batches at the longest step.
   double secondsAfter(uint64_t step) const;
   // Returns the estimated seconds until what is written in the background is complete.
   double writingSeconds() const;
@@ -178,6 +182,7 @@ private:
   const std::vector<SourceFacts> sources; // of the data
   std::unique_ptr<BatchLoader> batches;
   std::vector<std::unique_ptr<Evaluator>> evaluators; // of settings.validations
+  std::unique_ptr<TextGeneration> generation;         // null: the job has no prompts
   std::deque<EnqueuedStep> enqueued;
   uint64_t enqueuedStep;                    // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends;  // ends[n % size] is the end of step n
@@ -199,7 +204,7 @@ private:
     double mean() const { return times == 0 ? 0 : seconds / static_cast<double>(times); }
   };
   std::vector<Spent> validations; // of each of the evaluators
-  Spent saves, exports;
+  Spent saves, exports, generations;
   double saveSeconds = 0; // that the loop waited for checkpoints and exports since the latest step
   double copySeconds = 0; // part of them: the copy for the job that is written in the background
   double stepSeconds = 0; // of the steps of this start after the first, which also warms up

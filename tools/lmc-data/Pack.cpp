@@ -5,6 +5,7 @@
 // produce one after the other. With a validation file the input is read twice: the first reading
 // finds the lengths of the documents, on which the split into training and validation depends.
 
+#include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/data/TokenFileWriter.h"
 #include "runtime/data/TokenFormats.h"
 #include "tools/lmc-data/Audit.h"

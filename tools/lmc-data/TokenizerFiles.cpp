@@ -12,9 +12,7 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-// The names of files that a tokenizer is read from, the best first.
-static constexpr const char *kMain[] = {"tokenizer.json", "tokenizer.model"};
-// The names of files that say more about it.
+// The names of files that say more about a tokenizer than the file that it is read from.
 static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "chat_template.jinja", "generation_config.json"};
 
@@ -22,16 +20,6 @@ static constexpr uint64_t kMaximumTokenizerBytes = 1 << 30;
 
 static std::string partialOf(const std::string &tokens) {
   return tokenizerFolder(tokens) + ".partial";
-}
-
-Result<std::string> tokenizerFile(const std::string &path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored))
-    return path;
-  for (const char *name : kMain)
-    if (exists(path + "/" + name))
-      return path + "/" + name;
-  return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
 }
 
 Result<uint64_t> tokenizerHash(const std::string &file) {
@@ -53,7 +41,7 @@ Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::st
       return text.error();
     return writeTextFile(partial + "/" + name, *text);
   };
-  LMC_TRY(copy(source, source.extension() == ".json" ? kMain[0] : kMain[1]));
+  LMC_TRY(copy(source, kTokenizerNames[source.extension() == ".json" ? 0 : 1]));
   for (const char *name : kBeside)
     if (const fs::path beside = source.parent_path() / name; exists(beside.string()))
       LMC_TRY(copy(beside, name));

@@ -10,9 +10,6 @@
 
 namespace lmc {
 
-// Returns the file to open for a tokenizer's file or folder. Error: there is none.
-Result<std::string> tokenizerFile(const std::string &path);
-
 // Returns what identifies a tokenizer: the XXH64, seed 0, of its file.
 Result<uint64_t> tokenizerHash(const std::string &file);
 

@@ -151,6 +151,28 @@ ordered_json slowStepsJson(const RunHistory &run) {
   return slow;
 }
 
+ordered_json generatedJson(const RunHistory &run) {
+  ordered_json prompts = ordered_json::array();
+  for (const GeneratedTexts::Prompt &prompt : run.generated.prompts()) {
+    prompts.push_back({{"prompt", prompt.prompt}, {"texts", ordered_json::array()}});
+    for (const GeneratedTexts::Text &text : prompt.texts)
+      prompts.back()["texts"].push_back(
+          {{"step", text.step}, {"text", text.text}, {"end", text.end}});
+  }
+  return prompts;
+}
+
+ordered_json evaluationsJson(const RunHistory &run) {
+  ordered_json evaluations = ordered_json::array();
+  for (const auto &[step, results] : run.evaluations.steps()) {
+    ordered_json values = ordered_json::object();
+    for (const auto &[name, value] : results)
+      values[name] = rounded(value);
+    evaluations.push_back({{"step", step}, {"values", std::move(values)}});
+  }
+  return evaluations;
+}
+
 ordered_json runJson(const RunHistory &run, const std::string &name) {
   ordered_json json = {{"name", name}, {"folder", run.folder}, {"facts", factsJson(run)}};
   for (size_t i = 0; i < kDrawnQuantities.size(); ++i)
@@ -170,6 +192,8 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   json["slow"] = slowStepsJson(run);
   json["events"] = eventsJson(run);
   json["event_counts"] = run.eventCounts;
+  json["generated"] = generatedJson(run);
+  json["evaluations"] = evaluationsJson(run);
   return json;
 }
 

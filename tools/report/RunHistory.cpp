@@ -85,8 +85,8 @@ constexpr size_t kMaxText = 2000; // bytes of the text of an event
 } // namespace
 
 RunHistory::RunHistory(const std::string &folder)
-    : folder(folder), metricsFile(folder + "/metrics.jsonl"), eventsFile(folder + "/events.jsonl") {
-}
+    : folder(folder), generated(folder), evaluations(folder),
+      metricsFile(folder + "/metrics.jsonl"), eventsFile(folder + "/events.jsonl") {}
 
 Result<RunHistory> RunHistory::open(const std::string &folder) {
   std::error_code failed;
@@ -105,6 +105,8 @@ Result<void> RunHistory::update() {
                            [this](std::string_view line) { readMetrics(line); }));
   LMC_TRY(eventsFile.read([this] { forgetEvents(); },
                           [this](std::string_view line) { readEvent(line); }));
+  LMC_TRY(generated.update());
+  evaluations.update();
   readIdentity();
   return {};
 }

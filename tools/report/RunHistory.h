@@ -3,6 +3,8 @@
 #pragma once
 
 #include "runtime/support/Result.h"
+#include "tools/report/ExportResults.h"
+#include "tools/report/GeneratedTexts.h"
 #include "tools/report/GrowingFile.h"
 #include "tools/report/Line.h"
 #include "tools/report/MedianSketch.h"
@@ -110,6 +112,9 @@ public:
   std::map<std::string, int64_t> eventCounts;
   std::string ending; // what the latest `exit` says; "": the run goes on, or was killed
   std::string phase;  // of the last step; "": the run has no phases
+
+  GeneratedTexts generated;
+  ExportResults evaluations;
 
   // Lines of the two files that were left out, a part at their ends included.
   int64_t damaged() const;

@@ -496,6 +496,14 @@ TEST_F(ChecksTest, MistakesInValidationSetsAreNamed) {
             "--set: error: the file has no [[validation]] named 'wbe'; did you mean 'web'?\n");
 }
 
+TEST_F(ChecksTest, NewTokensFitInASequenceWithTheirPrompt) {
+  const std::string keys = "[generation]\nprompts = \"p.txt\"\nmax_new_tokens = ";
+  EXPECT_EQ(errorsOf(kModel + kTraining + keys + "2\n"), "");
+  EXPECT_NE(errorsOf(kModel + kTraining + keys + "100000\n")
+                .find("max_new_tokens = 100000 must be below sequence_length"),
+            std::string::npos);
+}
+
 TEST_F(ChecksTest, RunTimeChangeableSettings) {
   ASSERT_EQ(errorsOf(kModel + kTraining), "");
   std::vector<std::string> changeable;
@@ -536,6 +544,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "checkpoint.keep_best",
                                                   "checkpoint.background",
                                                   "checkpoint.export_interval",
+                                                  "checkpoint.export_command",
                                                   "monitoring.log_interval",
                                                   "monitoring.validation_interval",
                                                   "monitoring.validation_iters",
@@ -546,6 +555,11 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "monitoring.wandb_entity",
                                                   "monitoring.wandb_group",
                                                   "monitoring.wandb_name",
+                                                  "generation.prompts",
+                                                  "generation.interval",
+                                                  "generation.max_new_tokens",
+                                                  "generation.temperature",
+                                                  "generation.top_p",
                                                   "guard.action",
                                                   "guard.on_spike",
                                                   "guard.rollbacks",
@@ -554,9 +568,9 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "guard.spike",
                                                   "guard.patience",
                                                   "guard.rise",
+                                                  "guard.plateau",
                                                   "target.peak_tflops"}));
 }
 
 } // namespace
 } // namespace lmc
-                                                  "guard.plateau",

@@ -35,6 +35,7 @@ TEST(HangJudge, EachActivityHasItsLimit) {
   EXPECT_EQ(warnedAfter(state(Activity::Reading)), 10);
   EXPECT_EQ(warnedAfter(state(Activity::Computing)), 10);
   EXPECT_EQ(warnedAfter(state(Activity::Validating)), 10);
+  EXPECT_EQ(warnedAfter(state(Activity::Generating)), 10);
   EXPECT_EQ(warnedAfter(state(Activity::Saving)), 60);
   EXPECT_EQ(warnedAfter(state(Activity::Computing, 1, 40)), 120);
   EXPECT_EQ(warnedAfter(state(Activity::Validating, 1, 40)), 120);

@@ -48,9 +48,13 @@ try {
   document.querySelector(".unzoom").click();
   check("shows all again", !/from=/.test(location.hash));
   all("#bar .runs button")[1].click();
-  document.querySelector("details").open = true;
-  document.querySelector("details").dispatchEvent(new Event("toggle"));
-  check("the list of events", all("details tbody tr").length === 8 + 3 && /\\(taken back\\)/.test(document.querySelector("details").textContent));
+  const events = document.querySelector("details.events");
+  events.open = true;
+  events.dispatchEvent(new Event("toggle"));
+  check("the list of events", events.querySelectorAll("tbody tr").length === 8 + 3 && /\\(taken back\\)/.test(events.textContent));
+  check("evaluations", all("section").some((s) => /Evaluations of exports.*200400hellaswag\\/acc,none0.450.65$/.test(s.textContent)));
+  check("texts, the latest first", /Once upon800  text 0 of step 800\\nand more700/.test(all("details summary.prompt")[0].parentNode.textContent));
+  check("texts of all prompts", all("details summary.prompt").length === 3 && all("td.generated").length === 6 + 6 + 1);
   check("settings that differ", all("section").some((s) => /Settings that differ.*lr_schedule\\.lr/.test(s.textContent) && !/training\\.seed/.test(s.textContent)));
   check("stalls", ["waited for data", "validation after the step", "saved before the step"].every((w) => document.body.innerText.includes(w)));
   check("nothing wider than the page", document.documentElement.scrollWidth <= innerWidth);
@@ -86,6 +90,10 @@ def check_text(page: str) -> None:
     assert any(abs(y - spike) < 1e-4 for y in a["lines"]["loss"]["y"])
     assert [e["taken_back"] for e in a["events"] if e["kind"] == "warning"] == [False, True]
     assert {(s["part"], s["step"]) for s in a["slow"]} == {("data", 450), ("save", 401)} | {("validation", k) for k in range(100, 600, 100)}
+    assert a["evaluations"] == [{"step": step, "values": {"hellaswag/acc,none": 0.25 + step / 1000}} for step in (200, 400)]
+    assert [(g["prompt"], [t["step"] for t in g["texts"]]) for g in a["generated"]] == [
+        ("Once upon", list(range(300, 900, 100))), ("def f(x):", list(range(300, 900, 100)))]
+    assert a["generated"][0]["texts"][-1]["text"] == "  text 0 of step 800\nand more" and "onerror" in hostile["generated"][0]["prompt"]
     assert hostile["facts"]["ended"] is False and "onerror" in hostile["events"][1]["text"]
     assert [d["key"] for d in data["differences"]] == ["lr_schedule.lr"]
     assert data["curves"][0]["name"] == "curve" and data["curves"][0]["y"] == [4.5, 3, 2.5]

@@ -1,6 +1,7 @@
 """Writes folders of runs as lmc-run does, for tests of `lmc report`: make-runs.py FOLDER.
 
-    FOLDER/a        600 steps, a spike with a warning, two starts, validation of two sets, a checkpoint, ended
+    FOLDER/a        600 steps, a spike with a warning, two starts, validation of two sets, a checkpoint, generated texts,
+                    evaluations of two exports and one that is not complete, ended
     FOLDER/HOSTILE  a name, texts and a set of validation data that hold HTML and script; goes on
     FOLDER/broken   lines that are damaged, and a half-written one at the end
     FOLDER/none     no metrics
@@ -55,10 +56,22 @@ def main(folder: pathlib.Path) -> None:
         event(200, "checkpoint", step=400, path="checkpoints/400", bytes=1024, seconds=5.0) + event(200, "exit", code=75) +
         event(210, "start", step=310) + event(210, "change", step=310, key="lr_schedule.lr", **{"from": "1e-3", "to": "5e-4"}) + event(300, "exit", code=0, seconds=300))
     (a / "run.json").write_text(identity("1e-3"))
+    (a / "generated.jsonl").write_text("".join(
+        json.dumps({"step": step, "prompt": prompt, "text": f"  text {k} of step {step}\nand more", "tokens": 5, "end": "length"}) + "\n"
+        for step in range(100, 900, 100) for k, prompt in enumerate(("Once upon", "def f(x):"))))
+    for step, done in ((200, True), (400, True), (600, False)):
+        results = a / "evaluations" / str(step)
+        (results / "model").mkdir(parents=True, exist_ok=True)
+        (results / "model" / "results_1.json").write_text(json.dumps(
+            {"results": {"hellaswag": {"alias": "hellaswag", "acc,none": 0.25 + step / 1000}}, "config": {"seed": 3}}))
+        (results / "broken.json").write_text("{")
+        if done:
+            (results / "complete").write_text("")
     hostile = folder / HOSTILE.replace("/", "")
     (hostile / "metrics.jsonl").write_text("".join(
         metrics(step, 3 - step / 100, **({"validation": {TEXT: {"loss": 2.5}}} if step == 50 else {})) for step in range(1, 101)))
     (hostile / "events.jsonl").write_text(event(0, "start", step=0) + event(20, "warning", text=TEXT) + event(30, TEXT, step=7))
+    (hostile / "generated.jsonl").write_text(json.dumps({"step": 3, "prompt": TEXT, "text": TEXT, "tokens": 1, "end": "length"}) + "\n{\n")
     (hostile / "run.json").write_text(identity(TEXT))
     (folder / "broken" / "metrics.jsonl").write_text(
         metrics(1, 5.0) + '{"step": 2, "loss": 4.\n' + "\x00\x00\n" + metrics(3, 4.0) + '{"step": 4, "lo')

@@ -554,12 +554,77 @@ if (data.differences.length)
     el("tbody", {}, data.differences.map(({ key, values }) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, key)),
       values.map((value) => el("td", { class: "n" }, value === "" ? "\u2013" : value)))))))));
 
+// ---- Evaluations of exports, and generated texts
+// ---------------------------------------------------------------------
+
+const evaluationPanel = el("section", {class : "panel"}),
+      textPanel = el("section", {class : "panel"});
+if (runs.some((run) => run.evaluations.length))
+  main.append(evaluationPanel);
+if (runs.some((run) => run.generated.length))
+  main.append(textPanel);
+function drawEvaluations() {
+  evaluationPanel.replaceChildren(
+      el("h2", {}, "Evaluations of exports"),
+      el("p", {class : "note"},
+         "What checkpoint.export_command has found, by the step of the export."));
+  for (const {run} of shownRuns()) {
+    const names = [...new Set(run.evaluations.flatMap(({values}) => Object.keys(values))) ].sort();
+    if (!run.evaluations.length)
+      continue;
+    evaluationPanel.append(
+        el("div", {class : "wide tall", tabindex : 0},
+           el("table", {},
+              el("thead", {},
+                 el("tr", {}, el("th", {}, runs.length > 1 ? run.name : ""),
+                    run.evaluations.map(({step}) => el("th", {class : "n"}, grouped(step))))),
+              el("tbody", {},
+                 names.map((name) => el("tr", {}, el("th", {scope : "row"}, el("code", {}, name)),
+                                        run.evaluations.map(
+                                            ({values}) => el("td", {class : "n"},
+                                                             name in values ? String(values[name])
+                                                                            : "\u2013"))))))));
+  }
+}
+function drawTexts() {
+  textPanel.replaceChildren(
+      el("h2", {}, "Generated text"),
+      el("p", {class : "note"},
+         "Prompts, and how the model continues them: the latest step first."));
+  const ends = {
+    length : "",
+    end_of_document : " \u25a0",
+    not_finite : " (the logits are not finite)"
+  };
+  for (const {run} of shownRuns())
+    for (const {prompt, texts} of run.generated)
+      textPanel.append(el(
+          "details", {open : run.generated.length < 4},
+          el("summary", {class : "prompt"}, (runs.length > 1 ? `${run.name}: ` : "") + prompt),
+          el("div", {class : "wide", tabindex : 0},
+             el("table", {},
+                el("tbody", {},
+                   [...texts ].reverse().map(
+                       ({step, text, end}) =>
+                           el("tr", {}, el("td", {class : "n"}, grouped(step)),
+                              el("td", {class : "text generated"}, text + (ends[end] || "")))))))));
+}
+
 const eventList = el("div", { class: "wide", tabindex: 0 });
 const eventCount = runs.reduce((sum, run) => sum + run.events.length, 0);
-const eventPanel = el("details", { class: "panel", open: opened.has("events"), ontoggle: () => {
-  if (eventPanel.open) { opened.add("events"); drawEvents(); } else opened.delete("events");
-  remember();
-} }, el("summary", {}, `Events (${grouped(eventCount)})`), eventList);
+const eventPanel = el("details", {
+  class : "panel events",
+  open : opened.has("events"),
+  ontoggle : () => {
+    if (eventPanel.open) {
+      opened.add("events");
+      drawEvents();
+    } else
+      opened.delete("events");
+    remember();
+  }
+},
+                      el("summary", {}, `Events (${grouped(eventCount)})`), eventList);
 main.append(eventPanel);
 function drawEvents() {
   if (!eventPanel.open) return;
@@ -579,6 +644,8 @@ function drawAll() {
   for (const chart of charts) chart.draw();
   drawFacts();
   drawTime();
+  drawEvaluations();
+  drawTexts();
   drawEvents();
 }
 const title = runs.length === 1 ? runs[0].name : `${runs.length} runs`;
