@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -60,6 +61,20 @@ def wait_for_lock(out):
 def metrics_so_far(out):
     """A line may be half written."""
     return (out / "metrics.jsonl").read_text().split("\n")[:-1]
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_explain_tells_the_host_memory_of_the_copy(programs, compiled, tmp_path, ranks):
+    """It is what the start of the run allocates."""
+    plan = compiled(JOB, f"--devices-per-node={ranks}", "--set", f"training.micro_batch_size={8 // ranks}")
+    text = programs.run("lmc", "explain", plan).ok().stdout
+    rank, node = re.search(r"of the host's memory: (.+) on a rank, (.+) on a node", text).groups()
+    done = programs.run("lmc-run", plan, f"--out={tmp_path}/run", "--steps=1", *(["--nproc=4"] if ranks == 4 else []))
+    value, unit = re.search(r"from a copy of the state in ([\d.]+) (\w+) of host memory", done.ok().stdout).groups()
+    assert rank == f"{float(value):.1f} {unit}"
+    assert (rank == node) == (ranks == 1)
+    at_once = compiled(replace(JOB, settings={"checkpoint": {"interval": 5, "background": False}}))
+    assert "of the host's memory" not in programs.run("lmc", "explain", at_once).ok().stdout
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

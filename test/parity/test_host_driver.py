@@ -32,10 +32,11 @@ pytestmark = pytest.mark.skipif(
 TARGET = "--target=cuda:sm_90a"
 
 
-def job_of(accumulation: int, dtype: str = "bf16", biases: bool = False, **changes) -> Job:
+def job_of(accumulation: int, dtype: str = "bf16", biases: bool = False, vocab_size: int = 128,
+           **changes) -> Job:
     """Four steps, with micro-steps of 2 sequences of 32 tokens."""
     return Job(
-        model=Model(vocab_size=128, tie_word_embeddings=True, attention_bias=biases,
+        model=Model(vocab_size=vocab_size, tie_word_embeddings=True, attention_bias=biases,
                     mlp_bias=biases), sequence_length=32,
         micro_batch_size=2, batch_size=2 * accumulation, compute_dtype=dtype,
         optimizer=Optimizer(warmup_iters=1, decay_iters=4), train_iters=4, **changes,
@@ -120,6 +121,22 @@ def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation
     assert losses(gpu.out) == pytest.approx(losses(tmp_path / "cpu"), rel=loss)
     norms = [[line["grad_norm"] for line in metrics(out)] for out in (gpu.out, tmp_path / "cpu")]
     assert norms[0] == pytest.approx(norms[1], rel=norm)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_generates_the_text_that_the_cpu_does(programs, compiled, host, tmp_path, seed):
+    """With graphs, in any order of streams; tokens are bytes."""
+    (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog. " * 40)
+    programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tmp_path / "bytes.bin").ok()
+    (tmp_path / "prompts.txt").write_text("the quick\nover\nz\n")
+    job = job_of(2, "f32", vocab_size=256, settings={
+        "data": {"train": [str(tmp_path / "bytes.bin")]}, "checkpoint": {"interval": 2},
+        "generation": {"prompts": str(tmp_path / "prompts.txt"), "interval": 2, "max_new_tokens": 6}})
+    programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
+    gpu = host(compiled(job, TARGET), seed=seed).ok()
+    texts = (tmp_path / "cpu" / "generated.jsonl").read_text()
+    assert texts.count("\n") == 2 * 3 and (gpu.out / "generated.jsonl").read_text() == texts
+
 
 
 @pytest.mark.parametrize("dtype, biases", [("bf16", False), ("f32", False), ("bf16", True),
