@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from jobs import Job
 from programs import USER_ERROR, until
 from reference import Model, Optimizer
@@ -56,9 +58,17 @@ def test_results_are_events(programs, compiled, tmp_path):
     run(programs, plan, out, COUNT, "--steps=2").ok()
     until(lambda: complete(out) == {2}, "the first command is complete")
     # A long run sees the end of its commands.
-    run(programs, plan, out, COUNT, "--set", "checkpoint.export_interval=500").ok()
+    run(programs, plan, out, COUNT, "--set", "checkpoint.export_interval=500", "--set",
+        "monitoring.tensorboard=true").ok()
     seen = {event["step"]: event["values"] for event in events(out, "evaluation")}
     assert 500 in seen
+    reader = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_accumulator",
+                                 reason="the Python package tensorboard is not installed")
+    from tensorboard.util import tensor_util
+    shown = reader.EventAccumulator(str(out / "tensorboard"))
+    shown.Reload()
+    assert [(e.step, tensor_util.make_ndarray(e.tensor_proto).item()) for e in shown.Tensors("evaluation/size/bytes,none")] == [
+        (step, values["size/bytes,none"]) for step, values in seen.items()]
     assert all(list(values) == ["size/bytes,none"] and values["size/bytes,none"] > 1000 for values in seen.values())
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 import huggingface
 import tokenizers_of_models as known
 from jobs import Job
-from programs import USER_ERROR, losses
+from programs import USER_ERROR, losses, until
 from reference import Model, Optimizer
 
 NEW = 12  # tokens
@@ -185,3 +185,33 @@ def test_data_without_a_tokenizer_are_refused(programs, compiled, text, tmp_path
     del job.settings["data"]
     done = programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'run'}")
     assert done.code == USER_ERROR and "train.bin: no tokenizer is known" in done.stderr
+
+
+def test_tensorboard_shows_texts_and_evaluations(programs, compiled, text, tmp_path):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.plugin_event_accumulator",
+                                 reason="the Python package tensorboard is not installed")
+    out = tmp_path / "run"
+    command = """printf '{"accuracy": 0.%d}' $LMC_STEP > $LMC_RESULTS/results.json"""
+    run = ["lmc-run", compiled(text.job()), f"--out={out}", "--set", "monitoring.tensorboard=true", "--set",
+           f"checkpoint.export_command={json.dumps(command)}"]
+    programs.run(*run, "--steps=4").ok()
+    until(lambda: (out / "evaluations/4/complete").exists(), "the export of step 4 is evaluated")
+    programs.run(*run).ok()
+    events = reader.EventAccumulator(str(out / "tensorboard"), tensor_size_guidance={"text": 0, "scalars": 0})
+    events.Reload()
+    assert events.SummaryMetadata("generated/1").plugin_data.plugin_name == "text"
+    shown = {tag: [(e.step, e.tensor_proto.string_val[0].decode()) for e in events.Tensors(tag)]
+             for tag in events.Tags()["tensors"] if tag.startswith("generated/")}
+    assert len(shown) == len(TEXTS)
+
+    def code(block: str) -> str:
+        return "".join(f"    {line}\n" for line in block.split("\n"))
+
+    for number, prompt in enumerate(TEXTS, 1):
+        rows = [row for row in generated(out) if row["prompt"] == prompt]
+        assert shown[f"generated/{number}"] == [
+            (row["step"], f"prompt:\n\n{code(prompt)}\ngenerated:\n\n{code(row['text'])}") for row in rows]
+    # A run as short as this one may end before its last command does.
+    scalars = [e for e in map(json.loads, (out / "events.jsonl").read_text().splitlines()) if e["event"] == "evaluation"]
+    seen = [tag for tag in events.Tags()["tensors"] if tag.startswith("evaluation/")]
+    assert bool(scalars) == bool(seen) and set(seen) <= {"evaluation/accuracy"}
