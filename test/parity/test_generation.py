@@ -24,18 +24,18 @@ def generated(out: Path) -> list[dict]:
 
 
 class Text:
-    """A text that a tokenizer has packed, and prompts."""
+    """A text that a tokenizer has packed, and prompts. Documents begin with the token `begin`; in GPT-2's way they
+    end with one, which the next document then has before it."""
 
-    def __init__(self, programs, folder: Path):
-        self.tokenizer = Tokenizer.from_str(known.gpt2(known.lines(1, 2000), 600).to_str())
-        special = [t.content for t in self.tokenizer.get_added_tokens_decoder().values() if t.special]
+    def __init__(self, programs, folder: Path, make, bos: str | None, eod: str):
+        self.tokenizer = Tokenizer.from_str(make(known.lines(1, 2000), 600).to_str())
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str())
         (folder / "text.jsonl").write_text(
             "".join(json.dumps({"text": line}) + "\n" for line in known.lines(4, 400)))
         self.train = folder / "text.bin"
         programs.run("lmc-data", "pack", folder / "text.jsonl", "-o", self.train, "--tokenizer",
-                     folder / "tokenizer.json", "--bos=none", f"--eod={special[-1]}").ok()
-        self.end = self.tokenizer.token_to_id(special[-1])
+                     folder / "tokenizer.json", f"--bos={bos or 'none'}", f"--eod={eod}").ok()
+        self.end, self.begin = self.tokenizer.token_to_id(eod), self.tokenizer.token_to_id(bos or eod)
         self.prompts = folder / "prompts.jsonl"
         self.prompts.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in TEXTS))
 
@@ -51,7 +51,7 @@ class Text:
 
 @pytest.fixture(scope="module")
 def text(programs, tmp_path_factory) -> Text:
-    return Text(programs, tmp_path_factory.mktemp("text"))
+    return Text(programs, tmp_path_factory.mktemp("text"), known.gpt2, None, "<|endoftext|>")
 
 
 def assert_most_likely(text: Text, out: Path, step: int, tolerance: float = 1e-3) -> None:
@@ -61,7 +61,7 @@ def assert_most_likely(text: Text, out: Path, step: int, tolerance: float = 1e-3
     rows = [row for row in generated(out) if row["step"] == step]
     assert [row["prompt"] for row in rows] == TEXTS
     for row in rows:
-        start = [text.end] + text.tokenizer.encode(row["prompt"], add_special_tokens=False).ids
+        start = [text.begin] + text.tokenizer.encode(row["prompt"], add_special_tokens=False).ids
         ids = start[:]
         for _ in range(NEW):
             best = huggingface.logits(made, torch.tensor([ids]))[0, -1]
@@ -69,8 +69,10 @@ def assert_most_likely(text: Text, out: Path, step: int, tolerance: float = 1e-3
                 break
             ids.append(int(best.argmax()))
         ours = start + row["ids"]
-        # One character may be cut off at the end.
-        assert row["text"].rstrip("\ufffd") == text.tokenizer.decode(row["ids"], skip_special_tokens=False).rstrip("\ufffd")
+        before, whole = (text.tokenizer.decode(part, skip_special_tokens=False) for part in (start, ours))
+        if whole.startswith(before):
+            # One character may be cut off at the end.
+            assert row["text"].rstrip("\ufffd") == whole[len(before):].rstrip("\ufffd")
         if ours == ids:
             assert row["end"] == ("length" if len(row["ids"]) == NEW else "end_of_document")
             continue
@@ -90,6 +92,13 @@ def test_the_most_likely_text_is_that_of_transformers(programs, compiled, text, 
         assert f'step {step}: "The king" goes on "' in done.stdout
     counts = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
     assert [(e["step"], e["prompts"]) for e in counts if e["event"] == "generation"] == [(4, 5), (8, 5)]
+
+
+def test_a_prompt_begins_with_the_token_that_begins_documents(programs, compiled, tmp_path):
+    text = Text(programs, tmp_path, known.llama2, "<s>", "</s>")
+    out = tmp_path / "run"
+    programs.run("lmc-run", compiled(text.job()), f"--out={out}").ok()
+    assert_most_likely(text, out, 8)
 
 
 @pytest.mark.parametrize("strategy", ["no_shard", "zero3"])
