@@ -45,6 +45,7 @@ public:
     for (const auto &[name, only] : family->onlyValues.items())
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
+    checkLayerTypes(json.value("layer_types", Json()));
     for (const Key &key : keys)
       if (key.section == "model" && merged.contains(key.name) && isRead(*family, key))
         add("model", key.name, merged[key.name]);
@@ -86,6 +87,16 @@ private:
                              : fmt::format("model '{}' is not supported; {} are",
                                            model.get<std::string>(), listed(known, "and")));
     return nullptr;
+  }
+
+  // transformers 5 lists the kind of attention of each layer.
+  void checkLayerTypes(const Json &types) {
+    if (!types.is_array())
+      return;
+    const auto other = std::ranges::find_if(
+        types, [](const Json &type) { return type != "full_attention"; });
+    if (other != types.end())
+      error(fmt::format("'layer_types' has {}; lmc has only \"full_attention\"", other->dump()));
   }
 
   void readRope(const ModelFamily &family, const Json &rope) {

@@ -51,6 +51,16 @@ static bool readsTable(lm::EmbeddingOp embedding) {
   return variable && variable.getKind() == lm::VariableKind::Table;
 }
 
+// Returns true if only an addition or a rotation reads the result of a norm.
+static bool staysInRegisters(lm::RmsNormOp norm) {
+  Operation *op = norm;
+  if (!op->hasOneUse())
+    return false;
+  if (auto join = dyn_cast<lm::JoinOp>(*op->user_begin()))
+    op = join;
+  return op->hasOneUse() && isa<lm::AddOp, lm::RopeOp>(*op->user_begin());
+}
+
 void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
@@ -64,7 +74,7 @@ void Counter::addAttention(lm::AttentionOp attention) {
 // token:
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where y has one use,
-//               an addition or a rotation, y and dy stay in registers; the gradient reads x and
+//               an addition or a rotation, also of joined heads, y and dy stay in registers; the gradient reads x and
 //               writes dx: 2c.
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
 //               norm's gradient also reads the gradient of the residual stream: 3c
@@ -86,8 +96,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   };
   for (Operation &op : function.getOps()) {
     if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
-      bool inRegisters = norm->hasOneUse() && isa<lm::AddOp, lm::RopeOp>(*norm->user_begin());
-      move(norm.getResult(), inRegisters ? 2 : 5);
+      move(norm.getResult(), staysInRegisters(norm) ? 2 : 5);
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
       move(sum.getResult(), 3);
     } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {

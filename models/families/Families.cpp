@@ -4,9 +4,12 @@ namespace lmc {
 
 const ModelFamily &llama();
 const ModelFamily &mistral();
+const ModelFamily &qwen2();
+const ModelFamily &qwen3();
+const ModelFamily &olmo2();
 
 const ModelFamilies &modelFamilies() {
-  static const ModelFamilies families = {&llama(), &mistral()};
+  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(), &qwen3(), &olmo2()};
   return families;
 }
 

@@ -1,4 +1,4 @@
-// Parameters, operations and the traffic floor of Llama and Mistral as formulas of their sizes: an
+// Parameters, operations and the traffic floor of the model families as formulas of their sizes: an
 // oracle for the sums over the graph in models/decoder/Counts.h, where the quantities are defined.
 #pragma once
 
@@ -19,6 +19,12 @@ inline uint64_t parameterCount(const ModelConfig &model) {
                    + 3 * hidden * ffn; // gate, up [ffn, hidden], down [hidden, ffn]
   if (model.attentionBias)
     layer += q + 2 * kv + hidden;
+  if (model.architecture == "qwen2") // the biases of q, k and v
+    layer += q + 2 * kv;
+  if (model.architecture == "qwen3") // the norms of the heads of q and k
+    layer += 2 * model.headDim;
+  if (model.architecture == "olmo2") // the norms of the rows of q and k
+    layer += q + kv;
   if (model.mlpBias)
     layer += 2 * ffn + hidden;
   const uint64_t embedding = model.vocabSize * hidden;
@@ -52,6 +58,7 @@ struct TrafficFloor {
 //   residual add + RMSNorm  4h, twice a layer (attention's, the MLP's)
 //   its gradient            4h, twice
 //   RoPE                    2r
+//   norms of q and k        2r more, in registers with RoPE: their gradient reads x and writes dx
 //   SwiGLU                  3f; its gradient: 5f, and f for the product, which is computed again
 // Outside the layers:
 //   embedding               2h; its gradient: h, and 2h elements of the main gradient
@@ -63,7 +70,12 @@ inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
          r = double((model.numAttentionHeads + model.numKeyValueHeads) * model.headDim);
   double width = compute == DataType::BF16 ? 2 : compute == DataType::F32 ? 4 : 8;
   double gradientWidth = compute == DataType::F64 ? 8 : 4;
-  double layer = 2 * 4 * h + 2 * 4 * h + 2 * r + 3 * f + 5 * f + f;
+  const bool normsHeads = model.architecture == "qwen3" || model.architecture == "olmo2";
+  if (normsHeads)
+    r *= 2;
+  // Norms behind a branch are in registers with the residual add: 2h, and 3h for the add.
+  const double norms = model.architecture == "olmo2" ? 2 * 5 * h : 2 * 4 * h + 2 * 4 * h;
+  double layer = norms + 2 * r + 3 * f + 5 * f + f;
   double head = 2 * h + h + 2 * h + 3 * h + 2 * V;
   return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
 }

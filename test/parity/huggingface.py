@@ -1,10 +1,22 @@
 """Models of Hugging Face's transformers, made from the reference's description and weights."""
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
-from transformers import PreTrainedModel
+from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config,
+                          Olmo2ForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
 
 from reference import Model, Weights
+
+CLASSES = {
+    "llama": (LlamaConfig, LlamaForCausalLM),
+    "mistral": (MistralConfig, MistralForCausalLM),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+    "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "olmo2": (Olmo2Config, Olmo2ForCausalLM),
+}
+# Keys that a class does not have.
+ABSENT = {"mistral": ("attention_bias", "mlp_bias"), "qwen2": ("attention_bias", "mlp_bias"),
+          "qwen3": ("mlp_bias",), "olmo2": ("mlp_bias",)}
 
 
 def build(model: Model, weights: Weights) -> PreTrainedModel:
@@ -16,15 +28,16 @@ def build(model: Model, weights: Weights) -> PreTrainedModel:
         **(keys.pop("rope_scaling", None) or {}),
         "rope_theta": keys.pop("rope_theta"),
     }
+    config, made = CLASSES[model.architecture]
+    absent = ABSENT.get(model.architecture, ())
+    if model.sliding_window and model.architecture != "mistral":
+        raise ValueError(f"transformers' {model.architecture} has no sliding window here")
+    for key in absent:
+        if keys.pop(key):
+            raise ValueError(f"a {model.architecture} has no {key}")
     if model.architecture == "mistral":
-        if keys.pop("attention_bias") or keys.pop("mlp_bias"):
-            raise ValueError("a Mistral has no biases")
         keys.setdefault("sliding_window", None)  # its default is 4096, not "none"
-        made = MistralForCausalLM(MistralConfig(**keys, attn_implementation="eager"))
-    else:
-        if model.sliding_window:
-            raise ValueError("transformers' Llama has no sliding window")
-        made = LlamaForCausalLM(LlamaConfig(**keys, attn_implementation="eager"))
+    made = made(config(**keys, attn_implementation="eager"))
     weights = dict(weights)
     if model.tie_word_embeddings:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]

@@ -1,7 +1,7 @@
-"""A Llama in plain PyTorch, small enough to check by eye: what lmc must agree with.
+"""A Llama, and what other families change of it, in plain PyTorch, small enough to check by eye: what lmc must agree with.
 
 Weights are a dictionary under Hugging Face's names, so that a safetensors file is a model.
-test_reference.py holds it to transformers' LlamaForCausalLM and MistralForCausalLM; every other
+test_reference.py holds it to transformers' own classes; every other
 test compares lmc with this, because here the precision of each step is ours to choose.
 """
 
@@ -30,7 +30,7 @@ LLAMA3_SCALING = {
 class Model:
     """The keys of config.json that say what is computed, under their names there."""
 
-    architecture: str = "llama"  # "llama" | "mistral"
+    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2"
     vocab_size: int = 256
     hidden_size: int = 64
     intermediate_size: int = 176
@@ -52,6 +52,22 @@ class Model:
         absent = {"rope_scaling": None, "sliding_window": 0}
         return {k: v for k, v in asdict(self).items() if k not in absent or v != absent[k]}
 
+    @property
+    def qkv_bias(self) -> bool:
+        return self.attention_bias or self.architecture == "qwen2"
+
+    @property
+    def head_norm(self) -> str:
+        """What the RMSNorms of q and k are over."""
+        return {"qwen3": "head", "olmo2": "row"}.get(self.architecture, "")
+
+    @property
+    def norms(self) -> tuple[str, str]:
+        """Of attention and MLP: before them, and in OLMo 2 behind them."""
+        if self.architecture == "olmo2":
+            return "post_attention_layernorm", "post_feedforward_layernorm"
+        return "input_layernorm", "post_attention_layernorm"
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Every parameter with its shape; a tied head is the embedding."""
         hidden, ffn = self.hidden_size, self.intermediate_size
@@ -63,9 +79,9 @@ class Model:
         for layer in range(self.num_hidden_layers):
             prefix = f"model.layers.{layer}."
             linears = {
-                "self_attn.q_proj": (query, hidden, self.attention_bias),
-                "self_attn.k_proj": (key_value, hidden, self.attention_bias),
-                "self_attn.v_proj": (key_value, hidden, self.attention_bias),
+                "self_attn.q_proj": (query, hidden, self.qkv_bias),
+                "self_attn.k_proj": (key_value, hidden, self.qkv_bias),
+                "self_attn.v_proj": (key_value, hidden, self.qkv_bias),
                 "self_attn.o_proj": (hidden, query, self.attention_bias),
                 "mlp.gate_proj": (ffn, hidden, self.mlp_bias),
                 "mlp.up_proj": (ffn, hidden, self.mlp_bias),
@@ -75,8 +91,12 @@ class Model:
                 shapes[f"{prefix}{name}.weight"] = (rows, columns)
                 if bias:
                     shapes[f"{prefix}{name}.bias"] = (rows,)
-            shapes[prefix + "input_layernorm.weight"] = (hidden,)
-            shapes[prefix + "post_attention_layernorm.weight"] = (hidden,)
+            for norm in self.norms:
+                shapes[f"{prefix}{norm}.weight"] = (hidden,)
+            if self.head_norm:
+                per_head = self.head_norm == "head"
+                shapes[prefix + "self_attn.q_norm.weight"] = (self.head_dim if per_head else query,)
+                shapes[prefix + "self_attn.k_norm.weight"] = (self.head_dim if per_head else key_value,)
         shapes["model.norm.weight"] = (hidden,)
         if not self.tie_word_embeddings:
             shapes["lm_head.weight"] = (self.vocab_size, hidden)
@@ -202,21 +222,38 @@ def logits(
     def split_heads(x: torch.Tensor, count: int) -> torch.Tensor:
         return x.view(batch, seq, count, dim).transpose(1, 2)
 
+    def normed_heads(x: torch.Tensor, count: int, name: str) -> torch.Tensor:
+        """[batch, heads, seq, head_dim], of which each head or the whole row is normalised."""
+        if model.head_norm == "row":
+            x = rms_norm(x, name)
+        x = split_heads(x, count)
+        return rms_norm(x, name) if model.head_norm == "head" else x
+
+    def residual(x: torch.Tensor, norm: str, branch) -> torch.Tensor:
+        if model.architecture == "olmo2":
+            return x + rms_norm(branch(x), norm)
+        return x + branch(rms_norm(x, norm))
+
     x = F.embedding(tokens, weights["model.embed_tokens.weight"])
     for layer in range(model.num_hidden_layers):
         prefix = f"model.layers.{layer}."
-        h = rms_norm(x, prefix + "input_layernorm")
-        q = rotate(split_heads(linear(h, prefix + "self_attn.q_proj"), heads), cos, sin)
-        k = rotate(split_heads(linear(h, prefix + "self_attn.k_proj"), kv_heads), cos, sin)
-        v = split_heads(linear(h, prefix + "self_attn.v_proj"), kv_heads)
-        k = k.repeat_interleave(heads // kv_heads, dim=1)
-        v = v.repeat_interleave(heads // kv_heads, dim=1)
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
-        attended = attended.transpose(1, 2).reshape(batch, seq, heads * dim)
-        x = x + linear(attended, prefix + "self_attn.o_proj")
-        h = rms_norm(x, prefix + "post_attention_layernorm")
-        gated = F.silu(linear(h, prefix + "mlp.gate_proj")) * linear(h, prefix + "mlp.up_proj")
-        x = x + linear(gated, prefix + "mlp.down_proj")
+
+        def attention(h: torch.Tensor) -> torch.Tensor:
+            attn = prefix + "self_attn."
+            q = rotate(normed_heads(linear(h, attn + "q_proj"), heads, attn + "q_norm"), cos, sin)
+            k = rotate(normed_heads(linear(h, attn + "k_proj"), kv_heads, attn + "k_norm"), cos, sin)
+            v = split_heads(linear(h, attn + "v_proj"), kv_heads)
+            k = k.repeat_interleave(heads // kv_heads, dim=1)
+            v = v.repeat_interleave(heads // kv_heads, dim=1)
+            attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+            return linear(attended.transpose(1, 2).reshape(batch, seq, heads * dim), attn + "o_proj")
+
+        def mlp(h: torch.Tensor) -> torch.Tensor:
+            gated = F.silu(linear(h, prefix + "mlp.gate_proj")) * linear(h, prefix + "mlp.up_proj")
+            return linear(gated, prefix + "mlp.down_proj")
+
+        x = residual(x, prefix + model.norms[0], attention)
+        x = residual(x, prefix + model.norms[1], mlp)
     x = rms_norm(x, "model.norm")
     head = "model.embed_tokens.weight" if model.tie_word_embeddings else "lm_head.weight"
     return F.linear(x, weights[head])

@@ -17,6 +17,9 @@ MODELS = {
     "llama-biases": Model(attention_bias=True, mlp_bias=True),
     "llama-odd-sizes": Model(vocab_size=251, hidden_size=60, intermediate_size=91, head_dim=10),
     "mistral-window": Model(architecture="mistral", sliding_window=7),
+    "qwen2": Model(architecture="qwen2", tie_word_embeddings=True, num_attention_heads=4, num_key_value_heads=1),
+    "qwen3": Model(architecture="qwen3", head_dim=24),
+    "olmo2": Model(architecture="olmo2", attention_bias=True),
 }
 # Random weights have gradients of norm above 1, so clipping is part of every comparison.
 OPTIMIZER = Optimizer(clip_grad=1.0)

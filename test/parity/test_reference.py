@@ -22,6 +22,12 @@ MODELS = {
     "rope-llama3": Model(rope_theta=5000.0, rope_scaling=LLAMA3_SCALING),
     "mistral": Model(architecture="mistral"),
     "mistral-window": Model(architecture="mistral", sliding_window=7),
+    "qwen2": Model(architecture="qwen2", tie_word_embeddings=True),
+    "qwen2-odd-sizes": Model(architecture="qwen2", vocab_size=251, hidden_size=60, intermediate_size=91, head_dim=10),
+    "qwen3": Model(architecture="qwen3", head_dim=24),
+    "qwen3-biases": Model(architecture="qwen3", attention_bias=True, num_key_value_heads=1),
+    "olmo2": Model(architecture="olmo2", num_key_value_heads=4),
+    "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 
 

@@ -158,8 +158,18 @@ TEST_F(HuggingFaceTest, Mistakes) {
   EXPECT_EQ(errorsWith(Json::array()), "config.json: error: is not a JSON object\n");
   EXPECT_EQ(errorsWith(Json::object()),
             "config.json: error: has neither 'model_type' nor 'architectures'\n");
-  EXPECT_EQ(errorsWith({{"model_type", "qwen2"}}),
-            "config.json: error: model 'qwen2' is not supported; llama and mistral are\n");
+  EXPECT_EQ(errorsWith({{"model_type", "gpt_neox"}}),
+            "config.json: error: model 'gpt_neox' is not supported; llama, mistral, qwen2, qwen3 and "
+            "olmo2 are\n");
+
+  Json qwen = {{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}};
+  EXPECT_NE(errorsWith(qwen).find("config.json: error: 'layer_types' has \"sliding_attention\"; lmc "
+                                  "has only \"full_attention\"\n"),
+            std::string::npos);
+  qwen = {{"model_type", "qwen2"}, {"use_sliding_window", true}};
+  EXPECT_NE(errorsWith(qwen).find("config.json: error: 'use_sliding_window' is true; lmc has only "
+                                  "false\n"),
+            std::string::npos);
 
   Json wrong = llama;
   wrong["hidden_size"] = "big";

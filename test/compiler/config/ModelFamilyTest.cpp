@@ -146,7 +146,7 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
   json["architectures"] = {"OtherForCausalLM"};
   write("config.json", json.dump());
   EXPECT_EQ(errorsOf(job), "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
-                           "mistral and capped_lm are\n");
+                           "mistral, qwen2, qwen3, olmo2 and capped_lm are\n");
 }
 
 TEST_F(ModelFamilyTest, TheReferenceHasThem) {
@@ -154,7 +154,7 @@ TEST_F(ModelFamilyTest, TheReferenceHasThem) {
   EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 | *identity* | Bound of the "
                       "logits. Only of `capped`. |\n"),
             std::string::npos);
-  EXPECT_NE(page.find("(llama, mistral or capped_lm)"), std::string::npos);
+  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2 or capped_lm)"), std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
 }
 
