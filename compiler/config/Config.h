@@ -210,6 +210,7 @@ struct GuardConfig {
   double spike = 6;                     // deviations above the mean
   double rise = 1;                      // nats above the lowest level of the loss
   double plateau = 0.002;               // part of the loss
+  int64_t compareWeights = 1000;        // steps; 0: never
 };
 
 struct TargetConfig {

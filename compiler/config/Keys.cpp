@@ -976,6 +976,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "A loss whose mean over the latest eighth of the run's steps is less than this part of "
            "it below that of the eighth before gives a warning, if noise does not hide a fall; "
            "0: none."},
+      {.section = "guard",
+       .name = "compare_weights",
+       .field = FIELD(guard.compareWeights),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc = "Steps between two comparisons of all weights that exist twice: on several ranks, or "
+              "as a compute copy beside its master weights. A difference ends the run with exit "
+              "code 4, because a machine has damaged them; 0: none."},
 
       {.section = "target",
        .name = "device",

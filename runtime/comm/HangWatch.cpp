@@ -22,6 +22,7 @@ double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:
   case Activity::Generating:
+  case Activity::Comparing:
     return std::max(limits.seconds, limits.steps * state.stepSeconds);
   case Activity::Saving:
     return kLongWrite * limits.seconds;

@@ -21,6 +21,8 @@ const char *textOf(Activity activity) {
     return "validating";
   case Activity::Generating:
     return "generating text";
+  case Activity::Comparing:
+    return "comparing weights";
   case Activity::Saving:
     return "saving";
   case Activity::Logging:

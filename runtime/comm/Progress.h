@@ -20,6 +20,7 @@ enum class Activity : uint8_t {
   Computing,
   Validating,
   Generating, // text
+  Comparing,  // weights
   Saving,
   Logging, // to the console, to logs and metrics, or looking at the run's lock
   Ending

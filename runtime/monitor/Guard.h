@@ -48,6 +48,7 @@ struct GuardSettings {
   int64_t patience = 100;      // in steps: how long the loss must be high to have diverged
   double rise = 1;             // in nats above the lowest level: how high
   double plateau = 0;          // part of the loss: a smaller fall is a plateau (Plateau.h)
+  int64_t compareWeights = 0;  // in steps; 0: never (runtime/train/CompareWeights.h)
 };
 
 // What a step must not exceed; the device leaves its update out otherwise. All numbers are values

@@ -608,8 +608,10 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(count("guard.patience", settings.guard.patience));
   LMC_TRY(number("guard.rise", settings.guard.rise));
 
-  if (table.find("guard.plateau")) // a plan of an earlier release does not have it
+  if (table.find("guard.plateau")) { // a plan of an earlier release does not have these
     LMC_TRY(number("guard.plateau", settings.guard.plateau));
+    LMC_TRY(count("guard.compare_weights", settings.guard.compareWeights));
+  }
 
   LMC_TRY(number("target.peak_tflops", settings.peakTflops));
   return settings;

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -25,6 +26,8 @@ namespace lmc {
 static constexpr int kEnds = 3;
 // Key of the guard's state in the extra state of a checkpoint.
 static constexpr const char *kGuardState = "guard";
+// Key of the newest step after which all weights that exist twice were equal.
+static constexpr const char *kEqualWeights = "equal_weights";
 
 // Returns true if an action with period `interval` is due after `step`; an interval of 0 means
 // never.
@@ -84,6 +87,11 @@ Result<void> Trainer::prepare() {
   if (!opened)
     return opened.error();
   generation = std::move(*opened);
+  if (session.settings.guard.compareWeights > 0) {
+    auto made = WeightComparison::open(*session.plan, *session.device, session.world);
+    LMC_TRY(allSucceed(ranks, made ? Result<void>() : Result<void>(made.error())));
+    comparison = std::move(*made);
+  }
 
   const auto former = session.progress.extra.find(kPhase);
   const bool isNewPhase = former != session.progress.extra.end() && former->second != phase.name;
@@ -486,6 +494,43 @@ Result<void> Trainer::generateText(StepRecord &record) {
   return {};
 }
 
+uint64_t Trainer::equalStep() const {
+  const auto found = session.progress.extra.find(kEqualWeights);
+  return found == session.progress.extra.end() ? 0
+                                               : std::strtoull(found->second.c_str(), nullptr, 10);
+}
+
+Result<void> Trainer::compareWeights() {
+  const uint64_t step = session.progress.step;
+  if (!comparison || !isDue(step, session.settings.guard.compareWeights))
+    return {};
+  progress.enter(Activity::Comparing, step);
+  const auto differences = comparison->compare();
+  LMC_TRY(differences);
+  std::string &equal = session.progress.extra[kEqualWeights];
+  if (differences->empty()) {
+    equal = fmt::format("{}", step);
+    return {};
+  }
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const WeightDifference &difference : *differences)
+    tensors.push_back({{"tensor", difference.tensor},
+                       {"ranks", difference.ranks},
+                       {"beside_master", difference.beside}});
+  nlohmann::ordered_json event = {{"step", step}};
+  if (!equal.empty())
+    event["equal_step"] = equalStep();
+  event["tensors"] = std::move(tensors);
+  log.event("weights_differ", event);
+  return Error{
+      fmt::format("step {}: weights were damaged: {}; nothing was saved since. {}; check "
+                  "the machine, and go back to a checkpoint from before with --rewind=STEP",
+                  step, describe(*differences, session.world),
+                  equal.empty() ? "They were not compared before"
+                                : "They were sound after step " + equal),
+      ExitCode::Diverged};
+}
+
 double Trainer::writingSeconds() const {
   if (!writer.isBusy() || !time.what())
     return 0;
@@ -644,6 +689,9 @@ SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
               .exportFolder = std::move(exportFolder)};
   if (const auto suspect = guard.suspectSince())
     job.suspect = static_cast<uint64_t>(*suspect);
+  // What was saved since the weights were compared may be damaged; a checkpoint from before stays.
+  if (comparison && equalStep() > 0)
+    job.suspect = std::min(job.suspect.value_or(UINT64_MAX), equalStep() + 1);
   // The records of the steps reach the disk before the checkpoint that follows them.
   if (metrics)
     job.before = [&records = *metrics] { records.sync(); };
@@ -803,7 +851,8 @@ bool Trainer::hasWorkAfter(uint64_t step) const {
         return set.isDue(step, step == totalSteps);
       });
   return step == phase.lastStep || validates || savesAfter(step) || exportsAfter(step) ||
-         (generation && generation->isDue(step, step == totalSteps));
+         (generation && generation->isDue(step, step == totalSteps)) ||
+         (comparison && isDue(step, settings.guard.compareWeights));
 }
 
 Result<ExitCode> Trainer::train() {
@@ -853,6 +902,7 @@ Result<ExitCode> Trainer::train() {
         LMC_TRY(saveNow(/*checkpoint=*/true, ""));
       return validated.error();
     }
+    LMC_TRY(compareWeights());
     LMC_TRY(saveDue());
   }
   LMC_TRY(drain(0));

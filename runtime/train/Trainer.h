@@ -6,6 +6,7 @@
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Monitors.h"
+#include "runtime/train/CompareWeights.h"
 #include "runtime/train/DiskSpace.h"
 #include "runtime/train/Phases.h"
 #include "runtime/train/RunDirectory.h"
@@ -120,6 +121,10 @@ private:
   // Lets the model continue the prompts, if that is due after the step. Its time counts as
   // validation.
   Result<void> generateText(StepRecord &record);
+  // Compares the weights that exist twice, if that is due. Error Diverged: they differ.
+  Result<void> compareWeights();
+  // Returns the newest step after which all weights that exist twice were equal; 0: not known.
+  uint64_t equalStep() const;
   // Says that the time limit has cut off the validation of the set `first`, and with it those of
   // the sets behind it.
   void sayUnvalidated(size_t first);
@@ -183,6 +188,7 @@ private:
   std::unique_ptr<BatchLoader> batches;
   std::vector<std::unique_ptr<Evaluator>> evaluators; // of settings.validations
   std::unique_ptr<TextGeneration> generation;         // null: the job has no prompts
+  std::unique_ptr<WeightComparison> comparison;       // null: no weight exists twice
   std::deque<EnqueuedStep> enqueued;
   uint64_t enqueuedStep;                    // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends;  // ends[n % size] is the end of step n

@@ -569,6 +569,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "guard.patience",
                                                   "guard.rise",
                                                   "guard.plateau",
+                                                  "guard.compare_weights",
                                                   "target.peak_tflops"}));
 }
 

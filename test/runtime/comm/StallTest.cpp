@@ -60,8 +60,9 @@ TEST(Stall, LongStepsHaveALongerLimit) {
 }
 
 TEST(Stall, WorkBesideStepsMayTakeLong) {
-  for (Activity activity : {Activity::Starting, Activity::Validating, Activity::Generating,
-                            Activity::Saving, Activity::Logging, Activity::Ending}) {
+  for (Activity activity :
+       {Activity::Starting, Activity::Validating, Activity::Generating, Activity::Comparing,
+        Activity::Saving, Activity::Logging, Activity::Ending}) {
     EXPECT_EQ(stalled({waiting(1000), rank(activity, false, 1000)}), kNone);
     EXPECT_EQ(stalled({waiting(1801), rank(activity, false, 1801)}), 1);
   }
