@@ -55,9 +55,9 @@ void Progress::endStep() {
     latest[steps % kWindow] = inStep;
   current.stepSeconds = *std::ranges::max_element(latest);
   inStep = 0;
-  if (steps % kWindow != 0)
+  if (steps % kBusyWindow != 0)
     return;
-  current.busySeconds = busy / kWindow;
+  current.busySeconds = busy / kBusyWindow;
   ++current.windows;
   busy = 0;
 }

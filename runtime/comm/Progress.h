@@ -41,7 +41,7 @@ public:
     // once, such as the capture of graphs. 0: no other step has ended.
     double stepSeconds = 0;
     // The mean time of a step in which the main thread read data or computed, and did not wait,
-    // over the latest window of kWindow steps; and how many windows have ended.
+    // over the latest window of kBusyWindow steps; and how many windows have ended.
     double busySeconds = 0;
     uint64_t windows = 0;
     std::string what; // which function of the plan the main thread runs, and in which micro-step
@@ -50,7 +50,7 @@ public:
     // (runtime/support/FileWait.h).
     std::string file;
   };
-  static constexpr uint64_t kWindow = 20;
+  static constexpr uint64_t kWindow = 20, kBusyWindow = 5;
 
   // The thread that makes this object is the main thread until another one calls enter().
   Progress() : mainThread(std::this_thread::get_id()) {}

@@ -8,7 +8,7 @@
 namespace lmc {
 
 static constexpr double kRatio = 1.3, kExcess = 0.01; // seconds
-static constexpr uint64_t kPause = 10;                // judgments
+static constexpr uint64_t kPause = 40;                // judgments
 
 std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &states) {
   std::vector<double> sorted;

@@ -23,8 +23,8 @@ std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &state
 class SlowRankWatch {
 public:
   // Is given the states of all ranks now and then. Returns the ranks that are slow in two windows
-  // of Progress::kWindow steps in a row, so that a single pause is not reported, and no rank more
-  // often than once in ten windows.
+  // of Progress::kBusyWindow steps in a row, so that a single pause is not reported, and no rank
+  // more often than once in forty windows.
   std::optional<SlowRanks> observe(const std::vector<Progress::State> &states);
 
 private:

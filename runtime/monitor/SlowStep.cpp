@@ -14,6 +14,8 @@ static constexpr double kRatio = 1.5, kExcess = 0.1; // seconds
 static constexpr double kShare = 0.1;
 // A clock below this share of the usual one is named: that of a processor varies by some percent.
 static constexpr double kClock = 0.9;
+// Below this share of its usual processor time, a process has made room for others.
+static constexpr double kLessCpu = 0.75;
 
 std::string SlowStep::text() const {
   std::string text = fmt::format("took {:.3g} s, {:.1f} times the usual {:.3g} s", seconds,
@@ -62,7 +64,10 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    const bool takesTurns = machine.involuntary > 2 * usualMachine.involuntary + 10;
+    // On processors that were shared before, more processes make each wait longer, not more often.
+    const bool takesTurns =
+        machine.involuntary > 2 * usualMachine.involuntary + 10 ||
+        (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);
     const bool isSlowed = machine.clockGHz > 0 && usualMachine.clockGHz > 0 &&
                           machine.clockGHz < kClock * usualMachine.clockGHz;
     if (stolen >= kShare * left)

@@ -632,7 +632,7 @@ void Trainer::sayExpectedTime(const StepRecord &record) {
 
 // What a GPU does is not known from the time of its host's thread.
 void Trainer::watchForSlowRanks(int64_t step) {
-  if (step % int64_t(Progress::kWindow) != 0 || !plan::computesOnHost(**session.plan))
+  if (step % int64_t(Progress::kBusyWindow) != 0 || !plan::computesOnHost(**session.plan))
     return;
   const std::optional<SlowRanks> slow = slowRanks.observe(session.world.progressOfRanks());
   if (!slow)

@@ -74,6 +74,12 @@ TEST(SlowStep, OtherProcesses) {
   machine.involuntary = 400;
   machine.ownCpu = 1.7;
   EXPECT_THAT(causes(step(2), machine), ElementsAre("other_processes"));
+  // The processors were shared before, so that this process was interrupted as often.
+  MachineUse shared = kUsualMachine;
+  shared.involuntary = 400;
+  const auto slow = explainSlowStep(step(2), kUsual, machine, shared, 0);
+  ASSERT_TRUE(slow && !slow->causes.empty());
+  EXPECT_EQ(slow->causes[0].name, "other_processes");
   // They had processors of their own.
   machine.involuntary = 8;
   machine.ownCpu = 3.6;
