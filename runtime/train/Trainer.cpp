@@ -648,6 +648,23 @@ void Trainer::watchForSlowRanks(int64_t step) {
                           {"others_busy_seconds", slow->others}});
 }
 
+void Trainer::tellSlowSave(uint64_t step, const char *how, const SlowSaveWatch::Found &slow) {
+  console.warning(fmt::format("the checkpoint of step {} {} {:.3g} s, and one usually takes {:.3g} "
+                              "s: the disk is slow, or others use it",
+                              step, how, slow.seconds, slow.usual));
+  log.event("slow_save", {{"step", session.progress.step},
+                          {"saved_step", step},
+                          {"seconds", slow.seconds},
+                          {"usual_seconds", slow.usual}});
+}
+
+void Trainer::watchForSlowSave() {
+  if (!writer.isBusy() || writer.isWritten() || !writer.isCheckpoint() || writer.isExport())
+    return;
+  if (const auto slow = slowSaves.goesOn(secondsSince(writeBegan)))
+    tellSlowSave(writer.step(), "has been written for", *slow);
+}
+
 void Trainer::report(StepRecord &record) {
   const Progress::Aside logging(progress, Activity::Logging);
   record.saveSeconds = std::exchange(saveSeconds, 0);
@@ -660,6 +677,7 @@ void Trainer::report(StepRecord &record) {
     monitors->step(record, session.settings.logInterval);
   watchForSlowRanks(record.step);
   slowSteps.observe(record);
+  watchForSlowSave();
   sayExpectedTime(record);
   if (!written && !metricsHeldBack)
     console.warning(fmt::format("{}; the run goes on, and metrics are kept in memory until they "
@@ -791,7 +809,10 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
                                {"seconds", part->seconds},
                                {"waited_seconds", waited},
                                {"copy_seconds", copied}});
+      if (const auto slow = slowSaves.ended(part->seconds))
+        tellSlowSave(outcome.step, "took", *slow);
     } else {
+      slowSaves.failed();
       saveError = part->written.error();
       // 1, 2, 4 ... steps later, but no later than the interval.
       const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);

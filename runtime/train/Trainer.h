@@ -6,6 +6,7 @@
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Monitors.h"
+#include "runtime/monitor/SlowSave.h"
 #include "runtime/train/CompareWeights.h"
 #include "runtime/train/DiskSpace.h"
 #include "runtime/train/Phases.h"
@@ -142,6 +143,9 @@ private:
   void report(StepRecord &record);
   // Warns of ranks that are busy longer than the others.
   void watchForSlowRanks(int64_t step);
+  // Warns of a checkpoint that is being written for longer than is usual.
+  void watchForSlowSave();
+  void tellSlowSave(uint64_t step, const char *how, const SlowSaveWatch::Found &slow);
   // Returns true if a checkpoint, or an export, is due after the step.
   bool savesAfter(uint64_t step) const;
   bool exportsAfter(uint64_t step) const;
@@ -200,6 +204,7 @@ private:
   Guard guard;
   SlowRankWatch slowRanks;
   SlowSteps slowSteps;
+  SlowSaveWatch slowSaves;
   SpaceWatch space;
   bool metricsHeldBack = false;
   // Seconds that were spent on each kind of work beside the steps, and how often it was done.
