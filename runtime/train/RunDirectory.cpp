@@ -125,10 +125,12 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // A lock file that was removed or moved does not keep a second run away.
+  // A lock file that was removed or moved does not keep a second run away. Any other error says
+  // only that the disk does not answer now.
   struct stat held {}, there {};
-  if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0 ||
-                                  held.st_ino != there.st_ino || held.st_dev != there.st_dev))
+  if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
+                                      ? errno == ENOENT || errno == ENOTDIR
+                                      : held.st_ino != there.st_ino || held.st_dev != there.st_dev))
     return Error{fmt::format("{}: run.lock, which keeps other runs away, was removed or replaced, or "
                              "the folder was moved; start again to go on",
                              folder),
@@ -370,6 +372,13 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark) {
+  // saveCheckpoint() would make a folder that was moved away anew, and nobody would look for a
+  // checkpoint there.
+  struct stat status {};
+  const bool isGone = ::stat(runDirectory.c_str(), &status) != 0 && errno == ENOENT;
+  LMC_TRY(allSucceed(source.group, isGone
+                                       ? Result<void>(systemError("save in", runDirectory, ENOENT))
+                                       : Result<void>()));
   return saveCheckpoint(source.group, runDirectory, state, checkpointFiles(source), keep, suspect,
                         remark);
 }

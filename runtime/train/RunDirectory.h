@@ -73,8 +73,9 @@ public:
   // new paths.
   Result<std::vector<std::string>> undoAfter(uint64_t step);
 
-  // Returns an Error if the lock file says that another process writes to the folder. This happens
-  // on file systems that do not carry locks from machine to machine.
+  // Returns an Error if the lock file says that another process writes to the folder, which happens
+  // on file systems that do not carry locks from machine to machine, or if the lock file is not in
+  // the folder any more. A disk that cannot be read is no Error.
   Result<void> checkOwner() const;
 
 private:
@@ -136,7 +137,7 @@ StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep`, `suspect` and `remark` are those of
-// saveCheckpoint().
+// saveCheckpoint(). Error: also if OUT is not there any more.
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark);

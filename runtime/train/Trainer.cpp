@@ -92,6 +92,11 @@ Result<void> Trainer::prepare() {
     LMC_TRY(allSucceed(ranks, made ? Result<void>() : Result<void>(made.error())));
     comparison = std::move(*made);
   }
+  if (const auto newest = newestCheckpoint())
+    knownSave =
+        KnownSave{newest->step, std::chrono::steady_clock::now() -
+                                    std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                        std::chrono::duration<double>(newest->seconds))};
 
   const auto former = session.progress.extra.find(kPhase);
   const bool isNewPhase = former != session.progress.extra.end() && former->second != phase.name;
@@ -787,6 +792,27 @@ std::optional<Trainer::SavedBefore> Trainer::newestCheckpoint() const {
   return SavedBefore{steps->front(), age.count()};
 }
 
+void Trainer::tellFailedSave(uint64_t step, const Error &error) {
+  std::string others = "and has no checkpoint yet";
+  std::optional<SavedBefore> newest = newestCheckpoint();
+  if (newest) {
+    others = fmt::format("and earlier checkpoints are whole: the newest, of step {}, is {} old",
+                         newest->step, ageText(newest->seconds));
+  } else if (knownSave) {
+    newest = SavedBefore{knownSave->step, secondsSince(knownSave->written)};
+    others = fmt::format("and the newest checkpoint, of step {}, is {} old and cannot be read now",
+                         newest->step, ageText(newest->seconds));
+  }
+  console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, {}", step,
+                              error.message, others));
+  nlohmann::ordered_json event = {{"step", step}, {"error", error.message}};
+  if (newest) {
+    event["saved_step"] = newest->step;
+    event["saved_age_seconds"] = newest->seconds;
+  }
+  log.event("save_failed", event);
+}
+
 void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
   const double copied = std::exchange(copySeconds, 0);
   saveSeconds += waited - copied; // the copy was counted when it was made
@@ -797,6 +823,7 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
     saveError.reset();
     if (part->written) {
       savedStep = outcome.step;
+      knownSave = KnownSave{savedStep, std::chrono::steady_clock::now()};
       failedSaves = 0;
       retryStep = 0;
       saves.add(waited);
@@ -820,20 +847,7 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
       retryStep =
           enqueuedStep +
           static_cast<uint64_t>(std::min(delay, std::max<int64_t>(settings.checkpointInterval, 1)));
-      const std::optional<SavedBefore> newest = newestCheckpoint();
-      console.warning(fmt::format(
-          "checkpoint of step {} not saved: {}; the run goes on, {}", outcome.step,
-          saveError->message,
-          newest
-              ? fmt::format("and earlier checkpoints are whole: the newest, of step {}, is {} old",
-                            newest->step, ageText(newest->seconds))
-              : "and has no checkpoint yet"));
-      nlohmann::ordered_json event = {{"step", outcome.step}, {"error", saveError->message}};
-      if (newest) {
-        event["saved_step"] = newest->step;
-        event["saved_age_seconds"] = newest->seconds;
-      }
-      log.event("save_failed", event);
+      tellFailedSave(outcome.step, *saveError);
     }
   }
   if (const auto &part = outcome.exported) {

@@ -164,8 +164,10 @@ private:
     uint64_t step = 0;
     double seconds = 0; // since it was written
   };
-  // Returns the newest checkpoint in the run's folder; nullopt if there is none.
+  // Returns the newest checkpoint in the run's folder; nullopt if there is none, or if the folder
+  // cannot be read.
   std::optional<SavedBefore> newestCheckpoint() const;
+  void tellFailedSave(uint64_t step, const Error &error);
   std::string exportFolder(uint64_t step) const;
   // Returns true if a save that has failed is tried again after the step.
   bool isRetry(uint64_t step) const;
@@ -229,6 +231,12 @@ private:
   int64_t failedSaves = 0; // in a row
   bool outOfTime = false;         // true once a step did not fit before the time limit
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
+  // The newest checkpoint that this rank knows of, for a time in which its folder cannot be read.
+  struct KnownSave {
+    uint64_t step = 0;
+    std::chrono::steady_clock::time_point written;
+  };
+  std::optional<KnownSave> knownSave;
   std::optional<Error> saveError; // error of the latest save, if it failed
   std::optional<Error> exportError;
 };
