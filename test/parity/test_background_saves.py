@@ -170,7 +170,7 @@ def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, r
             time.sleep(float(random.uniform(0, 0.5)))
         else:
             until(lambda: starts(out) > began, "a start")
-            wait_for_step(out, min(done + int(random.integers(1, 30)), 199), process)
+            wait_for_step(out, min(done + int(random.integers(1, 30)), 190), process)
             time.sleep(float(random.uniform(0, 0.02)))
         ranks_of = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         if ranks_of and random.integers(2):  # one rank alone; the others end by themselves

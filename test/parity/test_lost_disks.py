@@ -1,5 +1,6 @@
 """A disk that fails in the middle of a run does not end it: the run says so, and catches up later."""
 
+import itertools
 import re
 import signal
 
@@ -22,7 +23,7 @@ class Training:
     def __init__(self, programs, plan, out, *more, **how):
         self.out, self.console = out, out.parent / "console"
         with self.console.open("w") as stderr:
-            self.process = programs.start("lmc-run", plan, f"--out={out}", *more, stderr=stderr, **how)
+            self.process = programs.start("lmc-run", plan, f"--out={out}", "--threads=1", *more, stderr=stderr, **how)
 
     def waits_for(self, done, what: str) -> None:
         def is_done() -> bool:
@@ -46,20 +47,23 @@ class Training:
         return [line for line in self.console.read_text().splitlines() if line.startswith("lmc-run: error")]
 
 
-def expected_losses(programs, plan, out, steps: int) -> list[float]:
-    programs.run("lmc-run", plan, f"--out={out}", f"--steps={steps}").ok()
+def expected_losses(programs, plan, out, steps: int, *more: str) -> list[float]:
+    programs.run("lmc-run", plan, f"--out={out}", "--threads=1", f"--steps={steps}", *more).ok()
     return losses(out)
 
 
-@pytest.mark.parametrize("background", ("false", "true"))
-@pytest.mark.parametrize("part", ("checkpoints", ""))
-@pytest.mark.parametrize("fault", ERRORS)
-def test_a_run_goes_on_and_catches_up(programs, compiled, tmp_path, faulty_disk, fault, part, background):
+CASES = [(1, *case) for case in itertools.product(ERRORS, ("checkpoints", ""), ("false", "true"))]
+RANKS = ["--devices-per-node=2", "--set", "training.micro_batch_size=4"]
+
+
+@pytest.mark.parametrize("ranks, fault, part, background", [*CASES, (2, "full", "", "true"), (2, "gone", "", "true")])
+def test_a_run_goes_on_and_catches_up(programs, compiled, tmp_path, faulty_disk, ranks, fault, part, background):
     """`part` of OUT is on the disk; "" is all of it, with the logs and the metrics."""
-    out, plan = tmp_path / "run", compiled(JOB)
+    out, plan = tmp_path / "run", compiled(JOB, *([] if ranks == 1 else RANKS))
+    start = [] if ranks == 1 else [f"--nproc={ranks}"]
     environment, switch = faulty_disk(fault)
     disk = str(out / part) if part else str(out)
-    run = Training(programs, plan, out, "--set", f"checkpoint.background={background}",
+    run = Training(programs, plan, out, *start, "--set", f"checkpoint.background={background}",
                    env={**environment, "LMC_DISK": disk})
     run.waits_for(lambda: len(checkpoints(out)) >= 2, "two checkpoints")
     switch.touch()
@@ -86,7 +90,7 @@ def test_a_run_goes_on_and_catches_up(programs, compiled, tmp_path, faulty_disk,
 
     done = losses(out)  # each step once
     assert max(checkpoints(out)) == len(done)
-    assert done == expected_losses(programs, plan, tmp_path / "whole", len(done))
+    assert done == expected_losses(programs, plan, tmp_path / "whole", len(done), *start)
     assert (checkpoint_digest(checkpoints(out)[len(done)])
             == checkpoint_digest(checkpoints(tmp_path / "whole")[len(done)]))
 
@@ -105,7 +109,7 @@ def test_a_disk_that_stays_away_ends_the_run_with_an_error_and_loses_no_checkpoi
     assert "the last checkpoint, of step" in error and ERRORS[fault] in error
     assert "metrics.jsonl lacks the last steps" in run.console.read_text()
     kept = max(checkpoints(out))
-    programs.run("lmc-run", f"--out={out}", f"--steps={kept + 7}").ok()
+    programs.run("lmc-run", f"--out={out}", "--threads=1", f"--steps={kept + 7}").ok()
     assert losses(out) == expected_losses(programs, plan, tmp_path / "whole", kept + 7)
 
 
@@ -122,7 +126,7 @@ def test_a_folder_that_is_moved_away_ends_the_run_and_nothing_else(programs, com
     assert not out.exists()
     kept, steps = max(checkpoints(moved)), max(last_losses(moved))
     assert kept <= steps and events(moved, "exit")[-1]["code"] == FAILURE
-    programs.run("lmc-run", f"--out={moved}", f"--steps={steps + 7}").ok()
+    programs.run("lmc-run", f"--out={moved}", "--threads=1", f"--steps={steps + 7}").ok()
     assert losses(moved) == expected_losses(programs, plan, tmp_path / "whole", steps + 7)
 
 
