@@ -57,7 +57,7 @@ def starts(out):
 
 
 def wait_for_lock(out):
-    """Ranks whose launcher was killed end by themselves, a moment later."""
+    """A process that was killed ends a moment later."""
     if (out / "run.lock").exists():
         with open(out / "run.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -165,18 +165,22 @@ def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, r
         if reached >= 190:  # from the beginning once more
             out, done = tmp_path / f"run{kill}", 0
         began = starts(out)
-        process = programs.start("lmc-run", *run, f"--out={out}", start_new_session=True)
+        process = programs.start("lmc-run", *run, f"--out={out}")
         if random.integers(8) == 0:  # perhaps before it trains
             time.sleep(float(random.uniform(0, 0.5)))
         else:
             until(lambda: starts(out) > began, "a start")
             wait_for_step(out, min(done + int(random.integers(1, 30)), 190), process)
             time.sleep(float(random.uniform(0, 0.02)))
+        process.send_signal(signal.SIGSTOP)  # so that it starts no more ranks
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         ranks_of = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
         if ranks_of and random.integers(2):  # one rank alone; the others end by themselves
             os.kill(int(random.choice(ranks_of)), signal.SIGKILL)
+            process.send_signal(signal.SIGCONT)
         else:
-            os.killpg(process.pid, signal.SIGKILL)
+            for victim in (process.pid, *ranks_of):
+                os.kill(int(victim), signal.SIGKILL)
         process.wait()
         wait_for_lock(out)
         inside += any(path.name.endswith(".partial") for path in out.glob("checkpoints/.*"))
