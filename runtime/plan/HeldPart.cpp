@@ -1,5 +1,6 @@
 #include "runtime/plan/HeldPart.h"
 
+#include "runtime/plan/MomentBlock.h"
 #include "runtime/plan/PlanFile.h"
 
 #include <algorithm>
@@ -66,7 +67,15 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
   const uint64_t shards = variable.shard() ? plan.shard_ranks() : 1;
   const uint64_t copies = plan.batch()->ranks() / shards, copy = rank / shards;
   const HeldPart held = heldPart(plan, variable, rank % shards);
-  const uint64_t first = held.count * copy / copies, end = held.count * (copy + 1) / copies;
+  const bool isScale = variable.kind() == plan::VariableKind::Moment1Scale ||
+                       variable.kind() == plan::VariableKind::Moment2Scale;
+  const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
+  const uint64_t blocks = (held.count + block - 1) / block;
+  // Returns the number of elements that the copies before `number` write.
+  auto before = [&](uint64_t number) {
+    return std::min(held.count, blocks * number / copies * block);
+  };
+  const uint64_t first = before(copy), end = before(copy + 1);
   return held.part(held.first + first, end - first);
 }
 

@@ -32,7 +32,8 @@ struct HeldPart {
 HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t position);
 
 // Returns the part that one rank writes where several have the same elements: the part that it has,
-// divided evenly among them. Over all ranks, these parts cover the tensor once.
+// divided about evenly among them. Over all ranks, these parts cover the tensor once. They end at
+// moment blocks, so a rank that writes 8-bit moments also writes their scales.
 HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t rank);
 
 // Returns the shape of a variable's tensor, which no padding and no division change.
