@@ -1,6 +1,7 @@
 #include "runtime/monitor/Metrics.h"
 
 #include "runtime/monitor/RunLog.h"
+#include "runtime/monitor/StepLines.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,18 +11,9 @@
 
 namespace lmc {
 
-bool isOfLaterStep(const std::string &line, int64_t lastStep) {
-  nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!record.is_object())
-    return false;
-  auto step = record.find("step");
-  return step != record.end() && step->is_number_integer() && step->get<int64_t>() > lastStep;
-}
-
 Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastStep,
                                           const std::function<Result<std::string>()> &undone) {
-  auto file = LineFile::openAndMove(
-      path, [&](const std::string &line) { return isOfLaterStep(line, lastStep); }, undone);
+  auto file = openStepLines(path, lastStep, undone);
   if (!file)
     return file.error();
   return MetricsWriter(std::move(*file));

@@ -65,15 +65,10 @@ struct StepRecord {
   std::vector<SourceRecord> sources; // empty: the data has no named sources
 };
 
-// Returns true if `line` is a JSON object with a "step" above `lastStep`.
-bool isOfLaterStep(const std::string &line, int64_t lastStep);
-
 // Appends records to metrics.jsonl, each with the time of its writing.
 class MetricsWriter {
 public:
-  // Opens `path` to continue after step `lastStep`. The first record of a later step and all lines
-  // after it are moved to the file that `undone` returns, and so is a part of a line at the end,
-  // which a killed run may leave.
+  // Opens `path` to continue after step `lastStep`, as openStepLines() does.
   static Result<MetricsWriter> open(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 

@@ -59,6 +59,7 @@ std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
     for (uint64_t extent : view.shape)
       view.bytes *= extent;
     result.push_back({std::move(view), static_cast<int>(variable->slice()),
+                      variable->weight_decay(),
                       heldPart(plan, *variable, rank % plan.shard_ranks()).inBytes(width),
                       writtenPart(plan, *variable, rank).inBytes(width)});
   }

@@ -13,6 +13,7 @@ namespace lmc {
 struct StateTensor {
   TensorView view; // under the name of its parameter, without data
   int slice = 0;
+  bool decays = false;    // a parameter with weight decay
   HeldPart held, written; // in bytes: what the rank has, and what it writes where several have it
 };
 

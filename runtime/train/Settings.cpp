@@ -498,6 +498,8 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
 
   LMC_TRY(number("optimizer.beta1", settings.beta1));
   LMC_TRY(number("optimizer.beta2", settings.beta2));
+  LMC_TRY(number("optimizer.eps", settings.eps));
+  LMC_TRY(number("optimizer.weight_decay", settings.weightDecay));
 
   auto lr = readLrSettings(table, "lr_schedule", settings.trainIters);
   LMC_TRY(lr);

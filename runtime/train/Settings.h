@@ -107,7 +107,7 @@ Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 struct TrainSettings {
   uint64_t seed = 0;
   int64_t trainIters = 0;
-  double beta1 = 0, beta2 = 0; // AdamW's betas, for the bias corrections
+  double beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0; // of AdamW
   LrSettings lr;
   // The sources of [[data.source]] in the order of their names, or one without a name, which has
   // the files of data.train; empty: no data.

@@ -68,23 +68,23 @@ Result<bool> Snapshot::isComplete() { return device.reached(*taken); }
 
 Result<void> Snapshot::wait() { return device.wait(*taken); }
 
+std::vector<SnapshotPart> Snapshot::partsOfKind(plan::VariableKind kind) const {
+  std::vector<SnapshotPart> parts;
+  forTensors(*plan, rank, [&](plan::VariableKind each, const StateTensor &tensor, uint64_t offset) {
+    if (each == kind)
+      parts.push_back({tensor, buffer->data() + offset});
+  });
+  return parts;
+}
+
 DeviceTensors Snapshot::tensorsOfKind(plan::VariableKind kind) const {
   DeviceTensors result;
-  struct Copy {
-    HeldPart written;
-    uint64_t offset;
-  };
-  auto copies = std::make_shared<std::vector<Copy>>();
-  forTensors(*plan, rank,
-             [&](plan::VariableKind each, const StateTensor &tensor, uint64_t offset) {
-               if (each != kind)
-                 return;
-               result.add(tensor);
-               copies->push_back({tensor.written, offset});
-             });
-  result.fetch = [copies, data = buffer->data()](size_t index, void *to) -> Result<void> {
-    const Copy &copy = (*copies)[index];
-    withoutPadding(copy.written, data + copy.offset, static_cast<char *>(to));
+  auto parts = std::make_shared<const std::vector<SnapshotPart>>(partsOfKind(kind));
+  for (const SnapshotPart &part : *parts)
+    result.add(part.tensor);
+  result.fetch = [parts](size_t index, void *to) -> Result<void> {
+    const SnapshotPart &part = (*parts)[index];
+    withoutPadding(part.tensor.written, part.data, static_cast<char *>(to));
     return {};
   };
   return result;

@@ -10,6 +10,13 @@
 
 namespace lmc {
 
+// A variable in a snapshot: where a rank's part of it is, as it lies in the variable's slice, with
+// the padding between rows.
+struct SnapshotPart {
+  StateTensor tensor;
+  const char *data = nullptr; // of the bytes tensor.written
+};
+
 // One rank's share of the state, of stateCopyBytes() bytes. On a GPU its memory is pinned, so that
 // the GPU copies by itself.
 class Snapshot {
@@ -26,9 +33,10 @@ public:
   // Waits until they are complete.
   Result<void> wait();
 
-  // Returns the variables of a kind as of the last take(), which is complete. `fetch` may be called
+  // Return the variables of a kind as of the last take(), which is complete. `fetch` may be called
   // by any thread; there is no `store`.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
+  std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 
   uint64_t bytes() const { return buffer->bytes(); }
 

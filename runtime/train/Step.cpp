@@ -1,11 +1,10 @@
 #include "runtime/train/Step.h"
 
 #include "runtime/plan/Names.h"
+#include "runtime/train/AdamWStep.h"
 #include "runtime/train/Inputs.h"
 
 #include <fmt/format.h>
-
-#include <cmath>
 
 namespace lmc {
 
@@ -13,12 +12,12 @@ static Result<void> uploadScalars(Session &session, int64_t number, double lr,
                                   const StepLimits &limits, uint64_t validTargets) {
   using plan::StepValue;
   Scalars &scalars = *session.scalars;
-  const auto steps = static_cast<double>(number);
+  const AdamWStep step = adamWStep(session.settings, number, lr);
   scalars.setStepValue(StepValue::LossScale,
                        validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(validTargets));
-  scalars.setStepValue(StepValue::LearningRate, lr);
-  scalars.setStepValue(StepValue::BiasCorrection1, 1.0 - std::pow(session.settings.beta1, steps));
-  scalars.setStepValue(StepValue::BiasCorrection2, 1.0 - std::pow(session.settings.beta2, steps));
+  scalars.setStepValue(StepValue::LearningRate, step.lr);
+  scalars.setStepValue(StepValue::BiasCorrection1, step.correction1);
+  scalars.setStepValue(StepValue::BiasCorrection2, step.correction2);
   scalars.setStepValue(StepValue::NormLimit, limits.norm);
   scalars.setStepValue(StepValue::LossLimit, limits.loss);
   return scalars.upload();

@@ -1,6 +1,7 @@
 #include "runtime/train/TextGeneration.h"
 
 #include "runtime/comm/Agree.h"
+#include "runtime/monitor/StepLines.h"
 #include "runtime/tokenizer/Utf8.h"
 
 #include <fmt/format.h>
@@ -52,16 +53,13 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
 }
 
 Result<void> TextGeneration::openFile(RunDirectory &directory) {
-  auto opened = LineFile::openAndMove(
-      directory.path() + "/generated.jsonl",
-      [&](const std::string &line) {
-        return isOfLaterStep(line, static_cast<int64_t>(session.progress.step));
-      },
-      [&]() -> Result<std::string> {
-        auto folder = directory.undone();
-        LMC_TRY(folder);
-        return *folder + "/generated.jsonl";
-      });
+  auto opened =
+      openStepLines(directory.path() + "/generated.jsonl",
+                    static_cast<int64_t>(session.progress.step), [&]() -> Result<std::string> {
+                      auto folder = directory.undone();
+                      LMC_TRY(folder);
+                      return *folder + "/generated.jsonl";
+                    });
   if (!opened)
     return opened.error();
   file.emplace(std::move(*opened));

@@ -1,0 +1,48 @@
+// How far a step has moved each tensor. The file OUT/updates.jsonl has a line for each step of
+// which this is known: those whose checkpoint or export is written behind the steps.
+#pragma once
+
+#include "runtime/monitor/LineFile.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+struct TensorUpdate {
+  std::string name;      // as Hugging Face has it
+  bool isMatrix = false; // neither a norm nor a bias
+  // L2 norm of the update / L2 norm of the weights before it; absent if these were zero.
+  std::optional<double> ratio;
+  double weightRms = 0;    // root mean square of the weights after the step
+  bool isFinite = true;    // false if a weight or its update is not finite; there is no ratio then
+  bool hasGradient = true; // false if each gradient so far was zero
+};
+
+struct StepUpdates {
+  int64_t step = 0;
+  double lr = 0;
+  std::vector<TensorUpdate> tensors; // in the plan's order
+};
+
+// Appends records to updates.jsonl.
+class UpdatesWriter {
+public:
+  // Opens `path` to continue after step `lastStep`, as MetricsWriter::open() does.
+  static Result<UpdatesWriter> open(const std::string &path, int64_t lastStep,
+                                    const std::function<Result<std::string>()> &undone);
+
+  // Writes the records that were kept, and then {"step", "lr", "update_ratio": {TENSOR: RATIO},
+  // "weight_rms": {TENSOR: RMS}}. A ratio that is absent is null. After an Error they are kept for
+  // the next call.
+  Result<void> write(const StepUpdates &updates);
+
+private:
+  explicit UpdatesWriter(LineFile file) : file(std::move(file)) {}
+  LineFile file;
+};
+
+} // namespace lmc

@@ -1,0 +1,17 @@
+#include "runtime/train/AdamWStep.h"
+
+#include <cmath>
+
+namespace lmc {
+
+AdamWStep adamWStep(const TrainSettings &settings, int64_t number, double lr) {
+  const auto steps = static_cast<double>(number);
+  return {.number = number,
+          .lr = lr,
+          .correction1 = 1.0 - std::pow(settings.beta1, steps),
+          .correction2 = 1.0 - std::pow(settings.beta2, steps),
+          .eps = settings.eps,
+          .weightDecay = settings.weightDecay};
+}
+
+} // namespace lmc

@@ -1,0 +1,21 @@
+// The numbers of one step of AdamW that are the same for all parameters.
+#pragma once
+
+#include "runtime/train/Settings.h"
+
+#include <cstdint>
+
+namespace lmc {
+
+struct AdamWStep {
+  int64_t number = 0; // of the step, from 1
+  double lr = 0;
+  double correction1 = 1, correction2 = 1; // bias corrections: 1 - beta^number
+  double eps = 0;
+  double weightDecay = 0; // of parameters with weight decay
+};
+
+// Returns the numbers of the step `number` with the learning rate `lr`.
+AdamWStep adamWStep(const TrainSettings &settings, int64_t number, double lr);
+
+} // namespace lmc
