@@ -211,6 +211,7 @@ struct GuardConfig {
   double rise = 1;                      // nats above the lowest level of the loss
   double plateau = 0.002;               // part of the loss
   int64_t compareWeights = 1000;        // steps; 0: never
+  double updateRatio = 0.1;             // of a tensor's update to its weights; 0: not judged
 };
 
 struct TargetConfig {

@@ -986,6 +986,15 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "Steps between two comparisons of all weights that exist twice: on several ranks, or "
               "as a compute copy beside its master weights. A difference ends the run with exit "
               "code 4, because a machine has damaged them; 0: none."},
+      {.section = "guard",
+       .name = "update_ratio",
+       .field = FIELD(guard.updateRatio),
+       .minimum = 0,
+       .maximum = 1000,
+       .runTime = true,
+       .doc = "A step whose update of a matrix is more than this part of its weights (L2 norms) "
+              "gives a warning, and so does a tensor without a gradient. They are looked at when a "
+              "save is written behind the steps; 0: not at all."},
 
       {.section = "target",
        .name = "device",

@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/comm/Agree.h"
+#include "runtime/train/UpdateRatios.h"
 
 #include <fmt/format.h>
 
@@ -119,8 +120,23 @@ void SaveWriter::startThread() {
         },
         world.background(), [this] { ++pieces; }};
     outcome = writeJob(folder, *job, plan, source);
+    if (job->update)
+      addUpdates();
     written = true;
   });
+}
+
+void SaveWriter::addUpdates() {
+  const auto start = std::chrono::steady_clock::now();
+  auto updates = updatesOf([this](plan::VariableKind kind) { return snapshot->partsOfKind(kind); },
+                           *job->update, world.background(), [this] { ++pieces; });
+  outcome.updateSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (updates)
+    outcome.updates = std::move(*updates);
+  else
+    outcome.warnings.push_back(fmt::format("the updates of step {} are not known: {}",
+                                           job->state.step, updates.error().message));
 }
 
 Result<SaveOutcome> SaveWriter::finish() {

@@ -1,6 +1,8 @@
 // Writes checkpoints and exports: at once, or behind the training steps from a snapshot.
 #pragma once
 
+#include "runtime/monitor/Updates.h"
+#include "runtime/train/AdamWStep.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/Snapshot.h"
 
@@ -22,6 +24,9 @@ struct SaveJob {
   std::optional<uint64_t> suspect;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called first, by the thread that writes; may be null
+  // The step that has made the state. After a snapshot is written, the thread computes what the
+  // step has done to each tensor. Absent: the step was skipped.
+  std::optional<AdamWStep> update;
 };
 
 // What became of a job.
@@ -34,6 +39,8 @@ struct SaveOutcome {
   };
   uint64_t step = 0;
   std::optional<Part> checkpoint, exported;
+  std::optional<StepUpdates> updates;
+  double updateSeconds = 0; // that it took to compute them
   std::vector<std::string> warnings;
 };
 
@@ -75,6 +82,8 @@ public:
 
 private:
   void startThread();
+  // Adds the updates of the job's step to the outcome.
+  void addUpdates();
 
   const std::string folder;
   const PlanFile &plan;

@@ -28,6 +28,8 @@ static constexpr int kEnds = 3;
 static constexpr const char *kGuardState = "guard";
 // Key of the newest step after which all weights that exist twice were equal.
 static constexpr const char *kEqualWeights = "equal_weights";
+// Key of the tensors that are out of range there.
+static constexpr const char *kUpdatesState = "updates";
 
 // Returns true if an action with period `interval` is due after `step`; an interval of 0 means
 // never.
@@ -51,6 +53,8 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
       firstStep(session.progress.step), data(std::move(data)), sources(this->data->sources()),
       enqueuedStep(session.progress.step),
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
+      updateWatch(session.settings.guard.action == "off" ? 0 : session.settings.guard.updateRatio,
+                  session.settings.lr.begin + session.settings.lr.warmupIters),
       slowSteps(plan::predictedStepSeconds(**session.plan), plan::computesOnHost(**session.plan),
                 progress, console, log),
       space(session, directory.path(), totalSteps),
@@ -73,6 +77,22 @@ Result<void> Trainer::openMetrics() {
   if (!writer)
     return writer.error();
   metrics.emplace(std::move(*writer));
+  return {};
+}
+
+Result<void> Trainer::openUpdates() {
+  const std::string path = directory.path() + "/updates.jsonl";
+  if (session.world.rank() != 0 || !(writer.hasSnapshot() || std::filesystem::exists(path)))
+    return {};
+  auto opened = UpdatesWriter::open(path, static_cast<int64_t>(session.progress.step),
+                                    [&]() -> Result<std::string> {
+                                      auto folder = directory.undone();
+                                      LMC_TRY(folder);
+                                      return *folder + "/updates.jsonl";
+                                    });
+  if (!opened)
+    return opened.error();
+  updates.emplace(std::move(*opened));
   return {};
 }
 
@@ -111,6 +131,10 @@ Result<void> Trainer::prepare() {
   } else if (!session.checkpoint && session.initialWeights.empty()) {
     guard.expectFreshWeights();
   }
+  if (const auto known = session.progress.extra.find(kUpdatesState);
+      known != session.progress.extra.end())
+    if (auto restored = updateWatch.restore(known->second); !restored)
+      console.warning(fmt::format("{}: {}", *session.checkpoint, restored.error().message));
   if (isNewPhase)
     guard.expectChange();
   for (const DeclaredChange &change : runIdentityFromJson(session.progress.run).changes)
@@ -127,6 +151,7 @@ Result<void> Trainer::prepare() {
       console.warning(
           fmt::format("{}; steps wait until checkpoints are written", allocated.error().message));
   }
+  LMC_TRY(allSucceed(ranks, openUpdates()));
   for (int i = 0; i < kEnds; ++i) {
     auto mark = session.device->makeMark();
     if (!mark)
@@ -706,6 +731,7 @@ SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
     if (const auto warning = space.look())
       console.warning(*warning);
   session.progress.extra[kGuardState] = guard.state();
+  session.progress.extra[kUpdatesState] = updateWatch.state();
   SaveJob job{.state = session.progress,
               .checkpoint = checkpoint,
               .keep = keepRules(),
@@ -734,7 +760,7 @@ std::string Trainer::exportFolder(uint64_t step) const {
   return fmt::format("{}/exports/{}", directory.path(), step);
 }
 
-Result<void> Trainer::saveDue() {
+Result<void> Trainer::saveDue(const StepRecord &record) {
   const uint64_t done = session.progress.step;
   const bool saves = savesAfter(done), exports = exportsAfter(done);
   if (!saves && !exports)
@@ -756,7 +782,11 @@ Result<void> Trainer::saveDue() {
   saveIsLate = exportIsLate = false;
   const auto start = std::chrono::steady_clock::now();
   writeBegan = start;
-  LMC_TRY(writer.begin(jobOf(saves, folder)));
+  SaveJob job = jobOf(saves, folder);
+  // The moments after a step that was skipped are those of an earlier one.
+  if (record.skipped == SkipReason::None)
+    job.update = adamWStep(session.settings, record.step, record.lr);
+  LMC_TRY(writer.begin(std::move(job)));
   copySeconds = secondsSince(start);
   saveSeconds += copySeconds;
   return {};
@@ -827,7 +857,7 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
       failedSaves = 0;
       retryStep = 0;
       saves.add(waited);
-      time.saved(part->seconds);
+      time.saved(part->seconds + outcome.updateSeconds);
       console.note(fmt::format("saved {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
                                part->seconds));
       log.event("checkpoint", {{"step", outcome.step},
@@ -866,6 +896,31 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
                            {"seconds", part->seconds}});
     }
   }
+  if (outcome.updates)
+    takeUpdates(*outcome.updates);
+}
+
+void Trainer::takeUpdates(const StepUpdates &step) {
+  auto written = updates ? updates->write(step) : Result<void>();
+  if (!written && !updatesHeldBack)
+    console.warning(
+        fmt::format("{}; the run goes on, and the updates of tensors are kept in memory "
+                    "until they can be written",
+                    written.error().message));
+  updatesHeldBack = !written;
+  const auto verdict = updateWatch.observe(step);
+  if (!verdict)
+    return;
+  console.warning(verdict->warning);
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::object();
+  for (const UpdateWatch::OutOfRange &tensor : verdict->tensors) {
+    tensors[tensor.name]["fault"] = nameOf(tensor.fault);
+    if (tensor.ratio)
+      tensors[tensor.name]["ratio"] = *tensor.ratio;
+  }
+  log.event(
+      "update_ratio",
+      {{"step", step.step}, {"limit", session.settings.guard.updateRatio}, {"tensors", tensors}});
 }
 
 bool Trainer::isRetry(uint64_t step) const { return retryStep > 0 && step >= retryStep; }
@@ -938,7 +993,7 @@ Result<ExitCode> Trainer::train() {
       return validated.error();
     }
     LMC_TRY(compareWeights());
-    LMC_TRY(saveDue());
+    LMC_TRY(saveDue(*record));
   }
   LMC_TRY(drain(0));
   if (verdict)

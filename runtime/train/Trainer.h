@@ -7,6 +7,8 @@
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Monitors.h"
 #include "runtime/monitor/SlowSave.h"
+#include "runtime/monitor/UpdateWatch.h"
+#include "runtime/monitor/Updates.h"
 #include "runtime/train/CompareWeights.h"
 #include "runtime/train/DiskSpace.h"
 #include "runtime/train/Phases.h"
@@ -80,6 +82,8 @@ private:
   };
 
   Result<void> openMetrics();
+  // Opens updates.jsonl if steps are to be added to it, or lines to be moved out of it.
+  Result<void> openUpdates();
   // The rows of this rank in the next step.
   struct NextBatch {
     BatchLoader::Batch batch; // validTargets are those of all ranks
@@ -151,9 +155,9 @@ private:
   bool exportsAfter(uint64_t step) const;
   KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
-  // Saves and exports what is due after the newest step, in the background if that is possible.
-  // Error: the device failed.
-  Result<void> saveDue();
+  // Saves and exports what is due after the newest step, whose record is given, in the background
+  // if that is possible. Error: the device failed.
+  Result<void> saveDue(const StepRecord &record);
   // Saves and exports at once, after what is being written in the background. Error: the device
   // failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
@@ -173,6 +177,8 @@ private:
   bool isRetry(uint64_t step) const;
   // Reports what became of a save. Sets `saveError` if it failed, and clears it if it succeeded.
   void takeOutcome(const SaveOutcome &outcome, double waited);
+  // Writes how far a step has moved each tensor, and warns of those that are out of range.
+  void takeUpdates(const StepUpdates &step);
   Result<ExitCode> finish(bool interrupted);
 
   Session &session;
@@ -203,12 +209,14 @@ private:
   std::optional<Rollback> goesBack;
   std::optional<Guard::Divergence> verdict; // the first divergence that a settled step showed
   std::optional<MetricsWriter> metrics;
+  std::optional<UpdatesWriter> updates; // absent if nothing is written in the background
   Guard guard;
+  UpdateWatch updateWatch;
   SlowRankWatch slowRanks;
   SlowSteps slowSteps;
   SlowSaveWatch slowSaves;
   SpaceWatch space;
-  bool metricsHeldBack = false;
+  bool metricsHeldBack = false, updatesHeldBack = false; // the latest record could not be written
   // Seconds that were spent on each kind of work beside the steps, and how often it was done.
   struct Spent {
     double seconds = 0;

@@ -570,6 +570,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "guard.rise",
                                                   "guard.plateau",
                                                   "guard.compare_weights",
+                                                  "guard.update_ratio",
                                                   "target.peak_tflops"}));
 }
 

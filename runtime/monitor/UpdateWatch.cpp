@@ -1,0 +1,92 @@
+#include "runtime/monitor/UpdateWatch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <tuple>
+
+namespace lmc {
+
+static constexpr double kFirstSteps = 5;      // over the limit: steps until the judgement starts
+static constexpr double kFirstLimit = 10;     // before
+static constexpr size_t kNamedInWarnings = 3; // tensors
+
+const char *nameOf(UpdateWatch::Fault fault) {
+  switch (fault) {
+  case UpdateWatch::Fault::NotFinite:
+    return "not_finite";
+  case UpdateWatch::Fault::Ratio:
+    return "ratio";
+  case UpdateWatch::Fault::NoGradient:
+    return "no_gradient";
+  }
+  return "";
+}
+
+static std::string describe(const UpdateWatch::OutOfRange &tensor) {
+  switch (tensor.fault) {
+  case UpdateWatch::Fault::NotFinite:
+    return fmt::format("{} is not finite", tensor.name);
+  case UpdateWatch::Fault::Ratio:
+    return fmt::format("{} changes by {:.3g} of its weights", tensor.name, *tensor.ratio);
+  case UpdateWatch::Fault::NoGradient:
+    return fmt::format("{} has no gradient", tensor.name);
+  }
+  return tensor.name;
+}
+
+std::optional<UpdateWatch::Verdict> UpdateWatch::observe(const StepUpdates &updates) {
+  if (limit <= 0)
+    return std::nullopt;
+  const bool started =
+      updates.step > warmupEnd && static_cast<double>(updates.step) >= kFirstSteps / limit;
+  const double highest = started ? limit : std::max(limit, kFirstLimit);
+  auto faultOf = [&](const TensorUpdate &tensor) -> std::optional<Fault> {
+    if (!tensor.isFinite)
+      return Fault::NotFinite;
+    if (tensor.isMatrix && tensor.ratio && *tensor.ratio > highest)
+      return Fault::Ratio;
+    if (started && !tensor.hasGradient)
+      return Fault::NoGradient;
+    return std::nullopt;
+  };
+  std::vector<OutOfRange> all;
+  std::set<std::string> names;
+  for (const TensorUpdate &tensor : updates.tensors)
+    if (const auto fault = faultOf(tensor)) {
+      all.push_back({tensor.name, *fault, tensor.ratio});
+      names.insert(tensor.name);
+    }
+  std::erase_if(all, [&](const OutOfRange &each) { return known.contains(each.name); });
+  known = std::move(names);
+  if (all.empty())
+    return std::nullopt;
+  std::ranges::stable_sort(all, [](const OutOfRange &a, const OutOfRange &b) {
+    return std::tuple(a.fault, -a.ratio.value_or(0)) < std::tuple(b.fault, -b.ratio.value_or(0));
+  });
+  std::vector<std::string> worst;
+  for (size_t i = 0; i < std::min(all.size(), kNamedInWarnings); ++i)
+    worst.push_back(describe(all[i]));
+  if (all.size() > worst.size())
+    worst.push_back(fmt::format("and {} more", all.size() - worst.size()));
+  return Verdict{fmt::format("step {}: the updates of {} of {} tensors are out of range: {} "
+                             "(guard.update_ratio = {}); updates.jsonl has all",
+                             updates.step, known.size(), updates.tensors.size(),
+                             fmt::join(worst, ", "), limit),
+                 std::move(all)};
+}
+
+std::string UpdateWatch::state() const { return nlohmann::json(known).dump(); }
+
+Result<void> UpdateWatch::restore(const std::string &text) {
+  try {
+    known = nlohmann::json::parse(text).get<std::set<std::string>>();
+  } catch (const nlohmann::json::exception &) {
+    return Error{"the tensors that are out of range are not of this version of lmc-run"};
+  }
+  return {};
+}
+
+} // namespace lmc

@@ -1,0 +1,61 @@
+// Warns of tensors whose updates are out of range.
+//
+// A tensor is out of range if one of its weights or their updates is not finite, and from the start
+// of the judgement on also if it has never had a gradient. A matrix is out of range, too, if its
+// update ratio (Updates.h) is above a limit L (guard.update_ratio). Norms and biases are not held
+// to L: a bias that belongs at zero has a large ratio in every step.
+//
+// The judgement starts behind the warm-up, and not before step 5 / L. Adam moves a weight by up to
+// the learning rate in each of the first steps, whatever its gradient. So a matrix that starts at
+// zero has a ratio of up to 1 / n after n steps at a constant rate, and of 2 / n in a linear
+// warm-up. One that starts with a deviation of 0.0025 (0.02 / sqrt(2 layers), for 32 layers) has a
+// ratio of 4 in step 1 at a rate of 0.01. Before the judgement starts, only a matrix with a ratio
+// above 10 is out of range: its initial weights are far too small.
+#pragma once
+
+#include "runtime/monitor/Updates.h"
+#include "runtime/support/Result.h"
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+class UpdateWatch {
+public:
+  // `limit`: L; 0: nothing is judged. `warmupEnd`: the last step of the warm-up.
+  UpdateWatch(double limit, int64_t warmupEnd) : limit(limit), warmupEnd(warmupEnd) {}
+
+  enum class Fault { NotFinite, Ratio, NoGradient };
+  struct OutOfRange {
+    std::string name;
+    Fault fault = Fault::Ratio;
+    std::optional<double> ratio; // as in TensorUpdate
+  };
+  struct Verdict {
+    std::string warning;             // a line that begins with "step N: "
+    std::vector<OutOfRange> tensors; // the worst first
+  };
+
+  // Judges a step. Returns the tensors that are out of range and were in range when they were last
+  // seen, if there are any.
+  std::optional<Verdict> observe(const StepUpdates &updates);
+
+  // Save and restore what later verdicts depend on, as JSON. Error: `text` is not what state()
+  // returns.
+  std::string state() const;
+  Result<void> restore(const std::string &text);
+
+private:
+  const double limit;
+  const int64_t warmupEnd;
+  std::set<std::string> known; // tensors that were out of range when they were last seen
+};
+
+// Returns "not_finite", "ratio" or "no_gradient".
+const char *nameOf(UpdateWatch::Fault fault);
+
+} // namespace lmc
