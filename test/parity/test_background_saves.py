@@ -149,6 +149,22 @@ def test_a_disk_that_stays_full_ends_the_run_with_an_error(programs, compiled, t
     assert list(checkpoints(out)) == []
 
 
+def kill_run(process, random) -> bool:
+    """Kills a run with all of its ranks, or one rank alone. Returns False if it had ended by itself."""
+    process.send_signal(signal.SIGSTOP)  # so that it starts no more ranks
+    if process.returncode is not None:
+        return False
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    ranks = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+    if ranks and random.integers(2):  # the others end by themselves
+        os.kill(int(random.choice(ranks)), signal.SIGKILL)
+        process.send_signal(signal.SIGCONT)
+        return True
+    for victim in (process.pid, *ranks):
+        os.kill(int(victim), signal.SIGKILL)
+    return True
+
+
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, ranks):
     """LMC_KILLS: how often, over both numbers of ranks. Another number draws other moments."""
@@ -160,7 +176,7 @@ def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, r
     kills = int(os.environ.get("LMC_KILLS", 8)) // 2
     random = np.random.default_rng([ranks, kills])
     out = tmp_path / "run"
-    done, reached, inside = 0, 0, 0
+    done, reached, inside, done_by_itself = 0, 0, 0, 0
     for kill in range(kills):
         if reached >= 190:  # from the beginning once more
             out, done = tmp_path / f"run{kill}", 0
@@ -172,15 +188,7 @@ def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, r
             until(lambda: starts(out) > began, "a start")
             wait_for_step(out, min(done + int(random.integers(1, 30)), 190), process)
             time.sleep(float(random.uniform(0, 0.02)))
-        process.send_signal(signal.SIGSTOP)  # so that it starts no more ranks
-        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        ranks_of = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
-        if ranks_of and random.integers(2):  # one rank alone; the others end by themselves
-            os.kill(int(random.choice(ranks_of)), signal.SIGKILL)
-            process.send_signal(signal.SIGCONT)
-        else:
-            for victim in (process.pid, *ranks_of):
-                os.kill(int(victim), signal.SIGKILL)
+        done_by_itself += not kill_run(process, random)
         process.wait()
         wait_for_lock(out)
         inside += any(path.name.endswith(".partial") for path in out.glob("checkpoints/.*"))
@@ -190,7 +198,7 @@ def test_nothing_is_lost_by_a_kill_at_any_moment(programs, compiled, tmp_path, r
         saved = max(checkpoints(out), default=0)
         assert saved >= done, "a checkpoint is lost"
         done = saved
-    print(f"{kills} kills, {inside} of them inside a save")
+    print(f"{kills - done_by_itself} kills, {inside} of them inside a save")
     programs.run("lmc-run", *run, f"--out={out}").ok()
     assert losses(out) == expected
     assert checkpoint_digest(checkpoints(out)[200]) == checkpoint_digest(checkpoints(tmp_path / "whole")[200])
