@@ -43,8 +43,10 @@ struct ModelFamily {
   // from the defaults of [model].
   config::Json defaults = config::Json::object();
   // Keys of config.json that lmc supports with one value only, and this value.
-  config::Json onlyValues = {
-      {"hidden_act", "silu"}, {"attention_dropout", 0.0}, {"partial_rotary_factor", 1.0}};
+  config::Json onlyValues = {{"hidden_act", "silu"},
+                             {"attention_dropout", 0.0},
+                             {"partial_rotary_factor", 1.0},
+                             {"use_sliding_window", false}};
 
   // Reports keys that contradict each other. Null if the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;

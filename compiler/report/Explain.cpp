@@ -76,8 +76,8 @@ json hostCopyReport(const plan::Plan &plan) {
   if (!isSet("checkpoint.background", "false") ||
       !(isSet("checkpoint.interval", "0") || isSet("checkpoint.export_interval", "0")))
     return nullptr;
-  uint64_t rank = 0,
-           node = 0; // bytes of the rank with the most, and of all ranks of the first node
+  // Bytes of the rank with the most, and of all ranks of the first node.
+  uint64_t rank = 0, node = 0;
   for (uint64_t r = 0; r < std::max<uint64_t>(plan.devices_per_node(), 1); ++r) {
     const uint64_t bytes = stateCopyBytes(plan, r);
     rank = std::max(rank, bytes);

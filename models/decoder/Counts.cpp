@@ -74,8 +74,8 @@ void Counter::addAttention(lm::AttentionOp attention) {
 // token:
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where y has one use,
-//               an addition or a rotation, also of joined heads, y and dy stay in registers; the gradient reads x and
-//               writes dx: 2c.
+//               an addition or a rotation, also of joined heads, y and dy stay in registers; the
+//               gradient reads x and writes dx: 2c.
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
 //               norm's gradient also reads the gradient of the residual stream: 3c
 //   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU a

@@ -27,10 +27,6 @@ const ModelFamily &qwen2() {
       .defaults = {{"rms_norm_eps", 1e-6},
                    {"max_position_embeddings", 32768},
                    {"num_key_value_heads", 32}},
-      .onlyValues = {{"hidden_act", "silu"},
-                     {"attention_dropout", 0.0},
-                     {"partial_rotary_factor", 1.0},
-                     {"use_sliding_window", false}},
       .writeConfig = writeConfig,
       .decoder = decoder,
   };

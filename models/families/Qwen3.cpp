@@ -30,10 +30,6 @@ const ModelFamily &qwen3() {
                    {"max_position_embeddings", 32768},
                    {"num_key_value_heads", 32},
                    {"head_dim", 128}},
-      .onlyValues = {{"hidden_act", "silu"},
-                     {"attention_dropout", 0.0},
-                     {"partial_rotary_factor", 1.0},
-                     {"use_sliding_window", false}},
       .writeConfig = writeConfig,
       .decoder = decoder,
   };

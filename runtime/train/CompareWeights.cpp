@@ -55,7 +55,15 @@ Result<std::unique_ptr<WeightComparison>> WeightComparison::open(const PlanFile 
   std::vector<Weight> weights = weightsOf(*plan);
   if (weights.empty())
     return std::unique_ptr<WeightComparison>();
-  auto ring = BufferRing::make(device, 2, kPieceBytes);
+  uint64_t largest = 0; // bytes of a tensor, with those of its master
+  for (const Weight &weight : weights) {
+    auto bytes = [&](const plan::Variable &variable) {
+      return plan->slices()->Get(variable.slice())->bytes();
+    };
+    largest =
+        std::max(largest, bytes(*weight.variable) + (weight.master ? bytes(*weight.master) : 0));
+  }
+  auto ring = BufferRing::make(device, 2, std::min(kPieceBytes, largest));
   if (!ring)
     return ring.error();
   std::unique_ptr<WeightComparison> made(

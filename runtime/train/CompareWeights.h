@@ -35,7 +35,8 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
 class WeightComparison {
 public:
   // Returns null if the plan has no weight that exists twice. All arguments must outlive the
-  // result. Error: the host has no memory for two buffers of kPieceBytes.
+  // result. Error: the host has no memory for two buffers, of
+  // kPieceBytes at most.
   static Result<std::unique_ptr<WeightComparison>> open(const PlanFile &plan, Device &device,
                                                         World &world);
 

@@ -6,6 +6,7 @@
 //   OUT/gemm.json           the implementations of matrix products (runtime/device/GemmChoices.h)
 //   OUT/plans/HASH.plan     each plan that the run was started with
 //   OUT/metrics.jsonl       one line per optimizer step
+//   OUT/updates.jsonl       one line per save that is written behind the steps
 //   OUT/log.txt             all that the console says, with times
 //   OUT/generated.jsonl     one line per generated text, with its prompt
 //   OUT/events.jsonl        one line per event: start, change, warning, checkpoint, exit
@@ -15,8 +16,8 @@
 //   OUT/checkpoints/STEP.diverged/   a checkpoint too: of a run that the guard has stopped
 //   OUT/exports/STEP/       Hugging Face folders
 //   OUT/evaluations/STEP/   what checkpoint.export_command leaves of an export
-//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, generated.jsonl,
-//                           checkpoints/, exports/, evaluations/
+//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, updates.jsonl,
+//                           generated.jsonl, checkpoints/, exports/, evaluations/
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"

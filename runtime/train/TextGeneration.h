@@ -37,9 +37,6 @@ public:
   // becomes true on one of the ranks; then the result is false. Error: a device or a rank failed.
   Result<bool> generate(uint64_t step, const std::function<bool()> &stopRequested);
 
-  // The prompts of the job.
-  size_t prompts() const { return ids.size(); }
-
 private:
   TextGeneration(Session &session, Console &console, RunLog &log, Monitors *monitors)
       : session(session), console(console), log(log), monitors(monitors) {}

@@ -23,6 +23,14 @@ def until(done, what: str) -> None:
     raise AssertionError(f"not in {SECONDS_LIMIT} seconds: {what}")
 
 
+def end_all(processes) -> None:
+    """No process outlives the test that has started it."""
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 @dataclass
 class Finished:
     command: str

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs import Job
-from programs import INTERRUPTED, checkpoints, metrics
+from programs import INTERRUPTED, checkpoints, end_all, metrics
 from reference import Model, Optimizer
 from test_slots import events
 
@@ -61,10 +61,7 @@ def lone(programs):
         return runs[-1]
 
     yield start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
+    end_all(run.process for run in runs)
 
 
 class HeldThread:

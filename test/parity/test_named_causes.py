@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs import Job
-from programs import INTERRUPTED, checkpoints, until
+from programs import INTERRUPTED, checkpoints, end_all, until
 from reference import Model, Optimizer
 from test_background_saves import faulty_disk
 from test_launch import RANK_FAILED, running
@@ -71,10 +71,7 @@ def started(programs):
         return runs[-1]
 
     yield start
-    for run in runs:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
+    end_all(run.process for run in runs)
 
 
 @contextmanager
