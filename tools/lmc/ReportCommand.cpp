@@ -30,7 +30,8 @@ int failReport(const std::string &message, ExitCode code = ExitCode::UserError) 
 Result<void> checkOutput(const ReportArguments &arguments) {
   std::vector<std::string> read = arguments.curves;
   for (const std::string &folder : arguments.folders)
-    for (const char *file : {"metrics.jsonl", "events.jsonl", "run.json"})
+    for (const char *file :
+         {"metrics.jsonl", "events.jsonl", "updates.jsonl", "generated.jsonl", "run.json"})
       read.push_back(folder + "/" + file);
   for (const std::string &path : read)
     if (llvm::sys::fs::equivalent(path, arguments.output))

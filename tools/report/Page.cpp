@@ -30,15 +30,16 @@ std::string pageFile(std::string_view stem) {
   return "";
 }
 
-// Returns a number with six significant digits: JSON then has no more of them. Not finite: null.
-ordered_json rounded(double value) {
+// Returns a number with so many significant digits: JSON then has no more of them. Not finite:
+// null.
+ordered_json rounded(double value, int digits = 6) {
   if (!std::isfinite(value))
     return nullptr;
-  return std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr);
+  return std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr);
 }
 
-ordered_json orNull(const std::optional<double> &value) {
-  return value ? rounded(*value) : ordered_json();
+ordered_json orNull(const std::optional<double> &value, int digits = 6) {
+  return value ? rounded(*value, digits) : ordered_json();
 }
 
 // Adds the positions of points to `json`: the differences of neighbours in steps "s", tokens "t"
@@ -173,6 +174,27 @@ ordered_json evaluationsJson(const RunHistory &run) {
   return evaluations;
 }
 
+ordered_json updatesJson(const TensorUpdates &updates) {
+  ordered_json tensors = ordered_json::array();
+  for (const TensorUpdates::Tensor &tensor : updates.tensors()) {
+    ordered_json highest, ratios = ordered_json::array();
+    if (tensor.highest)
+      highest = {{"step", tensor.highest->step}, {"value", rounded(tensor.highest->ratio)}};
+    for (const std::optional<double> &ratio : tensor.ratios)
+      ratios.push_back(orNull(ratio, 3));
+    tensors.push_back({{"name", tensor.name},
+                       {"ratio", orNull(tensor.ratio)},
+                       {"highest", std::move(highest)},
+                       {"first_rms", orNull(tensor.firstRms)},
+                       {"last_rms", orNull(tensor.lastRms)},
+                       {"ratios", std::move(ratios)}});
+  }
+  return {{"step", updates.lastStep()},
+          {"steps", updates.groupSteps()},
+          {"left_out", updates.leftOut()},
+          {"tensors", std::move(tensors)}};
+}
+
 ordered_json runJson(const RunHistory &run, const std::string &name) {
   ordered_json json = {{"name", name}, {"folder", run.folder}, {"facts", factsJson(run)}};
   for (size_t i = 0; i < kDrawnQuantities.size(); ++i)
@@ -194,6 +216,7 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   json["event_counts"] = run.eventCounts;
   json["generated"] = generatedJson(run);
   json["evaluations"] = evaluationsJson(run);
+  json["updates"] = updatesJson(run.updates);
   return json;
 }
 

@@ -85,7 +85,7 @@ constexpr size_t kMaxText = 2000; // bytes of the text of an event
 } // namespace
 
 RunHistory::RunHistory(const std::string &folder)
-    : folder(folder), generated(folder), evaluations(folder),
+    : folder(folder), generated(folder), evaluations(folder), updates(folder),
       metricsFile(folder + "/metrics.jsonl"), eventsFile(folder + "/events.jsonl") {}
 
 Result<RunHistory> RunHistory::open(const std::string &folder) {
@@ -107,6 +107,7 @@ Result<void> RunHistory::update() {
                           [this](std::string_view line) { readEvent(line); }));
   LMC_TRY(generated.update());
   evaluations.update();
+  LMC_TRY(updates.update());
   readIdentity();
   return {};
 }
@@ -343,7 +344,8 @@ void RunHistory::readIdentity() {
 }
 
 int64_t RunHistory::damaged() const {
-  return damagedMetrics + damagedEvents + metricsFile.hasPart() + eventsFile.hasPart();
+  return damagedMetrics + damagedEvents + metricsFile.hasPart() + eventsFile.hasPart() +
+         updates.damaged();
 }
 
 } // namespace lmc

@@ -8,6 +8,7 @@
 #include "tools/report/GrowingFile.h"
 #include "tools/report/Line.h"
 #include "tools/report/MedianSketch.h"
+#include "tools/report/TensorUpdates.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -64,8 +65,8 @@ public:
   // Opens the folder of a run. Error: `folder` is no folder, or has no metrics.jsonl.
   static Result<RunHistory> open(const std::string &folder);
 
-  // Reads what was added to the folder since the last call. A line of metrics.jsonl or events.jsonl
-  // that is damaged is left out and counted.
+  // Reads what was added to the folder since the last call. A line of metrics.jsonl, events.jsonl
+  // or updates.jsonl that is damaged is left out and counted.
   Result<void> update();
 
   // Returns true if the run has ended: its latest event is `exit`.
@@ -115,8 +116,10 @@ public:
 
   GeneratedTexts generated;
   ExportResults evaluations;
+  TensorUpdates updates;
 
-  // Lines of the two files that were left out, a part at their ends included.
+  // Lines of metrics.jsonl, events.jsonl and updates.jsonl that were left out, a part at their ends
+  // included.
   int64_t damaged() const;
 
 private:

@@ -55,6 +55,23 @@ try {
   check("evaluations", all("section").some((s) => /Evaluations of exports.*200400hellaswag\\/acc,none0.450.65$/.test(s.textContent)));
   check("texts, the latest first", /Once upon800  text 0 of step 800\\nand more700/.test(all("details summary.prompt")[0].parentNode.textContent));
   check("texts of all prompts", all("details summary.prompt").length === 3 && all("td.generated").length === 6 + 6 + 1);
+  const updates = document.querySelector("details.updates"), rowsOf = () => [...updates.querySelectorAll("table")[0].querySelectorAll("tbody tr")];
+  const names = () => rowsOf().map((r) => r.cells[0].textContent).join(" ");
+  check("a few tensors are shown at once", updates.open && /^Updates of tensors \\(5\\)$/.test(updates.querySelector("summary").textContent));
+  check("tensors in the order of the model", names() === "embed up_proj down_proj bias");
+  check("a row of a tensor", [...rowsOf()[1].cells].map((c) => c.textContent).join("|") === "up_proj|1e-3|0.75|300||0.02|0.02");
+  check("a tensor without a ratio", rowsOf()[3].cells[1].textContent === "\u2013");
+  const points = rowsOf()[1].querySelector("svg.spark path").getAttribute("d").split(/[ML]/).slice(1).map((p) => p.split(" ").map(parseFloat));
+  check("a line has its spike at the highest place of the scale", points.length === 38 && points[18][1] === 2 && points.every((p, k) => k === 18 || p[1] > 10));
+  check("the line of zeros is empty", rowsOf()[3].querySelector("svg.spark path").getAttribute("d") === "");
+  press("order", "ratio");
+  check("by latest ratio", names() === "down_proj up_proj embed bias" && /sort=ratio/.test(location.hash));
+  press("order", "highest");
+  check("by highest ratio", names() === "up_proj down_proj embed bias");
+  press("order", "model");
+  check("order of the model again", names() === "embed up_proj down_proj bias");
+  check("tensors of a run", /latest are of step 600/.test(updates.textContent) && updates.querySelectorAll("table").length === 2);
+  check("the name of a tensor is a text", updates.querySelectorAll("table")[1].querySelector("tbody th").textContent.includes("onerror"));
   check("settings that differ", all("section").some((s) => /Settings that differ.*lr_schedule\\.lr/.test(s.textContent) && !/training\\.seed/.test(s.textContent)));
   check("stalls", ["waited for data", "validation after the step", "saved before the step"].every((w) => document.body.innerText.includes(w)));
   check("nothing wider than the page", document.documentElement.scrollWidth <= innerWidth);
@@ -95,6 +112,17 @@ def check_text(page: str) -> None:
         ("Once upon", list(range(300, 900, 100))), ("def f(x):", list(range(300, 900, 100)))]
     assert a["generated"][0]["texts"][-1]["text"] == "  text 0 of step 800\nand more" and "onerror" in hostile["generated"][0]["prompt"]
     assert hostile["facts"]["ended"] is False and "onerror" in hostile["events"][1]["text"]
+    updates = a["updates"]
+    embed, up, down, bias = updates["tensors"]
+    assert [t["name"] for t in updates["tensors"]] == ["embed", "up_proj", "down_proj", "bias"] and updates["left_out"] == 0
+    assert updates["step"] == 600 and updates["steps"] == list(range(16, 600, 16)) + [600]  # groups of four of the 150 lines
+    assert [t["ratio"] for t in updates["tensors"]] == [3.33333e-06, 1e-3, 5e-3, None]
+    assert [t["highest"] for t in updates["tensors"]] == [{"step": 4, "value": 5e-4}, {"step": 300, "value": 0.75},
+                                                          {"step": 4, "value": 5e-3}, {"step": 4, "value": 0}]
+    assert up["ratios"] == [1e-3] * 18 + [0.75] + [1e-3] * 19 and bias["ratios"] == [0] * 38
+    assert embed["ratios"] == [float(f"{2e-3 / step:.3g}") for step in range(4, 600, 16)]
+    assert (down["first_rms"], down["last_rms"]) == (0.0200001, 0.020012)
+    assert "onerror" in hostile["updates"]["tensors"][0]["name"]
     assert [d["key"] for d in data["differences"]] == ["lr_schedule.lr"]
     assert data["curves"][0]["name"] == "curve" and data["curves"][0]["y"] == [4.5, 3, 2.5]
 

@@ -1,8 +1,8 @@
 """Writes folders of runs as lmc-run does, for tests of `lmc report`: make-runs.py FOLDER.
 
     FOLDER/a        600 steps, a spike with a warning, two starts, validation of two sets, a checkpoint, generated texts,
-                    evaluations of two exports and one that is not complete, ended
-    FOLDER/HOSTILE  a name, texts and a set of validation data that hold HTML and script; goes on
+                    evaluations of two exports and one that is not complete, updates of tensors every four steps, ended
+    FOLDER/HOSTILE  a name, texts, a tensor and a set of validation data that hold HTML and script; goes on
     FOLDER/broken   lines that are damaged, and a half-written one at the end
     FOLDER/none     no metrics
     FOLDER/new      a run before its first step
@@ -37,6 +37,11 @@ def identity(lr: str) -> str:
                        "settings": {"lr_schedule.lr": {"value": lr, "values": []}, "training.seed": {"value": "1", "values": []}}})
 
 
+def updates(step: int, **ratios) -> str:
+    """The root mean square of the weights grows by a millionth of the first one per step."""
+    return json.dumps({"step": step, "lr": 1e-3, "update_ratio": ratios, "weight_rms": {name: 0.02 + 2e-8 * step for name in ratios}}) + "\n"
+
+
 def main(folder: pathlib.Path) -> None:
     for name in ("a", HOSTILE.replace("/", ""), "broken", "none", "new"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -67,14 +72,19 @@ def main(folder: pathlib.Path) -> None:
         (results / "broken.json").write_text("{")
         if done:
             (results / "complete").write_text("")
+    (a / "updates.jsonl").write_text("".join(
+        updates(step, embed=2e-3 / step, up_proj=0.75 if step == 300 else 1e-3, down_proj=5e-3, bias=None if step == 600 else 0)
+        for step in range(4, 604, 4)))
     hostile = folder / HOSTILE.replace("/", "")
     (hostile / "metrics.jsonl").write_text("".join(
         metrics(step, 3 - step / 100, **({"validation": {TEXT: {"loss": 2.5}}} if step == 50 else {})) for step in range(1, 101)))
     (hostile / "events.jsonl").write_text(event(0, "start", step=0) + event(20, "warning", text=TEXT) + event(30, TEXT, step=7))
     (hostile / "generated.jsonl").write_text(json.dumps({"step": 3, "prompt": TEXT, "text": TEXT, "tokens": 1, "end": "length"}) + "\n{\n")
+    (hostile / "updates.jsonl").write_text(updates(5, **{TEXT: 1e-3}))
     (hostile / "run.json").write_text(identity(TEXT))
     (folder / "broken" / "metrics.jsonl").write_text(
         metrics(1, 5.0) + '{"step": 2, "loss": 4.\n' + "\x00\x00\n" + metrics(3, 4.0) + '{"step": 4, "lo')
+    (folder / "broken" / "updates.jsonl").write_text(updates(1, a=0.5) + updates(1, a=0.75) + updates(2, a=0.25) + updates(3, a=1)[:30])
     (folder / "broken" / "run.json").write_text("{")
     (folder / "new" / "metrics.jsonl").write_text("")
     (folder / "curve.csv").write_text("tokens,loss\n409600,4.5\n1228800,3\n2457600,2.5\n")

@@ -92,7 +92,7 @@ function smoothed(run) {
 
 // ---- What the reader has chosen, which is kept in the address ------------------------------------------------------
 
-const defaults = { by: data.by, scale: "linear", span: "all", smooth: "auto", hide: "", area: "0", open: "", from: "", to: "" };
+const defaults = { by: data.by, scale: "linear", span: "all", smooth: "auto", hide: "", area: "0", sort: "model", open: "", from: "", to: "" };
 const state = { ...defaults };
 for (const [key, value] of new URLSearchParams(location.hash.slice(1))) if (key in state) state[key] = value;
 if (!["tokens", "hours", "steps"].includes(state.by)) state.by = data.by;
@@ -610,21 +610,65 @@ function drawTexts() {
                               el("td", {class : "text generated"}, text + (ends[end] || "")))))))));
 }
 
+// A panel that is drawn when it is open. Whether it is as `open` says, or the other way round, is kept in the address.
+function foldable(name, title, open, draw, ...children) {
+  const panel = el("details", { class: "panel " + name, open: open !== opened.has(name), ontoggle: () => {
+    if (panel.open !== open) opened.add(name); else opened.delete(name);
+    if (panel.open) draw();
+    remember();
+  } }, el("summary", {}, title), children);
+  return panel;
+}
+
+// ---- Updates of tensors --------------------------------------------------------------------------------------------
+
+const FEW_TENSORS = 24; // so many are shown at once
+const updateList = el("div", {});
+const tensorCount = runs.reduce((sum, run) => sum + run.updates.tensors.length, 0);
+const updatePanel = foldable("updates", `Updates of tensors (${grouped(tensorCount)})`, tensorCount <= FEW_TENSORS, drawUpdates,
+  choice("order", "sort", [["model", "of the model"], ["ratio", "by latest ratio"], ["highest", "by highest ratio"]]), updateList);
+if (tensorCount) main.append(updatePanel);
+const SORTS = { model: () => 0, ratio: (tensor) => tensor.ratio ?? -1, highest: (tensor) => tensor.highest?.value ?? -1 };
+// The ratios of a tensor over the steps of the run, on a logarithmic scale from `low` to `high`. Ratios that are zero or
+// absent are gaps.
+function sparkline({ name, ratios }, steps, low, high, colour) {
+  const width = 120, height = 24, pad = 2, span = steps[steps.length - 1] - steps[0] || 1, scale = Math.log(high / low) || 1;
+  let path = "", pen = "M";
+  ratios.forEach((ratio, k) => {
+    if (!(ratio > 0)) { pen = "M"; return; }
+    const x = pad + (steps[k] - steps[0]) / span * (width - 2 * pad), y = height - pad - Math.log(ratio / low) / scale * (height - 2 * pad);
+    path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}${pen === "M" ? "h0" : ""}`; // a lone point is a dot
+    pen = "L";
+  });
+  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `update ratio of ${name} over the run` },
+    svg("path", { class: "line", d: path, stroke: colour, "stroke-width": 1.4 }));
+}
+function drawUpdates() {
+  if (!updatePanel.open) return;
+  updateList.replaceChildren(el("p", { class: "note" }, "Norm of the update of a tensor / norm of its weights, in the steps whose checkpoint or export was written " +
+    "while the run went on. A point of a line is the highest ratio of neighbouring ones; all lines of a run have one logarithmic scale."));
+  for (const { run, i } of shownRuns()) {
+    const { step, steps, tensors, left_out: leftOut } = run.updates, key = SORTS[state.sort] || SORTS.model;
+    if (!tensors.length) continue;
+    const drawn = tensors.flatMap(({ ratios }) => ratios.filter((ratio) => ratio > 0));
+    const low = drawn.reduce((a, b) => Math.min(a, b), Infinity), high = drawn.reduce((a, b) => Math.max(a, b), 0);
+    const cell = (value) => el("td", { class: "n" }, value === null ? "\u2013" : number(value, 3));
+    updateList.append(el("p", { class: "note" }, (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
+      (drawn.length ? `; lines from ${number(low, 2)} to ${number(high, 2)}` : "") + (leftOut ? `; ${grouped(leftOut)} more tensors are left out` : "") + "."),
+      el("div", { class: "wide tall", tabindex: 0 }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "tensor"),
+        ["latest ratio", "highest", "at step"].map((text) => el("th", { class: "n" }, text)), el("th", {}, "over the run"),
+        ["RMS of weights", "at first"].map((text) => el("th", { class: "n" }, text)))),
+        el("tbody", {}, [...tensors].sort((a, b) => key(b) - key(a)).map((tensor) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, tensor.name)),
+          cell(tensor.ratio), cell(tensor.highest && tensor.highest.value), el("td", { class: "n" }, tensor.highest ? grouped(tensor.highest.step) : "\u2013"),
+          el("td", {}, sparkline(tensor, steps, low, high, colourOf(i))), cell(tensor.last_rms), cell(tensor.first_rms)))))));
+  }
+}
+
+// ---- Events --------------------------------------------------------------------------------------------------------
+
 const eventList = el("div", { class: "wide", tabindex: 0 });
 const eventCount = runs.reduce((sum, run) => sum + run.events.length, 0);
-const eventPanel = el("details", {
-  class : "panel events",
-  open : opened.has("events"),
-  ontoggle : () => {
-    if (eventPanel.open) {
-      opened.add("events");
-      drawEvents();
-    } else
-      opened.delete("events");
-    remember();
-  }
-},
-                      el("summary", {}, `Events (${grouped(eventCount)})`), eventList);
+const eventPanel = foldable("events", `Events (${grouped(eventCount)})`, false, drawEvents, eventList);
 main.append(eventPanel);
 function drawEvents() {
   if (!eventPanel.open) return;
@@ -646,6 +690,7 @@ function drawAll() {
   drawTime();
   drawEvaluations();
   drawTexts();
+  drawUpdates();
   drawEvents();
 }
 const title = runs.length === 1 ? runs[0].name : `${runs.length} runs`;

@@ -1,0 +1,64 @@
+// How far steps have moved each tensor of a run: OUT/updates.jsonl.
+#pragma once
+
+#include "tools/report/GrowingFile.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+class TensorUpdates {
+public:
+  static constexpr size_t kMaxTensors = 1024; // the first ones are kept
+  static constexpr size_t kMaxName = 400;     // bytes of a name
+  static constexpr size_t kMaxPoints = 64;    // of each tensor; an even number
+
+  struct Highest {
+    int64_t step = 0;
+    double ratio = 0;
+  };
+  struct Tensor {
+    std::string name;
+    // L2 norm of the update / L2 norm of the weights before it, of the latest line. Absent if the
+    // line has none, as for weights that were zero.
+    std::optional<double> ratio;
+    std::optional<Highest> highest;          // of all lines; of equal ones, the first
+    std::optional<double> firstRms, lastRms; // root mean square of the weights, of two lines
+    // The highest ratio of each group of lines; absent if no line of the group has one.
+    std::vector<std::optional<double>> ratios;
+  };
+
+  explicit TensorUpdates(const std::string &folder) : file(folder + "/updates.jsonl") {}
+
+  // Reads what was added since the last call. A damaged line is left out and counted.
+  Result<void> update();
+  const std::vector<Tensor> &tensors() const { return kept; } // in the order of the file
+  // Returns the last step of each group of consecutive lines. All groups but the last one have
+  // equally many lines: 1, 2, 4, ... as the file grows.
+  const std::vector<int64_t> &groupSteps() const { return groups; }
+  int64_t lastStep() const { return last; }  // 0: no line
+  size_t leftOut() const { return tooMany; } // tensors of the latest line that are not kept
+  // The number of lines that were left out, a part at the end of the file included.
+  int64_t damaged() const { return damagedLines + file.hasPart(); }
+
+private:
+  void forget();
+  void read(std::string_view line);
+  void beginLine(int64_t step);
+  Tensor *find(const std::string &name);
+
+  GrowingFile file;
+  std::vector<Tensor> kept;
+  std::map<std::string, size_t> places; // in `kept`, by name
+  std::vector<int64_t> groups;
+  int64_t groupSize = 1, inLastGroup = 0; // lines
+  int64_t last = 0, damagedLines = 0;
+  size_t tooMany = 0;
+};
+
+} // namespace lmc
