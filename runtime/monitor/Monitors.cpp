@@ -71,6 +71,12 @@ void Monitors::generated(int64_t step, const std::vector<GeneratedText> &texts) 
     check(tensorboard->write(step, texts), failing.tensorboard, "monitoring.tensorboard");
 }
 
+void Monitors::updated(const StepUpdates &updates) {
+  const RunLog::Lock lock = log.lock();
+  if (tensorboard)
+    check(tensorboard->write(updates), failing.tensorboard, "monitoring.tensorboard");
+}
+
 void Monitors::poll() {
   if (onExport)
     pollExports();

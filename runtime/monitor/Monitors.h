@@ -45,6 +45,8 @@ public:
   void step(const StepRecord &record, int64_t logInterval);
   // Shows texts that the model has generated after `step`.
   void generated(int64_t step, const std::vector<GeneratedText> &texts);
+  // Shows how far an earlier step has moved each tensor.
+  void updated(const StepUpdates &updates);
 
 private:
   struct Failures {

@@ -213,6 +213,16 @@ Result<void> TensorBoardWriter::write(int64_t step, const EvaluationResults &res
   return add(step, scalarRecord(step, "evaluation/", results));
 }
 
+Result<void> TensorBoardWriter::write(const StepUpdates &updates) {
+  std::vector<std::pair<std::string, double>> scalars;
+  for (const TensorUpdate &tensor : updates.tensors) {
+    if (tensor.ratio)
+      scalars.emplace_back("updates/" + tensor.name, *tensor.ratio);
+    scalars.emplace_back("weight_rms/" + tensor.name, tensor.weightRms);
+  }
+  return add(updates.step, scalarRecord(updates.step, "", scalars));
+}
+
 Result<void> TensorBoardWriter::write(int64_t step, const std::vector<GeneratedText> &texts) {
   return add(step, textRecord(step, texts));
 }

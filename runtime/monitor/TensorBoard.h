@@ -27,6 +27,7 @@
 #include "runtime/monitor/AppendFile.h"
 #include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Metrics.h"
+#include "runtime/monitor/Updates.h"
 #include "runtime/support/EvaluationResults.h"
 
 #include <chrono>
@@ -72,6 +73,9 @@ public:
   // The same for the results of an evaluation, as "evaluation/NAME". The step may be an earlier
   // one.
   Result<void> write(int64_t step, const EvaluationResults &results);
+  // The same for how far a step, which may be an earlier one, has moved each tensor: "updates/NAME"
+  // is the update ratio, without those that are absent, and "weight_rms/NAME" the root mean square.
+  Result<void> write(const StepUpdates &updates);
 
   // True if steps were dropped since the last attempt to write that had no Error.
   bool hasDropped() const { return dropped; }

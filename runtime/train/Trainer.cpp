@@ -908,6 +908,8 @@ void Trainer::takeUpdates(const StepUpdates &step) {
                     "until they can be written",
                     written.error().message));
   updatesHeldBack = !written;
+  if (monitors)
+    monitors->updated(step);
   const auto verdict = updateWatch.observe(step);
   if (!verdict)
     return;

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import datetime
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_loader
@@ -33,6 +34,9 @@ JOB = Job(
     tables=[("validation", {"name": "web", "paths": ["train.bin"]})],
 )
 
+# Saves behind the steps give updates of tensors.
+UPDATED = replace(JOB, settings={**JOB.settings, "checkpoint": {"interval": 3, "keep": 0, "background": True}})
+
 # Keys of metrics.jsonl whose tags have another name, as docs/running.md says.
 TAGS = {"mfu_full": "mfu", "memory_bytes": "memory"}
 
@@ -44,6 +48,17 @@ def tags_of(line: dict) -> dict[str, float]:
     for name, results in line.get("validation", {}).items():
         values.update({f"validation/{name}/{key}": value for key, value in results.items()})
     return values
+
+
+def updates(out: Path) -> list[dict]:
+    path = out / "updates.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def update_tags_of(line: dict) -> dict[str, float]:
+    """The scalars that a line of updates.jsonl stands for."""
+    return {f"{prefix}/{name}": value for prefix, key in (("updates", "update_ratio"), ("weight_rms", "weight_rms"))
+            for name, value in line[key].items() if value is not None}
 
 
 def kill_after(process: subprocess.Popen, out: Path, steps: int) -> None:
@@ -74,9 +89,10 @@ def shown_by_tensorboard(out: Path) -> dict[str, list]:
 
 def compare_with_tensorboard(out: Path) -> int:
     shown, expected = shown_by_tensorboard(out), {}
-    for line in metrics(out):
-        for tag, value in tags_of(line).items():
-            expected.setdefault(tag, []).append((line["step"], value))
+    for lines, tags in ((metrics(out), tags_of), (updates(out), update_tags_of)):
+        for line in lines:
+            for tag, value in tags(line).items():
+                expected.setdefault(tag, []).append((line["step"], value))
     assert shown.keys() == expected.keys()
     for tag, values in expected.items():
         assert [step for step, _, _ in shown[tag]] == [step for step, _ in values], tag
@@ -91,18 +107,19 @@ TENSORBOARD = ["--set", "monitoring.tensorboard=true"]
 def test_tensorboard_shows_each_step_once_after_kills_and_rewinds(programs, compiled, tmp_path):
     out = tmp_path / "run"
     for steps in (8, 17):
-        process = programs.start("lmc-run", compiled(JOB), f"--out={out}", *TENSORBOARD)
+        process = programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *TENSORBOARD)
         kill_after(process, out, steps)
     done = metrics(out)[-1]["step"]
     programs.run("lmc-run", f"--out={out}", f"--steps={done + 3}").ok()
     compared = compare_with_tensorboard(out)
-    assert len(list((out / "tensorboard").iterdir())) == 3
+    assert len(list((out / "tensorboard").iterdir())) == 3 and len(updates(out)) > 1
 
-    programs.run("lmc-run", f"--out={out}", "--rewind=10", "--steps=14", "--set", "lr_schedule.lr=5e-4",
+    at = sorted(checkpoints(out))[-2]
+    programs.run("lmc-run", f"--out={out}", f"--rewind={at}", f"--steps={at + 6}", "--set", "lr_schedule.lr=5e-4",
                  "--change=lr_schedule.lr").ok()
     print(f"{compared} values, and {compare_with_tensorboard(out)} after a rewind")
-    assert [line["step"] for line in metrics(out)] == list(range(1, 15))
-    assert losses(out)[9] != losses(out)[10]
+    assert [line["step"] for line in metrics(out)] == list(range(1, at + 7))
+    assert losses(out)[at - 1] != losses(out)[at]
 
 
 def test_the_bits_of_a_run_do_not_depend_on_what_watches_it(programs, compiled, tmp_path,

@@ -190,6 +190,18 @@ TEST(TensorBoard, EachStartWritesAFileThatLetsLaterStepsOfEarlierOnesBeDropped) 
   EXPECT_EQ(events[7].scalars.at("loss"), 7);
 }
 
+TEST(TensorBoard, UpdatesOfTensorsStandAtTheirStep) {
+  TestFolder folder;
+  TensorBoardWriter writer(folder / "t");
+  ASSERT_OK(writer.write(plottedStep(8)));
+  ASSERT_OK(writer.write({6, 0.1, {{"a.weight", true, 0.5, 2}, {"b", false, std::nullopt, 4}}}));
+  const PlottedEvent event = eventsIn(folder / "t").back();
+  EXPECT_EQ(event.step, 6u);
+  EXPECT_EQ(event.scalars,
+            (std::map<std::string, float>{
+                {"updates/a.weight", 0.5F}, {"weight_rms/a.weight", 2}, {"weight_rms/b", 4}}));
+}
+
 TEST(TensorBoard, NoStepIsLostWhileTheFileCannotBeMadeAndThatIsTriedOnceAMinute) {
   TestFolder folder;
   test::write(folder / "t", "a file where the folder should be");
