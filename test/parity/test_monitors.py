@@ -35,7 +35,11 @@ JOB = Job(
 )
 
 # Saves behind the steps give updates of tensors.
-UPDATED = replace(JOB, settings={**JOB.settings, "checkpoint": {"interval": 3, "keep": 0, "background": True}})
+UPDATED = replace(JOB, settings={**JOB.settings, "checkpoint": {**JOB.settings["checkpoint"], "background": True}})
+
+# An evaluation of each export.
+EVALUATE = 'echo "{\\"acc\\": $LMC_STEP.5, \\"of\\": {\\"loss\\": 0.25}}" > $LMC_RESULTS/results.json'
+EVALUATED = ["--set", "checkpoint.export_interval=5", "--set", f"checkpoint.export_command={json.dumps(EVALUATE)}"]
 
 # Keys of metrics.jsonl whose tags have another name, as docs/running.md says.
 TAGS = {"mfu_full": "mfu", "memory_bytes": "memory"}
@@ -294,10 +298,46 @@ def sent_to_wandb(out: Path) -> dict[str, list[tuple[int, dict]]]:
     return sent
 
 
+def is_late(key: str) -> bool:
+    """Whether a row has this value of an earlier step."""
+    return key.split("/")[0] in ("updates", "weight_rms", "evaluation")
+
+
+def late_rows(rows: list[tuple[int, dict]], kind: str) -> list[dict]:
+    """What the rows have of updates.jsonl ("updates") or of the evaluations ("evaluation"), in their
+    order; asserts that each stands in a row of its step or of a later one, and none is there twice."""
+    prefixes = {"updates": ("updates/", "weight_rms/"), "evaluation": ("evaluation/",)}[kind]
+    found = []
+    for step, values in rows:
+        late = {key: value for key, value in values.items() if key.startswith(prefixes)}
+        if late:
+            assert late[f"{kind}/step"] <= step
+            found.append(late)
+    steps = [late[f"{kind}/step"] for late in found]
+    assert len(set(steps)) == len(steps), steps
+    return found
+
+
+def updates_rows(lines: list[dict]) -> list[dict]:
+    return [{**update_tags_of(line), "updates/step": line["step"]} for line in lines]
+
+
+def evaluations_rows(out: Path) -> list[dict]:
+    """Of the evaluations in events.jsonl that no rewind has taken back; of those of one step, the last."""
+    found = {}
+    for event in events_of(out):
+        if event["event"] == "evaluation":
+            found[event["step"]] = event["values"]
+        elif event["event"] == "rewind":
+            found = {step: values for step, values in found.items() if step <= event["step"]}
+    return [{"evaluation/step": step, **{f"evaluation/{name}": value for name, value in values.items()}}
+            for step, values in found.items()]
+
+
 def assert_sent(rows: list[tuple[int, dict]], lines: list[dict]) -> None:
     assert [step for step, _ in rows] == [line["step"] for line in lines]
     for (_, values), line in zip(rows, lines):
-        own = {key: value for key, value in values.items() if not key.startswith("_")}
+        own = {key: value for key, value in values.items() if not key.startswith("_") and not is_late(key)}
         assert own == tags_of(line)
 
 
@@ -319,7 +359,7 @@ def command_of(process: str) -> bytes:
 def test_wandb_gets_each_step_once_through_kills_of_the_run_and_the_sender(offline, programs, compiled,
                                                                            tmp_path):
     out = tmp_path / "run"
-    process = programs.start("lmc-run", compiled(JOB), f"--out={out}", *WANDB)
+    process = programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *EVALUATED, *WANDB)
     kill_after(process, out, 12)
     wait_for_sender(out)
     first = json.loads((out / "wandb.json").read_text())
@@ -344,13 +384,29 @@ def test_wandb_gets_each_step_once_through_kills_of_the_run_and_the_sender(offli
     # Steps that were trained again have equal losses; only their times are those of the first time.
     assert [values["loss"] for _, values in rows] == losses(out)
     assert_sent(rows[-4:], metrics(out)[-4:])
+    assert_late_sent_through_kills(rows, out)
+
+
+def assert_late_sent_through_kills(rows: list[tuple[int, dict]], out: Path) -> None:
+    """Each line of updates.jsonl and each evaluation is in the rows. A start after a kill may write its
+    saves after other steps than the one before, whose lines are moved then."""
+    kept = updates_rows(updates(out))
+    moved = [row for folder in (out / "undone").glob("*") for row in updates_rows(updates(folder))]
+    sent = late_rows(rows, "updates")
+    assert all(row in kept or row in moved for row in sent)
+    later = max((row["updates/step"] for row in sent if row not in kept), default=0)
+    assert [row for row in kept if row not in sent and row["updates/step"] > later] == []
+    evaluations = late_rows(rows, "evaluation")
+    assert evaluations == evaluations_rows(out)
+    print(f"{len(sent)} lines of updates.jsonl, of which {len(kept)} are still there; {len(evaluations)} evaluations")
+    assert len(sent) > 1 and len(evaluations) > 1
 
 
 def test_a_rewind_begins_another_run_in_wandb(offline, programs, compiled, tmp_path):
     out = tmp_path / "run"
-    programs.run("lmc-run", compiled(JOB), f"--out={out}", "--steps=12", *WANDB).ok()
+    programs.run("lmc-run", compiled(UPDATED), f"--out={out}", "--steps=12", *EVALUATED, *WANDB).ok()
     wait_for_sender(out)
-    before = metrics(out)
+    before, updates_before, evaluations_before = metrics(out), updates(out), evaluations_rows(out)
     programs.run("lmc-run", f"--out={out}", "--rewind=5", "--steps=9", "--set", "lr_schedule.lr=5e-4",
                  "--change=lr_schedule.lr").ok()
     wait_for_sender(out)
@@ -359,6 +415,10 @@ def test_a_rewind_begins_another_run_in_wandb(offline, programs, compiled, tmp_p
     assert second == f"{first}-2"
     assert_sent(sent[first], before)
     assert_sent(sent[second], metrics(out))
+    assert updates_before and late_rows(sent[first], "updates") == updates_rows(updates_before)
+    assert evaluations_before and late_rows(sent[first], "evaluation") == evaluations_before
+    assert late_rows(sent[second], "updates") == updates_rows(updates(out))
+    assert late_rows(sent[second], "evaluation") == evaluations_rows(out)
     # By hand there is nothing more to send.
     command = [programs.path("lmc-wandb"), str(out), "--project=llamas", "--group=tests"]
     subprocess.run(command, check=True, capture_output=True)
@@ -378,24 +438,130 @@ def test_a_rollback_of_the_guard_begins_another_run_in_wandb(offline, programs, 
 
 
 class FakeWandb:
-    """Takes the place of the package. `runs` has the steps that each W&B run got."""
+    """Takes the place of the package. `runs` has the steps that each W&B run got, `rows` their values."""
 
     def __init__(self):
         self.runs: dict[str, list[int]] = {}
+        self.rows: dict[str, dict[int, dict]] = {}
+        self.step_metrics: dict[str, str] = {}
 
     Settings = dict
 
     def init(self, id: str, **_):
-        steps = self.runs.setdefault(id, [])
+        steps, rows = self.runs.setdefault(id, []), self.rows.setdefault(id, {})
+        starting_step = steps[-1] + 1 if steps else 0
+
+        def log(row: dict, step: int) -> None:
+            # A row is open until a later one comes, or another process.
+            assert step >= max(steps[-1] if steps else 0, starting_step), "W&B would drop it"
+            if step not in rows:
+                steps.append(step)
+            rows.setdefault(step, {}).update(row)
+
+        def define_metric(name: str, step_metric: str = "", hidden: bool = False) -> None:
+            self.step_metrics[name] = step_metric
+
         return SimpleNamespace(
-            offline=False, url="", starting_step=steps[-1] + 1 if steps else 0,
-            log=lambda row, step: steps.append(step), finish=lambda exit_code: None)
+            offline=False, url="", starting_step=starting_step, log=log, define_metric=define_metric,
+            summary={key: value for row in rows.values() for key, value in row.items()},
+            finish=lambda exit_code: None)
 
 
-def test_no_step_that_is_taken_back_is_sent_to_the_wandb_run_of_the_steps_that_stay(programs, tmp_path):
+def sender_module(programs):
     path = programs.path("lmc-wandb")
     module = importlib.util.module_from_spec(spec_from_loader("sender", SourceFileLoader("sender", str(path))))
     module.__spec__.loader.exec_module(module)
+    return module
+
+
+def test_late_values_are_each_sent_once_in_rows_of_their_step_or_later(programs, tmp_path):
+    module, wandb = sender_module(programs), FakeWandb()
+    (tmp_path / "run.json").write_text('{"run": "abc"}')
+
+    def append(name: str, **record) -> None:
+        with (tmp_path / f"{name}.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def trains(first: int, last: int, minute: int = 0) -> None:
+        for step in range(first, last + 1):
+            append("metrics", step=step, loss=1.0, time=f"2026-01-01T00:{minute:02}:{step:02}.000Z")
+
+    def moves(step: int) -> None:
+        append("updates", step=step, lr=0.1, update_ratio={"a.b": step / 64, "c": None}, weight_rms={"a.b": 2.0, "c": 0.0})
+
+    def evaluates(step: int) -> None:
+        append("events", time="2026-01-01T00:01:00.000Z", event="evaluation", step=step, values={"x/acc": step / 32})
+
+    def begins():
+        sender = module.Sender(wandb, SimpleNamespace(out=str(tmp_path), project="p", entity=None, group=None, name=None))
+        sender.load()
+        sender.open()
+        sender.follow()
+        return sender
+
+    def has(run: str) -> dict[int, tuple]:
+        """{step: (step of the updates, of the evaluation)} of the rows that have any."""
+        for row in wandb.rows[run].values():
+            at = row.get("updates/step")
+            expected = {} if at is None else {"updates/step": at, "updates/a.b": at / 64, "weight_rms/a.b": 2.0, "weight_rms/c": 0.0}
+            at = row.get("evaluation/step")
+            expected.update({} if at is None else {"evaluation/step": at, "evaluation/x/acc": at / 32})
+            assert {key: value for key, value in row.items() if is_late(key)} == expected
+        return {step: (row.get("updates/step"), row.get("evaluation/step")) for step, row in wandb.rows[run].items()
+                if any(map(is_late, row))}
+
+    append("events", time="2026-01-01T00:00:00.000Z", event="start", step=0, host="a", pid=7)
+    trains(1, 10)
+    moves(3), moves(6)
+    evaluates(4), evaluates(2)  # the latter had failed before
+    sender = begins()
+    (first,) = wandb.runs
+    assert has(first) == {3: (3, None), 4: (None, 4), 5: (None, 2), 6: (6, None)}
+    assert wandb.step_metrics == {"updates/step": "", "evaluation/step": "", "updates/*": "updates/step",
+                                  "weight_rms/*": "updates/step", "evaluation/*": "evaluation/step"}
+    # Of a step whose row W&B does not have: they wait.
+    moves(11), evaluates(12)
+    sender.follow()
+    assert len(has(first)) == 4
+    # The sender is killed before W&B has its last row.
+    wandb.runs[first].pop(), wandb.rows[first].pop(10)
+    moves(12)
+    trains(11, 12)
+    sender = begins()
+    more = {11: (11, None), 12: (12, 12)}
+    assert has(first) == {3: (3, None), 4: (None, 4), 5: (None, 2), 6: (6, None), **more}
+    # Behind the last row, they become a part of it; what it has already waits for another one.
+    trains(13, 13)
+    sender.follow()
+    moves(13), evaluates(11), evaluates(10)
+    sender.follow()
+    sender.close()
+    more[13] = (13, 11)
+    assert has(first) == {3: (3, None), 4: (None, 4), 5: (None, 2), 6: (6, None), **more}
+    time_of_row = datetime.fromisoformat("2026-01-01T00:00:13+00:00").timestamp()
+    assert wandb.rows[first][13]["_timestamp"] == time_of_row and wandb.rows[first][13]["loss"] == 1.0
+    begins().close()
+    assert len(has(first)) == 7
+    sender = begins()
+    trains(14, 14)
+    sender.follow()
+    more[14] = (None, 10)
+    assert has(first) == {3: (3, None), 4: (None, 4), 5: (None, 2), 6: (6, None), **more}
+
+    # Another run gets what a rewind leaves.
+    append("events", time="2026-01-01T00:02:00.000Z", event="rewind", step=5)
+    append("events", time="2026-01-01T00:02:01.000Z", event="start", step=5, host="a", pid=7)
+    for name, kept in (("metrics", 5), ("updates", 1)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:kept]))
+    trains(6, 14, minute=3)
+    sender.follow()
+    assert wandb.runs[f"{first}-2"] == list(range(1, 15))
+    assert has(f"{first}-2") == {3: (3, None), 4: (None, 4), 5: (None, 2)} and len(wandb.runs[first]) == 14
+
+
+def test_no_step_that_is_taken_back_is_sent_to_the_wandb_run_of_the_steps_that_stay(programs, tmp_path):
+    module = sender_module(programs)
     lines = lambda first, last, time: "".join(
         json.dumps({"time": f"2026-01-01T00:00:{time:02}.000Z", "step": step, "loss": 1.0}) + "\n"
         for step in range(first, last + 1))

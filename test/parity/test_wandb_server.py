@@ -10,10 +10,11 @@ from datetime import datetime
 import pytest
 
 from programs import losses, metrics
-from test_monitors import JOB, WANDB, assert_sent, kill_after, offline, wait_for_sender
+from test_monitors import (EVALUATED, UPDATED, WANDB, assert_late_sent_through_kills, assert_sent, evaluations_rows, kill_after,
+                           late_rows, offline, updates, updates_rows, wait_for_sender)
 from wandb_server import WandbRun, WandbServer
 
-FEW = ["--set", "checkpoint.interval=5", *WANDB]
+FEW = ["--set", "checkpoint.interval=5", *EVALUATED, *WANDB]
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def the_run(server: WandbServer, out) -> WandbRun:
 def test_wandb_sync_brings_all_of_a_run_that_was_kept_offline_to_a_server(offline, programs, compiled, tmp_path,
                                                                           server):
     out = tmp_path / "run"
-    programs.run("lmc-run", compiled(JOB), f"--out={out}", "--steps=9", *FEW).ok()
+    programs.run("lmc-run", compiled(UPDATED), f"--out={out}", "--steps=9", *FEW).ok()
     wait_for_sender(out)
     programs.run("lmc-run", f"--out={out}", "--steps=16").ok()
     wait_for_sender(out)
@@ -50,7 +51,10 @@ def test_wandb_sync_brings_all_of_a_run_that_was_kept_offline_to_a_server(offlin
 
     run, lines = the_run(server, out), metrics(out)
     rows = run.history()
-    assert_sent([(row["_step"], row) for row in rows], lines)
+    numbered = [(row["_step"], row) for row in rows]
+    assert_sent(numbered, lines)
+    assert updates(out) and late_rows(numbered, "updates") == updates_rows(updates(out))
+    assert evaluations_rows(out) and late_rows(numbered, "evaluation") == evaluations_rows(out)
     assert len(rows) == 16 and run.exit_code == 0
     for row, line in zip(rows, lines):
         assert row["_timestamp"] == datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
@@ -60,7 +64,7 @@ def test_a_server_gets_each_step_once_through_a_kill(offline, programs, compiled
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     out = tmp_path / "run"
-    kill_after(programs.start("lmc-run", compiled(JOB), f"--out={out}", *FEW), out, 13)
+    kill_after(programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *FEW), out, 13)
     wait_for_sender(out)
     had = len(the_run(server, out).history())
     programs.run("lmc-run", f"--out={out}", f"--steps={had + 4}").ok()
@@ -69,3 +73,4 @@ def test_a_server_gets_each_step_once_through_a_kill(offline, programs, compiled
     assert had >= 13 and [row["_step"] for row in rows] == list(range(1, had + 5))
     assert [row["loss"] for row in rows] == losses(out)
     assert_sent([(row["_step"], row) for row in rows[-4:]], metrics(out)[-4:])
+    assert_late_sent_through_kills([(row["_step"], row) for row in rows], out)

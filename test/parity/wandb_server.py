@@ -6,7 +6,7 @@ import json
 import threading
 from dataclasses import dataclass, field
 
-HISTORY, EVENTS = "wandb-history.jsonl", "wandb-events.jsonl"
+HISTORY, EVENTS, SUMMARY = "wandb-history.jsonl", "wandb-events.jsonl", "wandb-summary.json"
 
 
 @dataclass
@@ -32,7 +32,7 @@ class WandbRun:
         tail = {file: json.dumps(self.lines.get(file, [])[-1:]) for file in (HISTORY, EVENTS)}
         return {"id": name, "name": name, "displayName": name, "description": "", "sweepName": None,
                 "project": {"id": self.project, "name": self.project, "entity": ENTITY},
-                "config": json.dumps(self.config), "summaryMetrics": "{}", "tags": [], "notes": "",
+                "config": json.dumps(self.config), "summaryMetrics": self.lines.get(SUMMARY, ["{}"])[-1], "tags": [], "notes": "",
                 "historyLineCount": len(self.lines.get(HISTORY, [])), "historyTail": tail[HISTORY],
                 "eventsLineCount": len(self.lines.get(EVENTS, [])), "eventsTail": tail[EVENTS],
                 "logLineCount": 0, "wandbConfig": '{"t": {}}'}  # "t": it has begun
@@ -96,7 +96,7 @@ class WandbServer:
         if path.endswith("/file_stream"):  # /files/ENTITY/PROJECT/RUN/file_stream
             run, chunk = self.runs[path.split("/")[-2]], json.loads(body)
             for name, part in (chunk.get("files") or {}).items():
-                if name in (HISTORY, EVENTS):
+                if name in (HISTORY, EVENTS, SUMMARY):
                     run.put(name, part["offset"], part["content"])
             if chunk.get("complete"):
                 run.exit_code = chunk["exitcode"]

@@ -9,7 +9,15 @@ keeps everything in OUT/wandb until `wandb sync`.
 
 metrics.jsonl is the truth, and is only read: each of its steps is sent once, whatever is killed. How
 far W&B has got is asked of W&B itself, when the W&B run is opened: of the server or, offline, of the
-files in OUT/wandb. OUT/wandb.json has the id of the W&B run, so that the next start goes on with it.
+files in OUT/wandb.
+
+The lines of updates.jsonl and the evaluations of exports come some steps after the step that they
+speak of, while the rows of W&B's history only go forward. Each of them, once too, is therefore a part
+of the next row, and has its own step in it: `updates/step` or `evaluation/step`, over which W&B draws
+them (define_metric). The last of these steps says what W&B has of them. What comes behind the last
+row of a run that ends is sent if the run goes on.
+
+OUT/wandb.json has the id of the W&B run, so that the next start goes on with it.
 The history of a W&B run cannot be taken back. If a rewind, or a changed setting, makes steps that
 W&B has already train anew, another W&B run begins, which gets metrics.jsonl from its first line.
 
@@ -17,6 +25,7 @@ Exit codes: 0 all was sent, 1 it was not (another try may succeed), 2 a wrong co
 or its key is missing.
 """
 import argparse
+import collections
 import fcntl
 import glob
 import json
@@ -43,6 +52,9 @@ NAMES = {
 NOT_FINITE = {"loss", "grad_norm", "update_ratio"}  # null in metrics.jsonl: NaN or infinite
 
 
+UPDATES, EVALUATION = "updates/step", "evaluation/step"  # steps of records that are part of later rows
+
+
 def say(text: str) -> None:
     print(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}", flush=True)
 
@@ -64,16 +76,34 @@ def row_of(record: dict) -> dict:
     return row
 
 
+def row_of_updates(record: dict) -> dict:
+    """The values of a line of updates.jsonl. A ratio that is null is of weights that were zero, and a
+    size that is null is NaN or infinite."""
+    row = {UPDATES: record["step"]}
+    row.update({f"updates/{name}": ratio for name, ratio in record.get("update_ratio", {}).items()
+                if ratio is not None})
+    row.update({f"weight_rms/{name}": float("nan") if size is None else size
+                for name, size in record.get("weight_rms", {}).items()})
+    return row
+
+
+def row_of_evaluation(step: int, values: dict) -> dict:
+    return {EVALUATION: step, **{f"evaluation/{name}": value for name, value in values.items()
+                                 if value is not None}}
+
+
 class Lines:
     """The whole lines of a file that grows, each once. If the file is cut, because a run goes on
     from an earlier step, it is read again from its beginning: the last line that was read is then
     not where it was."""
 
-    def __init__(self, path: pathlib.Path):
-        self.path = path
+    def __init__(self, path: pathlib.Path, forget=lambda: None):
+        """Calls `forget` whenever the file will be read from its beginning."""
+        self.path, self.forget = path, forget
         self.restart()
 
     def restart(self) -> None:
+        self.forget()
         self.end = 0  # of the lines that were read
         self.last = b""
 
@@ -103,10 +133,10 @@ class Lines:
         return [record for record in records if isinstance(record, dict)]
 
 
-def recorded_steps(path: str):
-    """The steps in a .wandb file: seven bytes, then the log format of LevelDB
-    (github.com/google/leveldb, doc/log_format.md) with a message Record of wandb in each record. A
-    part of a record at the end is left out."""
+def recorded_rows(path: str):
+    """The step of each row in a .wandb file, and its values of UPDATES and EVALUATION. The file has
+    seven bytes, and then the log format of LevelDB (github.com/google/leveldb, doc/log_format.md) with
+    a message Record of wandb in each record. A part of a record at the end is left out."""
     from wandb.proto import wandb_internal_pb2
 
     with open(path, "rb") as file:
@@ -126,7 +156,10 @@ def recorded_steps(path: str):
             record = wandb_internal_pb2.Record()
             record.ParseFromString(message)
             if record.WhichOneof("record_type") == "history":
-                yield record.history.step.num
+                values = {item.key or item.nested_key[0]: item.value_json
+                          for item in record.history.item}
+                yield record.history.step.num, {
+                    key: json.loads(values[key]) for key in (UPDATES, EVALUATION) if key in values}
 
 
 def wait_for_writers(folder: pathlib.Path) -> None:
@@ -153,9 +186,14 @@ class Sender:
         self.out = pathlib.Path(options.out).resolve()
         self.state_path = self.out / "wandb.json"
         self.metrics = Lines(self.out / "metrics.jsonl")
+        self.updates_waiting = collections.deque()  # lines of updates.jsonl that W&B does not have
+        self.updates = Lines(self.out / "updates.jsonl", self.updates_waiting.clear)
         self.events = Lines(self.out / "events.jsonl")
+        self.evaluations = {}  # the values of all that are valid, by their steps, as they came
         self.run = None
         self.sent = 0  # the last step that W&B has
+        self.had = {}  # the last values of UPDATES and EVALUATION that W&B has
+        self.row = {}  # that of the step `sent`, to which W&B still lets values be added
         self.exit_code = 1  # of the run: killed, unless an event says otherwise
         self.events_seen = 0  # lines of events.jsonl
         self.process = None  # host and number of the lmc-run that has started last
@@ -195,7 +233,7 @@ class Sender:
         name = recorded.get("run", "")
         if not self.state.get("id") or self.state.get("run") != name:
             identifier = name or f"lmc-{os.urandom(4).hex()}"
-            self.save(id=identifier, run=name, generation=1, sent=0, events=0)
+            self.save(id=identifier, run=name, generation=1, sent=0, had={}, events=0)
         settings = {
             key: setting.get("value") if isinstance(setting, dict) else setting
             for key, setting in recorded.get("settings", {}).items()
@@ -213,12 +251,23 @@ class Sender:
             settings=self.wandb.Settings(
                 console="off", disable_code=True, disable_git=True, silent=True),
         )
-        self.sent = self.offline_steps() if self.run.offline else self.run.starting_step - 1
+        if self.run.offline:
+            self.sent, self.had = self.recorded_offline()
+        else:
+            self.sent = self.run.starting_step - 1
+            self.had = {key: self.run.summary[key] for key in (UPDATES, EVALUATION)
+                        if self.run.summary.get(key) is not None}
+        self.row = {}
+        for names, step_metric in (("updates/*", UPDATES), ("weight_rms/*", UPDATES),
+                                   ("evaluation/*", EVALUATION)):
+            self.run.define_metric(step_metric, hidden=True)
+            self.run.define_metric(names, step_metric=step_metric)
         say(f"W&B run {self.state['id']} has steps up to {max(self.sent, 0)}"
             + (" (offline)" if self.run.offline else f": {self.run.url}"))
         self.metrics.restart()
+        self.updates.restart()
 
-    def offline_steps(self) -> int:
+    def recorded_offline(self) -> tuple[int, dict]:
         identifier = self.state["id"]
         files = [path for path in
                  glob.glob(f"{glob.escape(str(self.out))}/wandb/offline-run-*-{identifier}/*.wandb")
@@ -226,8 +275,13 @@ class Sender:
         own = str(pathlib.Path(self.run.settings.sync_file).resolve())
         earlier = [path for path in files if str(pathlib.Path(path).resolve()) != own]
         if not earlier:  # they may have been sent, and removed
-            return self.state["sent"]
-        return max((step for path in earlier for step in recorded_steps(path)), default=0)
+            return self.state["sent"], self.state.get("had", {})
+        last, had = 0, {}
+        for step, values in sorted((row for path in earlier for row in recorded_rows(path)),
+                                   key=lambda row: row[0]):
+            last = step
+            had.update(values)
+        return last, had
 
     def follow_events(self) -> bool:
         """Returns False while lmc-run goes back to an earlier step, and from when it was started again
@@ -245,7 +299,11 @@ class Sender:
             elif name == "rewind":  # its start follows
                 self.goes_back = self.reread = True
                 self.rewind = step, event.get("time", "")
+            elif name == "evaluation" and isinstance(step, int):
+                self.evaluations[step] = event.get("values", {})
             anew = name == "rewind" or (name == "change" and event.get("identity"))
+            if anew:
+                self.evaluations = {at: values for at, values in self.evaluations.items() if at <= step}
             if anew and self.events_seen > self.state["events"] and step < self.sent:
                 self.fork = True
         if self.again or self.goes_back:
@@ -255,7 +313,7 @@ class Sender:
             self.close()
             part = self.state["generation"] + 1
             name = self.state["run"] or self.state["id"].rsplit("-", 1)[0]
-            self.save(id=f"{name}-{part}", generation=part, sent=0, events=self.events_seen)
+            self.save(id=f"{name}-{part}", generation=part, sent=0, had={}, events=self.events_seen)
             self.fork, self.reread = False, True
             self.open()
         else:
@@ -273,21 +331,59 @@ class Sender:
         self.reread = True
         while self.reread:
             records = self.metrics.read()
+            lines = self.updates.read()
+            self.updates_waiting.extend(line for line in lines if isinstance(line.get("step"), int))
             self.reread = False
-            if not self.follow_events():
-                # The lmc-wandb of another start sends its lines.
+            going = self.follow_events()
+            if self.reread or not going:
                 self.metrics.restart()
+                self.updates.restart()
+            if not going:  # the lmc-wandb of another start sends its lines
                 return
-            if self.reread:
-                self.metrics.restart()
         for record in records:
             step = record.get("step")
             if isinstance(step, int) and step > self.sent and not self.is_taken_back(record):
-                self.run.log(row_of(record), step=step)
-                self.sent = step
-        self.save(sent=self.sent)
+                self.row = {}
+                self.log(step, {**row_of(record), **self.late_values(step)})
+        self.save(sent=self.sent, had=self.had)
+
+    def log(self, step: int, values: dict) -> None:
+        self.run.log(values, step=step)
+        self.sent = step
+        self.row.update(values)
+        self.had = {**self.had, **{key: values[key] for key in (UPDATES, EVALUATION) if key in values}}
+
+    def evaluations_waiting(self) -> list[int]:
+        """The steps of the evaluations that W&B does not have. All are sent as they came: an evaluation
+        that had failed may come behind that of a later step."""
+        steps, last = list(self.evaluations), self.had.get(EVALUATION, 0)
+        if last in self.evaluations:
+            return steps[steps.index(last) + 1:]
+        return [step for step in steps if step > last]
+
+    def late_values(self, step: int) -> dict:
+        """The oldest line of updates.jsonl and the oldest evaluation that W&B does not have, for the
+        row of a step. No row has those of a later step, so that a rewind takes back both or neither."""
+        values, waiting = {}, self.updates_waiting
+        while waiting and waiting[0]["step"] <= self.had.get(UPDATES, 0):
+            waiting.popleft()
+        if waiting and waiting[0]["step"] <= step and UPDATES not in self.row:
+            values.update(row_of_updates(waiting.popleft()))
+        evaluations = self.evaluations_waiting()
+        if evaluations and evaluations[0] <= step and EVALUATION not in self.row:
+            values.update(row_of_evaluation(evaluations[0], self.evaluations[evaluations[0]]))
+        return values
+
+    def finish_last_row(self) -> None:
+        """Adds what no row is left for to the last one."""
+        values = self.late_values(self.sent) if self.row else {}
+        if values:
+            time_of_row = {key: self.row[key] for key in ("_timestamp",) if key in self.row}
+            self.log(self.sent, {**values, **time_of_row})
+            self.save(had=self.had)
 
     def close(self) -> None:
+        self.finish_last_row()
         self.run.finish(exit_code=self.exit_code)
         self.run = None
 
