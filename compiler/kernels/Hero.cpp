@@ -134,14 +134,36 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
-// Returns true for an op with the loops (block, row of the block, column) that reduces the second
-// loop.
-bool isBlockSum(linalg::GenericOp op) {
+// The loops of a sum over blocks of rows: (outer..., block, index within the block, further...,
+// column), of which those from the index within the block up to the column are reduced.
+struct BlockLoops {
+  SmallVector<int64_t> domain; // extents without the split into blocks
+  unsigned block = 0;          // number of the loop over blocks
+  int64_t within = 1;          // extent of the loop behind it
+  int64_t rows = 1;            // rows of a block
+};
+
+std::optional<BlockLoops> blockLoops(linalg::GenericOp op) {
   using utils::IteratorType;
   SmallVector<IteratorType> iterators = op.getIteratorTypesArray();
-  return iterators.size() == 3 && iterators[0] == IteratorType::parallel &&
-         iterators[1] == IteratorType::reduction && iterators[2] == IteratorType::parallel;
+  unsigned first = 0, n = unsigned(iterators.size());
+  while (first < n && iterators[first] == IteratorType::parallel)
+    ++first;
+  if (first == 0 || n < first + 2 || iterators[n - 1] != IteratorType::parallel ||
+      !llvm::all_of(ArrayRef(iterators).slice(first, n - 1 - first),
+                    [](IteratorType type) { return type == IteratorType::reduction; }))
+    return std::nullopt;
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  BlockLoops loops{{}, first - 1, extents[first], 1};
+  for (unsigned i = first; i + 1 < n; ++i)
+    loops.rows *= extents[i];
+  extents[first - 1] *= extents[first];
+  extents.erase(extents.begin() + first);
+  loops.domain = extents;
+  return loops;
 }
+
+bool isBlockSum(linalg::GenericOp op) { return blockLoops(op).has_value(); }
 
 bool isBlockSum(Value value) {
   auto generic = value.getDefiningOp<linalg::GenericOp>();
@@ -173,13 +195,15 @@ LogicalResult Analyzer::findDomain() {
   if (blockSum) {
     if (!isRow())
       return fail("sums of blocks of rows need hero row_reduction");
-    SmallVector<int64_t> loops = blockSum.getStaticLoopRanges();
-    domain = {loops[0] * loops[1], loops[2]};
-    info.shape.rowsPerItem = loops[1];
+    BlockLoops loops = *blockLoops(blockSum);
+    domain = loops.domain;
+    info.shape.rowsPerItem = loops.rows;
   } else if (reduction) {
     if (!isRow() && !isColumn())
       return fail("a reduction needs hero row_reduction or column_reduction");
     domain = reduction.getStaticLoopRanges();
+    if (isRow())
+      info.shape.reducedDims = reduction.getNumReductionLoops();
   } else {
     if (isColumn())
       return fail("hero column_reduction has no reduction over the rows");
@@ -207,9 +231,8 @@ LogicalResult Analyzer::findDomain() {
   if (isColumn())
     info.reduced = info.identity.getSubMap({1});
   else if (isRow())
-    info.reduced = info.identity.getMajorSubMap(n - 1);
-  if (isRow() && n == 1)
-    info.reduced = AffineMap::get(1, 0, {}, context);
+    info.reduced = info.outerDims() ? info.identity.getMajorSubMap(info.outerDims())
+                                    : AffineMap::get(n, 0, {}, context);
   return success();
 }
 
@@ -220,27 +243,31 @@ LogicalResult Analyzer::checkReduction(linalg::GenericOp op) {
     return fail("a reduction over " + shapeText(op.getStaticLoopRanges()) +
                 " does not match the domain " + shapeText(info.shape.domain));
   for (unsigned i = 0; i < n; ++i)
-    if ((iterators[i] == utils::IteratorType::reduction) != (i == (isColumn() ? 0 : n - 1)))
+    if ((iterators[i] == utils::IteratorType::reduction) !=
+        (isColumn() ? i == 0 : i >= info.outerDims()))
       return fail(isColumn() ? "hero column_reduction reduces the first of two dimensions only"
-                             : "hero row_reduction reduces the last dimension only");
+                             : "the reductions of hero row_reduction reduce the same last "
+                               "dimensions only");
   return success();
 }
 
 LogicalResult Analyzer::checkBlockSum(linalg::GenericOp op) {
-  SmallVector<int64_t> loops = op.getStaticLoopRanges();
-  SmallVector<int64_t> rows{loops[0] * loops[1], loops[2]};
-  if (rows != info.shape.domain || loops[1] != info.shape.rowsPerItem)
-    return fail("a sum over blocks " + shapeText(loops) + " does not match the domain " +
-                shapeText(info.shape.domain) + " in blocks of " + Twine(info.shape.rowsPerItem) +
-                " rows");
+  BlockLoops loops = *blockLoops(op);
+  if (loops.domain != info.shape.domain || loops.rows != info.shape.rowsPerItem)
+    return fail("a sum over blocks " + shapeText(op.getStaticLoopRanges()) +
+                " does not match the domain " + shapeText(info.shape.domain) + " in blocks of " +
+                Twine(info.shape.rowsPerItem) + " rows");
   return success();
 }
 
 FailureOr<Info> Analyzer::access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic) {
   Info result;
   unsigned n = rank();
-  for (unsigned d = 0; d + 1 < n; ++d)
-    result.outer |= point.isFunctionOfDim(d);
+  result.outer = info.isOuter(point);
+  for (unsigned d = info.outerDims(); d + 1 < n; ++d)
+    if (point.isFunctionOfDim(d) && !point.isFunctionOfDim(n - 1))
+      return fail("input " + Twine(input.getArgNumber()) +
+                  " varies along a row, but not along the innermost dimension");
   if (n > 0 && point.isFunctionOfDim(n - 1)) {
     AffineExpr inner = getAffineDimExpr(n - 1, context);
     for (unsigned i = 0; i < point.getNumResults(); ++i)
@@ -342,24 +369,39 @@ FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   FailureOr<Operation *> combiner = combinerOf(value);
   if (failed(combiner) || failed(checkBlockSum(generic)))
     return failure();
+  if (info.shape.reducedDims > 1)
+    return fail("sums of blocks of rows need rows of one dimension");
+  BlockLoops blocks = *blockLoops(generic);
   unsigned number = value.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
-  AffineExpr block, row, column;
-  bindDims(context, block, row, column);
-  if (generic.getMatchingIndexingMap(init) != AffineMap::get(3, 0, {block, column}, context))
+  // All loops but the reduced ones.
+  SmallVector<AffineExpr> kept, loopExprs, places;
+  for (unsigned i = 0; i <= blocks.block; ++i)
+    kept.push_back(getAffineDimExpr(i, context));
+  kept.push_back(getAffineDimExpr(rank(), context));
+  if (generic.getMatchingIndexingMap(init) != AffineMap::get(rank() + 1, 0, kept, context))
     return fail("a sum of blocks of rows writes its result through a map that is not an identity");
   auto fill = init->get().getDefiningOp<linalg::FillOp>();
   if (!fill)
     return fail("a sum of blocks of rows starts from something else than a linalg.fill");
-  int64_t rows = info.shape.rowsPerItem;
-  AffineExpr r = getAffineDimExpr(0, context), c = getAffineDimExpr(1, context);
-  AffineMap loops = AffineMap::get(2, 0, {r.floorDiv(rows), r % rows, c}, context);
+  for (unsigned d = 0; d < rank(); ++d) {
+    AffineExpr index = getAffineDimExpr(d, context);
+    if (d != blocks.block) {
+      loopExprs.push_back(index);
+      continue;
+    }
+    loopExprs.push_back(index.floorDiv(blocks.within));
+    loopExprs.push_back(index % blocks.within);
+  }
+  places.assign(loopExprs.begin(), loopExprs.begin() + blocks.block + 1);
+  places.push_back(loopExprs.back());
+  AffineMap loops = AffineMap::get(rank(), 0, loopExprs, context);
   Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
   FailureOr<Info> terms = visit(term, loops);
-  if (failed(terms) || failed(visit(fill.value(), AffineMap::get(2, 0, {}, context))))
+  if (failed(terms) || failed(visit(fill.value(), AffineMap::get(rank(), 0, {}, context))))
     return failure();
   execute(*terms, terms->level);
-  AffineMap point = AffineMap::get(2, 0, {r.floorDiv(rows), c}, context);
+  AffineMap point = AffineMap::get(rank(), 0, places, context);
   info.blockSums.push_back(
       {{value, point, fill.value(), term, *combiner, terms->level}, loops, output});
   Info result;
@@ -454,7 +496,10 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
     AffineExpr expr = indexExpr(index, point);
     unsigned n = rank();
     for (unsigned d = 0; d + 1 < n; ++d)
-      result.outer |= expr.isFunctionOfDim(d);
+      if (d < info.outerDims())
+        result.outer |= expr.isFunctionOfDim(d);
+      else if (expr.isFunctionOfDim(d))
+        return fail("linalg.index of a dimension within a row that is not the innermost one");
     if (n > 0 && expr.isFunctionOfDim(n - 1)) {
       if (expr != getAffineDimExpr(n - 1, context))
         return fail("linalg.index of the innermost dimension in a permuted read");
@@ -512,6 +557,9 @@ void Analyzer::cost() {
     if (shape.flat)
       shape.inner = 1;
   } else {
+    shape.inner = 1;
+    for (int64_t extent : ArrayRef<int64_t>(shape.domain).drop_front(info.outerDims()))
+      shape.inner *= extent;
     shape.items = points / shape.inner / shape.rowsPerItem;
   }
   for (const BlockSum &b : info.blockSums)
@@ -579,8 +627,8 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
       kern::partsOfResult(body.getTerminator()->getOperand(number));
   if (parts.empty())
     return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
-  if (parts.size() > 1 && (isRow() || isColumn()))
-    return fail("a result in parts needs hero elementwise or gather");
+  if (parts.size() > 1 && isColumn())
+    return fail("a result in parts needs hero elementwise, gather or row_reduction");
   // A vector is stored along the innermost dimension, so a part must begin at index 0 of this
   // dimension.
   for (const kern::ResultPart &part : parts) {
@@ -599,7 +647,7 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
     AffineMap point;
     if (shape == domain && !isColumn())
       point = info.identity;
-    else if (isRow() && shape == domain.drop_back())
+    else if (isRow() && parts.size() == 1 && shape == domain.take_front(info.outerDims()))
       point = info.reduced;
     else if (isColumn() && shape == domain.drop_front())
       point = info.reduced;
@@ -718,7 +766,7 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))
     return false;
-  for (unsigned d = 0; d + 1 < n; ++d)
+  for (unsigned d = 0; d < info.outerDims(); ++d)
     if (access.dynamic[d] || access.point.getResult(d) != info.identity.getResult(d))
       return false;
   return true;

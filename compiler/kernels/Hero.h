@@ -9,11 +9,13 @@
 //                     domain. A work item is an index of the outer dimensions. If every access is
 //                     an identity map, a work item is one element (the domain is then flat).
 //   gather            As elementwise, and the region may load rows at indices read from memory.
-//   row_reduction     The innermost dimension is reduced; a work item is a row. A reduction that
-//                     depends on another one needs a later pass over the row. Every pass
-//                     recomputes its values from the inputs. A result may also be a sum over
-//                     blocks of R rows, with one value per block and column: [rows / R, columns].
-//                     A work item is then R rows, added one after the other.
+//   row_reduction     The innermost dimension is reduced, or the last k dimensions together: such
+//                     as (heads, head_dim) for a norm over whole rows. A work item is a row: all
+//                     points of the reduced dimensions. A reduction that depends on another one
+//                     needs a later pass over the row. Every pass recomputes its values from the
+//                     inputs. With k = 1, a result may also be a sum over blocks of rows, with
+//                     one value per block and column. A work item is then the rows of a block,
+//                     added one after the other.
 //   column_reduction  The domain is (r, c) and r is reduced; a work item is a column.
 //
 // Every intermediate value is recomputed where it is used, so a kernel needs no memory other than
@@ -36,6 +38,7 @@ struct KernelShape {
   int64_t items = 1;                 // number of work items of a launch
   int64_t chunk = 1;                 // number of work items that one call should compute
   int64_t inner = 1;                 // number of elements that one work item loops over
+  unsigned reducedDims = 1;          // number of innermost dimensions that a row has
   unsigned passes = 1;               // number of passes over `inner` per work item
   int64_t rowsPerItem = 1;           // more than 1 if a result sums blocks of rows
   bool flat = false;                 // work items are single elements of the domain
@@ -88,11 +91,13 @@ struct Computed {
   unsigned level;
 };
 
-// A result that sums blocks of rows. It is computed by a linalg.generic with the loops (block, row
-// of the block, column) that reduces the second loop.
+// A result that sums blocks of rows. It is computed by a linalg.generic that has the loops of the
+// domain, but for one outer dimension two loops: (block, index within the block). The latter and
+// the outer dimensions behind it are reduced, so that a block is consecutive rows. For the domain
+// (rows, columns) the loops are (block, row of the block, column).
 struct BlockSum {
   Reduction sum;         // `init` is a scalar; `pass` is the pass that computes the term
-  mlir::AffineMap loops; // domain -> (block, row of the block, column) of `term`
+  mlir::AffineMap loops; // domain -> loops of `term`
   unsigned output;       // operand number in kern.yield
 };
 
@@ -114,7 +119,7 @@ struct RegionInfo {
   KernelShape shape;
   kern::Hero hero;
   mlir::AffineMap identity; // the identity map of the domain
-  mlir::AffineMap reduced;  // the map that drops the reduced dimension
+  mlir::AffineMap reduced;  // the map that drops the reduced dimensions
   llvm::SmallVector<Reduction> reductions;
   llvm::SmallVector<BlockSum> blockSums;
   llvm::SmallVector<Computed> outerValues;
@@ -129,6 +134,18 @@ struct RegionInfo {
   // argument of type `type`.
   int64_t strideOf(unsigned argument, mlir::RankedTensorType type, unsigned dim) const;
 
+  // Returns the number of dimensions that tell rows apart.
+  unsigned outerDims() const {
+    unsigned rank = unsigned(shape.domain.size());
+    return rank - std::min(rank, shape.reducedDims);
+  }
+  // Returns true if the map varies between rows.
+  bool isOuter(mlir::AffineMap map) const {
+    for (unsigned d = 0; d < outerDims(); ++d)
+      if (map.isFunctionOfDim(d))
+        return true;
+    return false;
+  }
   // Returns true if the result covers the domain: it is then written during pass number `level`.
   // Any other result is written outside the passes, when its value is known. A sum over blocks of
   // rows is updated during pass `level` of every row.

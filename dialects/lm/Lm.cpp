@@ -240,18 +240,28 @@ LogicalResult SumRowsOp::verify() {
   return expectEqual(*this, dim(getResult(), 0), dim(getX(), 1), "result size");
 }
 
+// Fails unless the columns of `x` are one or several groups of as many columns as `weight` has
+// elements.
+static LogicalResult expectGroups(Operation *op, Value x, Value weight) {
+  int64_t columns = dim(x, 1), size = dim(weight, 0);
+  if (size > 0 && columns % size == 0)
+    return success();
+  return op->emitOpError("has ") << columns << " features, not a multiple of the weight size "
+                                 << size;
+}
+
 LogicalResult RmsNormOp::verify() {
   if (getX().getType() != getType())
     return emitOpError("must keep the type of its input");
-  return expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size");
+  return expectGroups(*this, getX(), getWeight());
 }
 
 LogicalResult RmsNormGradOp::verify() {
   if (getX().getType() != getDx().getType() || getX().getType() != getDy().getType())
     return emitOpError("needs dy, x and dx of one type");
-  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size")))
+  if (failed(expectGroups(*this, getX(), getWeight())))
     return failure();
-  return expectEqual(*this, dim(getDweight(), 0), dim(getX(), 1), "dweight size");
+  return expectEqual(*this, dim(getDweight(), 0), dim(getWeight(), 0), "dweight size");
 }
 
 LogicalResult RopeOp::verify() {

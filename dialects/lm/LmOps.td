@@ -361,10 +361,12 @@ def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
 }
 
 def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters, FreeToRecompute]> {
-  let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row";
+  let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row or per head";
   let description = [{
-    Computed in f32 (f64 for f64), whatever the dtype in memory. Zhang and Sennrich 2019,
-    https://arxiv.org/abs/1910.07467.
+    `x` `[tokens, groups * n]`, `weight` `[n]`: each group of n columns is normalised by itself,
+    and all have the same weight. With one group, this is the norm of the row; with n =
+    head_dim, that of each head of q or k. Computed in f32 (f64 for f64), whatever the dtype in
+    memory. Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467.
   }];
   let fields = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$result);
@@ -375,8 +377,8 @@ def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters, FreeToRecompute
 def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
   let summary = "gradients of rms_norm for x and weight";
   let description = [{
-    With r = 1 / sqrt(mean(x^2) + eps) per row of n features:
-    dx = r * (dy w - x r^2 / n * sum(dy w x)), dw = sum over rows of dy x r.
+    With r = 1 / sqrt(mean(x^2) + eps) per group of n features:
+    dx = r * (dy w - x r^2 / n * sum(dy w x)), dw = sum over rows and groups of dy x r.
   }];
   let fields = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$dx, Vector:$dweight);

@@ -51,14 +51,9 @@ static bool readsTable(lm::EmbeddingOp embedding) {
   return variable && variable.getKind() == lm::VariableKind::Table;
 }
 
-// Returns true if only an addition or a rotation reads the result of a norm.
-static bool staysInRegisters(lm::RmsNormOp norm) {
-  Operation *op = norm;
-  if (!op->hasOneUse())
-    return false;
-  if (auto join = dyn_cast<lm::JoinOp>(*op->user_begin()))
-    op = join;
-  return op->hasOneUse() && isa<lm::AddOp, lm::RopeOp>(*op->user_begin());
+// Returns true if only a rotation reads the result of a norm.
+static bool isRotated(lm::RmsNormOp norm) {
+  return norm->hasOneUse() && isa<lm::RopeOp>(*norm->user_begin());
 }
 
 void Counter::addAttention(lm::AttentionOp attention) {
@@ -73,11 +68,14 @@ void Counter::addAttention(lm::AttentionOp attention) {
 // forward and the backward pass, if it is fused with its neighbours. For an op with c columns, per
 // token:
 //
-//   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where y has one use,
-//               an addition or a rotation, also of joined heads, y and dy stay in registers; the
-//               gradient reads x and writes dx: 2c.
+//   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where only a
+//   rotation
+//               reads y, y stays in registers, and the rotation reads x instead: the gradient's 3c
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
-//               norm's gradient also reads the gradient of the residual stream: 3c
+//               norm's gradient also reads the gradient of the residual stream: 3c. Where the norm
+//               is that of the branch, x + norm(h), both together move the same 8c: they read x
+//               and h and write the sum; the norm's gradient reads both gradients that the residual
+//               stream's is the sum of, and h, and writes this sum and dh.
 //   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU a
 //               kernel of its own, which moves 2c more, but in the caches)
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
@@ -96,7 +94,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   };
   for (Operation &op : function.getOps()) {
     if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
-      move(norm.getResult(), staysInRegisters(norm) ? 2 : 5);
+      move(norm.getResult(), isRotated(norm) ? 3 : 5);
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
       move(sum.getResult(), 3);
     } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {

@@ -279,15 +279,7 @@ private:
       return x;
     if (kind == HeadNorm::WholeRow)
       return norm(layer, name, x);
-    // All heads share one weight. Each head becomes a matrix of its own and is normalised
-    // separately.
-    Value weight = parameter(layer, name + ".weight", {model.headDim}, 1.0);
-    int64_t heads = cast<RankedTensorType>(x.getType()).getDimSize(1) / model.headDim;
-    SmallVector<Type> types(size_t(heads), tensor({tokens, model.headDim}, compute));
-    SmallVector<Value> normed;
-    for (Value head : lm::SplitOp::create(b, named(name), types, x).getParts())
-      normed.push_back(normWith(weight, name, head));
-    return lm::JoinOp::create(b, named(name), x.getType(), normed);
+    return normWith(parameter(layer, name + ".weight", {model.headDim}, 1.0), name, x);
   }
 
   //===-- The whole -------------------------------------------------------------------------===//

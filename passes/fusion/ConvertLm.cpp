@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -109,58 +110,82 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   return f.finish({dgate, dup}).getResults();
 }
 
-// Rotates x, viewed as [batch, seq, heads, 2, d / 2] instead of [batch * seq, heads * d]. Both
-// halves of a head are read before either is written, so that the result may be written over x.
+namespace {
+// The features of heads, viewed as [batch, seq, heads, 2, head_dim / 2] instead of [batch * seq,
+// heads * head_dim]: the halves of a head rotate against each other.
+class HeadHalves {
+public:
+  HeadHalves(lm::RopeOp rope)
+      : flat(tensorTypeOf(rope.getX())), context(rope.getContext()), groups{{0, 1}, {2, 3, 4}} {
+    int64_t seq = tensorTypeOf(rope.getCos()).getDimSize(0), half = int64_t(rope.getHeadDim()) / 2;
+    int64_t batch = flat.getDimSize(0) / seq, heads = flat.getDimSize(1) / (2 * half);
+    whole = flat.clone(ArrayRef<int64_t>{batch, seq, heads, 2, half});
+    part = flat.clone(ArrayRef<int64_t>{batch, seq, heads, half});
+  }
+
+  Value expand(OpBuilder &b, Location loc, Value x) {
+    return b.createOrFold<tensor::ExpandShapeOp>(loc, whole, x, groups);
+  }
+  Value collapse(OpBuilder &b, Location loc, Value x) {
+    return tensor::CollapseShapeOp::create(b, loc, flat, x, groups);
+  }
+  // Returns the map from the loops of `part` to half number j of `whole`.
+  AffineMap at(int64_t j) { return map({0, 1, 2, -1 - j, 3}); }
+  // Returns the map to the indices that `dims` names: a loop, or the constant c as -1 - c.
+  AffineMap map(ArrayRef<int64_t> dims) {
+    SmallVector<AffineExpr> exprs;
+    for (int64_t dim : dims)
+      exprs.push_back(dim < 0 ? getAffineConstantExpr(-1 - dim, context)
+                              : getAffineDimExpr(unsigned(dim), context));
+    return AffineMap::get(4, 0, exprs, context);
+  }
+
+  RankedTensorType flat, whole, part;
+
+private:
+  MLIRContext *context;
+  SmallVector<ReassociationIndices> groups;
+};
+} // namespace
+
+// Rotates x. Both halves of a head are read before either is written, so that the result may be
+// written over x.
 static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
-  RankedTensorType flat = tensorTypeOf(op.getX());
-  int64_t seq = tensorTypeOf(op.getCos()).getDimSize(0), half = int64_t(op.getHeadDim()) / 2;
-  int64_t batch = flat.getDimSize(0) / seq, heads = flat.getDimSize(1) / (2 * half);
-  auto split = RankedTensorType::get({batch, seq, heads, 2, half}, flat.getElementType());
-  auto halves = RankedTensorType::get({batch, seq, heads, half}, flat.getElementType());
-  SmallVector<ReassociationIndices> groups{{0, 1}, {2, 3, 4}};
-  Value x = tensor::ExpandShapeOp::create(b, op.getLoc(), split, op.getX(), groups);
+  HeadHalves halves(op);
+  Value x = halves.expand(b, op.getLoc(), op.getX());
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, {x, op.getCos(), op.getSin()}, "lm.rope");
-  MLIRContext *context = b.getContext();
-  AffineExpr d0, d1, d2, d3;
-  bindDims(context, d0, d1, d2, d3);
-  auto at = [&](int64_t j) {
-    return AffineMap::get(4, 0, {d0, d1, d2, getAffineConstantExpr(j, context), d3}, context);
-  };
-  AffineMap table = AffineMap::get(4, 0, {d1, d3}, context);
+  AffineMap table = halves.map({1, 3});
   // y[0] = x[0] cos - x[1] sin, y[1] = x[1] cos + x[0] sin; the inverse exchanges - and +.
   auto rotate = [&](int64_t j) {
     double sign = (j == 0) == op.getInverse() ? 1.0 : -1.0;
-    return f.map(
-        halves, {{f.arg(0), at(j)}, {f.arg(0), at(1 - j)}, {f.arg(1), table}, {f.arg(2), table}},
-        [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-          Type type = s[0].getType();
-          Value cosine = convertFloat(b, loc, s[2], type), sine = convertFloat(b, loc, s[3], type);
-          Value rotated =
-              arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[1], sine),
-                                    constant(b, loc, type, sign));
-          return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], cosine),
-                                       rotated);
-        });
+    return f.map(halves.part,
+                 {{f.arg(0), halves.at(j)},
+                  {f.arg(0), halves.at(1 - j)},
+                  {f.arg(1), table},
+                  {f.arg(2), table}},
+                 [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                   Type type = s[0].getType();
+                   Value cosine = convertFloat(b, loc, s[2], type),
+                         sine = convertFloat(b, loc, s[3], type);
+                   Value rotated =
+                       arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[1], sine),
+                                             constant(b, loc, type, sign));
+                   return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], cosine),
+                                                rotated);
+                 });
   };
   Value first = rotate(0), second = rotate(1);
-  Value result = f.finish(f.stack(split, 3, {first, second})).getResult(0);
-  return {tensor::CollapseShapeOp::create(b, op.getLoc(), flat, result, groups)};
+  Value result = f.finish(f.stack(halves.whole, 3, {first, second})).getResult(0);
+  return {halves.collapse(b, op.getLoc(), result)};
 }
 
 //===-- Rows and columns --------------------------------------------------------------------===//
 
 namespace {
-// Returns 1 / sqrt(mean(x^2) + eps) of every row of `x` [rows, columns].
-Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
-  RankedTensorType type = tensorTypeOf(x);
-  Type element = arithmeticType(type.getElementType());
-  int64_t columns = type.getDimSize(1);
-  Value squares = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add,
-                           [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                             return arith::MulFOp::create(b, loc, s[0], s[0]);
-                           });
-  auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
-  return f.map(rows, {{squares, f.all(1)}},
+// Returns 1 / sqrt(squares / columns + eps), element by element.
+Value reciprocalRoot(FusionBuilder &f, Value squares, int64_t columns, double eps) {
+  RankedTensorType type = tensorTypeOf(squares);
+  return f.map(type, {{squares, f.all(unsigned(type.getRank()))}},
                [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
                  Type t = s[0].getType();
                  Value mean = arith::MulFOp::create(b, loc, s[0],
@@ -171,19 +196,98 @@ Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
                                               math::SqrtOp::create(b, loc, shifted));
                });
 }
+
+// Returns 1 / sqrt(mean(x^2) + eps) of every row of `x` [..., columns].
+Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
+  RankedTensorType type = tensorTypeOf(x);
+  unsigned rank = unsigned(type.getRank());
+  Value squares =
+      f.reduce(type.getShape(), rank - 1, arithmeticType(type.getElementType()), {{x, f.all(rank)}},
+               Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                 return arith::MulFOp::create(b, loc, s[0], s[0]);
+               });
+  return reciprocalRoot(f, squares, type.getShape().back(), eps);
+}
+
+Value normed(OpBuilder &b, Location loc, ValueRange s) {
+  return arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], s[1]), s[2]);
+}
+
+// Views the columns of matrices as groups of equal size, [rows, groups, columns of a group]; a
+// matrix of one group stays as it is.
+class ColumnGroups {
+public:
+  ColumnGroups(RankedTensorType flat, int64_t size) : flat(flat), type(flat) {
+    if (size != flat.getDimSize(1))
+      type = flat.clone(ArrayRef<int64_t>{flat.getDimSize(0), flat.getDimSize(1) / size, size});
+  }
+  Value expand(OpBuilder &b, Location loc, Value x) {
+    return type == flat ? x : tensor::ExpandShapeOp::create(b, loc, type, x, groups).getResult();
+  }
+  Value collapse(OpBuilder &b, Location loc, Value x) {
+    return type == flat ? x : tensor::CollapseShapeOp::create(b, loc, flat, x, groups).getResult();
+  }
+
+  RankedTensorType flat, type;
+
+private:
+  SmallVector<ReassociationIndices> groups{{0}, {1, 2}};
+};
 } // namespace
 
+// Computes a norm that only a rotation reads, over the loops of the rotation, so that one kernel
+// can do both.
+static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm::RopeOp rope) {
+  HeadHalves halves(rope);
+  Location loc = op.getLoc();
+  RankedTensorType weightType = tensorTypeOf(op.getWeight());
+  ArrayRef<int64_t> shape = halves.whole.getShape(), extents = halves.part.getShape();
+  const bool ofHeads = weightType.getDimSize(0) == 2 * extents[3];
+  const int64_t columns = weightType.getDimSize(0);
+  Value weight = tensor::ExpandShapeOp::create(
+      b, loc, weightType.clone(shape.take_back(ofHeads ? 2 : 3)), op.getWeight(),
+      ofHeads ? SmallVector<ReassociationIndices>{{0, 1}}
+              : SmallVector<ReassociationIndices>{{0, 1, 2}});
+  FusionBuilder f(b, loc, Hero::RowReduction, {halves.expand(b, loc, op.getX()), weight},
+                  "lm.rms_norm");
+  Value x = f.arg(0);
+  Value squares = f.reduce(
+      extents, ofHeads ? 3 : 2, arithmeticType(halves.flat.getElementType()),
+      {{x, halves.at(0)}, {x, halves.at(1)}}, Combine::Add,
+      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], s[0]),
+                                     arith::MulFOp::create(b, loc, s[1], s[1]));
+      },
+      ofHeads ? 1 : 2);
+  Value r = reciprocalRoot(f, squares, columns, op.getEps().convertToDouble());
+  AffineMap row = ofHeads ? halves.map({0, 1, 2}) : halves.map({0, 1});
+  SmallVector<Value> parts;
+  for (int64_t j : {0, 1})
+    parts.push_back(
+        f.map(halves.part,
+              {{x, halves.at(j)},
+               {r, row},
+               {f.arg(1), ofHeads ? halves.map({-1 - j, 3}) : halves.map({2, -1 - j, 3})}},
+              normed));
+  Value result = f.finish(f.stack(halves.whole, 3, parts)).getResult(0);
+  return {halves.collapse(b, loc, result)};
+}
+
 static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getOperands(), "lm.rms_norm");
-  RankedTensorType type = tensorTypeOf(op.getResult());
+  int64_t size = tensorTypeOf(op.getWeight()).getDimSize(0);
+  if (auto rope = op->hasOneUse() ? dyn_cast<lm::RopeOp>(*op->user_begin()) : lm::RopeOp();
+      rope && (size == int64_t(rope.getHeadDim()) || size == tensorTypeOf(op.getX()).getDimSize(1)))
+    return convertRotatedNorm(b, op, rope);
+  ColumnGroups groups(tensorTypeOf(op.getResult()), size);
+  unsigned rank = unsigned(groups.type.getRank());
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction,
+                  {groups.expand(b, op.getLoc(), op.getX()), op.getWeight()}, "lm.rms_norm");
   Value r = reciprocalRms(f, f.arg(0), op.getEps().convertToDouble());
-  return f
-      .finish(f.map(type, {{f.arg(0), f.all(2)}, {r, f.outer(2)}, {f.arg(1), f.inner(2)}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::MulFOp::create(
-                          b, loc, arith::MulFOp::create(b, loc, s[0], s[1]), s[2]);
-                    }))
-      .getResults();
+  Value y = f.finish(f.map(groups.type,
+                           {{f.arg(0), f.all(rank)}, {r, f.outer(rank)}, {f.arg(1), f.inner(rank)}},
+                           normed))
+                .getResult(0);
+  return {groups.collapse(b, op.getLoc(), y)};
 }
 
 // Returns the sum of every column of `x` [rows, columns].
@@ -198,21 +302,27 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
 // A kernel over the rows reads them once and computes dx and, per block of rows, a partial sum of
 // dweight. A small kernel over the columns adds these sums.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
-  RankedTensorType type = tensorTypeOf(op.getDx());
+  Location loc = op.getLoc();
+  int64_t columns = tensorTypeOf(op.getWeight()).getDimSize(0);
+  ColumnGroups groups(tensorTypeOf(op.getDx()), columns);
+  RankedTensorType type = groups.type;
+  unsigned rank = unsigned(type.getRank());
   Type element = arithmeticType(type.getElementType());
-  int64_t columns = type.getDimSize(1);
-  auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
+  auto rows = RankedTensorType::get(type.getShape().drop_back(), element);
 
-  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op.getOperands(), "lm.rms_norm_grad");
+  FusionBuilder f(
+      b, loc, Hero::RowReduction,
+      {groups.expand(b, loc, op.getDy()), groups.expand(b, loc, op.getX()), op.getWeight()},
+      "lm.rms_norm_grad");
   Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
   Value r = reciprocalRms(f, x, op.getEps().convertToDouble());
-  Value dot = f.reduce(type.getShape(), 1, element,
-                       {{dy, f.all(2)}, {x, f.all(2)}, {w, f.inner(2)}}, Combine::Add,
-                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+  AffineMap all = f.all(rank), outer = f.outer(rank), inner = f.inner(rank);
+  Value dot = f.reduce(type.getShape(), rank - 1, element, {{dy, all}, {x, all}, {w, inner}},
+                       Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                          Value g = arith::MulFOp::create(b, loc, s[0], s[2]);
                          return arith::MulFOp::create(b, loc, g, s[1]);
                        });
-  Value pull = f.map(rows, {{r, f.all(1)}, {dot, f.all(1)}},
+  Value pull = f.map(rows, {{r, f.all(rank - 1)}, {dot, f.all(rank - 1)}},
                      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
                        Value cube = arith::MulFOp::create(
                            b, loc, s[0], arith::MulFOp::create(b, loc, s[0], s[0]));
@@ -220,27 +330,23 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
                            b, loc, s[1], constant(b, loc, s[1].getType(), 1.0 / double(columns)));
                        return arith::MulFOp::create(b, loc, cube, mean);
                      });
-  Value dx = f.map(type,
-                   {{dy, f.all(2)},
-                    {x, f.all(2)},
-                    {w, f.inner(2)},
-                    {r, f.outer(2)},
-                    {pull, f.outer(2)}},
+  Value dx = f.map(type, {{dy, all}, {x, all}, {w, inner}, {r, outer}, {pull, outer}},
                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                      Value g = arith::MulFOp::create(b, loc, s[0], s[2]);
                      return arith::SubFOp::create(b, loc, arith::MulFOp::create(b, loc, s[3], g),
                                                   arith::MulFOp::create(b, loc, s[4], s[1]));
                    });
   Type sumType = tensorTypeOf(op.getDweight()).getElementType();
-  Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0)), sumType,
-                           {{dy, f.all(2)}, {x, f.all(2)}, {r, f.outer(2)}},
+  int64_t further = groups.flat.getDimSize(1) / columns;
+  Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0), further), sumType,
+                           {{dy, all}, {x, all}, {r, outer}},
                            [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                              Value normed = arith::MulFOp::create(b, loc, s[1], s[2]);
                              return arith::MulFOp::create(b, loc, s[0], normed);
                            });
   kern::FusionOp rowKernel = f.finish({dx, sums});
-  return {rowKernel.getResult(0),
-          sumColumns(b, op.getLoc(), rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
+  return {groups.collapse(b, loc, rowKernel.getResult(0)),
+          sumColumns(b, loc, rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
 }
 
 static SmallVector<Value> convertSumRows(OpBuilder &b, lm::SumRowsOp op) {
@@ -647,7 +753,12 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
              made != &op; made = made->getNextNode())
           setStep(made, &op);
         op.replaceAllUsesWith(results);
+        SmallVector<Value> operands(op.getOperands());
         op.erase();
+        // The conversion may have looked through a view of an operand.
+        for (Value operand : operands)
+          if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
+            view->erase();
       }
     }
   }

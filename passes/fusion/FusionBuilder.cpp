@@ -1,5 +1,7 @@
 #include "passes/fusion/FusionBuilder.h"
 
+#include "llvm/ADT/SmallBitVector.h"
+
 using namespace mlir;
 using namespace lmc;
 
@@ -41,17 +43,19 @@ Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
   return arith::TruncFOp::create(b, loc, type, value);
 }
 
-int64_t lmc::rowsPerBlock(int64_t rows) {
-  constexpr int64_t kWanted = 64, kFewest = 16;
-  if (rows <= kWanted)
+int64_t lmc::rowsPerBlock(int64_t rows, int64_t further) {
+  constexpr int64_t kBlocks = 64;
+  const int64_t wanted = std::max<int64_t>(1, 64 / further),
+                fewest = std::max<int64_t>(1, 16 / further);
+  if (rows <= wanted)
     return rows;
-  for (int64_t r = kWanted; r >= kFewest; --r)
+  for (int64_t r = wanted; r >= fewest; --r)
     if (rows % r == 0)
       return r;
-  for (int64_t r = kWanted + 1; r <= rows / kWanted; ++r)
+  for (int64_t r = wanted + 1; r <= rows / kBlocks; ++r)
     if (rows % r == 0)
       return r;
-  for (int64_t r = kFewest - 1; r > 1; --r)
+  for (int64_t r = fewest - 1; r > 1; --r)
     if (rows % r == 0)
       return r;
   return 1;
@@ -108,9 +112,9 @@ Value FusionBuilder::map(RankedTensorType type, ArrayRef<Read> reads, Body body)
 }
 
 Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type element,
-                            ArrayRef<Read> reads, Combine combine, Body body) {
+                            ArrayRef<Read> reads, Combine combine, Body body, unsigned count) {
   SmallVector<int64_t> kept(extents);
-  kept.erase(kept.begin() + axis);
+  kept.erase(kept.begin() + axis, kept.begin() + axis + count);
   auto type = RankedTensorType::get(kept, element);
   double neutral = combine == Combine::Add ? 0.0 : -std::numeric_limits<double>::infinity();
   Value start = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, neutral));
@@ -118,8 +122,11 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
   Value init = linalg::FillOp::create(b, loc, ValueRange{start}, ValueRange{empty}).getResult(0);
   unsigned rank = unsigned(extents.size());
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  iterators[axis] = utils::IteratorType::reduction;
-  return generic(type, init, all(rank).dropResult(axis), iterators, reads,
+  llvm::SmallBitVector reduced(rank);
+  reduced.set(axis, axis + count);
+  for (unsigned i : reduced.set_bits())
+    iterators[i] = utils::IteratorType::reduction;
+  return generic(type, init, all(rank).dropResults(reduced), iterators, reads,
                  [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
                    Value value = body(inside, at, scalars);
                    if (combine == Combine::Add)
@@ -128,27 +135,31 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
                  });
 }
 
-// The loops are (block of rows, row in the block, column). No tensor's shape gives the extent of
-// the second loop, so an empty tensor that is never read gives it.
+// The loops are (block of rows, row in the block, further..., column). No tensor's shape gives the
+// extent of the second loop, so an empty tensor that is never read gives it.
 Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
                                ArrayRef<Read> reads, Body body) {
   MLIRContext *context = b.getContext();
-  AffineExpr block, row, column;
-  bindDims(context, block, row, column);
-  AffineMap toRows = AffineMap::get(3, 0, {block * rowsPerBlock + row, column}, context);
+  unsigned loops = unsigned(extents.size()) + 1;
+  AffineExpr block = getAffineDimExpr(0, context), row = getAffineDimExpr(1, context),
+             column = getAffineDimExpr(loops - 1, context);
+  SmallVector<AffineExpr> indices{block * rowsPerBlock + row};
+  for (unsigned i = 2; i < loops; ++i)
+    indices.push_back(getAffineDimExpr(i, context));
+  AffineMap toRows = AffineMap::get(loops, 0, indices, context);
   SmallVector<Read> blocked;
   for (const Read &read : reads)
     blocked.push_back({read.value, read.map.compose(toRows)});
   blocked.push_back({tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{rowsPerBlock}, element),
-                     AffineMap::get(3, 0, row)});
+                     AffineMap::get(loops, 0, row)});
 
-  auto type = RankedTensorType::get({extents[0] / rowsPerBlock, extents[1]}, element);
+  auto type = RankedTensorType::get({extents[0] / rowsPerBlock, extents.back()}, element);
   Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, 0.0));
   Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), element);
   Value init = linalg::FillOp::create(b, loc, ValueRange{zero}, ValueRange{empty}).getResult(0);
-  utils::IteratorType parallel = utils::IteratorType::parallel;
-  return generic(type, init, AffineMap::get(3, 0, {block, column}, context),
-                 {parallel, utils::IteratorType::reduction, parallel}, blocked,
+  SmallVector<utils::IteratorType> kinds(loops, utils::IteratorType::reduction);
+  kinds.front() = kinds.back() = utils::IteratorType::parallel;
+  return generic(type, init, AffineMap::get(loops, 0, {block, column}, context), kinds, blocked,
                  [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
                    Value value = body(inside, at, scalars);
                    return arith::AddFOp::create(inside, at, sum, value);

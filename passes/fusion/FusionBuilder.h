@@ -34,7 +34,8 @@ mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value val
 // compared with reading the rows, and there are enough blocks for all processors. If `rows` has no
 // such divisor, blocks are larger as long as there are still 64 of them, else smaller: small blocks
 // write more, but run in parallel.
-int64_t rowsPerBlock(int64_t rows);
+// `further` is the number of vectors that a row consists of, each of which is added by itself.
+int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {
 public:
@@ -62,15 +63,16 @@ public:
   // Returns the tensor result[loops] = body(reads), with one loop per dimension of `type`.
   mlir::Value map(mlir::RankedTensorType type, llvm::ArrayRef<Read> reads, Body body);
 
-  // Reduces loop `axis` of the loops `extents`: result = combine(result, body(reads)), which starts
-  // from 0 for Add and from minus infinity for Max.
+  // Reduces `count` loops from `axis` on of the loops `extents`: result = combine(result,
+  // body(reads)), which starts from 0 for Add and from minus infinity for Max.
   enum class Combine { Add, Max };
   mlir::Value reduce(llvm::ArrayRef<int64_t> extents, unsigned axis, mlir::Type element,
-                     llvm::ArrayRef<Read> reads, Combine combine, Body body);
+                     llvm::ArrayRef<Read> reads, Combine combine, Body body, unsigned count = 1);
 
   // Sums body(reads) over each block of `rowsPerBlock` consecutive rows, in order. The loops
-  // `extents` are (rows, columns), which the maps of `reads` map to indices. The result is [rows /
-  // rowsPerBlock, columns].
+  // `extents` are (rows, columns), which the maps of `reads` map to indices, or (rows, further...,
+  // columns): the sum is then also over the further loops. The result is [rows / rowsPerBlock,
+  // columns].
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 

@@ -2,6 +2,8 @@
 
 #include "passes/memory/OpCost.h"
 
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -61,6 +63,49 @@ llvm::Expected<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPa
   return plan;
 }
 
+// Returns the part of an assembled tensor that `map`, a map from loops to the tensor's indices,
+// reads alone, and makes `map` one to the part's indices; null if it may read several parts.
+static Value partRead(Value whole, AffineMap &map) {
+  for (const kern::ResultPart &part : kern::partsOfResult(whole)) {
+    SmallVector<AffineExpr> indices(part.place.getNumDims());
+    bool isInside = true;
+    for (auto [at, read] : llvm::zip_equal(part.place.getResults(), map.getResults())) {
+      if (auto dim = dyn_cast<AffineDimExpr>(at))
+        indices[dim.getPosition()] = read;
+      else
+        isInside &= isa<AffineConstantExpr>(at) && at == read;
+    }
+    if (!isInside)
+      continue;
+    map = AffineMap::get(map.getNumDims(), 0, indices, map.getContext());
+    return part.value;
+  }
+  return {};
+}
+
+// Lets loops that read one part of an assembled tensor read this part before it is assembled: the
+// code generators assemble results only.
+static void readParts(Block &body) {
+  for (auto generic : body.getOps<linalg::GenericOp>()) {
+    SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
+    bool changed = false;
+    for (OpOperand *input : generic.getDpsInputOperands()) {
+      if (!input->get().getDefiningOp<tensor::InsertSliceOp>())
+        continue;
+      if (Value part = partRead(input->get(), maps[input->getOperandNumber()])) {
+        input->set(part);
+        changed = true;
+      }
+    }
+    if (changed)
+      generic.setIndexingMapsAttr(
+          Builder(body.getParent()->getContext()).getAffineMapArrayAttr(maps));
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+    if (isa<tensor::InsertSliceOp>(op) && op.use_empty())
+      op.erase();
+}
+
 void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                       Location loc, Region &into) {
   Block &body = into.emplaceBlock();
@@ -82,6 +127,7 @@ void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const Fusi
   for (Value value : plan.results)
     yielded.push_back(inside.lookup(value));
   kern::YieldOp::create(b, loc, yielded);
+  readParts(body);
 }
 
 ArrayAttr lmc::mergedSources(MLIRContext *context, const FusionPart &first,

@@ -70,12 +70,12 @@ inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
          r = double((model.numAttentionHeads + model.numKeyValueHeads) * model.headDim);
   double width = compute == DataType::BF16 ? 2 : compute == DataType::F32 ? 4 : 8;
   double gradientWidth = compute == DataType::F64 ? 8 : 4;
+  // A norm of q or k is in registers with the rotation, but not backward: dy, x, dx.
   const bool normsHeads = model.architecture == "qwen3" || model.architecture == "olmo2";
-  if (normsHeads)
-    r *= 2;
-  // Norms behind a branch are in registers with the residual add: 2h, and 3h for the add.
-  const double norms = model.architecture == "olmo2" ? 2 * 5 * h : 2 * 4 * h + 2 * 4 * h;
-  double layer = norms + 2 * r + 3 * f + 5 * f + f;
+  // A norm with a residual add, in front of a branch or behind it: 4h forward and 4h backward in
+  // front; x, the branch and the sum, then both gradients, the branch, their sum and dx behind.
+  const double norms = model.architecture == "olmo2" ? 2 * (3 * h + 5 * h) : 2 * (4 * h + 4 * h);
+  double layer = norms + (normsHeads ? 5 : 2) * r + 3 * f + 5 * f + f;
   double head = 2 * h + h + 2 * h + 3 * h + 2 * V;
   return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
 }

@@ -77,10 +77,13 @@ private:
   // These functions emit loops.
   void emitFlat();
   void emitRows();
+  void setRow(Value row);
   void emitRow(Value row);
   void startBlockSums(Value item);
   void emitColumns();
   void emitPass(unsigned level);
+  SmallVector<Value> emitSegment(ArrayRef<const Reduction *> reductions,
+                                 ArrayRef<const BlockSum *> blockSums, ArrayRef<unsigned> outputs);
   void emitColumnBlock(Value column, unsigned unroll, unsigned lanes);
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned lanes,
                                ArrayRef<const Reduction *> reductions,
@@ -152,6 +155,13 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   unsigned rank() const { return info.shape.domain.size(); }
+  // Returns true if the map varies from segment to segment of a row of several dimensions.
+  bool variesInRow(AffineMap map) {
+    for (unsigned d = info.outerDims(); d + 1 < rank(); ++d)
+      if (map.isFunctionOfDim(d))
+        return true;
+    return false;
+  }
   // Returns the number of lanes of a vector: half as many if the kernel contains f64.
   unsigned fullLanes() const;
   unsigned unrollOf(size_t reductions) const;
@@ -167,6 +177,7 @@ private:
   SmallVector<Value> inputs, results; // base pointers of the arguments
 
   SmallVector<Value> outerDims; // indices of the work item, or of a column reduction's row
+  SmallVector<Value> rowDims;   // indices of the dimensions of a row but the innermost one
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
   unsigned lanes = 1, copy = 0; // lanes per vector and number of the copy that is being emitted
   // Per scope, the op before which its code is inserted; null means the current insertion point.
@@ -245,11 +256,11 @@ Val KernelEmitter::evalTensor(Value value, AffineMap point) {
 Val KernelEmitter::indexAt(AffineExpr expr) {
   unsigned n = rank();
   Val result;
-  for (unsigned d = 0; d + 1 < n; ++d)
-    result.outer |= expr.isFunctionOfDim(d);
+  result.outer = info.isOuter(AffineMap::get(n, 0, expr));
   result.lane = n > 0 && expr.isFunctionOfDim(n - 1);
   OpBuilder::InsertionGuard guard(b);
-  enter(scopeOf(result.lane, result.outer));
+  bool varies = variesInRow(AffineMap::get(n, 0, expr));
+  enter(varies ? Scope::Inner : scopeOf(result.lane, result.outer));
   if (result.lane) {
     // The analysis (Hero.h) allows the innermost index only as the plain index of the innermost
     // loop.
@@ -266,6 +277,7 @@ Val KernelEmitter::indexAt(AffineExpr expr) {
     return result;
   }
   SmallVector<Value> dims = outerDims;
+  llvm::append_range(dims, rowDims);
   dims.resize(n);
   for (Value &dim : dims)
     if (!dim)
@@ -465,7 +477,7 @@ Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType typ
   bool lane = n > 0 && point.isFunctionOfDim(n - 1);
   {
     OpBuilder::InsertionGuard guard(b);
-    enter(scopeOf(false, outer));
+    enter(variesInRow(point) ? Scope::Inner : scopeOf(false, outer));
     Value offset;
     for (unsigned i = dims; i-- > 0;) {
       if (lane && i + 1 == dims)
@@ -486,9 +498,7 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   auto type = cast<RankedTensorType>(input.getType());
   unsigned n = rank();
   Val result;
-  result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); });
-  for (unsigned d = 0; d + 1 < n; ++d)
-    result.outer |= point.isFunctionOfDim(d);
+  result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); }) || info.isOuter(point);
   result.lane = n > 0 && point.isFunctionOfDim(n - 1);
   // In a flat domain the innermost index is the index of the element, and there are no outer
   // dimensions.
@@ -674,8 +684,8 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   return llvm::to_vector(llvm::map_range(loop.getResults(), [](Value v) { return v; }));
 }
 
-// Emits a pass over a row: at most three loops, over groups of `unroll` vectors, over single
-// vectors and over scalars. Between two loops the accumulators are combined.
+// Emits a pass over a row. If a row has several dimensions, a loop runs over its segments, along
+// each of which only the innermost dimension varies, and adds up their sums.
 void KernelEmitter::emitPass(unsigned level) {
   SmallVector<const Reduction *> reductions;
   for (const Reduction &r : info.reductions)
@@ -692,6 +702,50 @@ void KernelEmitter::emitPass(unsigned level) {
   if (reductions.empty() && blockSums.empty() && outputs.empty())
     return;
 
+  ArrayRef<int64_t> outer =
+      ArrayRef<int64_t>(info.shape.domain).drop_back().drop_front(info.outerDims());
+  SmallVector<Value> totals;
+  if (outer.empty()) {
+    totals = emitSegment(reductions, blockSums, outputs);
+  } else {
+    for (const Reduction *r : reductions)
+      totals.push_back(identityOf(*r, 1));
+    int64_t segments = 1;
+    for (int64_t extent : outer)
+      segments *= extent;
+    auto loop = scf::ForOp::create(b, loc, index(0), index(segments), index(1), totals);
+    outerAnchor = loop;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    rowDims.assign(outer.size(), Value());
+    Value rest = loop.getInductionVar();
+    for (size_t d = outer.size(); d-- > 1;) {
+      rowDims[d] = arith::RemUIOp::create(b, loc, rest, index(outer[d]));
+      rest = arith::DivUIOp::create(b, loc, rest, index(outer[d]));
+    }
+    rowDims[0] = rest;
+    SmallVector<Value> next = emitSegment(reductions, blockSums, outputs);
+    for (auto [i, r] : llvm::enumerate(reductions))
+      next[i] = combine(*r, loop.getRegionIterArg(unsigned(i)), next[i], /*lane=*/false);
+    if (!next.empty())
+      scf::YieldOp::create(b, loc, next);
+    rowDims.clear();
+    totals.assign(loop.result_begin(), loop.result_end());
+  }
+  outerAnchor = nullptr;
+  for (auto [i, r] : llvm::enumerate(reductions)) {
+    Val init = eval(r->init, r->point);
+    Value total = combine(*r, init.value, totals[i], /*lane=*/false);
+    outerCache[{r->result, r->point}] = {total, /*lane=*/false, /*outer=*/true};
+  }
+}
+
+// Emits at most three loops along the innermost dimension: over groups of `unroll` vectors, over
+// single vectors and over scalars. Between two loops the accumulators are combined. Returns the
+// total of each reduction.
+SmallVector<Value> KernelEmitter::emitSegment(ArrayRef<const Reduction *> reductions,
+                                              ArrayRef<const BlockSum *> blockSums,
+                                              ArrayRef<unsigned> outputs) {
   int64_t extent = info.shape.domain.back();
   int64_t width = fullLanes(), unroll = unrollOf(reductions.size());
   while (unroll > 1 && extent < unroll * width)
@@ -727,12 +781,7 @@ void KernelEmitter::emitPass(unsigned level) {
     accumulators =
         innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, blockSums, outputs,
                   accumulators);
-  outerAnchor = nullptr;
-  for (auto [i, r] : llvm::enumerate(reductions)) {
-    Val init = eval(r->init, r->point);
-    Value total = combine(*r, init.value, accumulators[i], /*lane=*/false);
-    outerCache[{r->result, r->point}] = {total, /*lane=*/false, /*outer=*/true};
-  }
+  return accumulators;
 }
 
 void KernelEmitter::emitFlat() {
@@ -757,10 +806,9 @@ void KernelEmitter::emitFlat() {
 // to them.
 void KernelEmitter::startBlockSums(Value item) {
   SmallVector<Value> outer = outerDims;
-  Value firstRow = arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem));
-  outerDims.assign(1, firstRow);
+  setRow(arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem)));
   for (const BlockSum &block : info.blockSums) {
-    Val init = eval(block.sum.init, AffineMap::get(2, 0, b.getContext()));
+    Val init = eval(block.sum.init, AffineMap::get(rank(), 0, b.getContext()));
     auto fill = [&](int64_t from, int64_t to, unsigned vectorLanes) {
       auto loop = scf::ForOp::create(b, loc, index(from), index(to), index(vectorLanes));
       OpBuilder::InsertionGuard guard(b);
@@ -770,7 +818,7 @@ void KernelEmitter::startBlockSums(Value item) {
       laneBase[0] = loop.getInductionVar();
       store(block.output, block.sum.point, init);
     };
-    int64_t extent = info.shape.domain[1], width = fullLanes(), whole = extent - extent % width;
+    int64_t extent = info.shape.domain.back(), width = fullLanes(), whole = extent - extent % width;
     if (whole > 0)
       fill(0, whole, unsigned(width));
     if (whole < extent)
@@ -799,8 +847,9 @@ void KernelEmitter::emitRows() {
   emitRow(rows.getInductionVar());
 }
 
-void KernelEmitter::emitRow(Value row) {
-  ArrayRef<int64_t> outer = ArrayRef<int64_t>(info.shape.domain).drop_back();
+// Sets the indices of the outer dimensions to those of a row.
+void KernelEmitter::setRow(Value row) {
+  ArrayRef<int64_t> outer = ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims());
   outerDims.assign(outer.size(), Value());
   Value rest = row;
   for (size_t d = outer.size(); d-- > 0;) {
@@ -811,6 +860,10 @@ void KernelEmitter::emitRow(Value row) {
     outerDims[d] = arith::RemUIOp::create(b, loc, rest, index(outer[d]));
     rest = arith::DivUIOp::create(b, loc, rest, index(outer[d]));
   }
+}
+
+void KernelEmitter::emitRow(Value row) {
+  setRow(row);
   unsigned last = info.shape.passes;
   for (const Computed &o : info.outputs)
     last = std::max(last, o.level + 1);

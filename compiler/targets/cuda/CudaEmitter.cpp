@@ -270,11 +270,9 @@ CudaValue CudaEmitter::evalTensor(Value value, AffineMap point) {
 
 CudaValue CudaEmitter::indexAt(AffineExpr expr) {
   CudaValue made;
-  for (unsigned d = 0; d + 1 < rank(); ++d)
-    made.outer |= expr.isFunctionOfDim(d);
+  made.outer = info.isOuter(AffineMap::get(rank(), 0, expr));
   made.lane = rank() > 0 && expr.isFunctionOfDim(rank() - 1);
-  made.expr = {made.lane ? (width == 1 ? column : column + " + e") : indexText(expr),
-               CudaExpr::Plus};
+  made.expr = {made.lane && width > 1 ? indexText(expr) + " + e" : indexText(expr), CudaExpr::Plus};
   return made;
 }
 
@@ -386,17 +384,37 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 //===--------------------------------------------------------------------===//
 // Addresses, loads and stores
 
+// Returns the C++ text of an index of the domain. In a row of several dimensions, the column counts
+// the elements of all of them.
+std::string CudaEmitter::indexOfDim(unsigned dim) {
+  if (dim < outerDims.size())
+    return outerDims[dim];
+  if (dim <= info.outerDims())
+    return dim + 1 == rank() ? column : column + " / " + std::to_string(elementsBelow(dim));
+  std::string text =
+      dim + 1 == rank() ? column : "(" + column + " / " + std::to_string(elementsBelow(dim)) + ")";
+  return text + " % " + std::to_string(info.shape.domain[dim]);
+}
+
+int64_t CudaEmitter::elementsBelow(unsigned dim) const {
+  int64_t count = 1;
+  for (int64_t extent : ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1))
+    count *= extent;
+  return count;
+}
+
 // Returns the C++ text of an index. Indices are never negative, so floordiv is / and mod is % in
 // C++.
 std::string CudaEmitter::indexText(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return std::to_string(constant.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
-    return dim.getPosition() + 1 == rank() ? column : outerDims[dim.getPosition()];
+    return indexOfDim(dim.getPosition());
   auto binary = cast<AffineBinaryOpExpr>(expr);
   std::string a = indexText(binary.getLHS()), b = indexText(binary.getRHS());
   auto wrap = [](AffineExpr expr, const std::string &text) {
-    return isa<AffineBinaryOpExpr>(expr) ? "(" + text + ")" : text;
+    return isa<AffineBinaryOpExpr>(expr) || text.find(' ') != std::string::npos ? "(" + text + ")"
+                                                                                : text;
   };
   if (expr.getKind() == AffineExprKind::Add) {
     if (auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS()))
@@ -432,7 +450,8 @@ std::string CudaEmitter::address(unsigned argument, RankedTensorType type, Affin
       continue;
     }
     std::string at = fromMemory ? dynamic[i] : indexText(point.getResult(i));
-    bool compound = !fromMemory && isa<AffineBinaryOpExpr>(point.getResult(i));
+    bool compound = !fromMemory && (isa<AffineBinaryOpExpr>(point.getResult(i)) ||
+                                    at.find(' ') != std::string::npos);
     if (wide && stride != 1)
       at = "u64(" + at + ")";
     else if (compound && stride != 1)
@@ -463,9 +482,8 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
                             bool late) {
   CudaValue made;
   made.late = late;
-  made.outer = llvm::any_of(dynamic, [](const std::string &index) { return !index.empty(); });
-  for (unsigned d = 0; d + 1 < rank(); ++d)
-    made.outer |= point.isFunctionOfDim(d);
+  made.outer = llvm::any_of(dynamic, [](const std::string &index) { return !index.empty(); }) ||
+               info.isOuter(point);
   made.lane = isLane(point);
   if (info.shape.flat)
     made.outer = false;
@@ -479,7 +497,7 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
   if (made.lane) {
     bool isHoisted = hoisted && !made.outer;
     lateLoad |= late;
-    if (made.outer || rank() == 1)
+    if (made.outer || info.outerDims() == 0)
       rowBytesLoaded += width * type.getElementTypeBitWidth() / 8;
     CudaChunks &to = isHoisted ? *hoisted : *chunks;
     std::string vector = perChunk(to, vectorType(type.getElementType()), name,

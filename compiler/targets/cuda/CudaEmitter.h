@@ -104,6 +104,8 @@ protected:
 
   // These functions print addresses and types.
   std::string indexText(mlir::AffineExpr expr);
+  std::string indexOfDim(unsigned dim);
+  int64_t elementsBelow(unsigned dim) const; // of the dimensions behind `dim`
   // Returns the address of the element of argument number `argument` (inputs come first, then
   // results) at `point`. For a vector it is the address of its first element.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,

@@ -111,9 +111,16 @@ CudaExpr FormulaPrinter::reduction(OpResult value) {
           .Case<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>([](auto) { return "max"; })
           .Case<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>([](auto) { return "min"; })
           .Default([](Operation *) { return "sum"; });
-  bool ofRows = generic.getNumLoops() == 3;
-  if (ofRows)
-    name += " of every " + std::to_string(generic.getStaticLoopRanges()[1]) + " rows";
+  // A sum of blocks of rows keeps the columns, and more than a column reduction does.
+  SmallVector<utils::IteratorType> kinds = generic.getIteratorTypesArray();
+  bool ofRows = kinds.front() == utils::IteratorType::parallel &&
+                kinds.back() == utils::IteratorType::parallel;
+  if (ofRows) {
+    int64_t rows = 1;
+    for (auto [kind, extent] : llvm::zip_equal(kinds, generic.getStaticLoopRanges()))
+      rows *= kind == utils::IteratorType::reduction ? extent : 1;
+    name += " of every " + std::to_string(rows) + " rows";
+  }
   CudaExpr made{name + (ofRows ? " of (" : "(") + scalar(term).text + ")"};
   return named(value, "s", made);
 }

@@ -172,9 +172,8 @@ int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   llvm::SetVector<std::pair<unsigned, const void *>> places;
   int64_t bytes = 0;
   for (const Access &access : info.accesses) {
-    bool outer = rank() == 1 || llvm::is_contained(access.dynamic, true);
-    for (unsigned d = 0; d + 1 < rank(); ++d)
-      outer |= access.point.isFunctionOfDim(d);
+    bool outer = info.outerDims() == 0 || llvm::is_contained(access.dynamic, true) ||
+                 info.isOuter(access.point);
     bool fresh = llvm::is_contained(access.dynamic, true) ||
                  places.insert({access.input, access.point.getAsOpaquePointer()});
     if (isLane(access.point) && fresh && (outer || alsoShared))
@@ -197,8 +196,8 @@ bool RowPrinter::hasOnePass() {
 }
 
 void RowPrinter::findMapping() {
-  columns = info.shape.domain.back();
-  for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
+  columns = info.shape.inner;
+  for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims()))
     rows *= outer;
   vectors = columns / width;
   byWarp = vectors <= kWarp * chunksFor(width);
@@ -311,7 +310,7 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
     std::string at = address(argument, type, sum.sum.point);
-    std::string start = eval(sum.sum.init, AffineMap::get(2, 0, context)).expr.text;
+    std::string start = eval(sum.sum.init, AffineMap::get(rank(), 0, context)).expr.text;
     chunkHead.line(vectorType(type.getElementType()) + " " + vector + ";");
     CudaText fill;
     loopOverElements(fill, [&] {
@@ -485,11 +484,12 @@ void RowPrinter::printLevel(unsigned number) {
 void RowPrinter::startRow() {
   outerText = &rowTop;
   lateText = &rowBody;
-  for (unsigned d = 0; d + 1 < rank(); ++d)
-    outerDims.push_back(rank() == 2 ? "row" : "i" + std::to_string(d));
-  if (rank() > 2) {
+  unsigned dims = info.outerDims();
+  for (unsigned d = 0; d < dims; ++d)
+    outerDims.push_back(dims == 1 ? "row" : "i" + std::to_string(d));
+  if (dims > 1) {
     int64_t below = 1;
-    for (unsigned d = rank() - 1; d-- > 0;) {
+    for (unsigned d = dims; d-- > 0;) {
       std::string text = below == 1 ? "row" : "row / " + std::to_string(below);
       if (d > 0)
         text += " % " + std::to_string(info.shape.domain[d]);
@@ -529,8 +529,8 @@ void RowPrinter::printBlockSums(CudaText &to) {
   for (const BlockSum &sum : info.blockSums) {
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
-    int64_t stride = info.strideOf(argument, type, 0);
-    bool wide = type.getDimSize(0) * stride >> 31;
+    int64_t stride = info.strideOf(argument, type, unsigned(type.getRank()) - 2);
+    bool wide = type.getNumElements() / type.getShape().back() * stride >> 31;
     chunk.line("store<" + Twine(width) + ">(" + nameOf(argument) + " + " +
                (wide ? "u64(item)" : "item") + " * " + Twine(stride) + " + c, " + nameOf(sum) +
                (chunksOfRow > 1 ? "[k]" : "") + ");");
@@ -574,7 +574,7 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.block("for (u32 row = first; row < last; ++row)", row);
     return;
   }
-  if (rank() > 1) {
+  if (info.outerDims() > 0) {
     body.line("const u32 row = " + item + ";");
     leave("row", rows);
   }
@@ -617,7 +617,7 @@ CudaKernel RowPrinter::print() {
       body.line(vectorType(elementOf(sum.sum)) + " " + vector +
                 (chunksOfRow > 1 ? "[" + std::to_string(chunksOfRow) + "]" : "") + ";");
       elements.line(vector + (chunksOfRow > 1 ? "[k]" : "") + (width == 1 ? ".at[0]" : ".at[e]") +
-                    " = " + eval(sum.sum.init, AffineMap::get(2, 0, context)).expr.text + ";");
+                    " = " + eval(sum.sum.init, AffineMap::get(rank(), 0, context)).expr.text + ";");
     }
     loopOverElements(chunk, elements);
     CudaChunks all = rowChunks;

@@ -225,6 +225,64 @@ std::vector<Case> cases() {
   };
 }
 
+// Sums of %x [2, 3, 8] over the last two dimensions, and what `map` reads of %w; with `more` before
+// the yield.
+static std::string sumOfTwoDimensions(const char *map, const char *weight, const char *more,
+                                      const char *yield) {
+  return substitute(R"(
+#all = affine_map<(a, b, c) -> (a, b, c)>
+#row = affine_map<(a, b, c) -> (a)>
+kern.kernel @kernel row_reduction {
+^bb0(%x: tensor<2x3x8xf32>, %w: tensor<$weight>):
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %s = linalg.generic {indexing_maps = [#all, $map, #row],
+                       iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<2x3x8xf32>, tensor<$weight>) outs(%f : tensor<2xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %p = arith.mulf %a, %b : f32
+    %z = arith.addf %acc, %p : f32
+    linalg.yield %z : f32
+  } -> tensor<2xf32>
+  $more
+  kern.yield $yield
+})",
+                    {{"map", map}, {"weight", weight}, {"more", more}, {"yield", yield}});
+}
+
+TEST(Hero, aRowMayHaveSeveralDimensions) {
+  std::string error;
+  auto module = parse(
+      sumOfTwoDimensions("affine_map<(a, b, c) -> (b, c)>", "3x8xf32", "", "%s : tensor<2xf32>"),
+      error);
+  ASSERT_TRUE(module) << error;
+  auto kernel = *module->getOps<kern::KernelOp>().begin();
+  auto shape = analyze(kernel.getHero(), kernel.getBody().front());
+  ASSERT_TRUE(bool(shape)) << llvm::toString(shape.takeError());
+  EXPECT_EQ(shape->items, 2);
+  EXPECT_EQ(shape->inner, 24);
+  EXPECT_EQ(shape->reducedDims, 2u);
+  EXPECT_EQ(shape->readBytes, 4u * (48 + 24));
+  EXPECT_EQ(shape->writtenBytes, 4u * 2);
+
+  EXPECT_EQ(refusal(sumOfTwoDimensions("affine_map<(a, b, c) -> (b)>", "3xf32", "",
+                                       "%s : tensor<2xf32>")),
+            "input 1 varies along a row, but not along the innermost dimension");
+  EXPECT_EQ(refusal(sumOfTwoDimensions("affine_map<(a, b, c) -> (b, c)>", "3x8xf32", R"(
+  %e2 = tensor.empty() : tensor<2x3xf32>
+  %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<2x3xf32>) -> tensor<2x3xf32>
+  %t = linalg.generic {indexing_maps = [#all, affine_map<(a, b, c) -> (a, b)>],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<2x3x8xf32>) outs(%f2 : tensor<2x3xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %z = arith.addf %acc, %a : f32
+    linalg.yield %z : f32
+  } -> tensor<2x3xf32>)",
+                                       "%s, %t : tensor<2xf32>, tensor<2x3xf32>")),
+            "result 1 of shape [2, 3] does not fit the domain [2, 3, 8] of hero row_reduction");
+}
+
 TEST(Hero, refusesWithTheReason) {
   for (const Case &c : cases())
     EXPECT_EQ(refusal(c.text), c.reason) << c.name;

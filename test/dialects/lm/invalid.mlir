@@ -173,9 +173,9 @@ func.func @rmsNormType(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) {
 
 // -----
 
-func.func @rmsNormWeight(%x: tensor<4x8xf32>, %w: tensor<4xf32>) {
-  // expected-error @+1 {{'lm.rms_norm' op has weight size 4, expected 8}}
-  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+func.func @rmsNormWeight(%x: tensor<4x8xf32>, %w: tensor<3xf32>) {
+  // expected-error @+1 {{'lm.rms_norm' op has 8 features, not a multiple of the weight size 3}}
+  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<3xf32>) -> tensor<4x8xf32>
   return
 }
 
@@ -189,9 +189,9 @@ func.func @rmsNormGradTypes(%dy: tensor<4x8xf32>, %x: tensor<4x8xbf16>, %w: tens
 
 // -----
 
-func.func @rmsNormGradWeight(%x: tensor<4x8xf32>, %w: tensor<4xf32>) {
-  // expected-error @+1 {{'lm.rms_norm_grad' op has weight size 4, expected 8}}
-  %0:2 = lm.rms_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+func.func @rmsNormGradWeight(%x: tensor<4x8xf32>, %w: tensor<16xf32>) {
+  // expected-error @+1 {{'lm.rms_norm_grad' op has 8 features, not a multiple of the weight size 16}}
+  %0:2 = lm.rms_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<16xf32>) -> (tensor<4x8xf32>, tensor<16xf32>)
   return
 }
 

@@ -134,7 +134,11 @@ TEST_F(DecoderTest, NormOfHeadsOfQAndK) {
   const ModelConfig &model = config.model;
   EXPECT_EQ(counts.parameters, without + uint64_t(model.numHiddenLayers * 2 * model.headDim));
   EXPECT_THAT(parameters(), IsSupersetOf({"self_attn.q_norm.weight", "self_attn.k_norm.weight"}));
-  EXPECT_EQ(count<lm::RmsNormOp>(), size_t(2 + model.numAttentionHeads + model.numKeyValueHeads));
+  for (auto rope : module->lookupSymbol<func::FuncOp>("layer").getOps<lm::RopeOp>()) {
+    auto norm = rope.getX().getDefiningOp<lm::RmsNormOp>();
+    ASSERT_TRUE(norm);
+    EXPECT_EQ(cast<ShapedType>(norm.getWeight().getType()).getDimSize(0), model.headDim);
+  }
 }
 
 TEST_F(DecoderTest, BiasesOfSomeProjections) {

@@ -111,6 +111,37 @@ func.func @rmsNormGrad(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %w: tensor<8xf
   return %0#0, %0#1 : tensor<4x8xf32>, tensor<8xf32>
 }
 
+// The norm of each head: the rows are (token, head). The rows of a block are those of some tokens.
+// CHECK-LABEL: func.func @rmsNormOfHeads(
+// CHECK:         %[[X:.*]] = tensor.expand_shape %{{.*}} {{\[\[}}0], [1, 2]] output_shape [4, 2, 4] : tensor<4x8xf32> into tensor<4x2x4xf32>
+// CHECK-NEXT:    %[[Y:.*]] = kern.fusion row_reduction (%{{.*}} = %[[X]] : tensor<4x2x4xf32>, %{{.*}} : tensor<4xf32>) -> tensor<4x2x4xf32> {
+// CHECK:           linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK:         } {source_ops = ["lm.rms_norm"]}
+// CHECK-NEXT:    tensor.collapse_shape %[[Y]]
+// CHECK:         kern.fusion row_reduction {{.*}} -> (tensor<4x2x4xf32>, tensor<1x4xf32>) {
+// CHECK:           linalg.generic {indexing_maps = [affine_map<(d0, d1, d2, d3) -> (d0 * 4 + d1, d2, d3)>, {{.*}}, affine_map<(d0, d1, d2, d3) -> (d0, d3)>], iterator_types = ["parallel", "reduction", "reduction", "parallel"]}
+// CHECK:         } {source_ops = ["lm.rms_norm_grad"]}
+func.func @rmsNormOfHeads(%x: tensor<4x8xf32>, %w: tensor<4xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>) {
+  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  %1:2 = lm.rms_norm_grad %0, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+  return %0, %1#0, %1#1 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>
+}
+
+// A norm that only a rotation reads has the loops of the rotation, (batch, seq, heads, half of a head); that of a
+// whole row reduces the last two of them. The rotation reads what the norm makes without a view between.
+// CHECK-LABEL: func.func @rotatedNorm(
+// CHECK:         %[[N:.*]] = kern.fusion row_reduction ({{.*}} : tensor<2x2x2x2x2xf32>, {{.*}} : tensor<2x2x2xf32>) -> tensor<2x2x2x2x2xf32> {
+// CHECK:           linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction", "reduction"]
+// CHECK:         } {source_ops = ["lm.rms_norm"]}
+// CHECK-NOT:     tensor.collapse_shape
+// CHECK:         kern.fusion elementwise (%{{.*}} = %[[N]] : tensor<2x2x2x2x2xf32>
+// CHECK:         } {source_ops = ["lm.rope"]}
+func.func @rotatedNorm(%x: tensor<4x8xf32>, %w: tensor<8xf32>, %cos: tensor<2x2xf32>, %sin: tensor<2x2xf32>) -> tensor<4x8xf32> {
+  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %1 = lm.rope %0, %cos, %sin head_dim 4 : (tensor<4x8xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+
 // Blocks are of equal size: of 64 rows or a little less, where the count of rows allows it.
 // CHECK-LABEL: func.func @blocks(
 // CHECK:         -> (tensor<300x8xf32>, tensor<5x8xf32>)

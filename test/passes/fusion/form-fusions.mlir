@@ -219,3 +219,21 @@ func.func @alone(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %n = lm.add %x, %x : tensor<4x8xf32>
   return %n : tensor<4x8xf32>
 }
+
+// -----
+
+// A norm and the rotation of what it makes: the rotation reads the halves of a head before they are put together, so
+// that one kernel does both and puts together its own result alone.
+// CHECK:       fusions: 1
+// CHECK-NEXT:    formed producer in rotatedNorm: lm.rms_norm, lm.rope, saves 256 bytes
+// CHECK-LABEL: func.func @rotatedNorm(
+// CHECK:         kern.fusion row_reduction
+// CHECK-COUNT-2:   tensor.insert_slice
+// CHECK-NOT:       tensor.insert_slice
+// CHECK:         } {source_ops = ["lm.rms_norm", "lm.rope"]}
+// CHECK-NOT:     kern.fusion
+func.func @rotatedNorm(%x: tensor<4x8xf32>, %w: tensor<4xf32>, %cos: tensor<2x2xf32>, %sin: tensor<2x2xf32>) -> tensor<4x8xf32> {
+  %0 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  %1 = lm.rope %0, %cos, %sin head_dim 4 : (tensor<4x8xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}

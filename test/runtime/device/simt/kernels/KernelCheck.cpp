@@ -302,8 +302,12 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
     const int64_t lane = info.shape.domain.empty() ? 1 : info.shape.domain.back();
     // Other results of reductions along the lane lack its dimension.
     const bool isResult = checked.arguments.size() >= checked.inputs;
-    const bool alongLane = isResult && (checked.hero == kern::Hero::ColumnReduction ||
-                                        tensor.getRank() == int64_t(rank));
+    const size_t number = checked.arguments.size() - checked.inputs;
+    const bool alongLane =
+        isResult && llvm::any_of(info.outputs, [&](const codegen::Output &output) {
+          return output.result == number && (checked.hero == kern::Hero::ColumnReduction ||
+                                             (rank > 0 && output.place.isFunctionOfDim(rank - 1)));
+        });
     checked.arguments.push_back({uint64_t(tensor.getNumElements() * width), uint64_t(width),
                                  tensor.getNumElements() >= points, lane * width % 32 == 0,
                                  alongLane});
@@ -313,8 +317,7 @@ void describe(CheckedKernel &checked, kern::KernelOp kernel, const codegen::Regi
     ++argument.places;
     argument.alongLane |= rank > 0 && access.point.isFunctionOfDim(rank - 1);
     argument.alongRows |= llvm::is_contained(access.dynamic, true);
-    for (unsigned d = 0; d + 1 < rank; ++d)
-      argument.alongRows |= access.point.isFunctionOfDim(d);
+    argument.alongRows |= info.isOuter(access.point);
   }
 }
 

@@ -63,6 +63,18 @@ const Model kModels[] = {
      {"distributed.devices_per_node=2", "distributed.reduce_dtype=f16",
       "model.num_hidden_layers=1"}},
     {"adamw8bit", {"training.compute_dtype=bf16", "optimizer.type=adamw8bit"}},
+    {"norm_of_heads",
+     {"training.compute_dtype=bf16", "model.architecture=qwen3", "model.head_dim=16",
+      "model.num_hidden_layers=1"}},
+    {"norm_of_heads_odd_sizes",
+     {"model.architecture=qwen3", "model.hidden_size=60", "model.num_attention_heads=6",
+      "model.num_key_value_heads=3", "model.head_dim=10", "training.sequence_length=19",
+      "model.num_hidden_layers=1"}},
+    {"norm_of_rows_and_behind_branches",
+     {"training.compute_dtype=bf16", "model.architecture=olmo2", "model.num_hidden_layers=1"}},
+    {"norm_of_rows_odd_sizes",
+     {"model.architecture=olmo2", "model.hidden_size=60", "model.num_attention_heads=5",
+      "model.num_key_value_heads=1", "training.sequence_length=19", "model.num_hidden_layers=1"}},
     {"several_blocks_of_rows",
      {"training.compute_dtype=bf16", "model.num_hidden_layers=1", "training.sequence_length=128"}},
 };
@@ -117,8 +129,8 @@ uint64_t mostLoaded(const CheckedKernel &kernel, const ArgumentFacts &argument) 
     return once * blocks * warps;
   if (!argument.alongLane) // a value of a row, by each warp that works on it
     return once * (byRow ? warps : byColumn ? blocks : laneOf(kernel) / 32 + 2);
-  if (byRow && !argument.alongRows) // a weight, for a row or a block of rows
-    return once * uint64_t(kernel.shape.items);
+  if (byRow && !argument.alongRows) // a weight, for a row or a block of rows, by idle warps too
+    return once * blocks * llvm::divideCeil(uint64_t(kernel.shape.items), blocks);
   if (byColumn && !argument.alongRows) // by each warp that works on the columns
     return once * warps;
   // A table, or a weight beside elementwise work: an element for each point.
