@@ -334,6 +334,21 @@ def evaluations_rows(out: Path) -> list[dict]:
             for step, values in found.items()]
 
 
+def assert_late_sent(rows: list[tuple[int, dict]], kind: str, expected: list[dict]) -> None:
+    """One that came when the last row had another one already waits until the run goes on."""
+    found = late_rows(rows, kind)
+    assert found == expected[:len(found)]
+    missing = len(expected) - len(found)
+    assert missing == 0 or missing == 1 and f"{kind}/step" in rows[-1][1]
+
+
+def until_late(out: Path) -> None:
+    """Returns when a run has two lines of updates.jsonl and two evaluations."""
+    def count(name: str, text: bytes) -> int:
+        return (out / name).read_bytes().count(text) if (out / name).exists() else 0
+    until(lambda: count("updates.jsonl", b"\n") > 1 and count("events.jsonl", b'"event":"evaluation"') > 1, "two evaluations")
+
+
 def assert_sent(rows: list[tuple[int, dict]], lines: list[dict]) -> None:
     assert [step for step, _ in rows] == [line["step"] for line in lines]
     for (_, values), line in zip(rows, lines):
@@ -360,6 +375,7 @@ def test_wandb_gets_each_step_once_through_kills_of_the_run_and_the_sender(offli
                                                                            tmp_path):
     out = tmp_path / "run"
     process = programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *EVALUATED, *WANDB)
+    until_late(out)
     kill_after(process, out, 12)
     wait_for_sender(out)
     first = json.loads((out / "wandb.json").read_text())
@@ -395,11 +411,11 @@ def assert_late_sent_through_kills(rows: list[tuple[int, dict]], out: Path) -> N
     sent = late_rows(rows, "updates")
     assert all(row in kept or row in moved for row in sent)
     later = max((row["updates/step"] for row in sent if row not in kept), default=0)
-    assert [row for row in kept if row not in sent and row["updates/step"] > later] == []
-    evaluations = late_rows(rows, "evaluation")
-    assert evaluations == evaluations_rows(out)
-    print(f"{len(sent)} lines of updates.jsonl, of which {len(kept)} are still there; {len(evaluations)} evaluations")
-    assert len(sent) > 1 and len(evaluations) > 1
+    missing = [row for row in kept if row not in sent and row["updates/step"] > later]
+    assert not missing or missing == kept[-1:] and "updates/step" in rows[-1][1]
+    assert_late_sent(rows, "evaluation", evaluations_rows(out))
+    print(f"{len(sent)} lines of updates.jsonl, of which {len(kept)} are still there")
+    assert len(sent) > 1
 
 
 def test_a_rewind_begins_another_run_in_wandb(offline, programs, compiled, tmp_path):
@@ -415,10 +431,10 @@ def test_a_rewind_begins_another_run_in_wandb(offline, programs, compiled, tmp_p
     assert second == f"{first}-2"
     assert_sent(sent[first], before)
     assert_sent(sent[second], metrics(out))
-    assert updates_before and late_rows(sent[first], "updates") == updates_rows(updates_before)
-    assert evaluations_before and late_rows(sent[first], "evaluation") == evaluations_before
-    assert late_rows(sent[second], "updates") == updates_rows(updates(out))
-    assert late_rows(sent[second], "evaluation") == evaluations_rows(out)
+    for rows, moved, evaluated in ((sent[first], updates_before, evaluations_before),
+                                   (sent[second], updates(out), evaluations_rows(out))):
+        assert_late_sent(rows, "updates", updates_rows(moved))
+        assert_late_sent(rows, "evaluation", evaluated)
     # By hand there is nothing more to send.
     command = [programs.path("lmc-wandb"), str(out), "--project=llamas", "--group=tests"]
     subprocess.run(command, check=True, capture_output=True)

@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 
 from programs import losses, metrics
-from test_monitors import (EVALUATED, UPDATED, WANDB, assert_late_sent_through_kills, assert_sent, evaluations_rows, kill_after,
-                           late_rows, offline, updates, updates_rows, wait_for_sender)
+from test_monitors import (EVALUATED, UPDATED, WANDB, assert_late_sent, assert_late_sent_through_kills, assert_sent,
+                           evaluations_rows, kill_after, offline, until_late, updates, updates_rows, wait_for_sender)
 from wandb_server import WandbRun, WandbServer
 
 FEW = ["--set", "checkpoint.interval=5", *EVALUATED, *WANDB]
@@ -53,8 +53,8 @@ def test_wandb_sync_brings_all_of_a_run_that_was_kept_offline_to_a_server(offlin
     rows = run.history()
     numbered = [(row["_step"], row) for row in rows]
     assert_sent(numbered, lines)
-    assert updates(out) and late_rows(numbered, "updates") == updates_rows(updates(out))
-    assert evaluations_rows(out) and late_rows(numbered, "evaluation") == evaluations_rows(out)
+    assert_late_sent(numbered, "updates", updates_rows(updates(out)))
+    assert_late_sent(numbered, "evaluation", evaluations_rows(out))
     assert len(rows) == 16 and run.exit_code == 0
     for row, line in zip(rows, lines):
         assert row["_timestamp"] == datetime.fromisoformat(line["time"].replace("Z", "+00:00")).timestamp()
@@ -64,7 +64,9 @@ def test_a_server_gets_each_step_once_through_a_kill(offline, programs, compiled
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     out = tmp_path / "run"
-    kill_after(programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *FEW), out, 13)
+    process = programs.start("lmc-run", compiled(UPDATED), f"--out={out}", *FEW)
+    until_late(out)
+    kill_after(process, out, 13)
     wait_for_sender(out)
     had = len(the_run(server, out).history())
     programs.run("lmc-run", f"--out={out}", f"--steps={had + 4}").ok()
