@@ -296,6 +296,14 @@ void optimizer(const CheckedJob &job) {
     job.error(
         "optimizer.type",
         "adamw8bit computes in f32, not in compute_dtype = \"f64\"; use adamw, or f32 or bf16");
+  if (job.sound({"optimizer.type", "optimizer.muon_lr", "lr_schedule.lr"}) &&
+      job.config.optimizer.type == "muon" && job.config.optimizer.muonLr > 0 &&
+      job.config.lrSchedule.lr == 0)
+    job.error(
+        "optimizer.muon_lr",
+        "muon_lr = {} follows the schedule of lr_schedule.lr, which is 0; give an lr above 0, "
+        "or leave out muon_lr",
+        job.config.optimizer.muonLr);
   const int64_t multiple = job.config.target.intermediateMultiple;
   if (job.sound({"optimizer.type", "model.intermediate_size",
                  "target.make_intermediate_size_divisible_by"}) &&

@@ -98,6 +98,15 @@ struct TrainingConfig {
 struct OptimizerConfig {
   std::string type = "adamw";
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  // Of type "muon".
+  double muonLr = 0; // 0: that of the schedule
+  double muonMomentum = 0.95;
+  bool muonNesterov = true;
+  int64_t muonNsSteps = 5;
+  double muonNsA = 3.4445, muonNsB = -4.775, muonNsC = 2.0315; // coefficients of Newton-Schulz
+  double muonEps = 1e-7;
+  std::string muonAdjustLrFn = "match_rms_adamw";
+  std::string muonNsDType = "bf16";
   double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
   bool decayNormsAndBiases = false;
   bool operator==(const OptimizerConfig &) const = default;

@@ -102,6 +102,10 @@ fb::StepValue lmc::stepValueOf(std::optional<lm::StepValue> value) {
     return fb::StepValue::NormLimit;
   case lm::StepValue::LossLimit:
     return fb::StepValue::LossLimit;
+  case lm::StepValue::MuonLearningRate:
+    return fb::StepValue::MuonLearningRate;
+  case lm::StepValue::ShardRank:
+    return fb::StepValue::ShardRank;
   }
   llvm_unreachable("a step has known values");
 }

@@ -94,6 +94,22 @@ static ShardStatePassOptions shardingOf(const Config &config) {
   return options;
 }
 
+// Returns the attributes of the optimizer's op, as lm-insert-optimizer takes them.
+static std::string optimizerAttributes(const Config &config) {
+  const OptimizerConfig &optimizer = config.optimizer;
+  if (optimizer.type != "muon")
+    return "";
+  // Without ns_dtype, the dtype is that of the parameters.
+  const bool isRounded =
+      optimizer.muonNsDType == "bf16" && config.training.computeDType != DataType::F64;
+  return llvm::formatv("nesterov = {0}, ns_steps = {1} : i64, "
+                       "ns_coefficients = array<f64: {2:e17}, {3:e17}, {4:e17}>, "
+                       "adjust_lr_fn = #lm<adjust_lr {5}>{6}",
+                       optimizer.muonNesterov ? "true" : "false", optimizer.muonNsSteps,
+                       optimizer.muonNsA, optimizer.muonNsB, optimizer.muonNsC,
+                       optimizer.muonAdjustLrFn, isRounded ? ", ns_dtype = bf16" : "");
+}
+
 static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   const bool isOn = distributed.overlap != "no";
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
@@ -132,8 +148,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         AccumulateGradientsPassOptions{config.training.gradientAccumulationSteps}));
     passes.addPass(createReduceGradientsPass(
         ReduceGradientsPassOptions{config.distributed.reduceDType}));
-    passes.addPass(
-        createInsertOptimizerPass(InsertOptimizerPassOptions{config.optimizer.type}));
+    passes.addPass(createInsertOptimizerPass({config.optimizer.type, optimizerAttributes(config)}));
     if (isOn(kFlatState))
       passes.addPass(createFlattenStatePass());
     // This is the last place where equal values may be merged: from the memory phase on, some
@@ -142,6 +157,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
+    // Only here are the pieces of a matrix that a rank steps known, and the norm that guards it.
+    passes.addPass(createExpandMuonPass());
     if (checks)
       passes.addPass(createCheckReductionsPass());
     break;

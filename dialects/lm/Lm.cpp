@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace lmc;
 using namespace lmc::lm;
@@ -117,8 +119,8 @@ static LogicalResult verifyVariableUse(Operation *op, SymbolTableCollection &sym
 void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, VariableKind kind,
                        Type type, InitAttr init, bool weightDecay, StringAttr parameter) {
   build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
-        TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), parameter,
-        ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(), StringAttr(),
+        TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
+        parameter, ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(), StringAttr(),
         StepValueAttr(), IntegerAttr(), ArrayAttr());
 }
 
@@ -407,10 +409,10 @@ int64_t AdamW8bitOp::getNumSums(RankedTensorType parameter) {
 }
 
 // Vectors (norms and biases) are little memory, and few elements that matter much.
-bool AdamW8bitOp::takes(RankedTensorType parameter, ArrayRef<int64_t> partRows) {
-  return parameter.getRank() == 2 && parameter.getElementType().isF32() &&
-         llvm::all_of(partRows, [&](int64_t rows) {
-           return rows * parameter.getDimSize(1) % kBlock == 0;
+bool AdamW8bitOp::takes(const SteppedParameter &parameter) {
+  return parameter.type.getRank() == 2 && parameter.type.getElementType().isF32() &&
+         llvm::all_of(parameter.partRows, [&](int64_t rows) {
+           return rows * parameter.type.getDimSize(1) % kBlock == 0;
          });
 }
 
@@ -445,5 +447,77 @@ LogicalResult AdamW8bitOp::verify() {
   for (Value sums : {getUpdateSq(), getParamSq()})
     if (failed(expectEqual(*this, dim(sums, 0), elements / kBlock, "sums of squares")))
       return failure();
+  return success();
+}
+
+//===-- Muon --------------------------------------------------------------------------------===//
+
+ArrayRef<OptimizerScalar> MuonOp::getScalars() {
+  static constexpr OptimizerScalar scalars[] = {
+      {.name = "run.muon_lr", .stepValue = StepValue::MuonLearningRate},
+      {.name = "run.muon_momentum", .setting = "optimizer.muon_momentum"},
+      {.name = "run.muon_eps", .setting = "optimizer.muon_eps"},
+      {.name = "run.weight_decay", .setting = "optimizer.weight_decay", .decays = true},
+      {.name = "run.clip_grad", .setting = "optimizer.clip_grad"},
+  };
+  return scalars;
+}
+
+SmallVector<OptimizerState> MuonOp::getStates(RankedTensorType parameter) {
+  return {{VariableKind::Moment1, parameter}};
+}
+
+// The embedding, the head, norms and biases have no meaning as maps between layers.
+bool MuonOp::takes(const SteppedParameter &parameter) {
+  return parameter.isHidden && parameter.type.getRank() == 2;
+}
+
+StringRef MuonOp::getFallback() { return "adamw"; }
+StringRef MuonOp::getRequirement() { return "steps matrices of layers"; }
+
+// Checks that the matrices lie in a tensor of `elements` elements, one after the other.
+static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices,
+                                    ArrayRef<double> coefficients, int64_t elements) {
+  if (coefficients.size() != 3)
+    return op->emitOpError("has ") << coefficients.size() << " coefficients, expected 3";
+  int64_t end = 0;
+  for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
+    if (matrix.getRows() < 1 || matrix.getFanIn() < 1 || matrix.getFanIn() > matrix.getColumns() ||
+        matrix.getOffset() < end)
+      return op->emitOpError("has the matrix ") << matrix << " at element " << end;
+    end = matrix.getOffset() + matrix.getRows() * matrix.getColumns();
+  }
+  if (end > elements)
+    return op->emitOpError("has matrices of ") << end << " elements in a tensor of " << elements;
+  return success();
+}
+
+LogicalResult MuonOp::verify() {
+  auto parameter = cast<RankedTensorType>(getParameter().getType());
+  for (Value value : {getGradient(), getMoment1(), getNewParameter(), getNewMoment1()})
+    if (value.getType() != parameter)
+      return emitOpError("needs parameter, gradient and momentum of one type, has ")
+             << parameter << " and " << value.getType();
+  for (Value sums : {getUpdateSq(), getParamSq()})
+    if (failed(expectEqual(*this, dim(sums, 0), getNumSums(parameter), "sums of squares")))
+      return failure();
+  // A rank's piece of a parameter has the matrices of the whole.
+  return verifyMatrices(*this, getMatricesAttr(), getNsCoefficients(),
+                        std::numeric_limits<int64_t>::max());
+}
+
+LogicalResult OrthogonalizeOp::verify() {
+  auto type = cast<RankedTensorType>(getDirection().getType());
+  if (cast<RankedTensorType>(getResult().getType()).getShape() != type.getShape())
+    return emitOpError("makes a ") << getResult().getType() << " of a " << type;
+  return verifyMatrices(*this, getMatricesAttr(), getNsCoefficients(), type.getNumElements());
+}
+
+LogicalResult OwnRowsOp::verify() {
+  auto whole = cast<RankedTensorType>(getWhole().getType());
+  RankedTensorType own = getResult().getType();
+  if (own.getElementType() != whole.getElementType() || own.getDimSize(1) != whole.getDimSize(1) ||
+      own.getDimSize(0) == 0 || whole.getDimSize(0) % own.getDimSize(0) != 0)
+    return emitOpError("takes a ") << own << " from a " << whole;
   return success();
 }

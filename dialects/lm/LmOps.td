@@ -195,7 +195,9 @@ def StepValue : Lm_Enum<"StepValue", "what the host computes for each step", [
   I32EnumCase<"BiasCorrection1", 2, "bias_correction1">,
   I32EnumCase<"BiasCorrection2", 3, "bias_correction2">,
   I32EnumCase<"NormLimit", 4, "norm_limit">,
-  I32EnumCase<"LossLimit", 5, "loss_limit">
+  I32EnumCase<"LossLimit", 5, "loss_limit">,
+  I32EnumCase<"MuonLearningRate", 6, "muon_learning_rate">,
+  I32EnumCase<"ShardRank", 7, "shard_rank">
 ]>;
 def StepValueAttr : EnumAttr<LmDialect, StepValue, "step_value">;
 
@@ -203,8 +205,9 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
   let summary = "named state that outlives a function";
   let description = [{
     `init` gives the initial values. `weight_decay` is set on parameters to which weight
-    decay applies; `parameter` names the parameter that a gradient, moment or copy belongs
-    to. State of a parameter is found by `parameter` and kind (`ParameterState`).
+    decay applies, and `hidden` on matrices of layers; `parameter` names the parameter that a
+    gradient, moment or copy belongs to. State of a parameter is found by `parameter` and
+    kind (`ParameterState`).
 
     `parts` of a parameter, `[#lm.part<"q_proj.weight", rows = 8, init = zeros>, ...]`, are
     the names of its rows outside of the graph (in checkpoints, dumps and initialisation),
@@ -233,7 +236,7 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, VariableKindAttr:$kind,
                        TypeAttrOf<AnyRankedTensor>:$type, InitAttr:$init, UnitAttr:$weight_decay,
-                       OptionalAttr<StrAttr>:$parameter, OptionalAttr<PartsAttr>:$parts,
+                       UnitAttr:$hidden, OptionalAttr<StrAttr>:$parameter, OptionalAttr<PartsAttr>:$parts,
                        OptionalAttr<FlatSymbolRefAttr>:$storage,
                        OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
                        OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
@@ -648,6 +651,122 @@ def AdamW8bitOp
   let extraClassDeclaration = [{
     static constexpr int64_t kBlock = 256; // elements that share a scale
   }];
+  let hasVerifier = 1;
+}
+
+def MatrixAttr : Lm_Attr<"Matrix", "matrix"> {
+  let summary = "a matrix within a tensor";
+  let description = [{
+    `[rows, columns]`, row-major, from element `offset` on. Columns behind the first `fan_in`
+    are padding, which is zero.
+  }];
+  let parameters = (ins "int64_t":$offset, "int64_t":$rows, "int64_t":$columns,
+                        "int64_t":$fan_in);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+def MatricesAttr : TypedArrayAttrBase<MatrixAttr, "matrices within a tensor">;
+
+def AdjustLr : Lm_Enum<"AdjustLr", "how an update of Muon is scaled", [
+  I32EnumCase<"Original", 0, "original">,
+  I32EnumCase<"MatchRmsAdamW", 1, "match_rms_adamw">,
+  I32EnumCase<"SpectralUnclamped", 2, "spectral_unclamped">
+]>;
+def AdjustLrAttr : EnumAttr<LmDialect, AdjustLr, "adjust_lr">;
+
+// What lm.muon and lm.orthogonalize do with each matrix.
+defvar NewtonSchulzFields = (ins DefaultValuedAttr<MatricesAttr, "{}">:$matrices,
+    DefaultValuedAttr<I64Attr, "5">:$ns_steps,
+    DefaultValuedAttr<DenseF64ArrayAttr, "{3.4445, -4.775, 2.0315}">:$ns_coefficients,
+    DefaultValuedAttr<AdjustLrAttr, "::lmc::lm::AdjustLr::Original">:$adjust_lr_fn);
+
+def MuonOp : Lm_PureOp<"muon", [DeclareOpInterfaceMethods<
+      OptimizerOpInterface, ["takes", "getFallback", "getRequirement"]>]> {
+  let summary = "one step of Muon: momentum, orthogonalized for each matrix";
+  let description = [{
+    With g = gradient * min(1, clip_grad / (norm + 1e-6)) (clip_grad 0: g = gradient):
+
+    m = m + (1 - momentum) (g - m); d = m + (1 - momentum) (g - m) with the new m
+    (d = m without `nesterov`); p1 = p (1 - lr weight_decay);
+    p = p1 - lr scale orthogonalize(d) for each of `matrices`.
+
+    `matrices` are the logical ones: q, k and v apart, though one parameter holds them.
+    `lm.orthogonalize` defines the function and the scale, and computes in `ns_dtype` (none:
+    the dtype of the parameter). Elements of no matrix are padding.
+    `norm`, `compute`, `update_sq` and `param_sq` are those of `lm.adamw`. The order of
+    operations is that of torch.optim.Muon. Jordan et al. 2024,
+    https://kellerjordan.github.io/posts/muon.
+
+    `dist-expand-muon` replaces this op by `lm.muon_direction`, `lm.orthogonalize` and
+    `lm.muon_update`, and by what ranks exchange between them.
+  }];
+  let fields = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
+                         Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$momentum, Tensor0D:$eps,
+                         Optional<Tensor0D>:$weight_decay, Tensor0D:$clip_grad),
+                    NewtonSchulzFields,
+                    (ins DefaultValuedAttr<BoolAttr, "true">:$nesterov,
+                         OptionalAttr<TypeAttr>:$ns_dtype));
+  let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1, Vector:$update_sq,
+                      Vector:$param_sq, Optional<FloatTensor>:$compute);
+  let assemblyFormat = [{
+    $parameter `,` $gradient `,` $moment1 `norm` $norm `lr` $lr `momentum` $momentum `eps` $eps
+    (`weight_decay` $weight_decay^)? `clip_grad` $clip_grad
+    `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def MuonDirectionOp : Lm_PureOp<"muon_direction"> {
+  let summary = "the momentum of a step of lm.muon, and the direction that it orthogonalizes";
+  let fields = (ins FloatTensor:$gradient, FloatTensor:$moment1, Tensor0D:$norm,
+                    Tensor0D:$momentum, Tensor0D:$clip_grad, BoolAttr:$nesterov);
+  let results = (outs FloatTensor:$new_moment1, FloatTensor:$direction);
+  let assemblyFormat = [{
+    $gradient `,` $moment1 `norm` $norm `momentum` $momentum `clip_grad` $clip_grad
+    `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def OrthogonalizeOp : Lm_PureOp<"orthogonalize"> {
+  let summary = "scale * U V^T, about, of each matrix U S V^T";
+  let description = [{
+    Each of `matrices` becomes scale times the result of `ns_steps` Newton-Schulz steps, with
+    (a, b, c) = `ns_coefficients`:
+
+    X = D / max(|D|, eps); then A = X X^T, B = b A + c A A, X = a X + B X.
+
+    |D| is the Frobenius norm. A matrix with more rows than columns is transposed before and
+    after. All of it is rounded to the dtype of `direction`; sums are f32 (f64 for f64). The
+    scale, with fan_out = rows, is by `adjust_lr_fn`: sqrt(max(1, fan_out / fan_in))
+    (`original`), 0.2 sqrt(max(fan_out, fan_in)) (`match_rms_adamw`), or
+    sqrt(fan_out / fan_in) (`spectral_unclamped`). Elements of no matrix become 0.
+  }];
+  let fields = !con((ins FloatTensor:$direction, Tensor0D:$eps), NewtonSchulzFields);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$direction `eps` $eps `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def MuonUpdateOp : Lm_PureOp<"muon_update"> {
+  let summary = "the last part of a step of lm.muon: p (1 - lr weight_decay) - lr orthogonal";
+  let fields = (ins FloatTensor:$parameter, FloatTensor:$orthogonal, Tensor0D:$norm, Tensor0D:$lr,
+                    Optional<Tensor0D>:$weight_decay);
+  let results = (outs FloatTensor:$new_parameter, Vector:$update_sq, Vector:$param_sq,
+                      Optional<FloatTensor>:$compute);
+  let assemblyFormat = [{
+    $parameter `,` $orthogonal `norm` $norm `lr` $lr (`weight_decay` $weight_decay^)?
+    `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def OwnRowsOp : Lm_PureOp<"own_rows"> {
+  let summary = "the rows of a matrix that belong to a rank";
+  let description = [{
+    With n rows in the result, row i is row `rank` n + i of `whole`. `rank` is a whole number,
+    the rank's position along the axis `shard`.
+  }];
+  let fields = (ins Matrix:$whole, Tensor0D:$rank);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$whole `of` $rank `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
 }
 

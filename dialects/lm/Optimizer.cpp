@@ -54,6 +54,48 @@ VariableOp ParameterState::find(StringRef parameter, VariableKind kind) const {
       variables.lookup({StringAttr::get(context, parameter), kind}));
 }
 
+//===-- Parameters --------------------------------------------------------------------------===//
+
+SteppedParameter lmc::lm::steppedParameter(VariableOp parameter) {
+  SteppedParameter stepped{cast<RankedTensorType>(parameter.getType()), {}, parameter.getHidden()};
+  if (!parameter.getParts())
+    stepped.partRows.push_back(stepped.type.getRank() ? stepped.type.getDimSize(0) : 1);
+  else
+    for (auto part : parameter.getPartsAttr().getAsRange<PartAttr>())
+      if (!part.getName().empty())
+        stepped.partRows.push_back(part.getRows());
+  return stepped;
+}
+
+SmallVector<Attribute> lmc::lm::matricesOf(VariableOp parameter) {
+  SmallVector<Attribute> matrices;
+  auto add = [&](int64_t offset, int64_t rows, int64_t columns, int64_t fanIn) {
+    matrices.push_back(MatrixAttr::get(parameter.getContext(), offset, rows, columns, fanIn));
+  };
+  if (parameter.getSharded()) {
+    for (auto tensor : parameter.getShardedAttr().getAsRange<ShardedAttr>())
+      if (RankedTensorType type = tensor.getType(); type.getRank() == 2)
+        add(tensor.getOffset(), type.getDimSize(0),
+            tensor.getPitch() ? tensor.getPitch() : type.getDimSize(1), type.getDimSize(1));
+    return matrices;
+  }
+  auto type = cast<RankedTensorType>(parameter.getType());
+  if (type.getRank() != 2)
+    return matrices;
+  const int64_t columns = type.getDimSize(1);
+  if (!parameter.getParts()) {
+    add(0, type.getDimSize(0), columns, columns);
+    return matrices;
+  }
+  int64_t row = 0;
+  for (auto part : parameter.getPartsAttr().getAsRange<PartAttr>()) {
+    if (!part.getName().empty())
+      add(row * columns, part.getRows(), columns, part.getColumns() ? part.getColumns() : columns);
+    row += part.getRows();
+  }
+  return matrices;
+}
+
 //===-- The interface -----------------------------------------------------------------------===//
 
 const OptimizerOpInterface::Concept *OptimizerOpInterface::lookup(MLIRContext *context,

@@ -16,6 +16,21 @@ namespace lmc::lm {
 
 class VariableOp;
 
+// The name of the attribute that lists the matrices which a step steps as a whole.
+inline constexpr llvm::StringLiteral kMatrices = "matrices";
+
+// What decides whether an optimizer can make the steps of a parameter.
+struct SteppedParameter {
+  mlir::RankedTensorType type;
+  llvm::SmallVector<int64_t> partRows; // of its named parts; all rows if it has none
+  bool isHidden = false;               // a matrix of a layer
+};
+SteppedParameter steppedParameter(VariableOp parameter);
+
+// Returns the matrices with a name outside of the graph that `parameter` holds. Their offsets are
+// those in the whole parameter, also if ranks divide it.
+llvm::SmallVector<mlir::Attribute> matricesOf(VariableOp parameter);
+
 // State that an optimizer keeps for each parameter, in a variable of its own.
 struct OptimizerState {
   VariableKind kind;

@@ -20,6 +20,10 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
       the new parameter in the compute dtype where it has a copy in that.
 
     Where the norm is not finite, a step leaves the parameter and all states as they were.
+
+    An op with the attribute `matrices` steps whole matrices: the attribute lists those in
+    the parameter (`matricesOf`). Steps of other ops may become one step of all their
+    elements.
   }];
   let methods = [
     StaticInterfaceMethod<"The state that a step keeps of a parameter of type `parameter`.",
@@ -32,12 +36,8 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
       one work item.
     }], "int64_t", "getNumSums", (ins "::mlir::RankedTensorType":$parameter), "",
       [{ return parameter.getRank() == 2 ? parameter.getDimSize(0) : 1; }]>,
-    StaticInterfaceMethod<[{
-      Whether the op can make the steps of a parameter of type `parameter`, whose named parts
-      have `partRows` rows each.
-    }], "bool", "takes",
-      (ins "::mlir::RankedTensorType":$parameter, "::llvm::ArrayRef<int64_t>":$partRows), "",
-      [{ return true; }]>,
+    StaticInterfaceMethod<"Whether the op can make the steps of `parameter`.", "bool", "takes",
+      (ins "const ::lmc::lm::SteppedParameter &":$parameter), "", [{ return true; }]>,
     StaticInterfaceMethod<[{
       The optimizer, without its dialect, of parameters that the op does not take; empty where
       it takes all.

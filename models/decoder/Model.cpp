@@ -79,19 +79,22 @@ private:
 
   lm::InitAttr initializer(lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); }
 
-  void declare(StringRef name, lm::VariableKind kind, RankedTensorType type, lm::InitAttr init,
-               bool decay = false, StringAttr parameter = {}) {
-    lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
+  lm::VariableOp declare(StringRef name, lm::VariableKind kind, RankedTensorType type,
+                         lm::InitAttr init, bool decay = false, StringAttr parameter = {}) {
+    return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
+  // Declares a parameter of the layer with this prefix, or, without a prefix, of no layer.
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
     lm::InitAttr init =
         matrix ? lm::InitAttr::normal(b.getContext(), parameter.initial)
                : initializer(parameter.initial == 1.0 ? lm::InitKind::Ones : lm::InitKind::Zeros);
-    declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
-            matrix || config.optimizer.decayNormsAndBiases);
+    lm::VariableOp variable =
+        declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
+                matrix || config.optimizer.decayNormsAndBiases);
+    variable.setHidden(matrix && !prefix.empty());
     if (matrix && compute != master)
       declare(lm::stateName(name, lm::VariableKind::ComputeCopy), lm::VariableKind::ComputeCopy,
               tensor(parameter.shape, compute), lm::InitAttr::copyOf(b.getStringAttr(name)), false,

@@ -104,13 +104,15 @@ lm::VariableOp StateFlattener::variableStored(Value value) {
   return {};
 }
 
-// Returns true if `step` reads and writes whole variables that are not yet part of a storage.
+// Returns true if `step` treats all elements alike, and reads and writes whole variables that are
+// not yet part of a storage.
 bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
-  return llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
-    lm::VariableOp variable = variableOf(use);
-    return variable && !variable.getStorage() &&
-           (!use.result || variableStored(use.result) == variable);
-  });
+  return !step->hasAttr(lm::kMatrices) &&
+         llvm::all_of(step.getUses(), [&](const OptimizerUse &use) {
+           lm::VariableOp variable = variableOf(use);
+           return variable && !variable.getStorage() &&
+                  (!use.result || variableStored(use.result) == variable);
+         });
 }
 
 // Creates the storage of `members`, one variable for each of `parameters` in the same order. A

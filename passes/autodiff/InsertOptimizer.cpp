@@ -14,6 +14,7 @@
 #include "runtime/plan/MomentBlock.h"
 #include "runtime/plan/Names.h"
 
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 
@@ -42,11 +43,12 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// The name of an op with OptimizerOpInterface, and what the interface says of it: states and
-// scalars.
+// The name of an op with OptimizerOpInterface, what the interface says of it (states and scalars),
+// and the attributes of each of its steps.
 struct Optimizer {
   std::string op; // "lm.adamw"
   const OptimizerOpInterface::Concept *facts;
+  DictionaryAttr attributes; // of its op; null: those of the op alone
 };
 
 class OptimizerBuilder {
@@ -57,9 +59,10 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the optimizer op of each parameter: the op `type` or, for a parameter that this op does
-  // not support, its fallback. Returns false if `type` supports no parameter at all.
-  bool chooseOptimizers(StringRef type);
+  // Chooses the optimizer op of each parameter: the op `type`, with `attributes` (or null), or, for
+  // a parameter that this op does not support, its fallback. Returns false if `type` supports no
+  // parameter at all.
+  bool chooseOptimizers(StringRef type, DictionaryAttr attributes);
   void declareScalars();
   void declareStates();
   void build(ModuleOp module);
@@ -94,27 +97,16 @@ private:
 
 } // namespace
 
-static bool takes(const Optimizer &optimizer, lm::VariableOp parameter) {
-  auto type = cast<RankedTensorType>(parameter.getType());
-  SmallVector<int64_t> partRows;
-  if (!parameter.getParts())
-    partRows.push_back(type.getRank() ? type.getDimSize(0) : 1);
-  else
-    for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>())
-      if (!part.getName().empty())
-        partRows.push_back(part.getRows());
-  return optimizer.facts->takes(type, partRows);
-}
-
 static Optimizer optimizerOf(MLIRContext *context, StringRef type) {
-  return {("lm." + type).str(), OptimizerOpInterface::lookup(context, type)};
+  return {("lm." + type).str(), OptimizerOpInterface::lookup(context, type), {}};
 }
 
-bool OptimizerBuilder::chooseOptimizers(StringRef type) {
-  const Optimizer wanted = optimizerOf(b.getContext(), type);
+bool OptimizerBuilder::chooseOptimizers(StringRef type, DictionaryAttr attributes) {
+  Optimizer wanted = optimizerOf(b.getContext(), type);
+  wanted.attributes = attributes;
   bool takesAny = false;
   for (lm::VariableOp parameter : parameters) {
-    bool taken = takes(wanted, parameter);
+    bool taken = wanted.facts->takes(lm::steppedParameter(parameter));
     takesAny |= taken;
     optimizers.push_back(
         taken ? wanted : optimizerOf(b.getContext(), wanted.facts->getFallback()));
@@ -184,6 +176,11 @@ OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Opti
     made.addTypes(copy.getType());
 
   auto step = cast<OptimizerOpInterface>(b.create(made));
+  if (optimizer.attributes)
+    for (NamedAttribute attribute : optimizer.attributes)
+      step->setAttr(attribute.getName(), attribute.getValue());
+  if (step->hasAttr(lm::kMatrices))
+    step->setAttr(lm::kMatrices, b.getArrayAttr(lm::matricesOf(parameter)));
   for (const lm::OptimizerUse &use : step.getUses())
     if (use.result)
       store(use.result, lm::stateName(parameter.getSymName(), use.kind));
@@ -237,6 +234,7 @@ static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))
     if (name.hasInterface<OptimizerOpInterface>())
       types.push_back(name.stripDialect());
+  llvm::sort(types);
   return types;
 }
 
@@ -265,8 +263,18 @@ void InsertOptimizerPass::runOnOperation() {
     module.emitOpError("has no parameter with a gradient; run lm-autodiff first");
     return signalPassFailure();
   }
+  DictionaryAttr known;
+  if (!attributes.empty()) {
+    known = dyn_cast_or_null<DictionaryAttr>(
+        parseAttribute("{" + attributes + "}", &getContext(), Type()));
+    if (!known) {
+      module.emitError("attributes must be those of an op, NAME = VALUE, ..., not '")
+          << attributes << "'";
+      return signalPassFailure();
+    }
+  }
   OptimizerBuilder builder(module, parameters);
-  if (!builder.chooseOptimizers(type)) {
+  if (!builder.chooseOptimizers(type, known)) {
     module.emitError("optimizer.type ") << type << " " << wanted->getRequirement()
                                         << ", and this model has none; use "
                                         << wanted->getFallback();

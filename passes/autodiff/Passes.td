@@ -158,10 +158,16 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
     `lm.adamw8bit`: their `NAME.moment1` and `NAME.moment2` are i8, and `NAME.moment1_scale`
     and `NAME.moment2_scale` hold one f32 scale per 256 elements. All other parameters
     (norms, biases, matrices of odd sizes) get its fallback `lm.adamw` and f32 moments.
+
+    With type `muon`, `hidden` matrices get `lm.muon`, and all other parameters (the
+    embedding, the head, norms and biases) `lm.adamw`. `attributes` gives the settings of
+    the steps, as in `ns_steps = 5, nesterov = true`.
   }];
   let options = [
     Option<"type", "type", "std::string", "\"adamw\"",
-           "the optimizer, an op of lm: adamw or adamw8bit">
+           "the optimizer, an op of lm: adamw, adamw8bit or muon">,
+    Option<"attributes", "attributes", "std::string", "\"\"",
+           "attributes of the optimizer's op, NAME = VALUE, ...">
   ];
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
 }
@@ -173,7 +179,8 @@ def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
     form a group. A group has one storage `[rows, 4096]` per kind of variable: parameter, main
     gradient, moments, compute copy (and `[rows, 16]` for the scales of 8-bit moments).
     `@optimizer` then has one `lm.adamw` or `lm.adamw8bit`, and one term of the gradient norm,
-    per group. The same holds for every op with `OptimizerOpInterface`.
+    per group. The same holds for every op with `OptimizerOpInterface`, but for those that
+    step whole matrices (`lm.muon`): their parameters stay apart.
     All other functions use the parameters under their own names. Each parameter begins at a
     multiple of 128 elements of its storage; elements that belong to no parameter start as
     zeros and stay zeros. A moment block holds elements of one parameter only.

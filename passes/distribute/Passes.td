@@ -104,6 +104,25 @@ def SyncOptimizerPass : Pass<"dist-sync-optimizer", "::mlir::ModuleOp"> {
                            "::mlir::func::FuncDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ExpandMuonPass : Pass<"dist-expand-muon", "::mlir::ModuleOp"> {
+  let summary = "replaces lm.muon by its parts, and gathers matrices that ranks divide";
+  let description = [{
+    ```mlir
+    %q, %n, %u, %s = lm.muon %p, %g, %m norm %norm lr %lr momentum %mu eps %eps ...
+    ```
+    becomes
+    ```mlir
+    %n, %d = lm.muon_direction %g, %m norm %norm momentum %mu clip_grad %clip
+    %o = lm.orthogonalize %d eps %eps {matrices = [...], ...}
+    %q, %u, %s = lm.muon_update %p, %o norm %norm lr %lr ...
+    ```
+    Where ranks divide the parameter, each has a piece of the direction. All gather it, all
+    orthogonalize the matrices, and each keeps its rows (`lm.own_rows`) of the result.
+  }];
+  let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
+                           "::mlir::func::FuncDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def CheckReductionsPass : Pass<"dist-check-reductions", "::mlir::ModuleOp"> {
   let summary = "reports values of one rank that count as if they were those of all ranks";
   let description = [{

@@ -102,18 +102,6 @@ static int64_t numElements(lm::VariableOp variable) {
   return tensorTypeOf(variable).getNumElements();
 }
 
-// Returns the rows of the parameter's named parts; all rows if it has none.
-static SmallVector<int64_t> partRows(lm::VariableOp parameter) {
-  RankedTensorType type = tensorTypeOf(parameter);
-  if (!parameter.getParts())
-    return {type.getRank() ? type.getDimSize(0) : 1};
-  SmallVector<int64_t> rows;
-  for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>())
-    if (!part.getName().empty())
-      rows.push_back(part.getRows());
-  return rows;
-}
-
 // Returns the layer whose calls read `variable`; -1 if other ops read it, or several layers do.
 int64_t Sharder::layerOf(lm::VariableOp variable) {
   std::optional<int64_t> layer;
@@ -151,7 +139,7 @@ void Sharder::formUnits() {
                 -1,
                 type.getRank() < 2,
                 bool(parameter.getWeightDecay()),
-                facts->takes(type, partRows(parameter)),
+                facts->takes(lm::steppedParameter(parameter)),
                 bool(copy),
                 type.getElementType()};
     if (!key.isVector) {
@@ -242,6 +230,7 @@ void Sharder::declare(Unit &unit) {
   lm::VariableOp parameter =
       declare(unit.name, Kind::Parameter, unit.piece, init(lm::InitKind::None), first);
   parameter.setWeightDecay(unit.key.decays);
+  parameter.setHidden(first.getHidden() && unit.key.isTaken);
   divided(parameter);
   divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,
                   init(lm::InitKind::Zeros), first, unit.name));

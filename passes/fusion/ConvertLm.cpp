@@ -7,6 +7,7 @@
 
 #include "dialects/lm/Lm.h"
 #include "dialects/lm/TensorTypes.h"
+#include "passes/fusion/ConvertMuon.h"
 #include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/ReductionScale.h"
@@ -634,6 +635,26 @@ static SmallVector<Value> convertGuardNorm(OpBuilder &b, lm::GuardNormOp op) {
       .getResults();
 }
 
+static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.own_rows");
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  Value whole = f.arg(0);
+  return f
+      .finish(f.map(type, {{f.arg(1), f.none(2)}},
+                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value rank = arith::IndexCastOp::create(
+                          b, loc, b.getIndexType(),
+                          arith::FPToSIOp::create(b, loc, b.getI64Type(), s[0]));
+                      Value first = arith::MulIOp::create(
+                          b, loc, rank, arith::ConstantIndexOp::create(b, loc, type.getDimSize(0)));
+                      Value row =
+                          arith::AddIOp::create(b, loc, first, linalg::IndexOp::create(b, loc, 0));
+                      Value column = linalg::IndexOp::create(b, loc, 1);
+                      return tensor::ExtractOp::create(b, loc, whole, ValueRange{row, column});
+                    }))
+      .getResults();
+}
+
 //===-- Sums over ranks ---------------------------------------------------------------------===//
 
 static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
@@ -703,6 +724,10 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
         return SmallVector<Value>{normOfParts(b, loc, op.getParts())};
       })
       .Case([&](lm::OptimizerOpInterface op) { return convertOptimizer(b, op); })
+      .Case([&](lm::MuonDirectionOp op) { return convertMuonDirection(b, op); })
+      .Case([&](lm::OrthogonalizeOp op) { return convertOrthogonalize(b, op); })
+      .Case([&](lm::MuonUpdateOp op) { return convertMuonUpdate(b, op); })
+      .Case([&](lm::OwnRowsOp op) { return convertOwnRows(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
                            op.getClasses(), Value(), Value(), Type());

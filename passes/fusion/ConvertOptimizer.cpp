@@ -1,7 +1,7 @@
 #include "passes/fusion/ConvertOptimizer.h"
 
-#include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/MomentCode.h"
+#include "passes/fusion/OptimizerStep.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -18,51 +18,9 @@ using Read = FusionBuilder::Read;
 // The smallest scale of a moment block; its inverse is still finite.
 static constexpr double kSmallestScale = std::numeric_limits<float>::min();
 
-//===-- Formulas ----------------------------------------------------------------------------===//
-
-// Returns `fresh`, or `old` if the gradient norm is NaN or infinite: then the step must change
-// nothing.
-static Value keepUnlessFinite(OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
-  Value infinity = constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
-  Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
-  return arith::SelectOp::create(b, loc, finite, fresh, old).getResult();
-}
-
-// Returns the clipped gradient: g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1).
-static Value clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip) {
-  Type t = g.getType();
-  Value one = constant(b, loc, t, 1.0);
-  Value ratio = arith::DivFOp::create(
-      b, loc, clip, arith::AddFOp::create(b, loc, norm, constant(b, loc, t, 1e-6)));
-  Value scale = arith::MinimumFOp::create(b, loc, one, ratio);
-  Value on = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, clip,
-                                   constant(b, loc, t, 0.0));
-  return arith::MulFOp::create(b, loc, g, arith::SelectOp::create(b, loc, on, scale, one));
-}
+//===-- AdamW -------------------------------------------------------------------------------===//
 
 namespace {
-
-// Builds the region of one step of any optimizer. The first input of the fusion is the parameter, a
-// matrix of `type`. The scalars of the step are the inputs from index `first` on. Element-wise ops
-// read them as operands; the code generators move computations on scalars alone out of the loops.
-class OptimizerStep {
-public:
-  OptimizerStep(FusionBuilder &f, RankedTensorType type, unsigned first)
-      : f(f), type(type), first(first) {}
-
-  Read each(Value tensor) { return {tensor, f.all(2)}; }
-  Read scalar(unsigned which, unsigned rank = 2) { return {f.arg(first + which), f.none(rank)}; }
-
-  // Ends the region, which computed the new `parameter` and the new `states`. Returns all results
-  // of `op`, in their shapes.
-  SmallVector<Value> finish(OpBuilder &b, lm::OptimizerOpInterface op, Value parameter,
-                            ArrayRef<Value> states);
-
-protected:
-  FusionBuilder &f;
-  RankedTensorType type;
-  unsigned first;
-};
 
 // Builds the region of one step of AdamW.
 class AdamWStep : public OptimizerStep {
@@ -88,35 +46,6 @@ private:
 };
 
 } // namespace
-
-SmallVector<Value> OptimizerStep::finish(OpBuilder &b, lm::OptimizerOpInterface op, Value parameter,
-                                         ArrayRef<Value> states) {
-  auto square = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    return arith::MulFOp::create(b, loc, s[0], s[0]);
-  };
-  auto squareOfChange = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
-    return arith::MulFOp::create(b, loc, d, d);
-  };
-  auto sumOfRows = [&](ArrayRef<Read> reads, auto body) {
-    return f.reduce(type.getShape(), 1, type.getElementType(), reads, Combine::Add, body);
-  };
-  SmallVector<Value> results{parameter};
-  results.append(states.begin(), states.end());
-  results.push_back(sumOfRows({each(parameter), each(f.arg(0))}, squareOfChange));
-  results.push_back(sumOfRows({each(parameter)}, square));
-  if (op->getNumResults() > results.size()) { // a copy in the compute dtype
-    auto copy = cast<RankedTensorType>(op->getResult(unsigned(results.size())).getType());
-    results.push_back(f.map(type.clone(copy.getElementType()), {each(parameter)},
-                            [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }));
-  }
-  // The fusion's results are matrices.
-  SmallVector<Value> converted;
-  for (auto [result, original] : llvm::zip(f.finish(results).getResults(), op->getResults()))
-    converted.push_back(reshape(b, op->getLoc(), result,
-                                cast<RankedTensorType>(original.getType()).getShape()));
-  return converted;
-}
 
 Value AdamWStep::moment1(Value gradient, Value old) {
   return f.map(type,

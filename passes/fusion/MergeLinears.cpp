@@ -153,6 +153,7 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
           parameter.getKind() != lm::VariableKind::Parameter || parameter.getStorage() ||
           variable.getKind() != first.getKind() ||
           parameter.getWeightDecay() != parameterOf(first).getWeightDecay() ||
+          parameter.getHidden() != parameterOf(first).getHidden() ||
           (parameter != variable && !loads[parameter.getSymName()].empty()) ||
           stored.contains(variable.getSymName()) || stored.contains(parameter.getSymName()))
         return false;
@@ -204,6 +205,7 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   auto joined = lm::VariableOp::create(b, first.getLoc(), name, first.getKind(),
                                        resized(tensorTypeOf(first), 0, rows), init,
                                        first.getWeightDecay(), parameter);
+  joined.setHidden(first.getHidden());
   if (!copy)
     joined.setPartsAttr(b.getArrayAttr(parts));
   symbols.insert(joined);

@@ -501,6 +501,19 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(number("optimizer.eps", settings.eps));
   LMC_TRY(number("optimizer.weight_decay", settings.weightDecay));
 
+  auto type = table.text("optimizer.type");
+  LMC_TRY(type);
+  if (*type == "muon") {
+    double muonLr = 0, peak = 0;
+    LMC_TRY(number("optimizer.muon_lr", muonLr));
+    LMC_TRY(number("lr_schedule.lr", peak));
+    if (muonLr > 0 && peak == 0)
+      return Error{fmt::format("optimizer.muon_lr = {} follows the schedule of lr_schedule.lr, "
+                               "which is 0; give an lr above 0, or leave out muon_lr",
+                               muonLr)};
+    settings.muonRate = muonLr > 0 ? muonLr / peak : 1;
+  }
+
   auto lr = readLrSettings(table, "lr_schedule", settings.trainIters);
   LMC_TRY(lr);
   settings.lr = std::move(*lr);

@@ -108,6 +108,7 @@ struct TrainSettings {
   uint64_t seed = 0;
   int64_t trainIters = 0;
   double beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0; // of AdamW
+  double muonRate = 1; // learning rate of Muon, in learning rates of the schedule
   LrSettings lr;
   // The sources of [[data.source]] in the order of their names, or one without a name, which has
   // the files of data.train; empty: no data.

@@ -16,8 +16,12 @@ static Result<void> uploadScalars(Session &session, int64_t number, double lr,
   scalars.setStepValue(StepValue::LossScale,
                        validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(validTargets));
   scalars.setStepValue(StepValue::LearningRate, step.lr);
+  scalars.setStepValue(StepValue::MuonLearningRate, step.lr * session.settings.muonRate);
   scalars.setStepValue(StepValue::BiasCorrection1, step.correction1);
   scalars.setStepValue(StepValue::BiasCorrection2, step.correction2);
+  scalars.setStepValue(StepValue::ShardRank,
+                       static_cast<double>(static_cast<uint64_t>(session.world.rank()) %
+                                           (*session.plan)->shard_ranks()));
   scalars.setStepValue(StepValue::NormLimit, limits.norm);
   scalars.setStepValue(StepValue::LossLimit, limits.loss);
   return scalars.upload();

@@ -35,6 +35,17 @@ TEST_F(ChecksTest, Adamw8bitComputesInF32) {
       << errors;
 }
 
+TEST_F(ChecksTest, MuonsRateFollowsTheSchedule) {
+  const std::string base = kModel + kTraining + "[lr_schedule]\nlr = 0.0\n[optimizer]\n";
+  EXPECT_EQ(errorsOf(base + "type = \"muon\"\n"), "");
+  EXPECT_EQ(errorsOf(base + "muon_lr = 0.02\n"), "");
+  const std::string errors = errorsOf(base + "type = \"muon\"\nmuon_lr = 0.02\n");
+  EXPECT_NE(errors.find(": error: muon_lr = 0.02 follows the schedule of lr_schedule.lr, which is "
+                        "0; give an lr above 0, or leave out muon_lr\n"),
+            std::string::npos)
+      << errors;
+}
+
 TEST_F(ChecksTest, KeyValueHeadsDivideHeads) {
   EXPECT_EQ(errorsOf(with("num_attention_heads", "4\nnum_key_value_heads = 3")),
             "job.toml:7:23: error: num_key_value_heads = 3 does not divide num_attention_heads = "
@@ -517,6 +528,9 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "optimizer.beta1",
                                                   "optimizer.beta2",
                                                   "optimizer.eps",
+                                                  "optimizer.muon_lr",
+                                                  "optimizer.muon_momentum",
+                                                  "optimizer.muon_eps",
                                                   "optimizer.clip_grad",
                                                   "lr_schedule.style",
                                                   "lr_schedule.lr",

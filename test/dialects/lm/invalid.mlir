@@ -850,3 +850,59 @@ func.func @layerIndex() {
 func.func @layerOfFunction() attributes {lm.layer = 0 : i64} {
   return
 }
+
+// -----
+
+func.func @muonMomentum(%p: tensor<8x16xf32>, %m: tensor<8x16xbf16>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.muon' op needs parameter, gradient and momentum of one type, has 'tensor<8x16xf32>' and 'tensor<8x16xbf16>'}}
+  %0:4 = lm.muon %p, %p, %m norm %s lr %s momentum %s eps %s clip_grad %s : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xbf16>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x16xf32>, tensor<8x16xbf16>, tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @muonSums(%p: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.muon' op has sums of squares 1, expected 8}}
+  %0:4 = lm.muon %p, %p, %p norm %s lr %s momentum %s eps %s clip_grad %s : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<1xf32>, tensor<1xf32>)
+  return
+}
+
+// -----
+
+func.func @muonCoefficients(%d: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.orthogonalize' op has 2 coefficients, expected 3}}
+  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {ns_coefficients = array<f64: 3.0, -4.0>}
+  return
+}
+
+// -----
+
+func.func @muonOverlap(%d: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.orthogonalize' op has the matrix #lm.matrix<offset = 90, rows = 2, columns = 16, fan_in = 16> at element 96}}
+  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 90, rows = 2, columns = 16, fan_in = 16>]}
+  return
+}
+
+// -----
+
+func.func @muonOutside(%d: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.orthogonalize' op has matrices of 144 elements in a tensor of 128}}
+  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 9, columns = 16, fan_in = 16>]}
+  return
+}
+
+// -----
+
+func.func @orthogonalOther(%d: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.orthogonalize' op makes a 'tensor<16x8xf32>' of a 'tensor<8x16xf32>'}}
+  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @ownRows(%x: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.own_rows' op takes a 'tensor<3x16xf32>' from a 'tensor<8x16xf32>'}}
+  %0 = lm.own_rows %x of %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<3x16xf32>
+  return
+}

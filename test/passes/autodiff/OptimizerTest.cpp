@@ -58,14 +58,14 @@ TEST_F(Optimizers, ReadNumbersOfTheConfigurationOrValuesOfTheStep) {
 }
 
 TEST_F(Optimizers, FallBackToOneThatTakesEverything) {
-  auto vector = RankedTensorType::get({3}, Float32Type::get(&context));
+  const lm::SteppedParameter parameter{RankedTensorType::get({3}, Float32Type::get(&context)), {3}};
   for (const Choice &choice : keys.find("optimizer", "type")->choices) {
     const auto *optimizer = OptimizerOpInterface::lookup(&context, choice.name);
-    if (optimizer->takes(vector, {3}))
+    if (optimizer->takes(parameter))
       continue;
     const auto *fallback = OptimizerOpInterface::lookup(&context, optimizer->getFallback());
     ASSERT_TRUE(fallback) << choice.name;
-    EXPECT_TRUE(fallback->takes(vector, {3})) << choice.name;
+    EXPECT_TRUE(fallback->takes(parameter)) << choice.name;
     EXPECT_FALSE(optimizer->getRequirement().empty()) << choice.name;
   }
 }

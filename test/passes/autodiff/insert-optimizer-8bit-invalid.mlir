@@ -2,7 +2,7 @@
 // RUN: lmc-opt %s -split-input-file -verify-diagnostics --lm-insert-optimizer=type=adamw8bit
 // RUN: not lmc-opt %s --lm-insert-optimizer=type=adam 2>&1 | FileCheck %s
 
-// CHECK: type must be adamw or adamw8bit, not 'adam'
+// CHECK: type must be adamw or adamw8bit or muon, not 'adam'
 
 // expected-error @+1 {{optimizer.type adamw8bit keeps moments of f32 matrices in 8 bits whose elements are a multiple of 256, and this model has none; use adamw}}
 module {

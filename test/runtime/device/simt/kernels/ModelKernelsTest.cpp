@@ -75,6 +75,8 @@ const Model kModels[] = {
     {"norm_of_rows_odd_sizes",
      {"model.architecture=olmo2", "model.hidden_size=60", "model.num_attention_heads=5",
       "model.num_key_value_heads=1", "training.sequence_length=19", "model.num_hidden_layers=1"}},
+    {"muon",
+     {"training.compute_dtype=bf16", "optimizer.type=muon", "distributed.devices_per_node=2"}},
     {"several_blocks_of_rows",
      {"training.compute_dtype=bf16", "model.num_hidden_layers=1", "training.sequence_length=128"}},
 };
@@ -108,6 +110,8 @@ const Exception kExceptions[] = {
      "L1 or L2",
      false, [](const CheckedKernel &k) { return pointsOf(k) / laneOf(k) * warpsOf(k); }},
     {"embedding", 1, "rows are read as often as ids name them", true,
+     [](const CheckedKernel &) { return uint64_t(0); }},
+    {"own_rows", 0, "a rank reads only its own", true,
      [](const CheckedKernel &) { return uint64_t(0); }},
 };
 

@@ -136,6 +136,10 @@ private:
         {"run.norm_limit", limit}, {"run.loss_limit", INFINITY}};
     for (auto [name, value] : values)
       LMC_TRY(scalars->set(name, value));
+    for (auto [name, value] : {std::pair("run.muon_lr", 1e-2), std::pair("run.muon_momentum", 0.95),
+                               std::pair("run.muon_eps", 1e-7)})
+      if (plan.findVariable(name) >= 0)
+        LMC_TRY(scalars->set(name, value));
     LMC_TRY(scalars->upload());
     for (int64_t i = 0; i < micro; ++i) {
       LMC_TRY(setBatch(tokens));
@@ -255,6 +259,8 @@ const Job kJobs[] = {
      3e-2,
      0.3},
     {"adamw8bit", {"optimizer.type=adamw8bit"}, 2e-5, 2e-2},
+    {"muon", {"optimizer.type=muon", "optimizer.muon_ns_dtype=f32"}, 2e-5, 2e-2},
+    {"muon_bf16", {"optimizer.type=muon"}, 2e-5, 5e-2},
     {"odd_sizes",
      {"model.vocab_size=131", "model.hidden_size=60", "model.num_attention_heads=5",
       "model.num_key_value_heads=5", "model.intermediate_size=77", "training.sequence_length=19",
@@ -355,7 +361,8 @@ INSTANTIATE_TEST_SUITE_P(Norms, SimtSkippedStep,
                          testing::Values(Skipped{"adamw", "nan"}, Skipped{"adamw", "infinite"},
                                          Skipped{"adamw", "limited"}, Skipped{"adamw8bit", "nan"},
                                          Skipped{"adamw8bit", "infinite"},
-                                         Skipped{"adamw8bit", "limited"}),
+                                         Skipped{"adamw8bit", "limited"}, Skipped{"muon", "nan"},
+                                         Skipped{"muon", "infinite"}, Skipped{"muon", "limited"}),
                          [](const auto &info) {
                            return std::string(info.param.optimizer) + "_" + info.param.norm;
                          });

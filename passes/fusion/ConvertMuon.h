@@ -1,0 +1,17 @@
+// Converts the parts of a step of lm.muon.
+#pragma once
+
+#include "dialects/lm/Lm.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace lmc {
+
+// Each returns the values that replace the results of `op`. The direction and the update are one
+// kernel each. Orthogonalizing a matrix takes three matrix products and two kernels for each
+// Newton-Schulz step.
+llvm::SmallVector<mlir::Value> convertMuonDirection(mlir::OpBuilder &b, lm::MuonDirectionOp op);
+llvm::SmallVector<mlir::Value> convertOrthogonalize(mlir::OpBuilder &b, lm::OrthogonalizeOp op);
+llvm::SmallVector<mlir::Value> convertMuonUpdate(mlir::OpBuilder &b, lm::MuonUpdateOp op);
+
+} // namespace lmc

@@ -1,0 +1,42 @@
+// Builds the kernel of an optimizer's step: what the steps of all optimizers have in common.
+#pragma once
+
+#include "passes/fusion/FusionBuilder.h"
+
+namespace lmc {
+
+// Returns `fresh`, or `old` if the gradient norm is NaN or infinite: then the step must change
+// nothing.
+mlir::Value keepUnlessFinite(mlir::OpBuilder &b, mlir::Location loc, mlir::Value norm,
+                             mlir::Value fresh, mlir::Value old);
+
+// Returns the clipped gradient: g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1).
+mlir::Value clipped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value g, mlir::Value norm,
+                    mlir::Value clip);
+
+// Builds the region of one step of any optimizer. The first input of the fusion is the parameter, a
+// matrix of `type`. The scalars of the step are the inputs from index `first` on. Element-wise ops
+// read them as operands; the code generators move computations on scalars alone out of the loops.
+class OptimizerStep {
+public:
+  OptimizerStep(FusionBuilder &f, mlir::RankedTensorType type, unsigned first)
+      : f(f), type(type), first(first) {}
+
+  FusionBuilder::Read each(mlir::Value tensor) { return {tensor, f.all(2)}; }
+  FusionBuilder::Read scalar(unsigned which, unsigned rank = 2) {
+    return {f.arg(first + which), f.none(rank)};
+  }
+
+  // Ends the region, which computed the new `parameter` and the new `states`. Returns all results
+  // of `op`, in their shapes. They are the parameter, the states, the sums of squares of the change
+  // and of the parameter, and perhaps a copy in the compute dtype.
+  llvm::SmallVector<mlir::Value> finish(mlir::OpBuilder &b, mlir::Operation *op,
+                                        mlir::Value parameter, llvm::ArrayRef<mlir::Value> states);
+
+protected:
+  FusionBuilder &f;
+  mlir::RankedTensorType type;
+  unsigned first;
+};
+
+} // namespace lmc

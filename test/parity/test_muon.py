@@ -1,0 +1,239 @@
+"""Muon for the matrices of layers and AdamW for the rest, against torch.optim.Muon and AdamW."""
+
+import inspect
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.optim import _muon
+
+import reference
+from jobs import Job
+from programs import USER_ERROR, checkpoint_digest, checkpoints, losses, metrics
+from reference import Model, Optimizer
+
+STEPS = 10
+RATE = 0.02
+# Queries, keys and values form one parameter, gate and up another; k and v are wide, gate and up tall.
+JOB = Job(
+    model=Model(attention_bias=True),
+    optimizer=Optimizer(weight_decay=0.1),
+    train_iters=STEPS,
+    settings={
+        "optimizer": {"type": "muon", "muon_lr": RATE, "muon_adjust_lr_fn": "original", "muon_ns_dtype": "f32"},
+        "checkpoint": {"interval": 1, "keep": 0},
+    },
+)
+
+
+def with_settings(job: Job, **settings) -> Job:
+    return replace(job, settings={**job.settings, "optimizer": {**job.settings["optimizer"], **settings}})
+
+
+def is_hidden(name: str) -> bool:
+    return "_proj.weight" in name
+
+
+def in_f32():
+    """torch's own function, but that its one cast is to f32."""
+    source = inspect.getsource(_muon._zeropower_via_newtonschulz)
+    assert source.count("torch.bfloat16") == 1
+    names = dict(vars(_muon))
+    exec(source.replace("torch.bfloat16", "torch.float32"), names)
+    return names["_zeropower_via_newtonschulz"]
+
+
+@dataclass
+class Run:
+    losses: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    states: list[reference.Weights] = field(default_factory=list)  # before step 1, and after each step
+
+
+def train(job: Job, **muon_options) -> Run:
+    weights = reference.random_weights(job.model, seed=7)
+    parameters = reference.as_parameters(weights, torch.float32)
+    options = job.optimizer
+    muon = torch.optim.Muon([p for name, p in parameters.items() if is_hidden(name)],
+                            weight_decay=options.weight_decay, **muon_options)
+    rest = {name: p for name, p in parameters.items() if not is_hidden(name)}
+    adamw = torch.optim.AdamW(
+        [{"params": [p for p in rest.values() if p.ndim > 1], "weight_decay": options.weight_decay},
+         {"params": [p for p in rest.values() if p.ndim == 1], "weight_decay": 0.0}],
+        betas=(options.beta1, options.beta2), eps=options.eps)
+    run = Run(states=[{name: p.detach().clone() for name, p in parameters.items()}])
+    for step in range(1, STEPS + 1):
+        rate = options.learning_rate(step)
+        for group in adamw.param_groups:
+            group["lr"] = rate
+        for group in muon.param_groups:
+            group["lr"] = job.settings["optimizer"]["muon_lr"] * rate / options.lr
+        for optimizer in (adamw, muon):
+            optimizer.zero_grad()
+        loss = reference.loss(job.model, parameters, job.windows())
+        loss.backward()
+        run.norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), options.clip_grad).item())
+        for optimizer in (adamw, muon):
+            optimizer.step()
+        run.losses.append(loss.item())
+        run.states.append({name: p.detach().clone() for name, p in parameters.items()})
+    return run
+
+
+def lmc(programs, compiled, tmp_path: Path, job: Job, *options: str) -> Run:
+    weights = reference.random_weights(job.model, seed=7)
+    save_file(weights, tmp_path / "initial.safetensors")
+    out = tmp_path / "run"
+    programs.run("lmc-run", compiled(job), f"--out={out}", "--resume=none", "--threads=1",
+                 f"--init={tmp_path / 'initial.safetensors'}", *options).ok()
+    lines = metrics(out)
+    assert len(lines) == STEPS
+    states = [reference.load_weights(folder / "model.safetensors") for folder in checkpoints(out).values()]
+    return Run([line["loss"] for line in lines], [line["grad_norm"] for line in lines], [weights, *states])
+
+
+def differences(ours: Run, theirs: Run) -> tuple[float, float, float]:
+    """The largest of the losses (relative), of the weights, and of a matrix's update in a step
+    (relative to its norm)."""
+    loss = max(abs(a - b) / b for a, b in zip(ours.losses, theirs.losses, strict=True))
+    weights = update = 0.0
+    for step in range(1, STEPS + 1):
+        old, new = ours.states[step - 1], ours.states[step]
+        for name, theirs_new in theirs.states[step].items():
+            weights = max(weights, float((new[name] - theirs_new).abs().max()))
+            if is_hidden(name):
+                expected = theirs_new - theirs.states[step - 1][name]
+                update = max(update, float((new[name] - old[name] - expected).norm() / expected.norm()))
+    return loss, weights, update
+
+
+def is_exact(found: tuple[float, float, float]) -> bool:
+    return found[0] < 1e-6 and found[1] < 5e-5
+
+
+RULES = ("original", "match_rms_adamw", "spectral_unclamped")
+
+
+@pytest.mark.parametrize("rule,nesterov", [*((rule, True) for rule in RULES), ("original", False)])
+def test_f32_is_torch_with_its_cast_to_f32(programs, compiled, tmp_path, monkeypatch, rule, nesterov):
+    monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", in_f32())
+    job = with_settings(JOB, muon_adjust_lr_fn=rule, muon_nesterov=nesterov)
+    theirs = train(job, adjust_lr_fn=rule, nesterov=nesterov)
+    ours = lmc(programs, compiled, tmp_path, job)
+    found = differences(ours, theirs)
+    print(f"{rule}: losses {found[0]:.1e}, weights {found[1]:.1e}, updates {found[2]:.1e}")
+    assert is_exact(found)
+    for norm, expected in zip(ours.norms, theirs.norms):
+        assert norm == pytest.approx(expected, rel=1e-4)
+    # Otherwise the test says nothing about clipping, or about learning.
+    assert theirs.norms[0] > job.optimizer.clip_grad and theirs.losses[-1] < 0.98 * theirs.losses[0]
+
+
+# Newton-Schulz steps multiply small singular values, so that one element which rounds to bf16 in the
+# other direction changes an update by 1%. Where no element does, updates are equal to 1e-5. At this
+# rate, differences of updates do not make others of gradients.
+BF16 = with_settings(JOB, muon_ns_dtype="bf16", muon_lr=RATE / 10)
+
+
+def test_bf16_is_torch_as_it_is(programs, compiled, tmp_path):
+    job = BF16
+    theirs = train(job)
+    found = differences(lmc(programs, compiled, tmp_path, job), theirs)
+    print(f"losses {found[0]:.1e}, weights {found[1]:.1e}, updates {found[2]:.1e}")
+    assert found[0] < 5e-5 and found[2] < 0.05
+
+
+@pytest.mark.parametrize("error", ["4 iterations", "no Nesterov", "no scale"])
+def test_a_planted_error_is_seen(programs, compiled, tmp_path, monkeypatch, error):
+    """torch's side has the error: in f32 the difference must show far above the bounds."""
+    monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", in_f32())
+    options = {"4 iterations": {"ns_steps": 4}, "no Nesterov": {"nesterov": False}, "no scale": {}}[error]
+    if error == "no scale":
+        monkeypatch.setattr(_muon, "_adjust_lr", lambda lr, adjust_lr_fn, shape: lr)
+    theirs = train(JOB, **options)
+    found = differences(lmc(programs, compiled, tmp_path, JOB), theirs)
+    print(f"{error}: losses {found[0]:.1e}, weights {found[1]:.1e}, updates {found[2]:.1e}")
+    assert found[0] > 1e-5 and found[1] > 5e-4 and found[2] > 0.05
+
+
+def run(programs, plan: Path, out: Path, *options: str) -> Path:
+    programs.run("lmc-run", plan, f"--out={out}", "--threads=1", *options).ok()
+    return out
+
+
+def test_resuming_is_bit_identical(programs, compiled, tmp_path):
+    plan = compiled(BF16)
+    whole = run(programs, plan, tmp_path / "whole")
+    parts = run(programs, plan, tmp_path / "parts", "--steps=4")
+    run(programs, plan, parts, "--resume=auto")
+    assert checkpoint_digest(checkpoints(whole)[STEPS]) == checkpoint_digest(checkpoints(parts)[STEPS])
+    assert losses(whole) == losses(parts)
+
+
+def test_state_is_momentum_for_matrices_and_both_moments_for_the_rest(programs, compiled, tmp_path):
+    out = run(programs, compiled(JOB), tmp_path / "run", "--steps=2", "--set=checkpoint.background=true")
+    weights, moment1, moment2 = (load_file(checkpoints(out)[2] / f"{kind}.safetensors")
+                                 for kind in ("model", "moment1", "moment2"))
+    assert moment1.keys() == weights.keys()
+    assert moment2.keys() == {name for name in weights if not is_hidden(name)}
+    # updates.jsonl is computed from both moments, so it leaves out what has one.
+    [line, *_] = map(json.loads, (out / "updates.jsonl").read_text().splitlines())
+    assert line["update_ratio"].keys() == moment2.keys()
+
+
+def test_a_step_that_is_skipped_changes_nothing(programs, compiled, tmp_path):
+    """A NaN in one weight makes all gradients NaN."""
+    weights = reference.random_weights(JOB.model, seed=7)
+    weights["model.norm.weight"][3] = float("nan")
+    save_file(weights, tmp_path / "initial.safetensors")
+    out = run(programs, compiled(JOB), tmp_path / "run", "--steps=1", f"--init={tmp_path / 'initial.safetensors'}",
+              "--set=guard.action=off")
+    folder = checkpoints(out)[1]
+    for name, after in load_file(folder / "model.safetensors").items():
+        assert torch.equal(after.nan_to_num(), weights[name].nan_to_num()), name
+    assert all(not moment.any() for moment in load_file(folder / "moment1.safetensors").values())
+
+
+def test_a_checkpoint_of_another_optimizer_is_refused(programs, compiled, tmp_path):
+    out = run(programs, compiled(with_settings(JOB, type="adamw")), tmp_path / "run", "--steps=2")
+    refused = programs.run("lmc-run", compiled(JOB), f"--out={out}", "--resume=auto")
+    assert refused.code == USER_ERROR
+    assert "optimizer.type is adamw there and muon here" in refused.stderr
+
+
+# Sizes that no number of ranks divides, with biases and a padded MLP, in f64: a difference between
+# ranks would otherwise hide in the rounding of sums.
+ODD = replace(JOB, model=Model(vocab_size=101, hidden_size=48, intermediate_size=80, num_attention_heads=2,
+                               num_key_value_heads=1, attention_bias=True), batch_size=8, compute_dtype="f64")
+MESHES = {
+    "zero1": (2, ["--devices-per-node=2"]), "zero2": (2, ["--devices-per-node=2"]),
+    "zero3": (4, ["--devices-per-node=4"]), "hybrid_shard": (4, ["--nodes=2", "--devices-per-node=2"]),
+    "no_shard": (2, ["--nodes=2", "--devices-per-node=1"]),
+}
+
+
+@pytest.mark.parametrize("kind", ["f64", "padded", "f32", "bf16"])
+def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind):
+    job = {"f64": ODD, "padded": ODD, "f32": replace(ODD, compute_dtype="f32"),
+           "bf16": replace(BF16, model=ODD.model, compute_dtype="f32")}[kind]
+    padding = ["--set", "target.make_intermediate_size_divisible_by=96"] if kind == "padded" else []
+    bounds = {"f64": (1e-12, 1e-12), "padded": (1e-12, 1e-12), "f32": (1e-6, 5e-5), "bf16": (5e-5, 5e-3)}[kind]
+    weights = tmp_path / "initial.safetensors"
+    save_file(reference.random_weights(job.model, seed=7), weights)
+
+    def trained(name: str, ranks: int, *options: str):
+        out = tmp_path / name
+        programs.run("local-ranks", ranks, f"plan={compiled(job, *options)}", f"out={out}", f"init={weights}").ok()
+        return losses(out), load_file(checkpoints(out)[STEPS] / "model.safetensors")
+
+    one = trained("one", 1)
+    for mesh, (ranks, options) in MESHES.items():
+        many = trained(mesh, ranks, *padding, *options, "--set", f"distributed.strategy={mesh}",
+                       "--set", f"training.micro_batch_size={8 // ranks}")
+        loss = max(abs(a - b) / b for a, b in zip(many[0], one[0], strict=True))
+        weight = max(float((many[1][name] - w).abs().max()) for name, w in one[1].items())
+        print(f"{kind}, {mesh}: losses {loss:.1e}, weights {weight:.1e}")
+        assert loss < bounds[0] and weight < bounds[1]
