@@ -50,7 +50,7 @@ lmc_layer(models/decoder MLIR compiler/config dialects/lm models/families runtim
 
 # How the IR changes.
 lmc_layer(passes/autodiff MLIR dialects/interfaces dialects/lm runtime/plan)
-lmc_layer(passes/distribute MLIR dialects/dist dialects/lm runtime/plan)
+lmc_layer(passes/distribute MLIR compiler/cost dialects/dist dialects/lm runtime/plan)
 lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/dist
           dialects/interfaces dialects/kern dialects/lm dialects/plan)
 lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dialects/interfaces

@@ -107,6 +107,7 @@ struct OptimizerConfig {
   double muonEps = 1e-7;
   std::string muonAdjustLrFn = "match_rms_adamw";
   std::string muonNsDType = "bf16";
+  std::string muonOwners = "auto"; // auto | yes | no
   double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
   bool decayNormsAndBiases = false;
   bool operator==(const OptimizerConfig &) const = default;

@@ -479,6 +479,14 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "Muon: dtype of the Newton-Schulz iteration; its sums are f32. With "
               "`compute_dtype` = \"f64\" it is f64."},
       {.section = "optimizer",
+       .name = "muon_owners",
+       .field = FIELD(optimizer.muonOwners),
+       .choices = {{"auto"}, {"yes"}, {"no"}},
+       .doc =
+           "Muon, where ranks divide the state: whether each matrix is orthogonalized by one rank, "
+           "from which the others get the result, or by all ranks. `auto`: what the cost model "
+           "finds faster for the matrices of each shape (without a device spec: all ranks)."},
+      {.section = "optimizer",
        .name = "clip_grad",
        .field = FIELD(optimizer.clipGrad),
        .minimum = 0,

@@ -70,7 +70,8 @@ PhaseRunner::PhaseRunner(const Config &config, const CompileOptions &options)
   if (auto spec = cost::deviceSpecOf(config.target, config.directory)) {
     rates = cost::ratesOf(&*spec, config.training.computeDType);
     gemmWorkspaceBytes = spec->gemmWorkspaceBytes;
-    padding = paddingOf(config, codegen::costModelOf(config.target.device, *spec).get());
+    costModel = codegen::costModelOf(config.target.device, *spec);
+    padding = paddingOf(config, costModel.get());
   } else {
     padding = paddingOf(config, nullptr);
   }
@@ -104,10 +105,18 @@ static std::string optimizerAttributes(const Config &config) {
       optimizer.muonNsDType == "bf16" && config.training.computeDType != DataType::F64;
   return llvm::formatv("nesterov = {0}, ns_steps = {1} : i64, "
                        "ns_coefficients = array<f64: {2:e17}, {3:e17}, {4:e17}>, "
-                       "adjust_lr_fn = #lm<adjust_lr {5}>{6}",
+                       "adjust_lr_fn = #lm.adjust_lr<{5}>{6}",
                        optimizer.muonNesterov ? "true" : "false", optimizer.muonNsSteps,
                        optimizer.muonNsA, optimizer.muonNsB, optimizer.muonNsC,
                        optimizer.muonAdjustLrFn, isRounded ? ", ns_dtype = bf16" : "");
+}
+
+// Returns the ranks that divide the state between them. They are neighbours (groupOf in
+// compiler/cost/PlanCost.h).
+static cost::Group shardGroupOf(const DistributedConfig &distributed) {
+  const int64_t ranks = distributed.shardRanks(),
+                together = std::min(distributed.devicesPerNode, ranks);
+  return {together, (ranks + together - 1) / together};
 }
 
 static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
@@ -118,8 +127,9 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
 // Adds the compiler passes of a phase; without `checks`, those that only check are left out. The
 // comments here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
-                      const Padding &padding, const cost::Rates &rates, uint64_t gemmWorkspaceBytes,
-                      bool checks, FusionReport &fusions, PassManager &passes) {
+                      const Padding &padding, const cost::CostModel *costModel,
+                      const cost::Rates &rates, uint64_t gemmWorkspaceBytes, bool checks,
+                      FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
   SmallVector<std::string> without; // disabled kinds that the fusion passes handle
@@ -158,7 +168,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
     // Only here are the pieces of a matrix that a rank steps known, and the norm that guards it.
-    passes.addPass(createExpandMuonPass());
+    passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel,
+                                        shardGroupOf(config.distributed)));
     if (checks)
       passes.addPass(createCheckReductionsPass());
     break;
@@ -218,7 +229,8 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
           },
           /*printModuleScope=*/true);
     FusionReport fusions;
-    addPasses(phase, config, options, padding, rates, gemmWorkspaceBytes, checks, fusions, passes);
+    addPasses(phase, config, options, padding, costModel.get(), rates, gemmWorkspaceBytes, checks,
+              fusions, passes);
     // The verifiers run once, at the end of the phase: after every pass, they would take as long as
     // the passes do.
     passes.enableVerifier(false);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/config/Config.h"
-#include "compiler/cost/DeviceSpec.h"
+#include "compiler/cost/CostModel.h"
 #include "compiler/phases/Padding.h"
 
 #include "passes/fusion/FusionReport.h"
@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -83,6 +84,7 @@ private:
   const CompileOptions &options;
   // These are of the job's device; of the default spec, if the device has none.
   cost::Rates rates;
+  std::unique_ptr<cost::CostModel> costModel; // null without a device spec
   uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;
 };
 

@@ -475,11 +475,14 @@ bool MuonOp::takes(const SteppedParameter &parameter) {
 StringRef MuonOp::getFallback() { return "adamw"; }
 StringRef MuonOp::getRequirement() { return "steps matrices of layers"; }
 
+static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coefficients) {
+  if (coefficients.size() == 3)
+    return success();
+  return op->emitOpError("has ") << coefficients.size() << " coefficients, expected 3";
+}
+
 // Checks that the matrices lie in a tensor of `elements` elements, one after the other.
-static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices,
-                                    ArrayRef<double> coefficients, int64_t elements) {
-  if (coefficients.size() != 3)
-    return op->emitOpError("has ") << coefficients.size() << " coefficients, expected 3";
+static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
   int64_t end = 0;
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
     if (matrix.getRows() < 1 || matrix.getFanIn() < 1 || matrix.getFanIn() > matrix.getColumns() ||
@@ -501,16 +504,28 @@ LogicalResult MuonOp::verify() {
   for (Value sums : {getUpdateSq(), getParamSq()})
     if (failed(expectEqual(*this, dim(sums, 0), getNumSums(parameter), "sums of squares")))
       return failure();
+  if (failed(verifyCoefficients(*this, getNsCoefficients())))
+    return failure();
   // A rank's piece of a parameter has the matrices of the whole.
-  return verifyMatrices(*this, getMatricesAttr(), getNsCoefficients(),
-                        std::numeric_limits<int64_t>::max());
+  return verifyMatrices(*this, getMatricesAttr(), std::numeric_limits<int64_t>::max());
 }
 
 LogicalResult OrthogonalizeOp::verify() {
-  auto type = cast<RankedTensorType>(getDirection().getType());
-  if (cast<RankedTensorType>(getResult().getType()).getShape() != type.getShape())
-    return emitOpError("makes a ") << getResult().getType() << " of a " << type;
-  return verifyMatrices(*this, getMatricesAttr(), getNsCoefficients(), type.getNumElements());
+  const int64_t rows = int64_t(getRows());
+  if (rows < 1 || dim(getX(), 0) % rows != 0)
+    return emitOpError("has matrices of ") << rows << " rows in a " << getX().getType();
+  return verifyCoefficients(*this, getNsCoefficients());
+}
+
+LogicalResult ScaleMatricesOp::verify() {
+  if (failed(
+          expectEqual(*this, int64_t(getParts().size()), int64_t(getMatrices().size()), "parts")))
+    return failure();
+  for (auto [part, matrix] : llvm::zip(getParts(), getMatrices().getAsRange<MatrixAttr>()))
+    if (dim(part, 0) != matrix.getRows() || dim(part, 1) != matrix.getColumns())
+      return emitOpError("has a part of type ") << part.getType() << " for " << matrix;
+  return verifyMatrices(*this, getMatricesAttr(),
+                        cast<RankedTensorType>(getResult().getType()).getNumElements());
 }
 
 LogicalResult OwnRowsOp::verify() {

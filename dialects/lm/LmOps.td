@@ -671,12 +671,15 @@ def AdjustLr : Lm_Enum<"AdjustLr", "how an update of Muon is scaled", [
   I32EnumCase<"MatchRmsAdamW", 1, "match_rms_adamw">,
   I32EnumCase<"SpectralUnclamped", 2, "spectral_unclamped">
 ]>;
-def AdjustLrAttr : EnumAttr<LmDialect, AdjustLr, "adjust_lr">;
+def AdjustLrAttr : EnumAttr<LmDialect, AdjustLr, "adjust_lr"> {
+  let assemblyFormat = "`<` $value `>`";
+}
 
 // What lm.muon and lm.orthogonalize do with each matrix.
-defvar NewtonSchulzFields = (ins DefaultValuedAttr<MatricesAttr, "{}">:$matrices,
-    DefaultValuedAttr<I64Attr, "5">:$ns_steps,
-    DefaultValuedAttr<DenseF64ArrayAttr, "{3.4445, -4.775, 2.0315}">:$ns_coefficients,
+defvar NewtonSchulzFields = (ins DefaultValuedAttr<I64Attr, "5">:$ns_steps,
+    DefaultValuedAttr<DenseF64ArrayAttr, "{3.4445, -4.775, 2.0315}">:$ns_coefficients);
+// Where the matrices of a parameter lie, and how their updates are scaled.
+defvar MatricesFields = (ins DefaultValuedAttr<MatricesAttr, "{}">:$matrices,
     DefaultValuedAttr<AdjustLrAttr, "::lmc::lm::AdjustLr::Original">:$adjust_lr_fn);
 
 def MuonOp : Lm_PureOp<"muon", [DeclareOpInterfaceMethods<
@@ -690,19 +693,19 @@ def MuonOp : Lm_PureOp<"muon", [DeclareOpInterfaceMethods<
     p = p1 - lr scale orthogonalize(d) for each of `matrices`.
 
     `matrices` are the logical ones: q, k and v apart, though one parameter holds them.
-    `lm.orthogonalize` defines the function and the scale, and computes in `ns_dtype` (none:
-    the dtype of the parameter). Elements of no matrix are padding.
+    `lm.orthogonalize` defines the function, which computes in `ns_dtype` (none: the dtype
+    of the parameter), and `lm.scale_matrices` the scale. Elements of no matrix are padding.
     `norm`, `compute`, `update_sq` and `param_sq` are those of `lm.adamw`. The order of
     operations is that of torch.optim.Muon. Jordan et al. 2024,
     https://kellerjordan.github.io/posts/muon.
 
-    `dist-expand-muon` replaces this op by `lm.muon_direction`, `lm.orthogonalize` and
-    `lm.muon_update`, and by what ranks exchange between them.
+    `dist-expand-muon` replaces this op by `lm.muon_direction`, `lm.orthogonalize`,
+    `lm.scale_matrices` and `lm.muon_update`, and by what ranks exchange between them.
   }];
   let fields = !con((ins FloatTensor:$parameter, FloatTensor:$gradient, FloatTensor:$moment1,
                          Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$momentum, Tensor0D:$eps,
                          Optional<Tensor0D>:$weight_decay, Tensor0D:$clip_grad),
-                    NewtonSchulzFields,
+                    MatricesFields, NewtonSchulzFields,
                     (ins DefaultValuedAttr<BoolAttr, "true">:$nesterov,
                          OptionalAttr<TypeAttr>:$ns_dtype));
   let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1, Vector:$update_sq,
@@ -726,23 +729,38 @@ def MuonDirectionOp : Lm_PureOp<"muon_direction"> {
   }];
 }
 
-def OrthogonalizeOp : Lm_PureOp<"orthogonalize"> {
-  let summary = "scale * U V^T, about, of each matrix U S V^T";
+def OrthogonalizeOp : Lm_PureOp<"orthogonalize", [AllTypesMatch<["x", "result"]>]> {
+  let summary = "U V^T, about, of each matrix U S V^T of a stack";
   let description = [{
-    Each of `matrices` becomes scale times the result of `ns_steps` Newton-Schulz steps, with
-    (a, b, c) = `ns_coefficients`:
+    `x` `[n rows, columns]` is a stack of n matrices of `rows` rows. Each becomes the result
+    of `ns_steps` Newton-Schulz steps, with (a, b, c) = `ns_coefficients`:
 
-    X = D / max(|D|, eps); then A = X X^T, B = b A + c A A, X = a X + B X.
+    X = x / max(|x|, eps); then A = X X^T, B = b A + c A A, X = a X + B X.
 
-    |D| is the Frobenius norm. A matrix with more rows than columns is transposed before and
-    after. All of it is rounded to the dtype of `direction`; sums are f32 (f64 for f64). The
-    scale, with fan_out = rows, is by `adjust_lr_fn`: sqrt(max(1, fan_out / fan_in))
-    (`original`), 0.2 sqrt(max(fan_out, fan_in)) (`match_rms_adamw`), or
-    sqrt(fan_out / fan_in) (`spectral_unclamped`). Elements of no matrix become 0.
+    |x| is the Frobenius norm. A matrix with more rows than columns is transposed before and
+    after. All of it is rounded to the dtype of `x`; sums are f32 (f64 for f64).
   }];
-  let fields = !con((ins FloatTensor:$direction, Tensor0D:$eps), NewtonSchulzFields);
+  let fields = !con((ins Matrix:$x, Tensor0D:$eps, I64Attr:$rows), NewtonSchulzFields);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $x `rows` $rows `eps` $eps `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def ScaleMatricesOp : Lm_PureOp<"scale_matrices"> {
+  let summary = "lays matrices into a tensor, each times the scale of its update";
+  let description = [{
+    The tensor's `matrices` are those of `parts`, in order, times a scale by `adjust_lr_fn`,
+    where fan_out is the number of rows: sqrt(max(1, fan_out / fan_in)) (`original`),
+    0.2 sqrt(max(fan_out, fan_in)) (`match_rms_adamw`), or sqrt(fan_out / fan_in)
+    (`spectral_unclamped`). Elements of no matrix are 0. Liu et al. 2025,
+    https://arxiv.org/abs/2502.16982, and Bernstein 2025,
+    https://jeremybernste.in/writing/deriving-muon, derive the last two.
+  }];
+  let fields = !con((ins Variadic<Matrix>:$parts), MatricesFields);
   let results = (outs FloatTensor:$result);
-  let assemblyFormat = "$direction `eps` $eps `:` functional-type(operands, results) attr-dict";
+  let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
 }
 

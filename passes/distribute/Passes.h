@@ -1,6 +1,8 @@
 // Declares the passes of this folder. Passes.td says what each pass does.
 #pragma once
 
+#include "compiler/cost/CostModel.h"
+
 #include "mlir/Pass/Pass.h"
 
 #include <memory>
@@ -10,5 +12,10 @@ namespace lmc {
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "passes/distribute/Passes.h.inc"
+
+// Creates the pass with a cost model for ranks that are `group` along the axis `shard`. `model`,
+// which may be null, must outlive the pass.
+std::unique_ptr<mlir::Pass> createExpandMuonPass(ExpandMuonPassOptions options,
+                                                 const cost::CostModel *model, cost::Group group);
 
 } // namespace lmc

@@ -113,12 +113,29 @@ def ExpandMuonPass : Pass<"dist-expand-muon", "::mlir::ModuleOp"> {
     becomes
     ```mlir
     %n, %d = lm.muon_direction %g, %m norm %norm momentum %mu clip_grad %clip
-    %o = lm.orthogonalize %d eps %eps {matrices = [...], ...}
-    %q, %u, %s = lm.muon_update %p, %o norm %norm lr %lr ...
+    %o = lm.orthogonalize %d rows 64 eps %eps
+    %w = lm.scale_matrices %o {matrices = [...], ...}
+    %q, %u, %s = lm.muon_update %p, %w norm %norm lr %lr ...
     ```
-    Where ranks divide the parameter, each has a piece of the direction. All gather it, all
-    orthogonalize the matrices, and each keeps its rows (`lm.own_rows`) of the result.
+    Matrices of one shape that lie next to each other are one stack of `lm.orthogonalize`.
+
+    Where ranks divide the parameter, each has a piece of the direction. All gather it, and
+    each keeps its rows (`lm.own_rows`) of what `lm.scale_matrices` makes. In between, either
+    all orthogonalize the same matrices, or each its own and all gather the results:
+    ```mlir
+    %stack = ...                                 // n matrices of one shape, of several steps
+    %own = lm.own_rows %stack of %rank           // n / ranks of them
+    %o = lm.orthogonalize %own rows 64 eps %eps
+    %all = dist.all_gather %o over @ranks shard
+    ```
+    As many steps are taken together as have a matrix of one shape for every rank, if that is
+    the fastest, and if the matrices of one after the other take at most 1 GiB.
   }];
+  let options = [
+    Option<"owners", "owners", "std::string", "\"auto\"",
+           "whether each matrix is orthogonalized by one rank: yes, no, or auto, which without "
+           "a cost model is no">
+  ];
   let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
                            "::mlir::func::FuncDialect", "::mlir::tensor::TensorDialect"];
 }

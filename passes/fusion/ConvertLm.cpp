@@ -726,6 +726,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::OptimizerOpInterface op) { return convertOptimizer(b, op); })
       .Case([&](lm::MuonDirectionOp op) { return convertMuonDirection(b, op); })
       .Case([&](lm::OrthogonalizeOp op) { return convertOrthogonalize(b, op); })
+      .Case([&](lm::ScaleMatricesOp op) { return convertScaleMatrices(b, op); })
       .Case([&](lm::MuonUpdateOp op) { return convertMuonUpdate(b, op); })
       .Case([&](lm::OwnRowsOp op) { return convertOwnRows(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {

@@ -49,129 +49,154 @@ SmallVector<Value> lmc::convertMuonDirection(OpBuilder &b, lm::MuonDirectionOp o
 
 //===-- Orthogonalization -------------------------------------------------------------------===//
 
+// Returns rows [first, first + count) of a matrix.
+static Value rowsOf(OpBuilder &b, Location loc, Value x, int64_t first, int64_t count) {
+  RankedTensorType type = tensorTypeOf(x);
+  if (type.getDimSize(0) == count)
+    return x;
+  return tensor::ExtractSliceOp::create(
+      b, loc, resized(type, 0, count), x,
+      SmallVector<OpFoldResult>{b.getIndexAttr(first), b.getIndexAttr(0)},
+      SmallVector<OpFoldResult>{b.getIndexAttr(count), b.getIndexAttr(type.getDimSize(1))},
+      SmallVector<OpFoldResult>(2, b.getIndexAttr(1)));
+}
+
 namespace {
 
-// Orthogonalizes one matrix.
+// Orthogonalizes a stack of `count` matrices, [count * rows, columns].
 class NewtonSchulz {
 public:
-  NewtonSchulz(OpBuilder &b, lm::OrthogonalizeOp op, RankedTensorType type)
-      : b(b), loc(op.getLoc()), op(op), type(type), element(type.getElementType()),
-        wide(arithmeticType(element)), isTall(type.getDimSize(0) > type.getDimSize(1)) {}
+  NewtonSchulz(OpBuilder &b, lm::OrthogonalizeOp op)
+      : b(b), loc(op.getLoc()), op(op), type(tensorTypeOf(op.getX())),
+        element(type.getElementType()), wide(arithmeticType(element)), rows(int64_t(op.getRows())),
+        columns(type.getDimSize(1)), count(type.getDimSize(0) / rows), isTall(rows > columns) {}
 
-  // Returns, in `result`'s element type, the orthogonalized `x` times `scale`.
-  Value run(Value x, double scale, Type result);
+  Value run();
 
 private:
-  Value normOf(Value x);
+  Value norms(Value x);
   Value normalized(Value x);
   Value product(Value x, Value y, bool transposeX, bool transposeY, Type element);
-  // Returns first * x + second * y in `x`'s type, times `scale` in the element type `result`.
-  Value combined(Value x, double first, Value y, double second, double scale, Type result);
-  Value step(Value x, double scale, Type result);
+  Value combined(Value x, double first, Value y, double second);
+  Value step(Value x);
 
   OpBuilder &b;
   Location loc;
   lm::OrthogonalizeOp op;
   RankedTensorType type;
   Type element, wide;
+  int64_t rows, columns, count;
   bool isTall;
 };
 
 } // namespace
 
-// Returns max(|x|, eps), rounded as x is.
-Value NewtonSchulz::normOf(Value x) {
-  FusionBuilder rows(b, loc, Hero::RowReduction, x, "lm.sum_squares");
-  Value sums =
-      rows.finish(rows.reduce(type.getShape(), 1, wide, {{rows.arg(0), rows.all(2)}}, Combine::Add,
-                              [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                                return arith::MulFOp::create(b, loc, s[0], s[0]);
-                              }))
-          .getResult(0);
-  FusionBuilder f(b, loc, Hero::RowReduction, {sums, op.getEps()}, "lm.norm");
-  Value sum = f.reduce({type.getDimSize(0)}, 0, wide, {{f.arg(0), f.all(1)}}, Combine::Add,
+// Returns max(|x|, eps) of each matrix, rounded as x is: [count].
+Value NewtonSchulz::norms(Value x) {
+  FusionBuilder perRow(b, loc, Hero::RowReduction, x, "lm.sum_squares");
+  Value sums = perRow
+                   .finish(perRow.reduce(type.getShape(), 1, wide, {{perRow.arg(0), perRow.all(2)}},
+                                         Combine::Add,
+                                         [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                                           return arith::MulFOp::create(b, loc, s[0], s[0]);
+                                         }))
+                   .getResult(0);
+  FusionBuilder f(b, loc, Hero::RowReduction, {reshape(b, loc, sums, {count, rows}), op.getEps()},
+                  "lm.norm");
+  auto result = RankedTensorType::get({count}, element);
+  Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add,
                        [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
-  Value norm = f.map(RankedTensorType::get({}, element), {{sum, f.all(0)}},
-                     [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                       return math::SqrtOp::create(b, loc, s[0]);
-                     });
-  Value clamped = f.map(
-      RankedTensorType::get({}, element), {{norm, f.all(0)}, {f.arg(1), f.all(0)}},
-      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        return arith::MaximumFOp::create(b, loc, s[0], convertFloat(b, loc, s[1], s[0].getType()));
+  Value norm =
+      f.map(result, {{sum, f.all(1)}}, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        return math::SqrtOp::create(b, loc, s[0]);
       });
+  Value clamped = f.map(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
+                        [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                          return arith::MaximumFOp::create(
+                              b, loc, s[0], convertFloat(b, loc, s[1], s[0].getType()));
+                        });
   return f.finish(clamped).getResult(0);
 }
 
 Value NewtonSchulz::normalized(Value x) {
-  FusionBuilder f(b, loc, Hero::Elementwise, {x, normOf(x)}, "lm.normalize");
-  return f
-      .finish(f.map(type, {{f.arg(0), f.all(2)}, {f.arg(1), f.none(2)}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::DivFOp::create(b, loc, s[0], s[1]);
-                    }))
-      .getResult(0);
+  auto stack = RankedTensorType::get({count, rows, columns}, element);
+  FusionBuilder f(b, loc, Hero::Elementwise, {reshape(b, loc, x, stack.getShape()), norms(x)},
+                  "lm.normalize");
+  AffineMap matrix = AffineMap::get(3, 0, b.getAffineDimExpr(0));
+  Value result = f.finish(f.map(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}},
+                                [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                                  return arith::DivFOp::create(b, loc, s[0], s[1]);
+                                }))
+                     .getResult(0);
+  return reshape(b, loc, result, type.getShape());
 }
 
+// Returns the products of the matrices of two stacks, as a stack.
 Value NewtonSchulz::product(Value x, Value y, bool transposeX, bool transposeY, Type element) {
-  const int64_t rows = tensorTypeOf(x).getDimSize(transposeX ? 1 : 0),
-                columns = tensorTypeOf(y).getDimSize(transposeY ? 0 : 1);
-  return kern::GemmOp::create(b, loc, RankedTensorType::get({rows, columns}, element), x, y,
-                              Value(), Value(), transposeX, transposeY);
+  const int64_t rowsX = tensorTypeOf(x).getDimSize(0) / count,
+                rowsY = tensorTypeOf(y).getDimSize(0) / count;
+  auto each = RankedTensorType::get({transposeX ? tensorTypeOf(x).getDimSize(1) : rowsX,
+                                     transposeY ? rowsY : tensorTypeOf(y).getDimSize(1)},
+                                    element);
+  auto matrix = [&](int64_t number) -> Value {
+    return kern::GemmOp::create(b, loc, each, rowsOf(b, loc, x, number * rowsX, rowsX),
+                                rowsOf(b, loc, y, number * rowsY, rowsY), Value(), Value(),
+                                transposeX, transposeY);
+  };
+  if (count == 1)
+    return matrix(0);
+  Value stack = tensor::EmptyOp::create(
+      b, loc, ArrayRef<int64_t>{count * each.getDimSize(0), each.getDimSize(1)}, element);
+  for (int64_t number = 0; number < count; ++number)
+    stack = tensor::InsertSliceOp::create(
+        b, loc, matrix(number), stack,
+        SmallVector<OpFoldResult>{b.getIndexAttr(number * each.getDimSize(0)), b.getIndexAttr(0)},
+        SmallVector<OpFoldResult>{b.getIndexAttr(each.getDimSize(0)),
+                                  b.getIndexAttr(each.getDimSize(1))},
+        SmallVector<OpFoldResult>(2, b.getIndexAttr(1)));
+  return stack;
 }
 
-Value NewtonSchulz::combined(Value x, double first, Value y, double second, double scale,
-                             Type result) {
+// Returns first * x + second * y, in x's type.
+Value NewtonSchulz::combined(Value x, double first, Value y, double second) {
   FusionBuilder f(b, loc, Hero::Elementwise, {x, y}, "lm.newton_schulz");
-  Value sum = f.map(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
+  return f
+      .finish(f.map(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
                       auto times = [&](Value value, double factor) -> Value {
-                        return factor == 1.0
-                                   ? value
-                                   : arith::MulFOp::create(
-                                         b, loc, value, constant(b, loc, value.getType(), factor))
-                                         .getResult();
+                        if (factor == 1.0)
+                          return value;
+                        return arith::MulFOp::create(b, loc, value,
+                                                     constant(b, loc, value.getType(), factor));
                       };
                       return arith::AddFOp::create(b, loc, times(s[0], first), times(s[1], second));
-                    });
-  if (scale != 1.0 || result != element)
-    sum = f.map(tensorTypeOf(x).clone(result), {{sum, f.all(2)}},
-                [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                  Value value = convertFloat(b, loc, s[0], arithmeticType(result));
-                  return arith::MulFOp::create(b, loc, value,
-                                               constant(b, loc, value.getType(), scale));
-                });
-  return f.finish(sum).getResult(0);
+                    }))
+      .getResult(0);
 }
 
 // A tall matrix is the transpose of the X of the formulas: A = X^T X, X = a X + X B^T.
-Value NewtonSchulz::step(Value x, double scale, Type result) {
+Value NewtonSchulz::step(Value x) {
   ArrayRef<double> coefficients = op.getNsCoefficients();
   Value gram = product(x, x, isTall, !isTall, element);
-  Value polynomial = combined(gram, coefficients[1], product(gram, gram, false, false, wide),
-                              coefficients[2], 1.0, element);
+  Value polynomial =
+      combined(gram, coefficients[1], product(gram, gram, false, false, wide), coefficients[2]);
   Value moved = isTall ? product(x, polynomial, false, true, wide)
                        : product(polynomial, x, false, false, wide);
-  return combined(x, coefficients[0], moved, 1.0, scale, result);
+  return combined(x, coefficients[0], moved, 1.0);
 }
 
-Value NewtonSchulz::run(Value x, double scale, Type result) {
-  x = normalized(x);
-  const auto steps = int64_t(op.getNsSteps());
-  for (int64_t number = 1; number < steps; ++number)
-    x = step(x, 1.0, element);
-  if (steps > 0)
-    return step(x, scale, result);
-  FusionBuilder f(b, loc, Hero::Elementwise, x, "lm.newton_schulz");
-  return f
-      .finish(f.map(type.clone(result), {{f.arg(0), f.all(2)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value value = convertFloat(b, loc, s[0], arithmeticType(result));
-                      return arith::MulFOp::create(b, loc, value,
-                                                   constant(b, loc, value.getType(), scale));
-                    }))
-      .getResult(0);
+Value NewtonSchulz::run() {
+  Value x = normalized(op.getX());
+  for (int64_t number = 0; number < int64_t(op.getNsSteps()); ++number)
+    x = step(x);
+  return x;
 }
+
+SmallVector<Value> lmc::convertOrthogonalize(OpBuilder &b, lm::OrthogonalizeOp op) {
+  return {NewtonSchulz(b, op).run()};
+}
+
+//===-- Scales ------------------------------------------------------------------------------===//
 
 static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
   const auto out = double(matrix.getRows()), in = double(matrix.getFanIn());
@@ -186,17 +211,6 @@ static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
   llvm_unreachable("a rule of the enumeration");
 }
 
-// Returns elements [offset, offset + count) of a vector.
-static Value elementsOf(OpBuilder &b, Location loc, Value vector, int64_t offset, int64_t count) {
-  RankedTensorType type = tensorTypeOf(vector);
-  if (type.getDimSize(0) == count)
-    return vector;
-  return tensor::ExtractSliceOp::create(b, loc, type.clone(ArrayRef<int64_t>{count}), vector,
-                                        SmallVector<OpFoldResult>{b.getIndexAttr(offset)},
-                                        SmallVector<OpFoldResult>{b.getIndexAttr(count)},
-                                        SmallVector<OpFoldResult>{b.getIndexAttr(1)});
-}
-
 // Returns `whole`, a vector, with the elements from `offset` on replaced by those of `part`.
 static Value inserted(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
   const int64_t count = tensorTypeOf(part).getNumElements();
@@ -209,46 +223,47 @@ static Value inserted(OpBuilder &b, Location loc, Value part, Value whole, int64
                                        SmallVector<OpFoldResult>{b.getIndexAttr(1)});
 }
 
-// Returns `count` zeros, in the place of the elements of `vector` from `offset` on.
-static Value zerosFor(OpBuilder &b, Location loc, Value vector, int64_t offset, int64_t count,
-                      Type element) {
-  FusionBuilder f(b, loc, Hero::Elementwise, elementsOf(b, loc, vector, offset, count), "lm.zeros");
+// Returns a vector of zeros. A kernel has an input, so it reads the first element of `matrix`.
+static Value zeros(OpBuilder &b, Location loc, Value matrix, int64_t count, Type element) {
+  FusionBuilder f(b, loc, Hero::Elementwise, matrix, "lm.zeros");
+  AffineExpr zero = b.getAffineConstantExpr(0);
   return f
-      .finish(f.map(RankedTensorType::get({count}, element), {{f.arg(0), f.all(1)}},
+      .finish(f.map(RankedTensorType::get({count}, element),
+                    {{f.arg(0), AffineMap::get(1, 0, {zero, zero}, b.getContext())}},
                     [&](OpBuilder &b, Location loc, ValueRange) -> Value {
                       return constant(b, loc, element, 0.0);
                     }))
       .getResult(0);
 }
 
-SmallVector<Value> lmc::convertOrthogonalize(OpBuilder &b, lm::OrthogonalizeOp op) {
+SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp op) {
   Location loc = op.getLoc();
-  RankedTensorType type = tensorTypeOf(op.getDirection()),
-                   resultType = tensorTypeOf(op.getResult());
-  const int64_t elements = type.getNumElements();
-  Value vector = reshape(b, loc, op.getDirection(), {elements});
-  Value whole =
-      tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{elements}, resultType.getElementType());
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  Type element = type.getElementType();
+  Value whole = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{type.getNumElements()}, element);
   int64_t end = 0;
   auto pad = [&](int64_t until) {
     if (until > end)
       whole =
-          inserted(b, loc, zerosFor(b, loc, vector, end, until - end, resultType.getElementType()),
-                   whole, end);
+          inserted(b, loc, zeros(b, loc, op.getParts().front(), until - end, element), whole, end);
   };
-  for (auto matrix : op.getMatrices().getAsRange<lm::MatrixAttr>()) {
-    const int64_t rows = matrix.getRows(), columns = matrix.getColumns();
+  for (auto [part, matrix] :
+       llvm::zip(op.getParts(), op.getMatrices().getAsRange<lm::MatrixAttr>())) {
     pad(matrix.getOffset());
-    Value x = reshape(b, loc, elementsOf(b, loc, vector, matrix.getOffset(), rows * columns),
-                      {rows, columns});
-    Value orthogonal =
-        NewtonSchulz(b, op, tensorTypeOf(x))
-            .run(x, scaleOf(matrix, op.getAdjustLrFn()), resultType.getElementType());
-    whole = inserted(b, loc, orthogonal, whole, matrix.getOffset());
-    end = matrix.getOffset() + rows * columns;
+    const double scale = scaleOf(matrix, op.getAdjustLrFn());
+    FusionBuilder f(b, loc, Hero::Elementwise, part, "lm.scale_matrices");
+    Value scaled = f.finish(f.map(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}},
+                                  [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                                    Value value = convertFloat(b, loc, s[0], element);
+                                    return arith::MulFOp::create(b, loc, value,
+                                                                 constant(b, loc, element, scale));
+                                  }))
+                       .getResult(0);
+    whole = inserted(b, loc, scaled, whole, matrix.getOffset());
+    end = matrix.getOffset() + matrix.getRows() * matrix.getColumns();
   }
-  pad(elements);
-  return {reshape(b, loc, whole, resultType.getShape())};
+  pad(type.getNumElements());
+  return {reshape(b, loc, whole, type.getShape())};
 }
 
 //===-- Update ------------------------------------------------------------------------------===//

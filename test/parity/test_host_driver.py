@@ -123,6 +123,17 @@ def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation
     assert norms[0] == pytest.approx(norms[1], rel=norm)
 
 
+def test_steps_with_muon_as_the_cpu_does(programs, compiled, host, tmp_path):
+    """In f32: the signs of small singular values are the same on both."""
+    job = job_of(2, dtype="f32", settings={"optimizer": {"type": "muon", "muon_ns_dtype": "f32"}})
+    programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'cpu'}").ok()
+    gpu = host(compiled(job, TARGET)).ok()
+    expected = losses(tmp_path / "cpu")
+    assert losses(gpu.out) == pytest.approx(expected, rel=1e-5)
+    theirs, ours = (load_file(checkpoints(out)[4] / "model.safetensors") for out in (tmp_path / "cpu", gpu.out))
+    assert all(float((ours[name] - w).abs().max()) < 1e-4 for name, w in theirs.items())
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_generates_the_text_that_the_cpu_does(programs, compiled, host, tmp_path, seed):
     """With graphs, in any order of streams; tokens are bytes."""

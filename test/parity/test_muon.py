@@ -215,8 +215,10 @@ MESHES = {
 }
 
 
+@pytest.mark.parametrize("owners", ["no", "yes"])
 @pytest.mark.parametrize("kind", ["f64", "padded", "f32", "bf16"])
-def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind):
+def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind, owners):
+    """Whether all ranks orthogonalize all matrices, or each its own."""
     job = {"f64": ODD, "padded": ODD, "f32": replace(ODD, compute_dtype="f32"),
            "bf16": replace(BF16, model=ODD.model, compute_dtype="f32")}[kind]
     padding = ["--set", "target.make_intermediate_size_divisible_by=96"] if kind == "padded" else []
@@ -232,8 +234,38 @@ def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind):
     one = trained("one", 1)
     for mesh, (ranks, options) in MESHES.items():
         many = trained(mesh, ranks, *padding, *options, "--set", f"distributed.strategy={mesh}",
-                       "--set", f"training.micro_batch_size={8 // ranks}")
+                       "--set", f"training.micro_batch_size={8 // ranks}", "--set", f"optimizer.muon_owners={owners}")
         loss = max(abs(a - b) / b for a, b in zip(many[0], one[0], strict=True))
         weight = max(float((many[1][name] - w).abs().max()) for name, w in one[1].items())
-        print(f"{kind}, {mesh}: losses {loss:.1e}, weights {weight:.1e}")
+        print(f"{kind}, owners {owners}, {mesh}: losses {loss:.1e}, weights {weight:.1e}")
         assert loss < bounds[0] and weight < bounds[1]
+
+
+def test_owners_change_no_bit(programs, compiled, tmp_path):
+    """Each matrix is computed by the same commands, on whichever rank."""
+    digests = {}
+    for owners in ("no", "yes"):
+        plan = compiled(replace(BF16, batch_size=8), "--devices-per-node=4", "--set", "distributed.strategy=zero2",
+                        "--set", "training.micro_batch_size=2", "--set", f"optimizer.muon_owners={owners}")
+        programs.run("local-ranks", 4, f"plan={plan}", f"out={tmp_path / owners}").ok()
+        digests[owners] = checkpoint_digest(checkpoints(tmp_path / owners)[STEPS])
+    assert digests["no"] == digests["yes"]
+
+
+def test_links_decide_who_orthogonalizes(programs, root, tmp_path):
+    """Matrix products of the optimizer, for 8 ranks in a node of H100s, and with links of a megabyte per second."""
+    spec = (root / "compiler/cost/devices/h100-sxm.toml").read_text()
+    fast = "bandwidth = 361e9"
+    assert spec.count(fast) == 1
+    (tmp_path / "slow.toml").write_text(spec.replace(fast, "bandwidth = 1e6"))
+
+    def products(owners: str, *options: str) -> int:
+        job = root / "models/configs/llama1b.toml"
+        report = programs.run("lmc", "explain", job, "--json", "--target=cuda:sm_90a", "--nodes=1", "--devices-per-node=8",
+                              "--set=optimizer.type=muon", f"--set=optimizer.muon_owners={owners}", *options).ok()
+        [optimizer] = [f for f in json.loads(report.stdout)["functions"] if f["name"] == "optimizer"]
+        return optimizer["counts"]["gemm"]
+
+    slow = f"--set=target.spec={tmp_path / 'slow.toml'}"
+    assert products("auto") == products("yes") < products("no") / 7
+    assert products("auto", slow) == products("no")

@@ -871,31 +871,47 @@ func.func @muonSums(%p: tensor<8x16xf32>, %s: tensor<f32>) {
 
 func.func @muonCoefficients(%d: tensor<8x16xf32>, %s: tensor<f32>) {
   // expected-error @+1 {{'lm.orthogonalize' op has 2 coefficients, expected 3}}
-  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {ns_coefficients = array<f64: 3.0, -4.0>}
+  %0 = lm.orthogonalize %d rows 8 eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {ns_coefficients = array<f64: 3.0, -4.0>}
   return
 }
 
 // -----
 
-func.func @muonOverlap(%d: tensor<8x16xf32>, %s: tensor<f32>) {
-  // expected-error @+1 {{'lm.orthogonalize' op has the matrix #lm.matrix<offset = 90, rows = 2, columns = 16, fan_in = 16> at element 96}}
-  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 90, rows = 2, columns = 16, fan_in = 16>]}
+func.func @muonRows(%d: tensor<8x16xf32>, %s: tensor<f32>) {
+  // expected-error @+1 {{'lm.orthogonalize' op has matrices of 3 rows in a 'tensor<8x16xf32>'}}
+  %0 = lm.orthogonalize %d rows 3 eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32>
   return
 }
 
 // -----
 
-func.func @muonOutside(%d: tensor<8x16xf32>, %s: tensor<f32>) {
-  // expected-error @+1 {{'lm.orthogonalize' op has matrices of 144 elements in a tensor of 128}}
-  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 9, columns = 16, fan_in = 16>]}
+func.func @muonParts(%d: tensor<8x16xf32>) {
+  // expected-error @+1 {{'lm.scale_matrices' op has parts 1, expected 0}}
+  %0 = lm.scale_matrices %d : (tensor<8x16xf32>) -> tensor<8x16xf32>
   return
 }
 
 // -----
 
-func.func @orthogonalOther(%d: tensor<8x16xf32>, %s: tensor<f32>) {
-  // expected-error @+1 {{'lm.orthogonalize' op makes a 'tensor<16x8xf32>' of a 'tensor<8x16xf32>'}}
-  %0 = lm.orthogonalize %d eps %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<16x8xf32>
+func.func @muonPart(%d: tensor<8x16xf32>) {
+  // expected-error @+1 {{'lm.scale_matrices' op has a part of type 'tensor<8x16xf32>' for #lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>}}
+  %0 = lm.scale_matrices %d : (tensor<8x16xf32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>]}
+  return
+}
+
+// -----
+
+func.func @muonOverlap(%d: tensor<6x16xf32>) {
+  // expected-error @+1 {{'lm.scale_matrices' op has the matrix #lm.matrix<offset = 90, rows = 6, columns = 16, fan_in = 16> at element 96}}
+  %0 = lm.scale_matrices %d, %d : (tensor<6x16xf32>, tensor<6x16xf32>) -> tensor<16x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 90, rows = 6, columns = 16, fan_in = 16>]}
+  return
+}
+
+// -----
+
+func.func @muonOutside(%d: tensor<8x16xf32>) {
+  // expected-error @+1 {{'lm.scale_matrices' op has matrices of 144 elements in a tensor of 128}}
+  %0 = lm.scale_matrices %d : (tensor<8x16xf32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 16, rows = 8, columns = 16, fan_in = 16>]}
   return
 }
 

@@ -157,15 +157,17 @@ func.func @codedMoments(%p: tensor<8x64xf32>, %c: tensor<8x64xi8>, %x: tensor<2x
 // CHECK-LABEL: func.func @muon(
 // CHECK-SAME:    %[[P:.*]]: tensor<8x16xf32>, %[[S:.*]]: tensor<f32>)
 func.func @muon(%p: tensor<8x16xf32>, %s: tensor<f32>) {
-  // CHECK: lm.muon %[[P]], %[[P]], %[[P]] norm %[[S]] lr %[[S]] momentum %[[S]] eps %[[S]] weight_decay %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8x16xbf16>) {adjust_lr_fn = #lm<adjust_lr match_rms_adamw>, matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 96, rows = 2, columns = 16, fan_in = 12>], ns_dtype = bf16}
-  %0:5 = lm.muon %p, %p, %p norm %s lr %s momentum %s eps %s weight_decay %s clip_grad %s : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8x16xbf16>) {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 96, rows = 2, columns = 16, fan_in = 12>], ns_dtype = bf16, adjust_lr_fn = #lm<adjust_lr match_rms_adamw>}
+  // CHECK: lm.muon %[[P]], %[[P]], %[[P]] norm %[[S]] lr %[[S]] momentum %[[S]] eps %[[S]] weight_decay %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8x16xbf16>) {adjust_lr_fn = #lm.adjust_lr<match_rms_adamw>, matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 96, rows = 2, columns = 16, fan_in = 12>], ns_dtype = bf16}
+  %0:5 = lm.muon %p, %p, %p norm %s lr %s momentum %s eps %s weight_decay %s clip_grad %s : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8x16xbf16>) {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 96, rows = 2, columns = 16, fan_in = 12>], ns_dtype = bf16, adjust_lr_fn = #lm.adjust_lr<match_rms_adamw>}
   // CHECK: %[[M:.*]], %[[D:.*]] = lm.muon_direction %[[P]], %[[P]] norm %[[S]] momentum %[[S]] clip_grad %[[S]] : ({{.*}}) -> (tensor<8x16xf32>, tensor<8x16xbf16>) {nesterov = true}
   %m, %d = lm.muon_direction %p, %p norm %s momentum %s clip_grad %s : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<8x16xf32>, tensor<8x16xbf16>) {nesterov = true}
-  // CHECK: %[[O:.*]] = lm.orthogonalize %[[D]] eps %[[S]] : (tensor<8x16xbf16>, tensor<f32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 8, columns = 16, fan_in = 16>], ns_coefficients = array<f64: 3.000000e+00, -4.000000e+00, 2.000000e+00>, ns_steps = 4 : i64}
-  %o = lm.orthogonalize %d eps %s : (tensor<8x16xbf16>, tensor<f32>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 8, columns = 16, fan_in = 16>], ns_steps = 4 : i64, ns_coefficients = array<f64: 3.0, -4.0, 2.0>}
-  // CHECK: lm.own_rows %[[O]] of %[[S]] : (tensor<8x16xf32>, tensor<f32>) -> tensor<4x16xf32>
+  // CHECK: %[[O:.*]] = lm.orthogonalize %[[D]] rows 4 eps %[[S]] : (tensor<8x16xbf16>, tensor<f32>) -> tensor<8x16xbf16> {ns_coefficients = array<f64: 3.000000e+00, -4.000000e+00, 2.000000e+00>, ns_steps = 4 : i64}
+  %x = lm.orthogonalize %d rows 4 eps %s : (tensor<8x16xbf16>, tensor<f32>) -> tensor<8x16xbf16> {ns_steps = 4 : i64, ns_coefficients = array<f64: 3.0, -4.0, 2.0>}
+  // CHECK: %[[W:.*]] = lm.scale_matrices %[[O]] : (tensor<8x16xbf16>) -> tensor<8x16xf32> {adjust_lr_fn = #lm.adjust_lr<spectral_unclamped>, matrices = [#lm.matrix<offset = 0, rows = 8, columns = 16, fan_in = 16>]}
+  %o = lm.scale_matrices %x : (tensor<8x16xbf16>) -> tensor<8x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 8, columns = 16, fan_in = 16>], adjust_lr_fn = #lm.adjust_lr<spectral_unclamped>}
+  // CHECK: lm.own_rows %[[W]] of %[[S]] : (tensor<8x16xf32>, tensor<f32>) -> tensor<4x16xf32>
   %own = lm.own_rows %o of %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<4x16xf32>
-  // CHECK: lm.muon_update %[[P]], %[[O]] norm %[[S]] lr %[[S]] : ({{.*}}) -> (tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>)
+  // CHECK: lm.muon_update %[[P]], %[[W]] norm %[[S]] lr %[[S]] : ({{.*}}) -> (tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>)
   %1:3 = lm.muon_update %p, %o norm %s lr %s : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<f32>, tensor<f32>) -> (tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>)
   return
 }

@@ -364,27 +364,47 @@ func.func @manySums(%many: tensor<66560xf32>, %odd: tensor<65537xf32>) -> tensor
   return %0 : tensor<f32>
 }
 
-// Newton-Schulz on a wide and a tall matrix in bf16: three products and two kernels a step. Sums are f32, and the last step scales its result. Elements of no matrix are zeros.
+// Newton-Schulz on a stack of two wide matrices in bf16: three products a matrix and two kernels a step. Sums are f32.
 // CHECK-LABEL: func.func @orthogonalize(
-// CHECK:         %[[X:.*]] = tensor.expand_shape %{{.*}} : tensor<32xbf16> into tensor<4x8xbf16>
-// CHECK:         kern.fusion row_reduction ({{.*}} = %[[X]] : tensor<4x8xbf16>) -> tensor<4xf32>
+// CHECK-SAME:    %[[X:.*]]: tensor<8x8xbf16>,
+// CHECK:         kern.fusion row_reduction ({{.*}} = %[[X]] : tensor<8x8xbf16>) -> tensor<8xf32>
 // CHECK:         } {source_ops = ["lm.sum_squares"]}
-// CHECK:         %[[N:.*]] = kern.fusion row_reduction ({{.*}}) -> tensor<bf16>
-// CHECK:         %[[U:.*]] = kern.fusion elementwise ({{.*}} = %[[X]] : tensor<4x8xbf16>, {{.*}} = %[[N]] : tensor<bf16>) -> tensor<4x8xbf16>
-// CHECK:         %[[A:.*]] = kern.gemm %[[U]], %[[U]] : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<4x4xbf16> {transpose_b}
-// CHECK:         %[[AA:.*]] = kern.gemm %[[A]], %[[A]] : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>
-// CHECK:         %[[B:.*]] = kern.fusion elementwise ({{.*}} = %[[A]] : tensor<4x4xbf16>, {{.*}} = %[[AA]] : tensor<4x4xf32>) -> tensor<4x4xbf16>
-// CHECK:         %[[BX:.*]] = kern.gemm %[[B]], %[[U]] : (tensor<4x4xbf16>, tensor<4x8xbf16>) -> tensor<4x8xf32>
-// CHECK:         kern.fusion elementwise ({{.*}} = %[[U]] : tensor<4x8xbf16>, {{.*}} = %[[BX]] : tensor<4x8xf32>) -> tensor<4x8xf32>
-// CHECK:           arith.mulf {{.*}} : f32
-// The gap.
-// CHECK:         kern.fusion elementwise ({{.*}} : tensor<8xbf16>) -> tensor<8xf32>
-// CHECK:         } {source_ops = ["lm.zeros"]}
-// CHECK:         kern.gemm %[[T:[^,]*]], %[[T]] : (tensor<6x4xbf16>, tensor<6x4xbf16>) -> tensor<4x4xbf16> {transpose_a}
-// CHECK:         kern.gemm %[[T]], %{{.*}} : (tensor<6x4xbf16>, tensor<4x4xbf16>) -> tensor<6x4xf32> {transpose_b}
+// CHECK:         %[[N:.*]] = kern.fusion row_reduction ({{.*}} : tensor<2x4xf32>, {{.*}}) -> tensor<2xbf16>
+// CHECK:         kern.fusion elementwise ({{.*}} : tensor<2x4x8xbf16>, {{.*}} = %[[N]] : tensor<2xbf16>) -> tensor<2x4x8xbf16>
+// CHECK:         %[[U:.*]] = tensor.expand_shape %{{.*}} : tensor<64xbf16> into tensor<8x8xbf16>
+// CHECK-COUNT-2: kern.gemm %{{.*}}, %{{.*}} : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<4x4xbf16> {transpose_b}
+// CHECK:         %[[A:.*]] = tensor.insert_slice {{.*}} into tensor<8x4xbf16>
+// CHECK-COUNT-2: kern.gemm %{{.*}}, %{{.*}} : (tensor<4x4xbf16>, tensor<4x4xbf16>) -> tensor<4x4xf32>
+// CHECK:         %[[AA:.*]] = tensor.insert_slice {{.*}} into tensor<8x4xf32>
+// CHECK:         %[[B:.*]] = kern.fusion elementwise ({{.*}} = %[[A]] : tensor<8x4xbf16>, {{.*}} = %[[AA]] : tensor<8x4xf32>) -> tensor<8x4xbf16>
+// CHECK-COUNT-2: kern.gemm %{{.*}}, %{{.*}} : (tensor<4x4xbf16>, tensor<4x8xbf16>) -> tensor<4x8xf32>
+// CHECK:         kern.fusion elementwise ({{.*}} = %[[U]] : tensor<8x8xbf16>, {{.*}} : tensor<8x8xf32>) -> tensor<8x8xbf16>
 // CHECK:         } {source_ops = ["lm.newton_schulz"]}
 // CHECK-NOT:     kern.gemm
-func.func @orthogonalize(%d: tensor<8x8xbf16>, %s: tensor<f32>) -> tensor<8x8xf32> {
-  %0 = lm.orthogonalize %d eps %s : (tensor<8x8xbf16>, tensor<f32>) -> tensor<8x8xf32> {matrices = [#lm.matrix<offset = 0, rows = 4, columns = 8, fan_in = 8>, #lm.matrix<offset = 40, rows = 6, columns = 4, fan_in = 4>], ns_steps = 1 : i64}
-  return %0 : tensor<8x8xf32>
+func.func @orthogonalize(%x: tensor<8x8xbf16>, %s: tensor<f32>) -> tensor<8x8xbf16> {
+  %0 = lm.orthogonalize %x rows 4 eps %s : (tensor<8x8xbf16>, tensor<f32>) -> tensor<8x8xbf16> {ns_steps = 1 : i64}
+  return %0 : tensor<8x8xbf16>
+}
+
+// A tall matrix is not copied: its products transpose it.
+// CHECK-LABEL: func.func @orthogonalizeTall(
+// CHECK:         kern.gemm %[[T:[^,]*]], %[[T]] : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<4x4xf32> {transpose_a}
+// CHECK:         kern.gemm %[[A:[^,]*]], %[[A]] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+// CHECK:         kern.gemm %[[T]], %{{.*}} : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32> {transpose_b}
+func.func @orthogonalizeTall(%x: tensor<6x4xf32>, %s: tensor<f32>) -> tensor<6x4xf32> {
+  %0 = lm.orthogonalize %x rows 6 eps %s : (tensor<6x4xf32>, tensor<f32>) -> tensor<6x4xf32> {ns_steps = 1 : i64}
+  return %0 : tensor<6x4xf32>
+}
+
+// The gap between two matrices is zeros.
+// CHECK-LABEL: func.func @scaleMatrices(
+// CHECK:         kern.fusion elementwise ({{.*}} : tensor<4x4xbf16>) -> tensor<4x4xf32>
+// CHECK:           arith.constant 2.000000e+00 : f32
+// CHECK:         kern.fusion elementwise ({{.*}} : tensor<4x4xbf16>) -> tensor<8xf32>
+// CHECK:         } {source_ops = ["lm.zeros"]}
+// CHECK:         tensor.insert_slice %{{.*}} into %{{.*}}[16] [8] [1] : tensor<8xf32> into tensor<40xf32>
+// CHECK:         tensor.insert_slice %{{.*}} into %{{.*}}[24] [16] [1] : tensor<16xf32> into tensor<40xf32>
+func.func @scaleMatrices(%x: tensor<4x4xbf16>, %y: tensor<8x2xbf16>) -> tensor<40xf32> {
+  %0 = lm.scale_matrices %x, %y : (tensor<4x4xbf16>, tensor<8x2xbf16>) -> tensor<40xf32> {matrices = [#lm.matrix<offset = 0, rows = 4, columns = 4, fan_in = 1>, #lm.matrix<offset = 24, rows = 8, columns = 2, fan_in = 2>]}
+  return %0 : tensor<40xf32>
 }

@@ -111,6 +111,8 @@ const Exception kExceptions[] = {
      false, [](const CheckedKernel &k) { return pointsOf(k) / laneOf(k) * warpsOf(k); }},
     {"embedding", 1, "rows are read as often as ids name them", true,
      [](const CheckedKernel &) { return uint64_t(0); }},
+    {"normalize", 1, "each warp reads the norms of its elements' matrices", false,
+     [](const CheckedKernel &k) { return 2 * uint64_t(k.cuda.grid[0]) * warpsOf(k); }},
     {"own_rows", 0, "a rank reads only its own", true,
      [](const CheckedKernel &) { return uint64_t(0); }},
 };

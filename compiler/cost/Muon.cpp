@@ -1,0 +1,43 @@
+#include "compiler/cost/Muon.h"
+
+#include <algorithm>
+
+namespace lmc::cost {
+
+double orthogonalizeSeconds(const MuonWork &work, const CostModel &model) {
+  const int64_t small = std::min(work.rows, work.columns),
+                large = std::max(work.rows, work.columns);
+  const DataType sums = work.dtype == DataType::F64 ? DataType::F64 : DataType::F32;
+  const double width = double(elementBytes(work.dtype)), wide = double(elementBytes(sums));
+  auto combined = [&](int64_t elements) { // reads x and the f32 sums, writes x
+    return estimate(KernelWork{double(elements) * (width + wide), double(elements) * width, 0},
+                    model.spec)
+        .seconds;
+  };
+  const GemmWork gram{small, small, large, work.dtype, work.dtype},
+      square{small, small, small, work.dtype, sums}, moved{small, large, small, work.dtype, sums};
+  const double step = model.gemm(gram).seconds + model.gemm(square).seconds +
+                      model.gemm(moved).seconds + combined(small * small) + combined(small * large);
+  // The norm reads x, and the division reads and writes it.
+  const double bytes = double(small * large) * width;
+  const double normalized = estimate(KernelWork{2 * bytes, bytes, 0}, model.spec).seconds;
+  return double(work.matrices) * (normalized + double(work.steps) * step);
+}
+
+double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &model) {
+  const int64_t ranks = group.devicesPerNode * group.nodes;
+  MuonWork own = work;
+  own.matrices = (work.matrices + ranks - 1) / ranks;
+  const double bytes =
+      double(own.matrices * work.rows * work.columns) * double(elementBytes(work.dtype));
+  // A rank copies all matrices next to each other, then its own from there.
+  const double copied =
+      estimate(KernelWork{double(ranks + 1) * bytes, double(ranks + 1) * bytes, 0}, model.spec)
+          .seconds;
+  return copied + orthogonalizeSeconds(own, model) +
+         estimate(CollectiveWork{CollectiveKind::AllGather, double(ranks) * bytes, group},
+                  model.spec)
+             .seconds;
+}
+
+} // namespace lmc::cost

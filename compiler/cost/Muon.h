@@ -1,0 +1,23 @@
+// Predicts the time of what ranks can do with matrices that Muon orthogonalizes (lm.orthogonalize).
+#pragma once
+
+#include "compiler/cost/CostModel.h"
+
+namespace lmc::cost {
+
+// Matrices of one shape, which a group of ranks divide between them.
+struct MuonWork {
+  int64_t rows = 0, columns = 0;
+  int64_t matrices = 1;
+  int64_t steps = 5; // of the Newton-Schulz iteration
+  DataType dtype = DataType::BF16;
+};
+
+// Returns the seconds in which one rank orthogonalizes all of the matrices.
+double orthogonalizeSeconds(const MuonWork &work, const CostModel &model);
+
+// Returns the seconds in which each rank of `group` orthogonalizes its share of the matrices,
+// rounded up, and gathers the results of the others.
+double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &model);
+
+} // namespace lmc::cost
