@@ -14,27 +14,38 @@ double orthogonalizeSeconds(const MuonWork &work, const CostModel &model) {
                     model.spec)
         .seconds;
   };
-  const GemmWork gram{small, small, large, work.dtype, work.dtype},
+  GemmWork gram{small, small, large, work.dtype, work.dtype},
       square{small, small, small, work.dtype, sums}, moved{small, large, small, work.dtype, sums};
-  const double step = model.gemm(gram).seconds + model.gemm(square).seconds +
-                      model.gemm(moved).seconds + combined(small * small) + combined(small * large);
+  double step = combined(work.matrices * small * small) + combined(work.matrices * small * large);
+  for (GemmWork *product : {&gram, &square, &moved}) {
+    product->batch = work.matrices;
+    step += model.gemm(*product).seconds;
+  }
   // The norm reads x, and the division reads and writes it.
-  const double bytes = double(small * large) * width;
+  const double bytes = double(work.matrices * small * large) * width;
   const double normalized = estimate(KernelWork{2 * bytes, bytes, 0}, model.spec).seconds;
-  return double(work.matrices) * (normalized + double(work.steps) * step);
+  return normalized + double(work.steps) * step;
+}
+
+static double bytesOf(const MuonWork &work) {
+  return double(work.matrices * work.rows * work.columns) * double(elementBytes(work.dtype));
+}
+
+static double copySeconds(double bytes, const CostModel &model) {
+  return estimate(KernelWork{bytes, bytes, 0}, model.spec).seconds;
+}
+
+double stackedSeconds(const MuonWork &work, const CostModel &model) {
+  return copySeconds(bytesOf(work), model) + orthogonalizeSeconds(work, model);
 }
 
 double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &model) {
   const int64_t ranks = group.devicesPerNode * group.nodes;
   MuonWork own = work;
   own.matrices = (work.matrices + ranks - 1) / ranks;
-  const double bytes =
-      double(own.matrices * work.rows * work.columns) * double(elementBytes(work.dtype));
+  const double bytes = bytesOf(own);
   // A rank copies all matrices next to each other, then its own from there.
-  const double copied =
-      estimate(KernelWork{double(ranks + 1) * bytes, double(ranks + 1) * bytes, 0}, model.spec)
-          .seconds;
-  return copied + orthogonalizeSeconds(own, model) +
+  return copySeconds(double(ranks + 1) * bytes, model) + orthogonalizeSeconds(own, model) +
          estimate(CollectiveWork{CollectiveKind::AllGather, double(ranks) * bytes, group},
                   model.spec)
              .seconds;

@@ -13,8 +13,11 @@ struct MuonWork {
   DataType dtype = DataType::BF16;
 };
 
-// Returns the seconds in which one rank orthogonalizes all of the matrices.
+// Returns the seconds in which one rank orthogonalizes all of the matrices, which are a stack.
 double orthogonalizeSeconds(const MuonWork &work, const CostModel &model);
+
+// Returns the same for matrices that are first copied to a stack.
+double stackedSeconds(const MuonWork &work, const CostModel &model);
 
 // Returns the seconds in which each rank of `group` orthogonalizes its share of the matrices,
 // rounded up, and gathers the results of the others.

@@ -50,6 +50,7 @@ public:
       for (int64_t row : {rowOf(matrix), pitchOf(matrix)})
         if (!work.unalignedRow && !isAligned(matrix, row))
           work.unalignedRow = row;
+    work.batch = int64_t(op.batch());
     return work;
   }
   Work operator()(const plan::Attention &op) const {

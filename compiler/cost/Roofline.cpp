@@ -54,11 +54,12 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 // libraries choose it.
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
-  double m = double(work.m), n = double(work.n), k = double(work.k);
-  double tiles = std::ceil(m / double(model.tileRows)) * std::ceil(n / double(model.tileColumns));
+  double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
+  double tiles =
+      batch * std::ceil(m / double(model.tileRows)) * std::ceil(n / double(model.tileColumns));
   double tileRate = model.sustained / double(model.units); // FLOP/s of a unit
-  double bytes = double(elementBytes(work.input)) * (m * k + k * n) +
-                 double(elementBytes(work.output)) * m * n;
+  double bytes = batch * (double(elementBytes(work.input)) * (m * k + k * n) +
+                          double(elementBytes(work.output)) * m * n);
   double best = INFINITY;
   for (int64_t splits = 1; splits <= model.maxSplits; splits *= 2) {
     double parts = double(splits);
@@ -66,7 +67,7 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
     double seconds = waves * 2 * double(model.tileRows * model.tileColumns) *
                      (k / parts + model.fixedDepth) / tileRate;
     if (splits > 1) {
-      double sums = 2 * 4 * m * n * parts;
+      double sums = batch * 2 * 4 * m * n * parts;
       seconds += sums / spec.bandwidthFor(sums);
     }
     best = std::min(best, seconds);
@@ -74,11 +75,11 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   if (work.accumulate) {
     // The old d is read and the new d is written after the product of a tile is computed, when the
     // tile has no arithmetic left that could overlap the traffic.
-    double old = double(elementBytes(work.output)) * m * n;
+    double old = batch * double(elementBytes(work.output)) * m * n;
     bytes += old;
     best += 2 * old / spec.bandwidthFor(bytes);
   }
-  return roofline(best, Bound::MatrixUnits, 2 * m * n * k, bytes, spec);
+  return roofline(best, Bound::MatrixUnits, batch * 2 * m * n * k, bytes, spec);
 }
 
 size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec) {

@@ -30,7 +30,7 @@ inline constexpr size_t kNumBounds = 5;
 // Returns "matrix units", "memory bandwidth", "vector units", "launch latency" or "links".
 std::string_view boundName(Bound bound);
 
-// The matrix product d[m,n] = a[m,k] b[k,n], or d += a b if `accumulate`.
+// The matrix product d[m,n] = a[m,k] b[k,n], or d += a b if `accumulate`; or `batch` of them.
 struct GemmWork {
   int64_t m = 0, n = 0, k = 0;
   DataType input = DataType::BF16;
@@ -39,6 +39,7 @@ struct GemmWork {
   // The number of elements of a row of a, b or d that is no multiple of 16 bytes, or by which the
   // starts of two rows differ; 0 if all are multiples.
   int64_t unalignedRow = 0;
+  int64_t batch = 1;
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in

@@ -35,9 +35,10 @@ public:
     body.bias = optional(op.getBias());
     body.transpose_a = op.getTransposeA();
     body.transpose_b = op.getTransposeB();
-    body.m = extent(op.getD(), 0);
+    body.batch = op.getBatch();
+    body.m = extent(op.getD(), 0) / body.batch;
     body.n = extent(op.getD(), 1);
-    body.k = extent(op.getA(), body.transpose_a ? 0 : 1);
+    body.k = body.transpose_a ? extent(op.getA(), 0) / body.batch : extent(op.getA(), 1);
     return body;
   }
 

@@ -54,8 +54,9 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
     if (!source.empty())
       lines.push_back("of " + source);
   } else if (const plan::Gemm *gemm = command.body_as_Gemm()) {
-    lines.push_back(fmt::format("gemm {} x {} x {}{}", gemm->m(), gemm->n(), gemm->k(),
-                                gemm->c() >= 0 ? ", adds" : ""));
+    lines.push_back(fmt::format("gemm {}{} x {} x {}{}",
+                                gemm->batch() > 1 ? fmt::format("{} of ", gemm->batch()) : "",
+                                gemm->m(), gemm->n(), gemm->k(), gemm->c() >= 0 ? ", adds" : ""));
   } else {
     lines.push_back(plan::commandName(command));
   }

@@ -473,6 +473,8 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
         entry["m"] = gemm->m();
         entry["n"] = gemm->n();
         entry["k"] = gemm->k();
+        if (gemm->batch() > 1)
+          entry["batch"] = gemm->batch();
         entry["accumulate"] = gemm->c() >= 0;
         entry["transpose_a"] = gemm->transpose_a();
         entry["transpose_b"] = gemm->transpose_b();

@@ -31,8 +31,9 @@ public:
     return plan.kernels()->Get(op.kernel())->name()->str();
   }
   std::string operator()(const plan::Gemm &op) const {
-    return fmt::format("{} {}x{}x{} {}{}{} to {}{}", kind, op.m(), op.n(), op.k(), dtype(op.a()),
-                       op.transpose_a() ? ", a transposed" : "",
+    return fmt::format("{} {}{}x{}x{} {}{}{} to {}{}", kind,
+                       op.batch() > 1 ? fmt::format("{} of ", op.batch()) : "", op.m(), op.n(),
+                       op.k(), dtype(op.a()), op.transpose_a() ? ", a transposed" : "",
                        op.transpose_b() ? ", b transposed" : "", dtype(op.d()),
                        op.c() >= 0 ? ", added" : "");
   }

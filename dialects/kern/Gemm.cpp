@@ -7,9 +7,18 @@ using namespace lmc::kern;
 LogicalResult GemmOp::verify() {
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
   RankedTensorType d = getType();
-  int64_t m = a.getDimSize(getTransposeA() ? 1 : 0), k = a.getDimSize(getTransposeA() ? 0 : 1);
-  int64_t kb = b.getDimSize(getTransposeB() ? 1 : 0), n = b.getDimSize(getTransposeB() ? 0 : 1);
-  if (k != kb || d.getDimSize(0) != m || d.getDimSize(1) != n)
+  const int64_t batch = int64_t(getBatch());
+  for (RankedTensorType stack : {a, b, d})
+    if (batch < 1 || stack.getDimSize(0) % batch != 0)
+      return emitOpError("has no stack of ") << batch << " matrices in " << stack;
+  if (batch > 1 && getBias())
+    return emitOpError("adds a bias to ") << batch << " products";
+  const int64_t rowsA = a.getDimSize(0) / batch, rowsB = b.getDimSize(0) / batch;
+  int64_t m = getTransposeA() ? a.getDimSize(1) : rowsA,
+          k = getTransposeA() ? rowsA : a.getDimSize(1);
+  int64_t kb = getTransposeB() ? b.getDimSize(1) : rowsB,
+          n = getTransposeB() ? rowsB : b.getDimSize(1);
+  if (k != kb || d.getDimSize(0) != batch * m || d.getDimSize(1) != n)
     return emitOpError("multiplies [")
            << m << ", " << k << "] by [" << kb << ", " << n << "] into " << d;
   if (getAcc() && getAcc().getType() != d)
@@ -22,5 +31,5 @@ LogicalResult GemmOp::verify() {
 void GemmOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
   lmc::plan_ir::GemmOp::create(b, getLoc(), sliceOf(getA()), sliceOf(getB()), sliceOf(getResult()),
                                sliceOf(getBias()), scratch, bool(getAcc()), getTransposeA(),
-                               getTransposeB());
+                               getTransposeB(), getBatch());
 }

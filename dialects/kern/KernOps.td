@@ -119,11 +119,14 @@ def GemmOp : Kern_Call<"gemm", [{
   let description = [{
     `a` `[m, k]` (`[k, m]` with `transpose_a`), `b` `[k, n]` (`[n, k]` with
     `transpose_b`), `acc` and the result `[m, n]`, `bias` `[n]`.
+
+    With `batch` = c, each matrix is a stack of c matrices of these shapes, one above the
+    other, and c products are made. They have no bias.
   }];
   let fields = (ins 2DTensorOf<[F32, BF16, F64]>:$a, 2DTensorOf<[F32, BF16, F64]>:$b,
                     Optional<2DTensorOf<[F32, BF16, F64]>>:$acc,
                     Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, UnitAttr:$transpose_a,
-                    UnitAttr:$transpose_b);
+                    UnitAttr:$transpose_b, DefaultValuedAttr<I64Attr, "1">:$batch);
   let results = (outs 2DTensorOf<[F32, BF16, F64]>:$result);
   let assemblyFormat = [{
     $a `,` $b (`acc` $acc^)? (`bias` $bias^)? `:` functional-type(operands, results) attr-dict

@@ -235,8 +235,15 @@ LogicalResult GemmOp::verify() {
   if (a.getRank() != 2 || b.getRank() != 2 || d.getRank() != 2)
     return emitOpError("needs matrices, has ") << a << ", " << b << " and " << d;
   bool ta = getTransposeA(), tb = getTransposeB();
-  if (a.getDimSize(!ta) != b.getDimSize(tb) || a.getDimSize(ta) != d.getDimSize(0) ||
-      b.getDimSize(!tb) != d.getDimSize(1))
+  const auto batch = int64_t(getBatch());
+  for (RankedTensorType stack : {a, b, d})
+    if (batch < 1 || stack.getDimSize(0) % batch != 0)
+      return emitOpError("has no stack of ") << batch << " matrices in " << stack;
+  auto extent = [&](RankedTensorType stack, bool dim) { // of one matrix
+    return stack.getDimSize(dim) / (dim ? 1 : batch);
+  };
+  if (extent(a, !ta) != extent(b, tb) || extent(a, ta) != extent(d, 0) ||
+      extent(b, !tb) != extent(d, 1))
     return emitOpError("makes no ") << d << " of " << a << (ta ? " transposed" : "") << " and " << b
                                     << (tb ? " transposed" : "");
   if (getBias() && contentOf(getBias()).getNumElements() != d.getDimSize(1))

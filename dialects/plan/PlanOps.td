@@ -206,7 +206,8 @@ def GemmOp : Plan_Command<"gemm", [{
   let summary = "d = op(a) op(b) (+ d) (+ bias)";
   let fields = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
                     Optional<SliceType>:$workspace, UnitAttr:$accumulate,
-                    UnitAttr:$transpose_a, UnitAttr:$transpose_b);
+                    UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+                    DefaultValuedAttr<I64Attr, "1">:$batch);
   let assemblyFormat = CommandFormat<[Line<"a">.format, Line<"b">.format,
     OptionalLine<"bias">.format, Line<"d">.format, OptionalLine<"workspace">.format]>.format;
   let hasVerifier = 1;

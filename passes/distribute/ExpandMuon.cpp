@@ -28,10 +28,19 @@ static constexpr StringLiteral kShardRank = "run.shard_rank";
 // The most bytes of directions of steps that are taken together. Of the smallest matrices, several
 // layers then are, and of the largest one.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
+// The most steps that are taken together.
+static constexpr size_t kMostSteps = 64;
 
 namespace {
 
 enum class Owners { Auto, Yes, No };
+
+// How the matrices of one shape are orthogonalized.
+enum class Way {
+  InPlace, // by all ranks: those that lie next to each other together
+  Stacked, // by all ranks: copied to one stack
+  Owned,   // each by one rank
+};
 
 // A matrix of a step.
 struct Place {
@@ -58,13 +67,13 @@ public:
 private:
   using Window = ArrayRef<lm::MuonOp>;
 
-  double seconds(lm::MuonOp step, const Group &group, bool isOwned) const;
-  bool isOwned(lm::MuonOp step, const Group &group) const;
+  double seconds(lm::MuonOp step, const Group &group, Way way) const;
+  Way wayOf(lm::MuonOp step, const Group &group) const;
   size_t windowSize(Window steps) const;
   Value shardRank(lm::MuonOp step);
   Value orthogonalize(lm::MuonOp step, Value stack, int64_t rows);
-  void orthogonalizeByAll(Window window, const Group &group);
-  void orthogonalizeByOwners(Window window, const Group &group);
+  void orthogonalizeInPlace(Window window, const Group &group);
+  void orthogonalizeStack(Window window, const Group &group, int64_t ranks);
   void expandWindow(Window window);
 
   SymbolTable symbols;
@@ -103,36 +112,61 @@ static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
 
 //===-- Who orthogonalizes what -------------------------------------------------------------===//
 
-// Returns the time of the group's matrices, if each is orthogonalized by one rank (`isOwned`) or by
-// all. Without a cost model, it is the operations of one rank.
-double MuonExpander::seconds(lm::MuonOp step, const Group &group, bool isOwned) const {
-  const Type type = newtonSchulzType(step);
-  const cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
-                            int64_t(step.getNsSteps()),
-                            type.isBF16()  ? DataType::BF16
-                            : type.isF64() ? DataType::F64
-                                           : DataType::F32};
-  if (!model)
-    return double(isOwned ? llvm::divideCeil(work.matrices, ranks) : work.matrices) *
-           double(work.rows) * double(work.columns) * double(std::min(work.rows, work.columns));
-  return isOwned ? cost::ownersSeconds(work, this->group, *model)
-                 : cost::orthogonalizeSeconds(work, *model);
+// Returns the number of matrices from `first` on that lie next to each other.
+static size_t runLength(const Group &group, size_t first) {
+  const int64_t elements = group.rows * group.columns;
+  const Place &begin = group.places[first];
+  size_t count = 1;
+  while (first + count < group.places.size() && group.places[first + count].step == begin.step &&
+         group.places[first + count].offset == begin.offset + int64_t(count) * elements)
+    ++count;
+  return count;
 }
 
-bool MuonExpander::isOwned(lm::MuonOp step, const Group &group) const {
-  if (ranks == 1 || group.places.size() < 2 || owners == Owners::No ||
-      (owners == Owners::Auto && !model))
-    return false;
-  return owners == Owners::Yes || seconds(step, group, true) < seconds(step, group, false);
+// Returns the time of the group's matrices. Without a cost model, it is the operations of one rank.
+double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const {
+  const Type type = newtonSchulzType(step);
+  cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
+                      int64_t(step.getNsSteps()),
+                      type.isBF16()  ? DataType::BF16
+                      : type.isF64() ? DataType::F64
+                                     : DataType::F32};
+  if (!model)
+    return double(way == Way::Owned ? int64_t(llvm::divideCeil(work.matrices, ranks))
+                                    : work.matrices) *
+           double(work.rows) * double(work.columns) * double(std::min(work.rows, work.columns));
+  if (way == Way::Owned)
+    return cost::ownersSeconds(work, this->group, *model);
+  if (way == Way::Stacked)
+    return cost::stackedSeconds(work, *model);
+  double sum = 0;
+  for (size_t first = 0; first < group.places.size(); first += size_t(work.matrices)) {
+    work.matrices = int64_t(runLength(group, first));
+    sum += cost::orthogonalizeSeconds(work, *model);
+  }
+  return sum;
+}
+
+Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
+  if (group.places.size() < 2)
+    return Way::InPlace;
+  const bool mayOwn = ranks > 1 && owners != Owners::No;
+  if (mayOwn && owners == Owners::Yes)
+    return Way::Owned;
+  Way best = Way::InPlace;
+  if (!model)
+    return best;
+  for (Way way : {Way::Stacked, Way::Owned})
+    if ((way != Way::Owned || mayOwn) && seconds(step, group, way) < seconds(step, group, best))
+      best = way;
+  return best;
 }
 
 // Returns the number of steps that are taken together.
 size_t MuonExpander::windowSize(Window steps) const {
-  if (ranks == 1 || owners == Owners::No)
-    return 1;
   size_t best = 1;
   double least = 0;
-  for (size_t size = 1; size <= std::min(steps.size(), size_t(ranks)); ++size) {
+  for (size_t size = 1; size <= std::min(steps.size(), kMostSteps); ++size) {
     int64_t bytes = 0;
     for (lm::MuonOp step : steps.take_front(size))
       bytes += cast<RankedTensorType>(step.getParameter().getType()).getNumElements() * ranks *
@@ -143,7 +177,7 @@ size_t MuonExpander::windowSize(Window steps) const {
     for (Window rest = steps; !rest.empty();) {
       Window window = rest.take_front(size);
       for (const Group &group : groupsOf(window))
-        sum += seconds(window[0], group, isOwned(window[0], group));
+        sum += seconds(window[0], group, wayOf(window[0], group));
       rest = rest.drop_front(window.size());
     }
     if (size == 1 || sum < least) {
@@ -178,31 +212,28 @@ Value MuonExpander::orthogonalize(lm::MuonOp step, Value stack, int64_t rows) {
 }
 
 // Makes stacks of matrices that lie next to each other.
-void MuonExpander::orthogonalizeByAll(Window window, const Group &group) {
+void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
   const int64_t elements = group.rows * group.columns;
-  for (ArrayRef<Place> rest = group.places; !rest.empty();) {
-    const Place &first = rest.front();
+  for (size_t begin = 0, count = 0; begin < group.places.size(); begin += count) {
+    count = runLength(group, begin);
+    const Place &first = group.places[begin];
     lm::MuonOp step = window[first.step];
-    size_t count = 1;
-    while (count < rest.size() && rest[count].step == first.step &&
-           rest[count].offset == first.offset + int64_t(count) * elements)
-      ++count;
-    Value stack = elementsOf(b, step.getLoc(), directions[first.step], first.offset,
-                             int64_t(count) * elements);
-    stack = reshapeTo(b, step.getLoc(), stack, {int64_t(count) * group.rows, group.columns});
+    Location loc = step.getLoc();
+    Value stack =
+        elementsOf(b, loc, directions[first.step], first.offset, int64_t(count) * elements);
+    stack = reshapeTo(b, loc, stack, {int64_t(count) * group.rows, group.columns});
     Value results = orthogonalize(step, stack, group.rows);
-    results = reshapeTo(b, step.getLoc(), results, {int64_t(count) * elements});
+    results = reshapeTo(b, loc, results, {int64_t(count) * elements});
     for (size_t i = 0; i < count; ++i)
-      parts[first.step][rest[i].matrix] = reshapeTo(
-          b, step.getLoc(), elementsOf(b, step.getLoc(), results, int64_t(i) * elements, elements),
-          {group.rows, group.columns});
-    rest = rest.drop_front(count);
+      parts[first.step][group.places[begin + i].matrix] =
+          reshapeTo(b, loc, elementsOf(b, loc, results, int64_t(i) * elements, elements),
+                    {group.rows, group.columns});
   }
 }
 
-// Stacks all matrices of the group, so that each rank has as many rows. The last matrix fills up
-// the stack.
-void MuonExpander::orthogonalizeByOwners(Window window, const Group &group) {
+// Stacks all matrices of the group. Of `ranks` ranks, each takes as many rows of the stack, which
+// the last matrix fills up, and gathers the results of the others.
+void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
   lm::MuonOp step = window.back();
   Location loc = step.getLoc();
   const int64_t elements = group.rows * group.columns;
@@ -217,11 +248,12 @@ void MuonExpander::orthogonalizeByOwners(Window window, const Group &group) {
         SmallVector<OpFoldResult>{b.getIndexAttr(1)});
   }
   stack = reshapeTo(b, loc, stack, {own * ranks * group.rows, group.columns});
-  auto ownType = resized(tensorTypeOf(stack), 0, own * group.rows);
-  Value mine = lm::OwnRowsOp::create(b, loc, ownType, stack, shardRank(step));
-  Value all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard,
-                                                  orthogonalize(step, mine, group.rows),
-                                                  /*backward=*/false);
+  if (ranks > 1)
+    stack = lm::OwnRowsOp::create(b, loc, resized(tensorTypeOf(stack), 0, own * group.rows), stack,
+                                  shardRank(step));
+  Value all = orthogonalize(step, stack, group.rows);
+  if (ranks > 1)
+    all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all, /*backward=*/false);
   all = reshapeTo(b, loc, all, {own * ranks * elements});
   for (auto [number, place] : llvm::enumerate(group.places))
     parts[place.step][place.matrix] =
@@ -253,10 +285,11 @@ void MuonExpander::expandWindow(Window window) {
     parts.emplace_back(step.getMatrices().size());
   }
   for (const Group &group : groupsOf(window)) {
-    if (isOwned(last, group))
-      orthogonalizeByOwners(window, group);
+    const Way way = wayOf(last, group);
+    if (way == Way::InPlace)
+      orthogonalizeInPlace(window, group);
     else
-      orthogonalizeByAll(window, group);
+      orthogonalizeStack(window, group, way == Way::Owned ? ranks : 1);
   }
   for (auto [number, each] : llvm::enumerate(window)) {
     lm::MuonOp step = each;

@@ -118,6 +118,7 @@ def ExpandMuonPass : Pass<"dist-expand-muon", "::mlir::ModuleOp"> {
     %q, %u, %s = lm.muon_update %p, %w norm %norm lr %lr ...
     ```
     Matrices of one shape that lie next to each other are one stack of `lm.orthogonalize`.
+    Where the cost model finds that faster, those of several steps are copied to one stack.
 
     Where ranks divide the parameter, each has a piece of the direction. All gather it, and
     each keeps its rows (`lm.own_rows`) of what `lm.scale_matrices` makes. In between, either
@@ -128,8 +129,8 @@ def ExpandMuonPass : Pass<"dist-expand-muon", "::mlir::ModuleOp"> {
     %o = lm.orthogonalize %own rows 64 eps %eps
     %all = dist.all_gather %o over @ranks shard
     ```
-    As many steps are taken together as have a matrix of one shape for every rank, if that is
-    the fastest, and if the matrices of one after the other take at most 1 GiB.
+    As many steps are taken together as is the fastest, and as have directions of at most
+    1 GiB.
   }];
   let options = [
     Option<"owners", "owners", "std::string", "\"auto\"",

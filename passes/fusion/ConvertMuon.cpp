@@ -49,18 +49,6 @@ SmallVector<Value> lmc::convertMuonDirection(OpBuilder &b, lm::MuonDirectionOp o
 
 //===-- Orthogonalization -------------------------------------------------------------------===//
 
-// Returns rows [first, first + count) of a matrix.
-static Value rowsOf(OpBuilder &b, Location loc, Value x, int64_t first, int64_t count) {
-  RankedTensorType type = tensorTypeOf(x);
-  if (type.getDimSize(0) == count)
-    return x;
-  return tensor::ExtractSliceOp::create(
-      b, loc, resized(type, 0, count), x,
-      SmallVector<OpFoldResult>{b.getIndexAttr(first), b.getIndexAttr(0)},
-      SmallVector<OpFoldResult>{b.getIndexAttr(count), b.getIndexAttr(type.getDimSize(1))},
-      SmallVector<OpFoldResult>(2, b.getIndexAttr(1)));
-}
-
 namespace {
 
 // Orthogonalizes a stack of `count` matrices, [count * rows, columns].
@@ -133,28 +121,11 @@ Value NewtonSchulz::normalized(Value x) {
 
 // Returns the products of the matrices of two stacks, as a stack.
 Value NewtonSchulz::product(Value x, Value y, bool transposeX, bool transposeY, Type element) {
-  const int64_t rowsX = tensorTypeOf(x).getDimSize(0) / count,
-                rowsY = tensorTypeOf(y).getDimSize(0) / count;
-  auto each = RankedTensorType::get({transposeX ? tensorTypeOf(x).getDimSize(1) : rowsX,
-                                     transposeY ? rowsY : tensorTypeOf(y).getDimSize(1)},
-                                    element);
-  auto matrix = [&](int64_t number) -> Value {
-    return kern::GemmOp::create(b, loc, each, rowsOf(b, loc, x, number * rowsX, rowsX),
-                                rowsOf(b, loc, y, number * rowsY, rowsY), Value(), Value(),
-                                transposeX, transposeY);
-  };
-  if (count == 1)
-    return matrix(0);
-  Value stack = tensor::EmptyOp::create(
-      b, loc, ArrayRef<int64_t>{count * each.getDimSize(0), each.getDimSize(1)}, element);
-  for (int64_t number = 0; number < count; ++number)
-    stack = tensor::InsertSliceOp::create(
-        b, loc, matrix(number), stack,
-        SmallVector<OpFoldResult>{b.getIndexAttr(number * each.getDimSize(0)), b.getIndexAttr(0)},
-        SmallVector<OpFoldResult>{b.getIndexAttr(each.getDimSize(0)),
-                                  b.getIndexAttr(each.getDimSize(1))},
-        SmallVector<OpFoldResult>(2, b.getIndexAttr(1)));
-  return stack;
+  RankedTensorType xType = tensorTypeOf(x), yType = tensorTypeOf(y);
+  const int64_t m = transposeX ? xType.getDimSize(1) : xType.getDimSize(0) / count,
+                n = transposeY ? yType.getDimSize(0) / count : yType.getDimSize(1);
+  return kern::GemmOp::create(b, loc, RankedTensorType::get({count * m, n}, element), x, y, Value(),
+                              Value(), transposeX, transposeY, count);
 }
 
 // Returns first * x + second * y, in x's type.

@@ -643,12 +643,16 @@ private:
       return fail("it multiplies integers");
     // Libraries for matrix products take dimensions as 32-bit numbers.
     constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
-    for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k()})
+    for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()})
       if (extent == 0 || extent > kMost)
-        return fail("it multiplies {} x {} by {} x {}", gemm.m(), gemm.k(), gemm.k(), gemm.n());
-    LMC_TRY(operand("a", gemm.a(), type, product({gemm.m(), gemm.k()})));
-    LMC_TRY(operand("b", gemm.b(), type, product({gemm.k(), gemm.n()})));
-    LMC_TRY(operand("d", gemm.d(), typeOrSum(gemm.d(), type), product({gemm.m(), gemm.n()})));
+        return fail("it multiplies {} x {} by {} x {}, {} times", gemm.m(), gemm.k(), gemm.k(),
+                    gemm.n(), gemm.batch());
+    LMC_TRY(operand("a", gemm.a(), type, product({gemm.batch(), gemm.m(), gemm.k()})));
+    LMC_TRY(operand("b", gemm.b(), type, product({gemm.batch(), gemm.k(), gemm.n()})));
+    LMC_TRY(operand("d", gemm.d(), typeOrSum(gemm.d(), type),
+                    product({gemm.batch(), gemm.m(), gemm.n()})));
+    if (gemm.batch() > 1 && gemm.bias() != -1)
+      return fail("it adds a bias to {} products", gemm.batch());
     if (gemm.c() != -1 && int64_t(gemm.c()) != int64_t(gemm.d()))
       return fail("operand c is neither absent nor d");
     if (gemm.bias() != -1)

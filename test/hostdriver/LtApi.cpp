@@ -47,6 +47,8 @@ struct Layout {
   uint64_t rows, columns;
   int64_t leading;
   cublasLtOrder_t order = CUBLASLT_ORDER_COL;
+  int32_t batch = 1;
+  int64_t stride = 0; // in elements
 };
 
 struct Preference {
@@ -137,9 +139,14 @@ Matrix matrixOf(const Layout &layout, const void *data, cublasOperation_t operat
     broken(CUDA_ERROR_INVALID_VALUE, "a matrix of {} x {} elements has leading dimension {}",
            layout.rows, layout.columns, layout.leading);
   const uint64_t leading = uint64_t(layout.leading) * width;
-  Matrix matrix{
-      reinterpret_cast<uint64_t>(data), dtype, layout.rows, layout.columns, byRow ? leading : width,
-      byRow ? width : leading};
+  Matrix matrix{reinterpret_cast<uint64_t>(data),
+                dtype,
+                layout.rows,
+                layout.columns,
+                byRow ? leading : width,
+                byRow ? width : leading,
+                uint64_t(layout.batch),
+                uint64_t(layout.stride) * width};
   return operation == CUBLAS_OP_N ? matrix : matrix.transposed();
 }
 
@@ -151,6 +158,9 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
   product.a = matrixOf(aLayout, a, operation.transA);
   product.b = matrixOf(bLayout, b, operation.transB);
   product.d = matrixOf(dLayout, d, CUBLAS_OP_N);
+  if (product.a.batch != product.b.batch || product.a.batch != product.d.batch)
+    broken(CUDA_ERROR_INVALID_VALUE, "a product of batches of {} and {} into {} matrices",
+           product.a.batch, product.b.batch, product.d.batch);
   if (product.a.columns != product.b.rows || product.a.rows != product.d.rows ||
       product.b.columns != product.d.columns)
     broken(CUDA_ERROR_INVALID_VALUE, "a product of {} x {} and {} x {} elements into {} x {}",
@@ -182,15 +192,15 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
 uint64_t hashOf(const PlainProduct &product) {
   std::string all;
   for (const Matrix *matrix : {&product.a, &product.b, &product.d})
-    all += fmt::format("{} {} {} {} {};", int(matrix->dtype), matrix->rows, matrix->columns,
-                       matrix->row, matrix->column);
+    all += fmt::format("{} {} {} {} {} {} {};", int(matrix->dtype), matrix->rows, matrix->columns,
+                       matrix->row, matrix->column, matrix->batch, matrix->stride);
   all += product.bias ? "bias" : "";
   return XXH3_64bits(all.data(), all.size());
 }
 
 uint64_t workspaceOf(const Algorithm &algorithm, const PlainProduct &product) {
-  return algorithm.workspace(product.d.rows, product.d.columns,
-                             product.d.dtype == DType::F64 ? 8 : 4);
+  return product.d.batch * algorithm.workspace(product.d.rows, product.d.columns,
+                                               product.d.dtype == DType::F64 ? 8 : 4);
 }
 
 // Returns the algorithm. Fails unless the heuristic returned it for this product.
@@ -312,7 +322,12 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle,
     case CUBLASLT_MATRIX_LAYOUT_LD:
       return set(layout.leading, value, bytes);
     case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
-      return requireOnly(1, value, bytes, "batch count");
+      set(layout.batch, value, bytes);
+      if (layout.batch < 1)
+        refuse(CUDA_ERROR_INVALID_VALUE);
+      return;
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return set(layout.stride, value, bytes);
     default:
       broken(CUDA_ERROR_NOT_SUPPORTED, "attribute {} of a layout is not modelled", int(which));
     }
@@ -459,14 +474,22 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (product.accumulate && (c != d || cAs.leading != dAs.leading || cAs.order != dAs.order ||
                                cAs.type != dAs.type || cAs.rows != dAs.rows))
       broken(kRuleBroken, "a product with beta 1 whose c is not d");
-    const void *pointers[] = {a, b, product.accumulate ? c : nullptr, d,
-                              reinterpret_cast<void *>(product.bias)};
+    // The heuristic was promised the alignment of all matrices of a batch.
+    auto bits = [](const void *pointer, const Layout &layout, cudaDataType_t type) {
+      const uint64_t stride = layout.batch > 1 ? uint64_t(layout.stride) : 0;
+      return reinterpret_cast<uint64_t>(pointer) | stride * lmc::byteWidth(dtypeOf(type));
+    };
+    const Layout &aAs = find(layouts, aLayout), &bAs = find(layouts, bLayout);
+    const uint64_t pointers[] = {bits(a, aAs, aAs.type), bits(b, bAs, bAs.type),
+                                 product.accumulate ? bits(c, cAs, cAs.type) : 0,
+                                 bits(d, dAs, dAs.type), product.bias};
     const char *const names[] = {"a", "b", "c", "d", "bias"};
     for (int i = 0; i < 5; ++i)
-      if (reinterpret_cast<uint64_t>(pointers[i]) % algorithm.alignment[i])
-        broken(kRuleBroken,
-               "{} of a product is at {}, and the heuristic was promised an alignment of {} bytes",
-               names[i], pointers[i], algorithm.alignment[i]);
+      if (pointers[i] % algorithm.alignment[i])
+        broken(
+            kRuleBroken,
+            "{} of a product is at {:#x}, and the heuristic was promised an alignment of {} bytes",
+            names[i], pointers[i], algorithm.alignment[i]);
     if (algorithm.workspace > workspaceBytes || (algorithm.workspace && !workspace))
       broken(CUDA_ERROR_INVALID_VALUE,
              "the algorithm needs {} bytes of workspace, and {} are given", algorithm.workspace,

@@ -38,8 +38,9 @@ std::string planOnCommandLine() {
 }
 
 bool equal(const Matrix &a, const Matrix &b) {
-  return a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns &&
-         (a.rows == 1 || a.row == b.row) && (a.columns == 1 || a.column == b.column);
+  return a.dtype == b.dtype && a.rows == b.rows && a.columns == b.columns && a.batch == b.batch &&
+         (a.batch == 1 || a.stride == b.stride) && (a.rows == 1 || a.row == b.row) &&
+         (a.columns == 1 || a.column == b.column);
 }
 
 // Rows without gaps between them are one run.
@@ -295,8 +296,10 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
     auto matrix = [&](uint32_t index, uint64_t rows, uint64_t columns, bool transposed) {
       const plan::DType dtype = slice(index).dtype();
       const uint64_t width = byteWidth(dtype);
-      return transposed ? Matrix{0, dtype, rows, columns, width, rows * width}
-                        : Matrix{0, dtype, rows, columns, columns * width, width};
+      const uint64_t stride = rows * columns * width;
+      return transposed
+                 ? Matrix{0, dtype, rows, columns, width, rows * width, gemm.batch(), stride}
+                 : Matrix{0, dtype, rows, columns, columns * width, width, gemm.batch(), stride};
     };
     if (!equal(product.a, matrix(gemm.a(), gemm.m(), gemm.k(), gemm.transpose_a())) ||
         !equal(product.b, matrix(gemm.b(), gemm.k(), gemm.n(), gemm.transpose_b())) ||

@@ -23,8 +23,14 @@ struct Matrix {
   uint64_t address = 0;
   plan::DType dtype = plan::DType::F32;
   uint64_t rows = 0, columns = 0, row = 0, column = 0;
+  // The number of such matrices, and the bytes from one to the next.
+  uint64_t batch = 1, stride = 0;
 
-  Matrix transposed() const { return {address, dtype, columns, rows, column, row}; }
+  Matrix transposed() const { return {address, dtype, columns, rows, column, row, batch, stride}; }
+  // Returns matrix `number` of the batch.
+  Matrix at(uint64_t number) const {
+    return {address + number * stride, dtype, rows, columns, row, column};
+  }
 };
 
 // d = a b (+ d) (+ bias), where b's columns, d's columns and the bias have equal extents.

@@ -32,7 +32,8 @@ template <typename T> void roundTo(plan::DType dtype, std::vector<T> &values) {
       value = T(fromBFloat16(toBFloat16(float(value))));
 }
 
-template <typename T> void multiply(const PlainProduct &product, const Algorithm &algorithm) {
+// Computes one product of a batch.
+template <typename T> void multiplyOne(const PlainProduct &product, const Algorithm &algorithm) {
   constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
   const uint64_t m = product.d.rows, n = product.d.columns, k = product.a.columns;
   const std::vector<T> a = elementsOf<T>(product.a), b = elementsOf<T>(product.b);
@@ -69,6 +70,15 @@ template <typename T> void multiply(const PlainProduct &product, const Algorithm
                   Memory::host(product.d.address) + i * product.d.row, n);
 }
 
+template <typename T> void multiply(const PlainProduct &product, const Algorithm &algorithm) {
+  for (uint64_t number = 0; number < product.d.batch; ++number) {
+    PlainProduct one = product;
+    for (Matrix *matrix : {&one.a, &one.b, &one.d})
+      *matrix = matrix->at(number);
+    multiplyOne<T>(one, algorithm);
+  }
+}
+
 Access bytesOf(const Matrix &matrix, bool write) {
   const uint64_t width = byteWidth(matrix.dtype);
   if (matrix.column == width)
@@ -90,7 +100,9 @@ void submitProduct(CUstream stream, const PlainProduct &product, uint32_t algori
   const Algorithm &how = kAlgorithms[algorithm];
   auto work = std::make_shared<Work>();
   work->name = std::make_shared<const std::string>(driver().plan.findProduct(product));
-  work->accesses = {bytesOf(product.a, false), bytesOf(product.b, false), bytesOf(product.d, true)};
+  for (uint64_t number = 0; number < product.d.batch; ++number)
+    for (const Matrix *matrix : {&product.a, &product.b, &product.d})
+      work->accesses.push_back(bytesOf(matrix->at(number), matrix == &product.d));
   if (product.bias)
     work->accesses.push_back({product.bias, product.d.columns * byteWidth(product.d.dtype), false});
   const Access workspace{product.workspace, product.workspaceBytes, true};

@@ -227,7 +227,8 @@ static RankedTensorType gemmScratchOf(kern::GemmOp gemm, uint64_t mostBytes) {
   constexpr uint64_t kTileDepth = 64;
   auto a = cast<RankedTensorType>(gemm.getA().getType());
   auto d = cast<RankedTensorType>(gemm.getType());
-  const uint64_t k = uint64_t(a.getDimSize(gemm.getTransposeA() ? 0 : 1));
+  const uint64_t k = gemm.getTransposeA() ? uint64_t(a.getDimSize(0)) / gemm.getBatch()
+                                          : uint64_t(a.getDimSize(1));
   const uint64_t sumBytes = a.getElementType().isF64() ? 8 : 4;
   const uint64_t parts = (k + kTileDepth - 1) / kTileDepth;
   // At least one part and no overflow: dimensions are below 2^31, so m n is below 2^62.

@@ -36,9 +36,15 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
   auto gemm = gemms.find(shape);
   if (!gemm)
     return gemm.error();
-  return GemmCommand{*gemm, memory.address(op.a()), memory.address(op.b()),
+  return GemmCommand{*gemm,
+                     memory.address(op.a()),
+                     memory.address(op.b()),
                      shape.hasBias ? memory.address(uint32_t(op.bias())) : nullptr,
-                     memory.address(op.d())};
+                     memory.address(op.d()),
+                     int64_t(op.batch()),
+                     shape.m * shape.k * elementBytes(shape.input),
+                     shape.k * shape.n * elementBytes(shape.input),
+                     shape.m * shape.n * elementBytes(shape.output)};
 }
 
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {

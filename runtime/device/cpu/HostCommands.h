@@ -12,10 +12,15 @@ Storage storageOf(plan::DType dtype);
 
 struct GemmCommand {
   Gemm *gemm;
-  const void *a, *b, *bias; // `bias` is null if there is none
-  void *d;
+  const char *a, *b, *bias; // `bias` is null if there is none
+  char *d;
+  // The number of products, and the bytes from a matrix of one to that of the next.
+  int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
 
-  void run() const { gemm->run(a, b, d, bias); }
+  void run() const {
+    for (int64_t i = 0; i < batch; ++i)
+      gemm->run(a + i * strideA, b + i * strideB, d + i * strideD, bias);
+  }
 };
 
 // A copy of `rows` runs of `bytes` bytes each from x to d. Runs start `xPitch` bytes apart in x and

@@ -97,6 +97,18 @@ Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, ui
   LMC_BLAS(library,
            cublasLtMatrixLayoutCreate(&made, dataTypeOf(dtype), columns, rows, int64_t(columns)),
            text());
+  if (shape.batch == 1)
+    return {};
+  const auto count = static_cast<int32_t>(shape.batch);
+  const auto stride = static_cast<int64_t>(rows * columns); // in elements
+  LMC_BLAS(library,
+           cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                            sizeof count),
+           text());
+  LMC_BLAS(library,
+           cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                            &stride, sizeof stride),
+           text());
   return {};
 }
 
@@ -232,11 +244,14 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
                                const plan::Gemm &gemm) {
   auto slice = [&](uint32_t index) -> const plan::Slice & { return *plan.slices()->Get(index); };
   // Arenas start at multiples of 256 bytes.
-  auto alignment = [&](uint32_t index) {
-    const uint64_t offset = slice(index).offset();
-    return static_cast<uint32_t>(offset ? std::min<uint64_t>(offset & -offset, 16) : 16);
+  auto alignment = [&](uint32_t index, uint64_t elements = 0) {
+    uint64_t bits = slice(index).offset();
+    if (gemm.batch() > 1) // where the next matrices lie
+      bits |= elements * byteWidth(slice(index).dtype());
+    return static_cast<uint32_t>(bits ? std::min<uint64_t>(bits & -bits, 16) : 16);
   };
   ProductShape shape;
+  shape.batch = gemm.batch();
   shape.m = gemm.m();
   shape.n = gemm.n();
   shape.k = gemm.k();
@@ -250,9 +265,9 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
     shape.bias = slice(uint32_t(gemm.bias())).dtype();
     shape.alignBias = alignment(uint32_t(gemm.bias()));
   }
-  shape.alignA = alignment(gemm.a());
-  shape.alignB = alignment(gemm.b());
-  shape.alignD = alignment(gemm.d());
+  shape.alignA = alignment(gemm.a(), gemm.m() * gemm.k());
+  shape.alignB = alignment(gemm.b(), gemm.k() * gemm.n());
+  shape.alignD = alignment(gemm.d(), gemm.m() * gemm.n());
   if (command.workspace() >= 0)
     shape.workspaceBytes = slice(uint32_t(command.workspace())).bytes();
   return shape;
@@ -298,9 +313,9 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
     bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
   };
   for (const ProductShape &shape : shapes) {
-    most(a, shape.m * shape.k, shape.input);
-    most(b, shape.k * shape.n, shape.input);
-    most(d, shape.m * shape.n, shape.output);
+    most(a, shape.batch * shape.m * shape.k, shape.input);
+    most(b, shape.batch * shape.k * shape.n, shape.input);
+    most(d, shape.batch * shape.m * shape.n, shape.output);
     most(bias, shape.n, shape.bias);
     workspace = std::max(workspace, shape.workspaceBytes);
   }
@@ -377,15 +392,15 @@ static std::string nameOf(plan::DType dtype) {
 
 GemmKey Products::keyOf(const ProductShape &shape) const {
   const size_t version = library->cublasLtGetVersion();
-  return {fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
-                      gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10,
-                      version),
-          fmt::format("{}>{} {}x{}x{}{}{}{}{} align {}/{}/{}/{} workspace {}", nameOf(shape.input),
-                      nameOf(shape.output), shape.m, shape.n, shape.k,
-                      shape.transposeA ? " a^T" : "", shape.transposeB ? " b^T" : "",
-                      shape.accumulate ? " +d" : "",
-                      shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA,
-                      shape.alignB, shape.alignD, shape.alignBias, shape.workspaceBytes)};
+  return {
+      fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
+                  gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10, version),
+      fmt::format("{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{} workspace {}", nameOf(shape.input),
+                  nameOf(shape.output), shape.batch > 1 ? fmt::format("{} of ", shape.batch) : "",
+                  shape.m, shape.n, shape.k, shape.transposeA ? " a^T" : "",
+                  shape.transposeB ? " b^T" : "", shape.accumulate ? " +d" : "",
+                  shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA, shape.alignB,
+                  shape.alignD, shape.alignBias, shape.workspaceBytes)};
 }
 
 Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,

@@ -18,11 +18,13 @@
 
 namespace lmc::cuda {
 
-// What an algorithm of cuBLASLt depends on. Alignments are of the addresses, in bytes: 16 for
+// What an algorithm of cuBLASLt depends on. Alignments are of the addresses of all matrices of a
+// batch, in bytes: 16 for
 // multiples of 16, which is the most that an algorithm asks for, else the largest power of two that
 // divides the address.
 struct ProductShape {
   uint64_t m = 0, n = 0, k = 0;
+  uint64_t batch = 1; // products, whose matrices lie one behind the other
   bool transposeA = false, transposeB = false;
   bool accumulate = false; // the product is added to d
   plan::DType input = plan::DType::F32, output = plan::DType::F32;

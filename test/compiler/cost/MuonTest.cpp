@@ -33,6 +33,15 @@ TEST(MuonCost, AStepIsThreeProductsAndTwoKernels) {
   EXPECT_NEAR(orthogonalizeSeconds(work, toy()), normalized + 5 * (products + kernels), 1e-12);
 }
 
+// 4 units, and a product of 128 x 128 has one tile: four products take the time of one.
+TEST(MuonCost, AStackFillsTheUnits) {
+  CostModel model = toy();
+  const double one = orthogonalizeSeconds({128, 128}, model);
+  EXPECT_LT(orthogonalizeSeconds({128, 128, 4}, model), 1.5 * one);
+  EXPECT_GT(stackedSeconds({128, 128, 4}, model), orthogonalizeSeconds({128, 128, 4}, model));
+  EXPECT_LT(stackedSeconds({128, 128, 4}, model), 4 * one);
+}
+
 TEST(MuonCost, ATallMatrixCostsWhatItsTransposeDoes) {
   EXPECT_EQ(orthogonalizeSeconds({4096, 1024}, toy()), orthogonalizeSeconds({1024, 4096}, toy()));
 }
@@ -40,9 +49,10 @@ TEST(MuonCost, ATallMatrixCostsWhatItsTransposeDoes) {
 TEST(MuonCost, OwnersDivideTheMatricesRoundedUp) {
   const CostModel model = toy(1e30);
   const double one = orthogonalizeSeconds({1024, 1024}, model), bytes = 1024 * 1024 * 2;
+  const double two = orthogonalizeSeconds({1024, 1024, 2}, model);
   auto copies = [&](double own) { return 2 * 9 * own * bytes / 1e12; };
   EXPECT_NEAR(ownersSeconds({1024, 1024, 8}, kEight, model), one + copies(1), 1e-12);
-  EXPECT_NEAR(ownersSeconds({1024, 1024, 9}, kEight, model), 2 * one + copies(2), 1e-12);
+  EXPECT_NEAR(ownersSeconds({1024, 1024, 9}, kEight, model), two + copies(2), 1e-12);
 }
 
 TEST(MuonCost, LinksDecideWhetherOwnersArePaid) {

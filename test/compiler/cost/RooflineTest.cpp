@@ -45,6 +45,16 @@ TEST(Roofline, AGemmOfWholeWavesRunsAtTheSustainedRate) {
   EXPECT_DOUBLE_EQ(e.bytes, 2.0 * (1024 * 4096 * 2 + 1024 * 1024));
 }
 
+// Four products of one tile keep the units as busy as one of four tiles does.
+TEST(Roofline, ABatchOfGemmsSharesTheUnits) {
+  GemmWork batch{128, 128, 65536};
+  batch.batch = 4;
+  EXPECT_DOUBLE_EQ(estimate(batch, toy()).seconds,
+                   estimate(GemmWork{4 * 128, 128, 65536}, toy()).seconds);
+  EXPECT_DOUBLE_EQ(estimate(batch, toy()).flops,
+                   4 * estimate(GemmWork{128, 128, 65536}, toy()).flops);
+}
+
 // 5 tiles on 4 units take as long as 8.
 TEST(Roofline, APartlyFilledWaveTakesAWholeOne) {
   double five = estimate(GemmWork{5 * 128, 128, 65536}, toy()).seconds;

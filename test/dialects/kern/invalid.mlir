@@ -452,3 +452,27 @@ kern.kernel @foreignOpInAKernel elementwise {
   %s = arith.addf %a, %a : tensor<8xf32>
   kern.yield %s : tensor<8xf32>
 }
+
+// -----
+
+func.func @gemmStack(%a: tensor<4x8xf32>, %b: tensor<24x6xf32>) {
+  // expected-error @+1 {{'kern.gemm' op has no stack of 3 matrices in 'tensor<4x8xf32>'}}
+  %0 = kern.gemm %a, %b : (tensor<4x8xf32>, tensor<24x6xf32>) -> tensor<3x6xf32> {batch = 3 : i64}
+  return
+}
+
+// -----
+
+func.func @gemmStackOfOthers(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>) {
+  // expected-error @+1 {{'kern.gemm' op multiplies [2, 8] by [4, 6] into 'tensor<4x6xf32>'}}
+  %0 = kern.gemm %a, %b : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32> {batch = 2 : i64}
+  return
+}
+
+// -----
+
+func.func @gemmStackBias(%a: tensor<4x8xf32>, %b: tensor<16x6xf32>, %bias: tensor<6xf32>) {
+  // expected-error @+1 {{'kern.gemm' op adds a bias to 2 products}}
+  %0 = kern.gemm %a, %b bias %bias : (tensor<4x8xf32>, tensor<16x6xf32>, tensor<6xf32>) -> tensor<4x6xf32> {batch = 2 : i64}
+  return
+}

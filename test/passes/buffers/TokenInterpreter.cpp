@@ -474,9 +474,9 @@ uint64_t kindOf(ArrayRef<bool> flags, StringRef name) {
 }
 
 // d = op(a) op(b) (+ d) (+ bias), with `rows` and `columns` of d.
-void runGemm(const Elements &a, const Elements &b, const Elements *bias, const Elements &d,
-             const std::vector<uint64_t> *sum, bool transposeA, bool transposeB, int64_t rows,
-             int64_t columns) {
+void runOneGemm(const Elements &a, const Elements &b, const Elements *bias, const Elements &d,
+                const std::vector<uint64_t> *sum, bool transposeA, bool transposeB, int64_t rows,
+                int64_t columns) {
   int64_t depth = a.count / rows;
   std::vector<uint64_t> left(size_t(rows), 0), right(size_t(columns), 0);
   for (int64_t i = 0; i < rows; ++i)
@@ -498,6 +498,26 @@ void runGemm(const Elements &a, const Elements &b, const Elements *bias, const E
     }
   for (int64_t e = 0; e < d.count; ++e)
     d.set(e, values[size_t(e)]);
+}
+
+// Returns part `number` of `parts` of the elements.
+Elements partOf(const Elements &all, int64_t number, int64_t parts) {
+  const int64_t count = all.count / parts, first = number * count * all.width;
+  return {[byte = all.byte, first](int64_t i) -> uint64_t & { return byte(first + i); }, count,
+          all.width};
+}
+
+// `batch` products; a, b, d and `sum` are stacks of their matrices.
+void runGemm(const Elements &a, const Elements &b, const Elements *bias, const Elements &d,
+             const std::vector<uint64_t> *sum, bool transposeA, bool transposeB, int64_t batch,
+             int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < batch; ++i) {
+    std::vector<uint64_t> part;
+    if (sum)
+      part.assign(sum->begin() + i * rows * columns, sum->begin() + (i + 1) * rows * columns);
+    runOneGemm(partOf(a, i, batch), partOf(b, i, batch), bias, partOf(d, i, batch),
+               sum ? &part : nullptr, transposeA, transposeB, rows, columns);
+  }
 }
 
 // Every element of every result depends on every element of every operand.
@@ -683,7 +703,9 @@ void FunctionRun::run(Operation &op) {
           bias = elements(gemm.getBias());
         runGemm(elements(gemm.getA()), elements(gemm.getB()), bias ? &*bias : nullptr,
                 elements(gemm.getResult()), pointer(acc), gemm.getTransposeA(),
-                gemm.getTransposeB(), gemm.getType().getDimSize(0), gemm.getType().getDimSize(1));
+                gemm.getTransposeB(), int64_t(gemm.getBatch()),
+                gemm.getType().getDimSize(0) / int64_t(gemm.getBatch()),
+                gemm.getType().getDimSize(1));
       })
       .Case([&](kern::AttentionOp op) {
         runWhole(attentionKind(op, "attention"),
@@ -874,8 +896,8 @@ void PlanRun::run(Operation &op) {
           bias = dense(gemm.getBias());
         auto type = contentOf(gemm.getD());
         runGemm(dense(gemm.getA()), dense(gemm.getB()), bias ? &*bias : nullptr, d, pointer(acc),
-                gemm.getTransposeA(), gemm.getTransposeB(), type.getDimSize(0),
-                type.getDimSize(1));
+                gemm.getTransposeA(), gemm.getTransposeB(), int64_t(gemm.getBatch()),
+                type.getDimSize(0) / int64_t(gemm.getBatch()), type.getDimSize(1));
         made = {d};
       })
       .Case([&](plan_ir::AttentionOp op) {

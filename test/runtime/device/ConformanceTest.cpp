@@ -547,6 +547,28 @@ TEST_P(Conformance, MultipliesAndCopies) {
   EXPECT_EQ(read<float>(e), (std::vector<float>{11, 12, 13, 13, 14, 15, 16, 17.5}));
 }
 
+// d of each product lies behind that of the one before.
+TEST_P(Conformance, MultipliesStacks) {
+  plan::GemmT gemm;
+  gemm.a = b.slice(DType::F32, {4, 2});
+  gemm.b = b.slice(DType::F32, {6, 2});
+  gemm.d = b.slice(DType::F32, {4, 3});
+  gemm.c = int(gemm.d);
+  gemm.m = 2;
+  gemm.n = 3;
+  gemm.k = 2;
+  gemm.batch = 2;
+  gemm.transpose_b = true;
+  b.command(gemm);
+  ASSERT_NO_FATAL_FAILURE(record());
+  write(gemm.a, std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
+  write(gemm.b, std::vector<float>{1, 0, 0, 1, 1, 1, 2, 0, 0, 2, 2, 2});
+  write(gemm.d, std::vector<float>(12, 100.0f));
+  ASSERT_NO_FATAL_FAILURE(run());
+  EXPECT_EQ(read<float>(gemm.d),
+            (std::vector<float>{101, 102, 103, 103, 104, 107, 110, 112, 122, 114, 116, 130}));
+}
+
 // The bias is added before the result is rounded: 257 is no bf16, and 257 + 1 is.
 TEST_P(Conformance, AddsBiases) {
   for (DType dtype : {DType::BF16, DType::F32, DType::F64}) {

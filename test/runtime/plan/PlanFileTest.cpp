@@ -494,6 +494,8 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 2).AsGemm()->n = 17; }, "operand b has 512 elements, not 544"},
       {[&](auto &p) { body(p, 2).AsGemm()->k = 0; }, "multiplies"},
       {[&](auto &p) { body(p, 2).AsGemm()->m = 1ull << 63; }, "multiplies"},
+      {[&](auto &p) { body(p, 2).AsGemm()->batch = 0; }, "multiplies"},
+      {[&](auto &p) { body(p, 2).AsGemm()->batch = 2; }, "operand a"},
       {[&](auto &p) { body(p, 2).AsGemm()->c = 0; }, "operand c is neither absent nor d"},
       {[&](auto &p) { body(p, 3).AsAttention()->heads = 3; }, "operand q has"},
       {[&](auto &p) { body(p, 3).AsAttention()->kv_heads = 0; }, "make no attention"},
