@@ -25,7 +25,7 @@ lmc_layer(runtime/checkpoint runtime/comm runtime/data runtime/plan runtime/supp
 lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
           runtime/monitor runtime/plan runtime/support runtime/tokenizer)
-lmc_program(tools/lmc-run runtime/comm runtime/train tools/support)
+lmc_program(tools/lmc-run runtime/comm runtime/support runtime/train tools/support)
 lmc_script(tools/lmc-wandb)
 lmc_plugin(tools/parquet)
 lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support runtime/tokenizer
@@ -61,7 +61,7 @@ lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
 
 # Code for a target, a folder each, and the plan file.
 lmc_layer(compiler/targets MLIR compiler/config compiler/cost compiler/kernels dialects/kern
-          dialects/plan passes/fusion)
+          dialects/plan passes/fusion runtime/support)
 lmc_layer(compiler/emit MLIR compiler/config compiler/kernels dialects/interfaces dialects/kern
           dialects/plan models/decoder runtime/plan)
 
@@ -85,5 +85,5 @@ lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compi
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/emit compiler/extract
             compiler/kernels compiler/report models/families runtime/plan
             runtime/support tools/report tools/support)
-lmc_program(tools/lmc-opt MLIR compiler/driver)
-lmc_program(tools/lmc-translate MLIR compiler/driver compiler/kernels)
+lmc_program(tools/lmc-opt MLIR compiler/driver runtime/support)
+lmc_program(tools/lmc-translate MLIR compiler/driver compiler/kernels runtime/support)

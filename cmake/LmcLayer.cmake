@@ -1,5 +1,6 @@
 # lmc_layer, lmc_program and lmc_plugin, which cmake/Layers.cmake calls.
 include(EmbedText)
+include(LmcInstall)
 include(LmcUnity)
 
 # runtime/plan -> lmc_runtime_plan
@@ -82,20 +83,22 @@ function(lmc_program folder)
   target_link_libraries(${name} PRIVATE ${links} fmt)
   set(layer ${name})
   include(${CMAKE_SOURCE_DIR}/${folder}/layer.cmake OPTIONAL)
-  target_compile_definitions(${name} PRIVATE LMC_VERSION="${PROJECT_VERSION}")
   if(mlir)
     lmc_mlir_target(${name})
     target_link_libraries(${name} PRIVATE MLIR LLVM)
   endif()
   lmc_compile_together(${name} ${sources})
+  lmc_install_program(${name})
   add_dependencies(programs ${name})
 endfunction()
 
-# A Python program, which stands beside the others without its suffix.
+# A Python program of lmc-run, which stands beside the others without its suffix; @LMC_RELEASE@ in it is
+# the release.
 function(lmc_script folder)
   get_filename_component(name ${folder} NAME)
   configure_file(${CMAKE_SOURCE_DIR}/${folder}/${name}.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}
-                 COPYONLY)
+                 @ONLY)
+  install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name} DESTINATION bin COMPONENT lmc-run)
 endfunction()
 
 # A shared library that a program opens on demand, and never links. Others include the folder's
@@ -119,7 +122,8 @@ function(lmc_plugin folder)
   lmc_compile_together(lmc-${name} ${sources})
   # Nothing but the entry is visible.
   set_target_properties(lmc-${name} PROPERTIES CXX_VISIBILITY_PRESET hidden
-    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${LMC_LIBRARIES})
+  lmc_install_plugin(lmc-${name})
   add_dependencies(programs lmc-${name})
 endfunction()
 

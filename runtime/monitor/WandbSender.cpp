@@ -1,6 +1,7 @@
 #include "runtime/monitor/WandbSender.h"
 
 #include "runtime/support/File.h"
+#include "runtime/support/Places.h"
 
 #include <fmt/format.h>
 
@@ -21,8 +22,7 @@ static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 static std::string senderPath() {
   if (const char *path = std::getenv("LMC_WANDB"); path && *path)
     return path;
-  std::error_code failed;
-  return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path() / "lmc-wandb";
+  return programFolder() / "lmc-wandb";
 }
 
 WandbSender::~WandbSender() {

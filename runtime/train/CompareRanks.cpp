@@ -1,6 +1,7 @@
 #include "runtime/train/CompareRanks.h"
 
 #include "runtime/comm/Agree.h"
+#include "runtime/support/Release.h"
 #include "runtime/train/RunIdentity.h"
 
 #include <fmt/format.h>
@@ -15,10 +16,10 @@ static Result<void> checkPlan(const PlanFile &plan, const std::string &firstHash
     return Error{fmt::format("its plan {} has the SHA-256 {}, and that of rank 0 has {}; give all "
                              "ranks one plan",
                              plan.path(), plan.hash(), firstHash)};
-  if (releaseText() != firstRelease)
+  if (firstRelease != kRelease.text)
     return Error{fmt::format("its lmc-run is {}, and that of rank 0 is {}; install one release on "
                              "all nodes",
-                             releaseText(), firstRelease)};
+                             kRelease.text, firstRelease)};
   const uint64_t wanted = plan->batch()->ranks();
   if (wanted == static_cast<uint64_t>(ranks))
     return {};
@@ -35,7 +36,7 @@ static Result<void> checkPlan(const PlanFile &plan, const std::string &firstHash
 Result<void> comparePlans(World &world, const PlanFile &plan) {
   auto hash = broadcastText(world.all(), plan.hash());
   LMC_TRY(hash);
-  auto release = broadcastText(world.all(), releaseText());
+  auto release = broadcastText(world.all(), kRelease.text);
   LMC_TRY(release);
   return allSucceed(world.all(), checkPlan(plan, *hash, *release, world.size()));
 }

@@ -1,7 +1,7 @@
 #include "runtime/train/RunIdentity.h"
 
-#include "runtime/checkpoint/Release.h"
 #include "runtime/support/Nearest.h"
+#include "runtime/support/Release.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,11 +41,6 @@ static std::string plannedText(const plan::Setting &setting) {
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
-std::string releaseText() {
-  return *kRelease.commit ? fmt::format("{} ({})", kRelease.version, kRelease.commit)
-                          : kRelease.version;
-}
-
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
   auto text = [](const flatbuffers::String *value) { return value ? value->str() : ""; };
   RunIdentity identity;
@@ -53,7 +48,7 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
   identity.planPath = plan.path();
   identity.target = plan->target()->str();
   identity.compilerVersion = plan->compiler_version()->str();
-  identity.runtimeVersion = releaseText();
+  identity.runtimeVersion = kRelease.text;
   identity.host = hostText();
   identity.configPath = text(plan->config_path());
   identity.configDirectory = text(plan->config_directory());

@@ -19,9 +19,6 @@ struct SettingChange {
   std::string derivedFrom; // a declaration of this key covers the change, too; "": none
 };
 
-// Returns the release of this program and, if it is known, the commit that it was built from.
-std::string releaseText();
-
 // Describes a run of `plan` with `settings`, but sets neither `run`, the data nor `changes`.
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 

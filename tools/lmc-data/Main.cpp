@@ -1,5 +1,6 @@
 // lmc-data: converts text to token files, inspects them and checkpoints, and exports weights.
 
+#include "runtime/support/Release.h"
 #include "tools/lmc-data/Commands.h"
 
 #include <fmt/format.h>
@@ -43,7 +44,7 @@ static Result<void> runCaught(const DataCommand &command) {
 
 int main(int argc, char **argv) {
   CommandLine line(
-      "lmc-data", LMC_VERSION,
+      "lmc-data", kRelease.text,
       "Makes token files out of text, looks into them and into checkpoints, and exports "
       "weights.");
   const DataCommand commands[] = {addPackCommand(line),      addInspectCommand(line),

@@ -1,8 +1,8 @@
 #include "tools/lmc-data/PackJournal.h"
 
-#include "runtime/checkpoint/Release.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
+#include "runtime/support/Release.h"
 
 #include <exception>
 

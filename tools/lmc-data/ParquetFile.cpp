@@ -1,5 +1,6 @@
 #include "tools/lmc-data/ParquetFile.h"
 
+#include "runtime/support/Places.h"
 #include "tools/parquet/ParquetPlugin.h"
 
 #include <fmt/format.h>
@@ -14,13 +15,12 @@ namespace {
 
 constexpr size_t kErrorBytes = 4096;
 
-// Returns the path of the plug-in: LMC_PARQUET_PLUGIN, or its file in ../lib beside this program.
+// Returns the path of the plug-in: LMC_PARQUET_PLUGIN, or its file in ../lib/lmc beside this
+// program.
 std::string pluginPath() {
   if (const char *given = std::getenv("LMC_PARQUET_PLUGIN"); given && *given)
     return given;
-  std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  return (program.parent_path().parent_path() / "lib" / kParquetPluginFile).string();
+  return (programFolder().parent_path() / "lib/lmc" / kParquetPluginFile).string();
 }
 
 Result<const ParquetPlugin *> openPlugin() {
@@ -32,10 +32,11 @@ Result<const ParquetPlugin *> openPlugin() {
                              path)};
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return Error{
-        fmt::format("Parquet needs a plug-in that cannot be opened: {}; the pyarrow that it "
-                    "was built with must stay where it was (./dev setup installs it)",
-                    dlerror())};
+    return Error{fmt::format(
+        "Parquet needs a plug-in that cannot be opened: {}; the pyarrow that it "
+        "was built with must stay where it was (./dev setup installs it; for a wheel of "
+        "lmc, pip install lmc[parquet])",
+        dlerror())};
   auto entry = reinterpret_cast<const ParquetPlugin *(*)()>(dlsym(library, kParquetPluginEntry));
   const ParquetPlugin *plugin = entry ? entry() : nullptr;
   if (!plugin || plugin->version != kParquetPluginVersion)

@@ -1,9 +1,14 @@
 // lmc-opt: mlir-opt with lmc's dialects and passes, for tests and to look at IR.
 #include "compiler/driver/Registration.h"
+#include "runtime/support/Release.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
 
 int main(int argc, char **argv) {
+  llvm::cl::SetVersionPrinter(
+      [](llvm::raw_ostream &os) { os << "lmc-opt " << lmc::kRelease.text << "\n"; });
   mlir::DialectRegistry registry;
   lmc::registerDialects(registry);
   lmc::registerPasses();

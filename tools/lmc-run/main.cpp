@@ -1,4 +1,5 @@
 // lmc-run: runs a plan. This file only parses the command line.
+#include "runtime/support/Release.h"
 #include "runtime/train/Run.h"
 #include "runtime/train/Supervise.h"
 #include "tools/lmc-run/Launch.h"
@@ -220,7 +221,7 @@ int main(int argc, char **argv) {
   const char *gemmSetting = std::getenv("LMC_GEMM");
   OtherOptions other;
   other.gemm = gemmSetting && *gemmSetting ? gemmSetting : "measure";
-  CommandLine line("lmc-run", LMC_VERSION,
+  CommandLine line("lmc-run", kRelease.text,
                    "Trains the model of PLAN, and goes on where an earlier run in DIR stopped.");
   addOptions(line, options, other);
   if (std::optional<int> done = line.parse(argc, argv))

@@ -6,10 +6,12 @@
 // option.
 #include "compiler/driver/Registration.h"
 #include "compiler/kernels/Target.h"
+#include "runtime/support/Release.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
+#include "llvm/Support/CommandLine.h"
 
 #include <deque>
 
@@ -28,6 +30,8 @@ static LogicalResult printKernels(const Target &target, ModuleOp module, llvm::r
 }
 
 int main(int argc, char **argv) {
+  llvm::cl::SetVersionPrinter(
+      [](llvm::raw_ostream &os) { os << "lmc-translate " << lmc::kRelease.text << "\n"; });
   lmc::registerTargets();
   std::deque<std::string> texts; // MLIR keeps references to these strings
   for (const Target *target : lmc::codegen::targets()) {

@@ -40,6 +40,7 @@ from datetime import datetime
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 60.0  # after W&B could not be reached
 CANNOT_WORK = 3
+RELEASE = "@LMC_RELEASE@"
 
 # Names in W&B, which are those in TensorBoard, of keys of metrics.jsonl that have another one.
 NAMES = {
@@ -396,6 +397,7 @@ def ended(seconds: float) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lmc-wandb", description=__doc__.split("\n")[0])
+    parser.add_argument("--version", action="version", version=f"lmc-wandb {RELEASE}")
     parser.add_argument("out", metavar="OUT", help="folder of the run")
     parser.add_argument("--project", required=True)
     parser.add_argument("--entity")

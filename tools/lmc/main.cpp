@@ -2,6 +2,7 @@
 #include "compiler/config/Config.h"
 #include "compiler/driver/Registration.h"
 #include "models/families/Families.h"
+#include "runtime/support/Release.h"
 #include "tools/lmc/Commands.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -18,7 +19,7 @@ LmcCommand lmc::addReferenceCommand(CommandLine &line) {
 
 int main(int argc, char **argv) {
   registerTargets();
-  CommandLine line("lmc", LMC_VERSION, "The compiler for LLM pre-training.");
+  CommandLine line("lmc", kRelease.text, "The compiler for LLM pre-training.");
   const LmcCommand commands[] = {addCompileCommand(line), addExplainCommand(line),
                                  addReportCommand(line), addReferenceCommand(line)};
   line.footer(

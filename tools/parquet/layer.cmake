@@ -13,6 +13,8 @@ if(LMC_BUILD_PARQUET AND LMC_ARROW_INCLUDE)
     set(needs arrow parquet)
   endif()
   set(needs_include ${LMC_ARROW_INCLUDE})
+  # In a Python package of lmc, its folder lib/lmc, and pyarrow beside that package.
+  set(install_rpath $ORIGIN/../../../pyarrow ${wheel})
   message(STATUS "lmc: reads Parquet (${LMC_ARROW_INCLUDE}/parquet/arrow/reader.h)")
 elseif(LMC_BUILD_PARQUET)
   message(STATUS "lmc: left out: the plug-in that reads Parquet (found no parquet/arrow/reader.h: "

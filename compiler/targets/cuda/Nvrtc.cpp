@@ -1,6 +1,7 @@
 #include "compiler/targets/cuda/Nvrtc.h"
 
 #include "compiler/targets/cuda/DeviceLibrary.h"
+#include "runtime/support/Places.h"
 
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"
@@ -84,7 +85,8 @@ Expected<std::unique_ptr<Nvrtc>> Nvrtc::open(const std::string &path) {
 Expected<const Nvrtc *> Nvrtc::get() {
   static std::string complaint;
   static const std::unique_ptr<Nvrtc> opened = []() -> std::unique_ptr<Nvrtc> {
-    std::vector<std::string> places = {LMC_NVRTC_LIBRARY, "libnvrtc.so.13", "libnvrtc.so.12",
+    std::vector<std::string> places = {fileOfPythonPackage("nvidia/cu13/lib/libnvrtc.so.13"),
+                                       LMC_NVRTC_LIBRARY, "libnvrtc.so.13", "libnvrtc.so.12",
                                        "libnvrtc.so"};
     const char *chosen = std::getenv("LMC_NVRTC");
     if (chosen && *chosen)
@@ -100,9 +102,10 @@ Expected<const Nvrtc *> Nvrtc::get() {
     return nullptr;
   }();
   if (!opened)
-    return error("NVRTC, which compiles CUDA kernels, cannot be opened ({0}): './dev setup' "
-                 "installs it, or set LMC_NVRTC to the path of a libnvrtc.so",
-                 complaint);
+    return error(
+        "NVRTC, which compiles CUDA kernels, cannot be opened ({0}): './dev setup' "
+        "or 'pip install lmc[nvrtc]' installs it, or set LMC_NVRTC to the path of a libnvrtc.so",
+        complaint);
   return opened.get();
 }
 

@@ -37,7 +37,7 @@ void *openLibrary(const char *variable, std::initializer_list<std::string> names
     return library;
   }
   for (const std::string &name : names)
-    if (void *library = open(name))
+    if (void *library = name.empty() ? nullptr : open(name))
       return library;
   return nullptr;
 }

@@ -30,7 +30,8 @@ struct Driver {
 Result<const Driver *> openDriver();
 
 // Opens a library. `variable` is an environment variable that may name it, `names` are tried in
-// order otherwise. Returns null and sets `problem` if none can be opened.
+// order otherwise, without those that are "". Returns null and sets `problem` if none can be
+// opened.
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
                   std::string &problem);
 

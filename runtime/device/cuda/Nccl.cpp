@@ -4,6 +4,7 @@
 #include "runtime/device/cuda/Collectives.h"
 
 #include "runtime/comm/Agree.h"
+#include "runtime/support/Places.h"
 
 #include <fmt/format.h>
 #include <nccl.h>
@@ -50,7 +51,8 @@ struct Library {
 
 Result<Library> openLibrary() {
   std::string problem;
-  void *opened = cuda::openLibrary("LMC_NCCL", {"libnccl.so.2"}, problem);
+  void *opened = cuda::openLibrary(
+      "LMC_NCCL", {fileOfPythonPackage("nvidia/nccl/lib/libnccl.so.2"), "libnccl.so.2"}, problem);
   if (!opened)
     return Error{fmt::format("the plan is for several GPUs, which NCCL connects, and it cannot be "
                              "opened ({}); install it (pip install nvidia-nccl-cu13), name it with "

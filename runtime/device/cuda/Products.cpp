@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/Products.h"
 
 #include "runtime/plan/FloatConvert.h"
+#include "runtime/support/Places.h"
 
 #include <fmt/format.h>
 
@@ -220,7 +221,8 @@ Result<std::unique_ptr<Products>> Products::open(const Driver &driver, const Gpu
   const std::string name = fmt::format("libcublasLt.so.{}", CUDA_VERSION / 1000);
   const char *home = std::getenv("CUDA_HOME");
   void *opened = openLibrary("LMC_CUBLASLT",
-                             {name, fmt::format("{}/lib64/{}", home ? home : "/usr/local/cuda", name),
+                             {fileOfPythonPackage("nvidia/cu13/lib/" + name), name,
+                              fmt::format("{}/lib64/{}", home ? home : "/usr/local/cuda", name),
                               "/usr/local/cuda/lib64/" + name},
                              problem);
   if (!opened)

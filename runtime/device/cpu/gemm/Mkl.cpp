@@ -1,5 +1,6 @@
 // Matrix products by Intel's MKL, with the OpenMP runtime of this program.
 #include "runtime/device/cpu/gemm/Implementations.h"
+#include "runtime/support/Places.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -36,9 +37,13 @@ std::vector<std::string> pathsOfMkl() {
   else if (const char *home = std::getenv("HOME"); home && *home)
     environment = std::string(home) + "/.cache/lmc/venv";
   std::vector<std::string> paths;
-  for (const char *name : {"libmkl_rt.so.3", "libmkl_rt.so.2"})
+  for (const char *name : {"libmkl_rt.so.3", "libmkl_rt.so.2"}) {
+    // PyPI's mkl lies in PREFIX/lib, and packages in PREFIX/lib/pythonX.Y/site-packages.
+    if (std::string path = fileOfPythonPackage(std::string("../../") + name); !path.empty())
+      paths.push_back(path);
     if (!environment.empty())
       paths.push_back(environment + "/lib/" + name);
+  }
   for (const char *name : {"libmkl_rt.so.3", "libmkl_rt.so.2", "libmkl_rt.so"})
     paths.push_back(name);
   return paths;
