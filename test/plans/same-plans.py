@@ -35,6 +35,7 @@ VARIANTS = [
     ("test-tiny", "f64", ["training.compute_dtype=f64"]),
     ("test-tiny", "bf16", ["training.compute_dtype=bf16"]),
     ("test-tiny", "8bit", ["optimizer.type=adamw8bit"]),
+    ("test-tiny", "muon", ["optimizer.type=muon"]),
     ("test-tiny", "documents", ["training.document_mask=true"]),
     ("test-tiny", "logits", ["monitoring.logits=true"]),
     ("test-tiny", "biases", ["model.attention_bias=true", "model.mlp_bias=true"]),

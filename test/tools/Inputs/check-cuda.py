@@ -30,7 +30,8 @@ def kernels():
     mask = "--set=training.document_mask=true"
     jobs = [("demo",), ("llama1b",), ("mistral-7b",), ("llama3-8b",), ("test-tiny",), ("test-tiny", bf16),
             ("test-tiny", "--set=memory.recompute=block"), ("test-mistral",), ("test-mistral", bf16, mask),
-            ("llama1b", mask), ("mistral-7b", mask), ("demo", "--set=optimizer.type=adamw8bit")]
+            ("llama1b", mask), ("mistral-7b", mask), ("demo", "--set=optimizer.type=adamw8bit"),
+            ("demo", "--set=optimizer.type=muon")]
     faults = []
     for config, *options in jobs:
         for arch in ("sm_80", "sm_90a", "sm_100"):

@@ -115,6 +115,7 @@ def matrix():
                   "model.vocab_size=101"])
     jobs = (["training.compute_dtype=f64"], ["training.compute_dtype=bf16"],
             ["training.compute_dtype=bf16", "optimizer.type=adamw8bit", "memory.recompute=block"],
+            ["training.compute_dtype=bf16", "optimizer.type=muon", "optimizer.muon_owners=yes"],
             ["training.compute_dtype=f32", "distributed.reduce_dtype=bf16",
              "distributed.reshard_after_forward=no"],
             ["training.compute_dtype=bf16", "distributed.reduce_dtype=f16"],
