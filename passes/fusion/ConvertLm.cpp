@@ -17,6 +17,7 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <limits>
@@ -779,7 +780,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
              made != &op; made = made->getNextNode())
           setStep(made, &op);
         op.replaceAllUsesWith(results);
-        SmallVector<Value> operands(op.getOperands());
+        llvm::SetVector<Value> operands(op.operand_begin(), op.operand_end());
         op.erase();
         // The conversion may have looked through a view of an operand.
         for (Value operand : operands)

@@ -101,9 +101,10 @@ static void readParts(Block &body) {
       generic.setIndexingMapsAttr(
           Builder(body.getParent()->getContext()).getAffineMapArrayAttr(maps));
   }
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-    if (isa<tensor::InsertSliceOp>(op) && op.use_empty())
-      op.erase();
+  SmallVector<tensor::InsertSliceOp> inserts(body.getOps<tensor::InsertSliceOp>());
+  for (tensor::InsertSliceOp insert : llvm::reverse(inserts))
+    if (insert.use_empty())
+      insert.erase();
 }
 
 void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
