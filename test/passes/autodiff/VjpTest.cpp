@@ -209,16 +209,6 @@ std::vector<Case> cases() {
        {"tensor<6x20xf64>", "tensor<5xf64>"},
        "%r = lm.rms_norm %0, %1 eps 1.0e-5 : (tensor<6x20xf64>, tensor<5xf64>) -> "
        "tensor<6x20xf64>"});
-  // A norm that only a rotation reads is computed over the loops of the rotation.
-  for (bool ofHeads : {false, true}) {
-    const char *weight = ofHeads ? "tensor<8xf64>" : "tensor<24xf64>";
-    add({ofHeads ? "rms_norm_of_rotated_heads" : "rms_norm_of_rotated_rows",
-         {"tensor<6x24xf64>", weight, "tensor<3x4xf64>", "tensor<3x4xf64>"},
-         "%n = lm.rms_norm %0, %1 eps 1.0e-5 : (tensor<6x24xf64>, " + std::string(weight) +
-             ") -> tensor<6x24xf64>\n"
-             "%r = lm.rope %n, %2, %3 head_dim 8 : (tensor<6x24xf64>, tensor<3x4xf64>, "
-             "tensor<3x4xf64>) -> tensor<6x24xf64>"});
-  }
   for (bool inverse : {false, true})
     add({inverse ? "rope_inverse" : "rope",
          {"tensor<6x24xf64>", "tensor<3x4xf64>", "tensor<3x4xf64>"},
