@@ -119,10 +119,12 @@ class HeadHalves {
 public:
   HeadHalves(lm::RopeOp rope)
       : flat(tensorTypeOf(rope.getX())), context(rope.getContext()), groups{{0, 1}, {2, 3, 4}} {
-    int64_t seq = tensorTypeOf(rope.getCos()).getDimSize(0), half = int64_t(rope.getHeadDim()) / 2;
-    int64_t batch = flat.getDimSize(0) / seq, heads = flat.getDimSize(1) / (2 * half);
-    whole = flat.clone(ArrayRef<int64_t>{batch, seq, heads, 2, half});
-    part = flat.clone(ArrayRef<int64_t>{batch, seq, heads, half});
+    bindDims(context, batch, seq, head, i);
+    int64_t positions = tensorTypeOf(rope.getCos()).getDimSize(0);
+    int64_t rows = flat.getDimSize(0) / positions, half = int64_t(rope.getHeadDim()) / 2;
+    int64_t heads = flat.getDimSize(1) / (2 * half);
+    whole = flat.clone(ArrayRef<int64_t>{rows, positions, heads, 2, half});
+    part = flat.clone(ArrayRef<int64_t>{rows, positions, heads, half});
   }
 
   Value expand(OpBuilder &b, Location loc, Value x) {
@@ -131,18 +133,14 @@ public:
   Value collapse(OpBuilder &b, Location loc, Value x) {
     return tensor::CollapseShapeOp::create(b, loc, flat, x, groups);
   }
-  // Returns the map from the loops of `part` to half number j of `whole`.
-  AffineMap at(int64_t j) { return map({0, 1, 2, -1 - j, 3}); }
-  // Returns the map to the indices that `dims` names: a loop, or the constant c as -1 - c.
-  AffineMap map(ArrayRef<int64_t> dims) {
-    SmallVector<AffineExpr> exprs;
-    for (int64_t dim : dims)
-      exprs.push_back(dim < 0 ? getAffineConstantExpr(-1 - dim, context)
-                              : getAffineDimExpr(unsigned(dim), context));
-    return AffineMap::get(4, 0, exprs, context);
-  }
+  // Returns the map from the loops of `part` (batch, seq, head, i) to indices.
+  AffineMap map(ArrayRef<AffineExpr> indices) { return AffineMap::get(4, 0, indices, context); }
+  // Returns the map to half number j of `whole`.
+  AffineMap at(int64_t j) { return map({batch, seq, head, number(j), i}); }
+  AffineExpr number(int64_t j) { return getAffineConstantExpr(j, context); }
 
   RankedTensorType flat, whole, part;
+  AffineExpr batch, seq, head, i; // the loops
 
 private:
   MLIRContext *context;
@@ -156,7 +154,7 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
   HeadHalves halves(op);
   Value x = halves.expand(b, op.getLoc(), op.getX());
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, {x, op.getCos(), op.getSin()}, "lm.rope");
-  AffineMap table = halves.map({1, 3});
+  AffineMap table = halves.map({halves.seq, halves.i});
   // y[0] = x[0] cos - x[1] sin, y[1] = x[1] cos + x[0] sin; the inverse exchanges - and +.
   auto rotate = [&](int64_t j) {
     double sign = (j == 0) == op.getInverse() ? 1.0 : -1.0;
@@ -262,15 +260,16 @@ static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm:
       },
       ofHeads ? 1 : 2);
   Value r = reciprocalRoot(f, squares, columns, op.getEps().convertToDouble());
-  AffineMap row = ofHeads ? halves.map({0, 1, 2}) : halves.map({0, 1});
+  AffineMap row = ofHeads ? halves.map({halves.batch, halves.seq, halves.head})
+                          : halves.map({halves.batch, halves.seq});
+  auto weightAt = [&](int64_t j) {
+    return ofHeads ? halves.map({halves.number(j), halves.i})
+                   : halves.map({halves.head, halves.number(j), halves.i});
+  };
   SmallVector<Value> parts;
   for (int64_t j : {0, 1})
     parts.push_back(
-        f.map(halves.part,
-              {{x, halves.at(j)},
-               {r, row},
-               {f.arg(1), ofHeads ? halves.map({-1 - j, 3}) : halves.map({2, -1 - j, 3})}},
-              normed));
+        f.map(halves.part, {{x, halves.at(j)}, {r, row}, {f.arg(1), weightAt(j)}}, normed));
   Value result = f.finish(f.stack(halves.whole, 3, parts)).getResult(0);
   return {halves.collapse(b, loc, result)};
 }

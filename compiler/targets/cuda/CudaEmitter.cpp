@@ -389,11 +389,11 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 std::string CudaEmitter::indexOfDim(unsigned dim) {
   if (dim < outerDims.size())
     return outerDims[dim];
-  if (dim <= info.outerDims())
-    return dim + 1 == rank() ? column : column + " / " + std::to_string(elementsBelow(dim));
-  std::string text =
-      dim + 1 == rank() ? column : "(" + column + " / " + std::to_string(elementsBelow(dim)) + ")";
-  return text + " % " + std::to_string(info.shape.domain[dim]);
+  const bool innermost = dim + 1 == rank();
+  std::string text = innermost ? column : column + " / " + std::to_string(elementsBelow(dim));
+  if (dim <= info.outerDims()) // no dimension of the row lies in front of it
+    return text;
+  return (innermost ? text : "(" + text + ")") + " % " + std::to_string(info.shape.domain[dim]);
 }
 
 int64_t CudaEmitter::elementsBelow(unsigned dim) const {
