@@ -48,8 +48,9 @@ struct Mkl {
 };
 
 // Opens MKL at the first call. LMC_MKL names its library libmkl_rt.so, or is "none"; without it,
-// the library is searched in the Python environment of `./dev setup` and where the system's loader
-// looks. Returns null if it is not there. Error: LMC_MKL names no such library.
+// the library is searched where pip installs it beside lmc, in the Python environment of `./dev
+// setup`, and where the system's loader looks. Returns null if it is not there. Error: LMC_MKL
+// names no such library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 std::unique_ptr<Gemm> makeMklGemm(const Mkl &mkl, const GemmShape &shape, int threads);
