@@ -90,6 +90,17 @@ void exported(const CheckedJob &job) {
   }
 }
 
+// Reports exports that the run would have to refuse.
+void exports(const CheckedJob &job) {
+  if (!job.sound({"model.architecture", "model.embedding_norm", "checkpoint.export_interval"}) ||
+      job.config.checkpoint.exportInterval == 0)
+    return;
+  if (const std::string reason = notExportable(job.config.model); !reason.empty())
+    job.error("checkpoint.export_interval",
+              "export_interval = {} asks for exports, but {}; set it to 0",
+              job.config.checkpoint.exportInterval, reason);
+}
+
 void ofFamily(const CheckedJob &job) {
   if (job.sound({"model.architecture"}) && job.config.model.family->check)
     job.config.model.family->check(job);
@@ -391,9 +402,9 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads, exported, familyKeys, ofFamily, ropeScaling, positions, generation,
-                      batch, shardGroup, schedule, shuffleBlock, packing, sources, weights,
-                      validation, device, optimizer, checkPhases})
+  for (auto *check : {heads, exported, exports, familyKeys, ofFamily, ropeScaling, positions,
+                      generation, batch, shardGroup, schedule, shuffleBlock, packing, sources,
+                      weights, validation, device, optimizer, checkPhases})
     check(job);
 }
 

@@ -65,6 +65,7 @@ struct ModelConfig {
   bool tieWordEmbeddings = false;
   bool attentionBias = false;
   bool mlpBias = false;
+  bool embeddingNorm = false;     // an RMSNorm behind the embedding
   int64_t slidingWindow = 0;      // 0: no window
   double initializerRange = 0.02; // standard deviation of the initial embedding
   // Standard deviation of initial linear weights: "fan_in" = 1/sqrt(fan_in), "normal" =
@@ -91,6 +92,7 @@ struct TrainingConfig {
   bool documentMask = false; // tokens attend only to their own document
   bool documentPositions = false; // RoPE positions restart at each document
   bool documentLossMask = false;  // the last token of a document has no loss
+  double zLoss = 0;               // factor of lse^2 in what is differentiated; 0: none
   uint64_t seed = 0;
   bool operator==(const TrainingConfig &) const = default;
 };
@@ -309,7 +311,12 @@ void setLossChunk(Config &config, int64_t tokens);
 // doc.
 std::string configReference(const ModelFamilies &families);
 
-// Returns the text of the model's Hugging Face config.json, for exported checkpoints.
+// Returns why checkpoints of the model cannot be exported: no Hugging Face class computes it.
+// Returns "" if one does.
+std::string notExportable(const ModelConfig &model);
+
+// Returns the text of the model's Hugging Face config.json, for exported checkpoints. The model
+// must be one that can be exported.
 std::string huggingFaceConfig(const Config &config);
 
 } // namespace lmc

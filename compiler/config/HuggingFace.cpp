@@ -193,6 +193,13 @@ std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const K
 
 namespace lmc {
 
+std::string notExportable(const ModelConfig &model) {
+  if (!model.embeddingNorm)
+    return "";
+  return fmt::format("Hugging Face's {} has no norm behind the embedding (model.embedding_norm)",
+                     config::exportOf(model).family->className);
+}
+
 std::string huggingFaceConfig(const Config &config) {
   const ModelConfig &model = config.model;
   const ModelFamily &family = *config::exportOf(model).family;

@@ -153,6 +153,13 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .identity = true,
        .doc = "Biases on the gate, up and down projections. Llama only."},
       {.section = "model",
+       .name = "embedding_norm",
+       .field = FIELD(model.embeddingNorm),
+       .identity = true,
+       .doc = "An RMSNorm behind the embedding, with the weights `model.embed_norm.weight`, as in "
+              "the StableEmbedding of bitsandbytes, which has a LayerNorm. Hugging Face's classes "
+              "do not have it, so checkpoints cannot be exported."},
+      {.section = "model",
        .name = "sliding_window",
        .field = FIELD(model.slidingWindow),
        .unit = "tokens",
@@ -343,6 +350,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "that token. Validation leaves these losses out too. With `packing = "
            "\"best_fit\"`, training leaves them out even if the key is false; validation does "
            "not."},
+      {.section = "training",
+       .name = "z_loss",
+       .field = FIELD(training.zLoss),
+       .minimum = 0,
+       .maximum = 1,
+       .identity = true,
+       .doc =
+           "z: gradients are those of the cross entropy plus z lse^2 of each token, where lse is "
+           "the log of the softmax's denominator, which keeps logits small. PaLM and OLMo 2 "
+           "use 1e-4 and 1e-5. The loss that is reported is the cross entropy. 0: none."},
       {.section = "training",
        .name = "seed",
        .field = FIELD(training.seed),

@@ -108,7 +108,10 @@ void Emitter::addHeader() {
                                                                        : fb::DType::F32;
   plan.model = std::make_unique<fb::ModelInfoT>();
   plan.model->architecture = config.model.architecture;
-  plan.model->huggingface_config = huggingFaceConfig(config);
+  if (std::string reason = notExportable(config.model); !reason.empty())
+    plan.model->not_exportable = std::move(reason);
+  else
+    plan.model->huggingface_config = huggingFaceConfig(config);
   if (const std::optional<ModelCounts> &counts = details.counts) {
     plan.model->parameters = counts->parameters;
     plan.model->flops_per_token_causal = counts->flopsPerTokenCausal;

@@ -292,6 +292,8 @@ template <typename Op> static LogicalResult verifyLoss(Op op) {
   if (int64_t classes = int64_t(op.getClasses()); classes < 0 || classes > dim(op.getWeight(), 0))
     return op.emitOpError("has ") << classes << " classes, but a weight of "
                                   << dim(op.getWeight(), 0) << " rows";
+  if (op.getZLoss() && !(op.getZLoss()->convertToDouble() > 0))
+    return op.emitOpError("needs a positive z_loss");
   return expectEqual(op, dim(op.getTargets(), 0), dim(op.getX(), 0), "targets");
 }
 

@@ -474,9 +474,13 @@ def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss
     negative target has no loss. Logits exist for `chunk` tokens at a time. With
     `classes` > 0, only the first `classes` rows of `weight` are classes: the others have
     the probability 0, and their gradient is 0.
+
+    With `z_loss` = z, what is differentiated also has z lse^2 for each token with a target,
+    where lse is the log of the softmax's denominator. The result does not. Chowdhery et al.
+    2022, section 5, https://arxiv.org/abs/2204.02311.
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk,
-                    DefaultValuedAttr<I64Attr, "0">:$classes);
+                    DefaultValuedAttr<I64Attr, "0">:$classes, OptionalAttr<F64Attr>:$z_loss);
   let results = (outs Tensor0D:$loss);
   let assemblyFormat = [{
     $x `,` $weight `,` $targets `chunk` $chunk `:` functional-type(operands, results) attr-dict
@@ -489,12 +493,12 @@ def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [Accumulat
   let description = [{
     `scale` is the cotangent of the loss. With p = softmax(x weight^T):
     dlogits = scale * (p - onehot(target)) for tokens with a target, else 0;
-    dx = dlogits weight, dweight = dlogits^T x (+ acc). `loss` equals the result of the
-    forward op.
+    dx = dlogits weight, dweight = dlogits^T x (+ acc). With `z_loss` = z, dlogits is
+    scale * (p (1 + 2 z lse) - onehot(target)). `loss` equals the result of the forward op.
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, Tensor0D:$scale,
                     Optional<Matrix>:$acc, I64Attr:$chunk,
-                    DefaultValuedAttr<I64Attr, "0">:$classes);
+                    DefaultValuedAttr<I64Attr, "0">:$classes, OptionalAttr<F64Attr>:$z_loss);
   let results = (outs Tensor0D:$loss, Matrix:$dx, Matrix:$dweight);
   let assemblyFormat = [{
     $x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk `:`

@@ -117,9 +117,10 @@ LogicalResult SwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 
 LogicalResult LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                              SmallVectorImpl<Value> &gradients) {
-  auto grad = LinearCrossEntropyGradOp::create(
-      b, getLoc(), getLoss().getType(), getX().getType(), gradientType(getWeight()), getX(),
-      getWeight(), getTargets(), cotangents[0], Value(), getChunkAttr(), getClassesAttr());
+  auto grad = LinearCrossEntropyGradOp::create(b, getLoc(), getLoss().getType(), getX().getType(),
+                                               gradientType(getWeight()), getX(), getWeight(),
+                                               getTargets(), cotangents[0], Value(), getChunkAttr(),
+                                               getClassesAttr(), getZLossAttr());
   gradients.append({grad.getDx(), grad.getDweight(), Value()});
   return success();
 }

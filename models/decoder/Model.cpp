@@ -118,6 +118,8 @@ private:
               lm::InitAttr::rope(b.getContext(), kind, frequencies, attentionFactor));
 
     declareParameter(embedding());
+    if (model.embeddingNorm)
+      declareParameter(embeddingNorm());
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
       for (const Parameter &parameter : layerFunction(layer).parameters)
         declareParameter(parameter, prefixOf(layer));
@@ -129,6 +131,7 @@ private:
   Parameter embedding() const {
     return {"model.embed_tokens.weight", {model.vocabSize, model.hiddenSize}, embeddingStddev()};
   }
+  Parameter embeddingNorm() const { return {"model.embed_norm.weight", {model.hiddenSize}, 1.0}; }
   Parameter lastNorm() const { return {"model.norm.weight", {model.hiddenSize}, 1.0}; }
   Parameter head() const {
     return {"lm_head.weight", {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
@@ -329,6 +332,8 @@ private:
       starts = load(names::kStarts, ids);
     Value embeddings = loadParameter(embedding());
     Value x = lm::EmbeddingOp::create(b, named("embed_tokens"), activations, tokenIds, embeddings);
+    if (model.embeddingNorm)
+      x = normWith(loadParameter(embeddingNorm()), "embed_norm", x);
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
       SmallVector<Value> operands{x, cos, sin};
       for (const Parameter &parameter : layerFunction(layer).parameters)
@@ -360,9 +365,11 @@ private:
       return;
     }
     Value targets = load(names::kTargets, ids);
-    Value loss = lm::LinearCrossEntropyOp::create(b, named("loss"), lossType, x, weight, targets,
-                                                  lossChunk());
-    func::ReturnOp::create(b, loc, loss);
+    auto loss = lm::LinearCrossEntropyOp::create(b, named("loss"), lossType, x, weight, targets,
+                                                 lossChunk());
+    if (config.training.zLoss > 0)
+      loss.setZLossAttr(b.getF64FloatAttr(config.training.zLoss));
+    func::ReturnOp::create(b, loc, loss.getLoss());
   }
 
   const Config &config;

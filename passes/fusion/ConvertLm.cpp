@@ -449,9 +449,10 @@ static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef sourc
 
 // Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
 // and, if `scale` is given, the gradient of the logits. With `classes` > 0, the columns from
-// `classes` on have the probability 0.
+// `classes` on have the probability 0. The gradient is that of the loss and, with `zLoss` > 0, of
+// zLoss lse^2.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
-                                   Value scale, int64_t classes) {
+                                   Value scale, int64_t classes, double zLoss) {
   RankedTensorType type = tensorTypeOf(logits);
   Type element = arithmeticType(type.getElementType());
   // Returns `value` in the columns of classes, and `other` in those of padding.
@@ -514,6 +515,10 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
         Value zero = constant(b, loc, element, 0.0);
         Value onehot =
             arith::SelectOp::create(b, loc, hit, constant(b, loc, element, 1.0), zero);
+        if (zLoss > 0) { // p (1 + 2 z lse)
+          Value z = arith::MulFOp::create(b, loc, s[1], constant(b, loc, element, 2 * zLoss));
+          p = arith::AddFOp::create(b, loc, p, arith::MulFOp::create(b, loc, p, z));
+        }
         Value d = arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, p, onehot), s[3]);
         d = ofClasses(b, loc, d, 0.0);
         return arith::SelectOp::create(b, loc, isValid(b, loc, s[2]), d, zero);
@@ -525,8 +530,8 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
 // `scale` this kernel also computes the gradient of the logits, from which the chunk's rows of dx
 // and its contribution to dweight follow.
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
-                                      Value targets, int64_t chunk, int64_t classes, Value scale,
-                                      Value acc, Type dweightType) {
+                                      Value targets, int64_t chunk, int64_t classes, double zLoss,
+                                      Value scale, Value acc, Type dweightType) {
   RankedTensorType xType = tensorTypeOf(x);
   int64_t tokens = xType.getDimSize(0), vocab = tensorTypeOf(weight).getDimSize(0);
   Type element = arithmeticType(xType.getElementType());
@@ -542,7 +547,7 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
     Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(), false,
                                         true);
     kern::FusionOp kernel = crossEntropy(b, loc, logits, sliceRows(b, loc, targets, offset, count),
-                                         scale, classes);
+                                         scale, classes, zLoss);
     losses = insertRows(b, loc, kernel.getResult(0), losses, offset);
     if (!scale)
       continue;
@@ -731,11 +736,12 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::OwnRowsOp op) { return convertOwnRows(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
-                           op.getClasses(), Value(), Value(), Type());
+                           op.getClasses(), 0, Value(), Value(), Type());
       })
       .Case([&](lm::LinearCrossEntropyGradOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
-                           op.getClasses(), op.getScale(), op.getAcc(), op.getDweight().getType());
+                           op.getClasses(), op.getZLoss() ? op.getZLoss()->convertToDouble() : 0,
+                           op.getScale(), op.getAcc(), op.getDweight().getType());
       })
       .Case([&](lm::EmbeddingGradOp op) {
         return SmallVector<Value>{

@@ -12,8 +12,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rollback, step, spike, position)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, startedFrom, init, planHash, planPath, target,
                                    compilerVersion, runtimeVersion, host, configPath,
-                                   configDirectory, configToml, huggingfaceConfig, settings,
-                                   changes, rollbacks)
+                                   configDirectory, configToml, huggingfaceConfig, notExportable,
+                                   settings, changes, rollbacks)
 
 std::string RecordedSetting::text() const {
   return value.empty() && !values.empty() ? fmt::format("[{}]", fmt::join(values, ", ")) : value;
@@ -55,8 +55,10 @@ nlohmann::json toJson(const RunIdentity &identity) {
 
 RunIdentity runIdentityFromJson(const nlohmann::json &json) {
   nlohmann::json complete = json;
-  if (complete.is_object()) // the identity of an earlier release has none
+  if (complete.is_object()) { // the identity of an earlier release has none of these
     complete.emplace("rollbacks", nlohmann::json::array());
+    complete.emplace("notExportable", "");
+  }
   auto identity = complete.get<RunIdentity>();
   for (const auto &[key, files] : json.items()) {
     if (!namesTokenFiles(key))

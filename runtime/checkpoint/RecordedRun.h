@@ -51,7 +51,8 @@ struct RunIdentity {
   std::string configPath;         // the TOML file that the plan was compiled from
   std::string configDirectory;    // relative paths in settings start here
   std::string configToml;         // contents of that file
-  std::string huggingfaceConfig;  // config.json of exports
+  std::string huggingfaceConfig;  // config.json of exports; "": none
+  std::string notExportable;      // why there is none; "": not known
   std::map<std::string, RecordedSetting> settings; // by key
   // The fingerprints of token files in the order in which they are read, by the setting that names
   // the files: "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".

@@ -668,6 +668,8 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   Session &session = *phases[*current].session;
   console.setSteps(session.settings.logInterval, totalSteps);
   RunIdentity &identity = prepared.identity;
+  if (training && (session.settings.exportInterval > 0 || !options.exportDirectory.empty()))
+    LMC_TRY(checkExportable(job));
   identity = describeRun(job, *table);
   LMC_TRY(checkDeclarations(options.changes, identity, start->before ? &*start->before : nullptr));
   LMC_TRY(checkModel(*start, job, identity));

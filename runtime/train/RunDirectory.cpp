@@ -417,11 +417,18 @@ static Result<void> exportFile(const std::string &weights, const std::string &di
   return exportHuggingFace(directory, config, tensors, fetch, options);
 }
 
+Result<void> checkExportable(const PlanFile &plan) {
+  if (plan->model()->huggingface_config())
+    return {};
+  const auto *reason = plan->model()->not_exportable();
+  return Error{fmt::format("{}: checkpoints cannot be exported: {}", plan.path(),
+                           reason ? reason->str() : "the plan has no config.json")};
+}
+
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
                        const PlanFile &plan, const StateSource &source) {
+  LMC_TRY(checkExportable(plan));
   const auto *config = plan->model()->huggingface_config();
-  if (!config)
-    return Error{fmt::format("{}: the plan has no config.json to export", plan.path())};
   DeviceTensors tensors = source.tensorsOfKind(VariableKind::Parameter);
   if (source.group.size() == 1)
     return exportHuggingFace(directory, config->str(), tensors.tensors, tensors.fetch, options);

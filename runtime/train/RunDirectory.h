@@ -154,6 +154,9 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
                                                  const PlanFile &plan, Device &device,
                                                  World &world);
 
+// Fails if the plan's model has no Hugging Face class; the error says why.
+Result<void> checkExportable(const PlanFile &plan);
+
 // Writes the master weights to `directory` as a Hugging Face checkpoint, as `options` say. Several
 // ranks first write them to one file beside the folder, from which the first rank makes the
 // checkpoint.

@@ -54,6 +54,7 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings) {
   identity.configDirectory = text(plan->config_directory());
   identity.configToml = text(plan->config_toml());
   identity.huggingfaceConfig = text(plan->model()->huggingface_config());
+  identity.notExportable = text(plan->model()->not_exportable());
   for (size_t i = 0; i < settings.all().size(); ++i) {
     const Setting &setting = settings.all()[i];
     const auto &planned = *plan->settings()->Get(static_cast<flatbuffers::uoffset_t>(i));

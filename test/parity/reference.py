@@ -46,10 +46,11 @@ class Model:
     attention_bias: bool = False
     mlp_bias: bool = False
     sliding_window: int = 0  # 0: every earlier key is seen
+    embedding_norm: bool = False  # an RMSNorm behind the embedding, which transformers does not have
 
     def keys(self) -> dict[str, Any]:
         """The [model] section: every key that is not at "absent"."""
-        absent = {"rope_scaling": None, "sliding_window": 0}
+        absent = {"rope_scaling": None, "sliding_window": 0, "embedding_norm": False}
         return {k: v for k, v in asdict(self).items() if k not in absent or v != absent[k]}
 
     @property
@@ -76,6 +77,8 @@ class Model:
         shapes: dict[str, tuple[int, ...]] = {
             "model.embed_tokens.weight": (self.vocab_size, hidden)
         }
+        if self.embedding_norm:
+            shapes["model.embed_norm.weight"] = (hidden,)
         for layer in range(self.num_hidden_layers):
             prefix = f"model.layers.{layer}."
             linears = {
@@ -235,6 +238,8 @@ def logits(
         return x + branch(rms_norm(x, norm))
 
     x = F.embedding(tokens, weights["model.embed_tokens.weight"])
+    if model.embedding_norm:
+        x = rms_norm(x, "model.embed_norm")
     for layer in range(model.num_hidden_layers):
         prefix = f"model.layers.{layer}."
 
@@ -268,6 +273,11 @@ def loss(
     return F.cross_entropy(predicted.flatten(0, 1), windows[:, 1:].flatten())
 
 
+def z_loss(model: Model, weights: Weights, windows: torch.Tensor) -> torch.Tensor:
+    """Mean over all tokens of the square of the log of the softmax's denominator."""
+    return logits(model, weights, windows[:, :-1]).logsumexp(-1).square().mean()
+
+
 def as_parameters(weights: Weights, dtype: torch.dtype) -> Weights:
     return {k: v.detach().to(dtype).clone().requires_grad_() for k, v in weights.items()}
 
@@ -296,8 +306,10 @@ def train(
     steps: int,
     dtype: torch.dtype = torch.float32,
     end_of_document: int | None = None,
+    z: float = 0.0,
 ) -> list[Step]:
-    """`steps` AdamW steps, each on all of `windows`. Norm gains and biases are not decayed."""
+    """`steps` AdamW steps, each on all of `windows`. Norm gains and biases are not decayed. Gradients
+    are those of the loss and, with `z`, of z z_loss."""
     parameters = as_parameters(weights, dtype)
     matrices = [p for p in parameters.values() if p.ndim > 1]
     vectors = [p for p in parameters.values() if p.ndim == 1]
@@ -316,7 +328,7 @@ def train(
             group["lr"] = lr
         adamw.zero_grad()
         value = loss(model, parameters, windows, end_of_document)
-        value.backward()
+        (value + z * z_loss(model, parameters, windows) if z else value).backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), optimizer.clip_grad)
         adamw.step()
         history.append(Step(value.item(), norm.item(), lr))

@@ -31,7 +31,10 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   for (const DamagedCheckpoint &newer : checkpoint->skipped)
     fmt::print(stderr, "warning: skipping the checkpoint {}: {}\n", newer.path, newer.fault);
   if (checkpoint->run.huggingfaceConfig.empty())
-    return Error{fmt::format("{}: the checkpoint has no config.json to export", checkpoint->path)};
+    return Error{fmt::format("{}: the checkpoint cannot be exported: {}", checkpoint->path,
+                             checkpoint->run.notExportable.empty()
+                                 ? "its plan has no config.json"
+                                 : checkpoint->run.notExportable)};
 
   auto weights = weightsOf(*checkpoint);
   LMC_TRY(weights);

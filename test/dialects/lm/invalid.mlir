@@ -341,6 +341,14 @@ func.func @lossWeight(%x: tensor<4x8xf32>, %w: tensor<16x4xf32>, %t: tensor<4xi3
 
 // -----
 
+func.func @lossZ(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.linear_cross_entropy' op needs a positive z_loss}}
+  %0 = lm.linear_cross_entropy %x, %w, %t chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<4xi32>) -> tensor<f32> {z_loss = 0.0 : f64}
+  return
+}
+
+// -----
+
 func.func @lossTargets(%x: tensor<4x8xf32>, %w: tensor<16x8xf32>, %t: tensor<3xi32>) {
   // expected-error @+1 {{'lm.linear_cross_entropy' op has targets 3, expected 4}}
   %0 = lm.linear_cross_entropy %x, %w, %t chunk 2 : (tensor<4x8xf32>, tensor<16x8xf32>, tensor<3xi32>) -> tensor<f32>
