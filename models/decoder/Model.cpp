@@ -365,11 +365,11 @@ private:
       return;
     }
     Value targets = load(names::kTargets, ids);
-    auto loss = lm::LinearCrossEntropyOp::create(b, named("loss"), lossType, x, weight, targets,
-                                                 lossChunk());
-    if (config.training.zLoss > 0)
-      loss.setZLossAttr(b.getF64FloatAttr(config.training.zLoss));
-    func::ReturnOp::create(b, loc, loss.getLoss());
+    const double z = config.training.zLoss;
+    Value loss = lm::LinearCrossEntropyOp::create(
+        b, named("loss"), lossType, x, weight, targets, b.getI64IntegerAttr(lossChunk()),
+        b.getI64IntegerAttr(0), z > 0 ? b.getF64FloatAttr(z) : FloatAttr());
+    func::ReturnOp::create(b, loc, loss);
   }
 
   const Config &config;
