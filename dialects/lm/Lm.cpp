@@ -212,12 +212,16 @@ LogicalResult MatmulOp::verify() {
 }
 
 LogicalResult LinearOp::verify() {
-  if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")) ||
+  const bool transposed = getTransposed();
+  const int64_t in = dim(getWeight(), transposed ? 0 : 1),
+                out = dim(getWeight(), transposed ? 1 : 0);
+  if (failed(
+          expectEqual(*this, in, dim(getX(), 1), transposed ? "weight rows" : "weight columns")) ||
       failed(expectEqual(*this, dim(getResult(), 0), dim(getX(), 0), "result rows")))
     return failure();
-  if (getBias() && failed(expectEqual(*this, dim(getBias(), 0), dim(getWeight(), 0), "bias size")))
+  if (getBias() && failed(expectEqual(*this, dim(getBias(), 0), out, "bias size")))
     return failure();
-  return expectEqual(*this, dim(getResult(), 1), dim(getWeight(), 0), "result columns");
+  return expectEqual(*this, dim(getResult(), 1), out, "result columns");
 }
 
 // Whether `parts` are the columns of `whole`.
@@ -263,6 +267,26 @@ LogicalResult RmsNormGradOp::verify() {
     return emitOpError("needs dy, x and dx of one type");
   if (failed(expectGroups(*this, getX(), getWeight())))
     return failure();
+  return expectEqual(*this, dim(getDweight(), 0), dim(getWeight(), 0), "dweight size");
+}
+
+LogicalResult LayerNormOp::verify() {
+  if (getX().getType() != getType())
+    return emitOpError("must keep the type of its input");
+  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size")))
+    return failure();
+  if (getBias().getType() != getWeight().getType())
+    return emitOpError("needs weight and bias of one type");
+  return success();
+}
+
+LogicalResult LayerNormGradOp::verify() {
+  if (getX().getType() != getDx().getType() || getX().getType() != getDy().getType())
+    return emitOpError("needs dy, x and dx of one type");
+  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size")))
+    return failure();
+  if (getDbias().getType() != getDweight().getType())
+    return emitOpError("needs dweight and dbias of one type");
   return expectEqual(*this, dim(getDweight(), 0), dim(getWeight(), 0), "dweight size");
 }
 

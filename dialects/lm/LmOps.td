@@ -317,8 +317,11 @@ def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
 
 def LinearOp : Lm_PureOp<"linear", [DifferentiableParameters]> {
   let summary = "y = x weight^T (+ bias)";
-  let description = [{`x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, y `[tokens, out]`.}];
-  let fields = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias);
+  let description = [{
+    `x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, y `[tokens, out]`. With
+    `transposed`, `weight` is `[in, out]`, as in the Conv1D of GPT-2, and y = x weight (+ bias).
+  }];
+  let fields = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias, UnitAttr:$transposed);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
     $x `,` $weight (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
@@ -385,6 +388,35 @@ def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
   }];
   let fields = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$dx, Vector:$dweight);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def LayerNormOp : Lm_PureOp<"layer_norm", [DifferentiableParameters, FreeToRecompute]> {
+  let summary = "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, per row";
+  let description = [{
+    `x` `[tokens, n]`, `weight` and `bias` `[n]`. The variance is the mean of the squared
+    differences from the mean. Computed in f32 (f64 for f64), whatever the dtype in memory.
+    Ba et al. 2016, https://arxiv.org/abs/1607.06450.
+  }];
+  let fields = (ins Matrix:$x, Vector:$weight, Vector:$bias, F64Attr:$eps);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $x `,` $weight `,` $bias `eps` $eps `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def LayerNormGradOp : Lm_PureOp<"layer_norm_grad"> {
+  let summary = "gradients of layer_norm for x, weight and bias";
+  let description = [{
+    With r = 1 / sqrt(var(x) + eps), h = (x - mean(x)) r and g = dy weight, per row:
+    dx = r (g - mean(g) - h mean(g h)); over all rows: dweight = sum of dy h, dbias = sum of dy.
+  }];
+  let fields = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
+  let results = (outs Matrix:$dx, Vector:$dweight, Vector:$dbias);
   let assemblyFormat = [{
     $dy `,` $x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict
   }];
@@ -463,6 +495,30 @@ def SwigluGradOp : Lm_PureOp<"swiglu_grad", [SameOperandsAndResultType]> {
   let fields = (ins FloatTensor:$dy, FloatTensor:$gate, FloatTensor:$up);
   let results = (outs FloatTensor:$dgate, FloatTensor:$dup);
   let assemblyFormat = "$dy `,` $gate `,` $up `:` type($dgate) attr-dict";
+}
+
+def GeluOp : Lm_PureOp<"gelu", [Differentiable, SameOperandsAndResultType, FreeToRecompute,
+                                MlpActivation]> {
+  let summary = "GELU by its approximation with tanh";
+  let description = [{
+    y = x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), computed as
+    x / (1 + exp(-2 u)), which is the same. Hendrycks and Gimpel 2016,
+    https://arxiv.org/abs/1606.08415. Hugging Face's name is `gelu_new`.
+  }];
+  let fields = (ins FloatTensor:$x);
+  let results = (outs FloatTensor:$result);
+  let assemblyFormat = "$x `:` type($result) attr-dict";
+}
+
+def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
+  let summary = "gradient of gelu";
+  let description = [{
+    With s = 1 / (1 + exp(-2 u)): dx = dy s (1 + x (1 - s) 2 u'), where
+    u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
+  }];
+  let fields = (ins FloatTensor:$dy, FloatTensor:$x);
+  let results = (outs FloatTensor:$dx);
+  let assemblyFormat = "$dy `,` $x `:` type($dx) attr-dict";
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//

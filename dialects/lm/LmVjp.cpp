@@ -53,9 +53,11 @@ LogicalResult MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 LogicalResult LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                  SmallVectorImpl<Value> &gradients) {
   Value dy = cotangents[0];
+  const bool transposed = getTransposed();
   gradients.push_back(MatmulOp::create(b, getLoc(), getX().getType(), dy, getWeight(), Value(),
-                                       /*transpose_a=*/false, /*transpose_b=*/false));
-  gradients.push_back(MatmulOp::create(b, getLoc(), gradientType(getWeight()), dy, getX(), Value(),
+                                       /*transpose_a=*/false, /*transpose_b=*/transposed));
+  gradients.push_back(MatmulOp::create(b, getLoc(), gradientType(getWeight()),
+                                       transposed ? getX() : dy, transposed ? dy : getX(), Value(),
                                        /*transpose_a=*/true, /*transpose_b=*/false));
   if (getBias())
     gradients.push_back(SumRowsOp::create(b, getLoc(), gradientType(getBias()), dy));
@@ -98,6 +100,17 @@ LogicalResult RmsNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 
 SmallVector<unsigned> RmsNormOp::getParameterOperands() { return {1}; }
 
+LogicalResult LayerNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                    SmallVectorImpl<Value> &gradients) {
+  auto grad = LayerNormGradOp::create(b, getLoc(), getX().getType(), gradientType(getWeight()),
+                                      gradientType(getBias()), cotangents[0], getX(), getWeight(),
+                                      getEpsAttr());
+  gradients.append({grad.getDx(), grad.getDweight(), grad.getDbias()});
+  return success();
+}
+
+SmallVector<unsigned> LayerNormOp::getParameterOperands() { return {1, 2}; }
+
 // The transpose of a rotation is the inverse rotation.
 LogicalResult RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                SmallVectorImpl<Value> &gradients) {
@@ -112,6 +125,12 @@ LogicalResult SwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   auto grad = SwigluGradOp::create(b, getLoc(), getType(), getType(), cotangents[0], getGate(),
                                    getUp());
   gradients.append({grad.getDgate(), grad.getDup()});
+  return success();
+}
+
+LogicalResult GeluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                               SmallVectorImpl<Value> &gradients) {
+  gradients.push_back(GeluGradOp::create(b, getLoc(), getType(), cotangents[0], getX()));
   return success();
 }
 

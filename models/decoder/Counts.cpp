@@ -51,6 +51,18 @@ static bool readsTable(lm::EmbeddingOp embedding) {
   return variable && variable.getKind() == lm::VariableKind::Table;
 }
 
+// Returns true if the op adds rows of two tables: those of tokens and of learned positions.
+static bool addsRows(lm::AddOp sum) {
+  return sum.getLhs().getDefiningOp<lm::EmbeddingOp>() &&
+         sum.getRhs().getDefiningOp<lm::EmbeddingOp>();
+}
+
+// Returns true if the op reads the rows of learned positions, which another row is added to.
+static bool isOfPositions(lm::EmbeddingOp embedding) {
+  auto sum = embedding->hasOneUse() ? dyn_cast<lm::AddOp>(*embedding->user_begin()) : lm::AddOp();
+  return sum && addsRows(sum) && sum.getRhs() == embedding.getResult();
+}
+
 // Returns true if only a rotation reads the result of a norm.
 static bool isRotated(lm::RmsNormOp norm) {
   return norm->hasOneUse() && isa<lm::RopeOp>(*norm->user_begin());
@@ -71,6 +83,7 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where only a
 //   rotation
 //               reads y, y stays in registers, and the rotation reads x instead: the gradient's 3c
+//   layer_norm  the same 5c
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
 //               norm's gradient also reads the gradient of the residual stream: 3c. Where the norm
 //               is that of the branch, x + norm(h), both together move the same 8c: they read x
@@ -81,9 +94,13 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
 //               writes dgate and dup: 5c, and also the product, which is recomputed instead of
 //               kept: c
+//   gelu        reads x, writes y: 2c; its gradient reads dy and x, writes dx: 3c, and y, which is
+//               recomputed instead of kept: c
 //   embedding   reads a row, writes it; its gradient reads dx: 3c; it also reads a row of the main
 //               gradient, adds to it and writes it: 2c of f32 or f64
-//               Of a table of RoPE it only reads a row and writes it: 2c.
+//               Of a table of RoPE it only reads a row and writes it: 2c. A sum of the rows of a
+//               token and of its position is one kernel, so that the position's row adds a read
+//               of it, and a read of dx: 2c. Its main gradient has few rows, which stay in caches.
 //   loss        reads the logits, writes their gradient: 2c, where c is the vocabulary size
 //
 // Row statistics, weights and token ids are left out: they are less than a thousandth of the
@@ -95,6 +112,12 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   for (Operation &op : function.getOps()) {
     if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
       move(norm.getResult(), isRotated(norm) ? 3 : 5);
+    } else if (auto norm = dyn_cast<lm::LayerNormOp>(op)) {
+      move(norm.getResult(), 5);
+    } else if (auto gelu = dyn_cast<lm::GeluOp>(op)) {
+      move(gelu.getResult(), 6);
+    } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
+      continue; // counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
       move(sum.getResult(), 3);
     } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {
@@ -102,6 +125,9 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (auto swiglu = dyn_cast<lm::SwigluOp>(op)) {
       move(swiglu.getResult(), 9);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op); embedding && readsTable(embedding)) {
+      move(embedding.getResult(), 2);
+    } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op);
+               embedding && isOfPositions(embedding)) {
       move(embedding.getResult(), 2);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op)) {
       move(embedding.getResult(), 3);

@@ -20,6 +20,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
 #include <limits>
 
 namespace lmc {
@@ -110,6 +111,54 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
                       return arith::MulFOp::create(b, loc, s[0], silu);
                     });
   return f.finish({dgate, dup}).getResults();
+}
+
+// Returns 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3), of lm.gelu, from x and x^2.
+static Value geluExponent(OpBuilder &b, Location loc, Value x, Value square) {
+  const double scale = 2 * std::sqrt(2 / M_PI);
+  Value cubic =
+      arith::MulFOp::create(b, loc, square, constant(b, loc, x.getType(), 0.044715 * scale));
+  Value slope = arith::AddFOp::create(b, loc, cubic, constant(b, loc, x.getType(), scale));
+  return arith::MulFOp::create(b, loc, x, slope);
+}
+
+static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.gelu");
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  AffineMap all = f.all(unsigned(type.getRank()));
+  return f
+      .finish(f.map(type, {{f.arg(0), all}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value square = arith::MulFOp::create(b, loc, s[0], s[0]);
+                      Value s2u = sigmoid(b, loc, geluExponent(b, loc, s[0], square));
+                      return arith::MulFOp::create(b, loc, s[0], s2u);
+                    }))
+      .getResults();
+}
+
+// Computes dx = dy s (1 + x (1 - s) 2 u'), where s = sigmoid(2 u) and u' is the derivative of u.
+static SmallVector<Value> convertGeluGrad(OpBuilder &b, lm::GeluGradOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.gelu_grad");
+  RankedTensorType type = tensorTypeOf(op.getDx());
+  AffineMap all = f.all(unsigned(type.getRank()));
+  return f
+      .finish(f.map(
+          type, {{f.arg(0), all}, {f.arg(1), all}},
+          [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+            const double scale = 2 * std::sqrt(2 / M_PI);
+            Value x = s[1], one = constant(b, loc, x.getType(), 1.0);
+            Value square = arith::MulFOp::create(b, loc, x, x);
+            Value sig = sigmoid(b, loc, geluExponent(b, loc, x, square));
+            Value curved = arith::MulFOp::create(
+                b, loc, square, constant(b, loc, x.getType(), 3 * 0.044715 * scale));
+            Value derivative =
+                arith::AddFOp::create(b, loc, curved, constant(b, loc, x.getType(), scale));
+            Value rest = arith::MulFOp::create(b, loc, x, arith::SubFOp::create(b, loc, one, sig));
+            Value slope =
+                arith::AddFOp::create(b, loc, one, arith::MulFOp::create(b, loc, rest, derivative));
+            return arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], sig), slope);
+          }))
+      .getResults();
 }
 
 namespace {
@@ -348,6 +397,98 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
   kern::FusionOp rowKernel = f.finish({dx, sums});
   return {groups.collapse(b, loc, rowKernel.getResult(0)),
           sumColumns(b, loc, rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
+}
+
+// The mean of each row of `x` [rows, columns], and 1 / sqrt(variance + eps).
+static std::pair<Value, Value> rowStatistics(FusionBuilder &f, Value x, double eps) {
+  RankedTensorType type = tensorTypeOf(x);
+  const int64_t columns = type.getDimSize(1);
+  Type element = arithmeticType(type.getElementType());
+  Value sum = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value mean = f.map(tensorTypeOf(sum), {{sum, f.all(1)}},
+                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                       return arith::MulFOp::create(
+                           b, loc, s[0], constant(b, loc, s[0].getType(), 1.0 / double(columns)));
+                     });
+  Value squares = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}, {mean, f.outer(2)}},
+                           Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                             Value centred = arith::SubFOp::create(b, loc, s[0], s[1]);
+                             return arith::MulFOp::create(b, loc, centred, centred);
+                           });
+  return {mean, reciprocalRoot(f, squares, columns, eps)};
+}
+
+static SmallVector<Value> convertLayerNorm(OpBuilder &b, lm::LayerNormOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op->getOperands(), "lm.layer_norm");
+  Value x = f.arg(0);
+  auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
+  return f
+      .finish(f.map(tensorTypeOf(op.getResult()),
+                    {{x, f.all(2)},
+                     {mean, f.outer(2)},
+                     {r, f.outer(2)},
+                     {f.arg(1), f.inner(2)},
+                     {f.arg(2), f.inner(2)}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value centred = arith::SubFOp::create(b, loc, s[0], s[1]);
+                      Value h = arith::MulFOp::create(b, loc, centred, s[2]);
+                      return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, h, s[3]),
+                                                   s[4]);
+                    }))
+      .getResults();
+}
+
+// A kernel over the rows reads them once and computes dx and, per block of rows, partial sums of
+// dweight and dbias. A small kernel over the columns adds the sums of each.
+static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp op) {
+  Location loc = op.getLoc();
+  RankedTensorType type = tensorTypeOf(op.getDx());
+  const double columns = double(type.getDimSize(1));
+  Type element = arithmeticType(type.getElementType());
+  FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.layer_norm_grad");
+  Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
+  auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
+  AffineMap all = f.all(2), outer = f.outer(2), inner = f.inner(2);
+  auto normed = [](OpBuilder &b, Location loc, Value x, Value mean, Value r) -> Value {
+    return arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, x, mean), r);
+  };
+  // The sums of g = dy w and of g h.
+  Value sum = f.reduce(type.getShape(), 1, element, {{dy, all}, {w, inner}}, Combine::Add,
+                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return arith::MulFOp::create(b, loc, s[0], s[1]);
+                       });
+  Value dot = f.reduce(type.getShape(), 1, element,
+                       {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}}, Combine::Add,
+                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         Value g = arith::MulFOp::create(b, loc, s[0], s[1]);
+                         return arith::MulFOp::create(b, loc, g, normed(b, loc, s[2], s[3], s[4]));
+                       });
+  Value dx = f.map(
+      type,
+      {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}, {sum, outer}, {dot, outer}},
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        Value share = constant(b, loc, s[0].getType(), 1.0 / columns);
+        Value g = arith::MulFOp::create(b, loc, s[0], s[1]);
+        Value h = normed(b, loc, s[2], s[3], s[4]);
+        Value along = arith::MulFOp::create(b, loc, h, s[6]);
+        Value means =
+            arith::MulFOp::create(b, loc, arith::AddFOp::create(b, loc, s[5], along), share);
+        return arith::MulFOp::create(b, loc, s[4], arith::SubFOp::create(b, loc, g, means));
+      });
+  Type sumType = tensorTypeOf(op.getDweight()).getElementType();
+  const int64_t blockRows = rowsPerBlock(type.getDimSize(0));
+  Value weightSums = f.sumBlocks(
+      type.getShape(), blockRows, sumType, {{dy, all}, {x, all}, {mean, outer}, {r, outer}},
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        return arith::MulFOp::create(b, loc, s[0], normed(b, loc, s[1], s[2], s[3]));
+      });
+  Value biasSums = f.sumBlocks(type.getShape(), blockRows, sumType, {{dy, all}},
+                               [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  kern::FusionOp rows = f.finish({dx, weightSums, biasSums});
+  return {rows.getResult(0),
+          sumColumns(b, loc, rows.getResult(1), sumType, "lm.layer_norm_grad_weight"),
+          sumColumns(b, loc, rows.getResult(2), sumType, "lm.layer_norm_grad_bias")};
 }
 
 static SmallVector<Value> convertSumRows(OpBuilder &b, lm::SumRowsOp op) {
@@ -716,9 +857,13 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::ScaledCastOp op) { return convertScaledCast(b, op); })
       .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })
       .Case([&](lm::SwigluGradOp op) { return convertSwigluGrad(b, op); })
+      .Case([&](lm::GeluOp op) { return convertGelu(b, op); })
+      .Case([&](lm::GeluGradOp op) { return convertGeluGrad(b, op); })
       .Case([&](lm::RopeOp op) { return convertRope(b, op); })
       .Case([&](lm::RmsNormOp op) { return convertRmsNorm(b, op); })
       .Case([&](lm::RmsNormGradOp op) { return convertRmsNormGrad(b, op); })
+      .Case([&](lm::LayerNormOp op) { return convertLayerNorm(b, op); })
+      .Case([&](lm::LayerNormGradOp op) { return convertLayerNormGrad(b, op); })
       .Case([&](lm::SplitOp op) { return convertSplit(b, op); })
       .Case([&](lm::JoinOp op) { return convertJoin(b, op); })
       .Case([&](lm::SumRowsOp op) { return convertSumRows(b, op); })
@@ -755,7 +900,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::LinearOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getX(),
                                                        op.getWeight(), Value(), op.getBias(), false,
-                                                       true)};
+                                                       !op.getTransposed())};
       })
       .Default([&](Operation *op) {
         return op->hasTrait<lm::BecomesCall>() ? convertCall(b, op) : SmallVector<Value>();

@@ -87,8 +87,9 @@ private:
 
 } // namespace
 
-// Returns groups of linear layers with the same input and the same element types. The weight of
-// each, and the bias if there is one, must be an argument of `layer` that no other op reads.
+// Returns groups of linear layers with the same input and the same element types, whose weights
+// have a row for each column of the result, so that rows can be joined. The weight of each, and the
+// bias if there is one, must be an argument of `layer` that no other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
   auto isOwnArgument = [](Value value) {
@@ -96,7 +97,8 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   };
   for (auto linear : layer.getBody().front().getOps<lm::LinearOp>()) {
     Value bias = linear.getBias();
-    if (!isOwnArgument(linear.getWeight()) || (bias && !isOwnArgument(bias)))
+    if (linear.getTransposed() || !isOwnArgument(linear.getWeight()) ||
+        (bias && !isOwnArgument(bias)))
       continue;
     Group &group = byInput[linear.getX()];
     if (group.empty() || (bool(group.front().getBias()) == bool(bias) &&

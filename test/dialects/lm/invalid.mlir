@@ -141,6 +141,78 @@ func.func @linearRows(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
 
 // -----
 
+func.func @transposedLinear(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
+  // expected-error @+1 {{'lm.linear' op has weight rows 6, expected 8}}
+  %0 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32> {transposed}
+  return
+}
+
+// -----
+
+func.func @transposedLinearBias(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.linear' op has bias size 8, expected 6}}
+  %0 = lm.linear %x, %w bias %b : (tensor<4x8xf32>, tensor<8x6xf32>, tensor<8xf32>) -> tensor<4x6xf32> {transposed}
+  return
+}
+
+// -----
+
+func.func @layerNormType(%x: tensor<4x8xbf16>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.layer_norm' op must keep the type of its input}}
+  %0 = lm.layer_norm %x, %w, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @layerNormWeight(%x: tensor<4x8xf32>, %w: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.layer_norm' op has weight size 4, expected 8}}
+  %0 = lm.layer_norm %x, %w, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @layerNormBias(%x: tensor<4x8xf32>, %w: tensor<8xf32>, %b: tensor<8xbf16>) {
+  // expected-error @+1 {{'lm.layer_norm' op needs weight and bias of one type}}
+  %0 = lm.layer_norm %x, %w, %b eps 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>, tensor<8xbf16>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @layerNormGradTypes(%dy: tensor<4x8xf32>, %x: tensor<4x8xbf16>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.layer_norm_grad' op needs dy, x and dx of one type}}
+  %0:3 = lm.layer_norm_grad %dy, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @layerNormGradWeight(%x: tensor<4x8xf32>, %w: tensor<16xf32>) {
+  // expected-error @+1 {{'lm.layer_norm_grad' op has weight size 16, expected 8}}
+  %0:3 = lm.layer_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<16xf32>) -> (tensor<4x8xf32>, tensor<16xf32>, tensor<16xf32>)
+  return
+}
+
+// -----
+
+func.func @layerNormGradBias(%x: tensor<4x8xf32>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.layer_norm_grad' op needs dweight and dbias of one type}}
+  %0:3 = lm.layer_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @layerNormGradSize(%x: tensor<4x8xf32>, %w: tensor<8xf32>) {
+  // expected-error @+1 {{'lm.layer_norm_grad' op has dweight size 4, expected 8}}
+  %0:3 = lm.layer_norm_grad %x, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
 func.func @linearBias(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<8xf32>) {
   // expected-error @+1 {{'lm.linear' op has bias size 8, expected 6}}
   %0 = lm.linear %x, %w bias %b : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x6xf32>

@@ -59,6 +59,9 @@ func.func @products(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>, %b: tensor<6xf32>,
   %3 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<4x6xf32>
   // CHECK: lm.linear %[[X]], %[[W]] bias %[[B]] : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<6xf32>) -> tensor<4x6xf32>
   %4 = lm.linear %x, %w bias %b : (tensor<4x8xf32>, tensor<6x8xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  // CHECK: lm.linear %{{.*}}, %[[W]] bias %{{.*}} : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {transposed}
+  %sums = lm.sum_rows %x : (tensor<4x8xf32>) -> tensor<8xf32>
+  %back = lm.linear %3, %w bias %sums : (tensor<4x6xf32>, tensor<6x8xf32>, tensor<8xf32>) -> tensor<4x8xf32> {transposed}
   // CHECK: lm.sum_rows %[[ACC]] : (tensor<4x6xf32>) -> tensor<6xf32>
   %5 = lm.sum_rows %acc : (tensor<4x6xf32>) -> tensor<6xf32>
   return
@@ -71,6 +74,14 @@ func.func @rows(%x: tensor<4x8xbf16>, %y: tensor<4x8xbf16>, %w: tensor<8xf32>) {
   %0 = lm.add %x, %y : tensor<4x8xbf16>
   // CHECK: lm.rms_norm %[[X]], %[[W]] eps 1.000000e-05 : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
   %1 = lm.rms_norm %x, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<8xf32>) -> tensor<4x8xbf16>
+  // CHECK: lm.layer_norm %[[X]], %[[W]], %[[W]] eps 1.000000e-05 : (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>) -> tensor<4x8xbf16>
+  %ln = lm.layer_norm %x, %w, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>) -> tensor<4x8xbf16>
+  // CHECK: %{{.*}}, %{{.*}}, %{{.*}} = lm.layer_norm_grad %[[X]], %[[Y]], %[[W]] eps 1.000000e-05 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>)
+  %lng:3 = lm.layer_norm_grad %x, %y, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>)
+  // CHECK: lm.gelu %[[X]] : tensor<4x8xbf16>
+  %gelu = lm.gelu %x : tensor<4x8xbf16>
+  // CHECK: lm.gelu_grad %[[X]], %[[Y]] : tensor<4x8xbf16>
+  %gelug = lm.gelu_grad %x, %y : tensor<4x8xbf16>
   // CHECK: %{{.*}}, %{{.*}} = lm.rms_norm_grad %[[X]], %[[Y]], %[[W]] eps 1.000000e-05 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>)
   %2:2 = lm.rms_norm_grad %x, %y, %w eps 1.0e-5 : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<8xf32>) -> (tensor<4x8xbf16>, tensor<8xf32>)
   // CHECK: lm.swiglu %[[X]], %[[Y]] : tensor<4x8xbf16>

@@ -190,6 +190,15 @@ std::vector<Case> cases() {
        {"tensor<6x5xf64>", "tensor<4x5xf64>", "tensor<4xf64>"},
        "%r = lm.linear %0, %1 bias %2 : (tensor<6x5xf64>, tensor<4x5xf64>, tensor<4xf64>) -> "
        "tensor<6x4xf64>"});
+  add({"linear_transposed",
+       {"tensor<6x5xf64>", "tensor<5x4xf64>", "tensor<4xf64>"},
+       "%r = lm.linear %0, %1 bias %2 : (tensor<6x5xf64>, tensor<5x4xf64>, tensor<4xf64>) -> "
+       "tensor<6x4xf64> {transposed}"});
+  add({"layer_norm",
+       {"tensor<6x19xf64>", "tensor<19xf64>", "tensor<19xf64>"},
+       "%r = lm.layer_norm %0, %1, %2 eps 1.0e-5 : (tensor<6x19xf64>, tensor<19xf64>, "
+       "tensor<19xf64>) -> tensor<6x19xf64>"});
+  add({"gelu", {"tensor<5x21xf64>"}, "%r = lm.gelu %0 : tensor<5x21xf64>"});
   add({"split",
        {"tensor<5x9xf64>"},
        "%r, %s = lm.split %0 : (tensor<5x9xf64>) -> (tensor<5x2xf64>, tensor<5x7xf64>)",

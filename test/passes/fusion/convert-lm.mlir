@@ -212,6 +212,56 @@ func.func @embedding(%ids: tensor<4xi32>, %table: tensor<16x8xf32>) -> tensor<4x
   return %0 : tensor<4x8xf32>
 }
 
+// The mean comes first, then the squares of the differences from it.
+// CHECK-LABEL: func.func @layerNorm(
+// CHECK:         kern.fusion row_reduction
+// CHECK:           iterator_types = ["parallel", "reduction"]
+// CHECK:           iterator_types = ["parallel", "reduction"]
+// CHECK:             arith.subf
+// CHECK:             arith.mulf
+// CHECK:           math.sqrt
+// CHECK:         } {source_ops = ["lm.layer_norm"]}
+func.func @layerNorm(%x: tensor<4x8xbf16>, %w: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<4x8xbf16> {
+  %0 = lm.layer_norm %x, %w, %b eps 1.0e-5 : (tensor<4x8xbf16>, tensor<8xf32>, tensor<8xf32>) -> tensor<4x8xbf16>
+  return %0 : tensor<4x8xbf16>
+}
+
+// One kernel over the rows makes dx and partial sums; one over the columns adds those of each.
+// CHECK-LABEL: func.func @layerNormGrad(
+// CHECK:         %[[R:.*]]:3 = kern.fusion row_reduction {{.*}} -> (tensor<4x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>) {
+// CHECK:         } {source_ops = ["lm.layer_norm_grad"]}
+// CHECK:         kern.fusion column_reduction (%{{.*}} = %[[R]]#1
+// CHECK:         } {source_ops = ["lm.layer_norm_grad_weight"]}
+// CHECK:         kern.fusion column_reduction (%{{.*}} = %[[R]]#2
+// CHECK:         } {source_ops = ["lm.layer_norm_grad_bias"]}
+func.func @layerNormGrad(%dy: tensor<4x8xf32>, %x: tensor<4x8xf32>, %w: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>) {
+  %0:3 = lm.layer_norm_grad %dy, %x, %w eps 1.0e-5 : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>)
+  return %0#0, %0#1, %0#2 : tensor<4x8xf32>, tensor<8xf32>, tensor<8xf32>
+}
+
+// CHECK-LABEL: func.func @gelu(
+// CHECK:         kern.fusion elementwise
+// CHECK:           math.exp
+// CHECK:         } {source_ops = ["lm.gelu"]}
+// CHECK:         kern.fusion elementwise
+// CHECK:           math.exp
+// CHECK:         } {source_ops = ["lm.gelu_grad"]}
+func.func @gelu(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %0 = lm.gelu %x : tensor<4x8xf32>
+  %1 = lm.gelu_grad %0, %x : tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// The weight has a row for each feature of x.
+// CHECK-LABEL: func.func @transposedLinear(
+// CHECK:         kern.gemm %{{.*}}, %{{.*}} bias %{{.*}} : (tensor<4x8xf32>, tensor<8x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+// CHECK-NOT:     transpose
+// CHECK:         return
+func.func @transposedLinear(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+  %0 = lm.linear %x, %w bias %b : (tensor<4x8xf32>, tensor<8x6xf32>, tensor<6xf32>) -> tensor<4x6xf32> {transposed}
+  return %0 : tensor<4x6xf32>
+}
+
 // CHECK-LABEL: func.func @sumRows(
 // CHECK:         kern.fusion column_reduction
 // CHECK:           linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]
