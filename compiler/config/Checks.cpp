@@ -361,8 +361,11 @@ Location Provenance::of(const std::string &path) const {
   return {file, 1, 1};
 }
 
-void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &diagnostics) {
+void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
+                   Diagnostics &diagnostics) {
   for (const Key &key : keys) {
+    if (family && family->intermediateRatio && key.path() == "model.intermediate_size")
+      continue;
     if (!key.required || provenance.given(key.path()) || provenance.broken.count(key.path()))
       continue;
     provenance.broken.insert(key.path());
@@ -388,6 +391,9 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
   }
   if (!provenance.given("model.head_dim") && model.numAttentionHeads > 0)
     model.headDim = model.hiddenSize / model.numAttentionHeads;
+  if (!provenance.given("model.intermediate_size") && model.family &&
+      model.family->intermediateRatio)
+    model.intermediateSize = model.family->intermediateRatio * model.hiddenSize;
 
   const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
   const int64_t perDevice = training.batchSize / ranks;

@@ -44,8 +44,10 @@ struct CheckedJob {
   }
 };
 
-// Reports missing required keys and adds them to `broken`.
-void checkRequired(const KeyTable &keys, Provenance &provenance, Diagnostics &diagnostics);
+// Reports missing required keys of a job of `family` (null if the job's is not known) and adds them
+// to `broken`.
+void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
+                   Diagnostics &diagnostics);
 
 // Sets the keys whose defaults derive from other keys, if they were not given.
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config);

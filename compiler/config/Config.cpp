@@ -154,7 +154,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
       config.model.family = family;
 
   if (file.valid) { // a syntax error hides which keys are set
-    checkRequired(keys, provenance, diagnostics);
+    checkRequired(keys, config.model.family, provenance, diagnostics);
     config.phase = phase;
     resolveSteps({keys, provenance, config, checkDevice, diagnostics}, provenance, config);
     enterPhase(provenance, config);
@@ -164,6 +164,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
   }
   if (!diagnostics.empty())
     return Error{diagnostics.text()};
+  config.warnings = diagnostics.warnings();
   fillSettings(keys, provenance, config);
   return config;
 }

@@ -278,6 +278,7 @@ struct Config {
   std::string directory;          // absolute path; paths in settings are relative to it
   std::string text;               // contents of the TOML file
   std::vector<ResolvedSetting> settings;
+  std::vector<std::string> warnings; // about values that the job asks for and does not get
 };
 
 // Fails for a `device`, a job's target.device, that is not valid; the error is "it must be ...".

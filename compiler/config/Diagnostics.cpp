@@ -29,6 +29,10 @@ void Diagnostics::error(Location location, std::string message) {
   entries.push_back({std::move(location), std::move(message)});
 }
 
+void Diagnostics::warning(const Location &location, const std::string &message) {
+  warned.push_back(oneLine(location.file) + ": " + oneLine(message));
+}
+
 std::string Diagnostics::text() const {
   auto firstOf = [&](const Entry &entry) {
     return std::find_if(

@@ -18,6 +18,10 @@ struct Location {
 class Diagnostics {
 public:
   void error(Location location, std::string message);
+  // A warning is no mistake: the job goes on.
+  void warning(const Location &location, const std::string &message);
+  // Returns the warnings as "FILE: message", a line each, in the order in which they came.
+  const std::vector<std::string> &warnings() const { return warned; }
   bool empty() const { return entries.empty(); }
   size_t count() const { return entries.size(); }
   // Returns the messages, one line each. Messages about a file are in the order of its text; files
@@ -30,6 +34,7 @@ private:
     std::string message;
   };
   std::vector<Entry> entries;
+  std::vector<std::string> warned;
 };
 
 } // namespace lmc::config

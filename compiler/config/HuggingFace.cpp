@@ -46,9 +46,11 @@ public:
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));
     checkLayerTypes(json.value("layer_types", Json()));
+    warnOfDropouts(*family, merged);
     for (const Key &key : keys)
-      if (key.section == "model" && merged.contains(key.name) && isRead(*family, key))
-        add("model", key.name, merged[key.name]);
+      for (const char *name : {key.alias, key.name})
+        if (key.section == "model" && *name && merged.contains(name) && isRead(*family, key))
+          add("model", name, merged[name]);
     // "rope_parameters" and "rope_scaling" name the same settings. If both are present,
     // transformers uses rope_scaling, the older name.
     readRope(*family, merged.value("rope_parameters", Json()));
@@ -89,6 +91,17 @@ private:
     return nullptr;
   }
 
+  void warnOfDropouts(const ModelFamily &family, const Json &json) {
+    std::vector<std::string> names;
+    for (const std::string &name : family.dropouts)
+      if (json.contains(name) && json[name].is_number() && json[name] != 0)
+        names.push_back(fmt::format("'{}' = {}", name, json[name].dump()));
+    if (!names.empty())
+      diagnostics.warning({path},
+                          fmt::format("{} {} read as 0, because lmc has no dropout",
+                                      listed(names, "and"), names.size() == 1 ? "is" : "are"));
+  }
+
   // transformers 5 lists the kind of attention of each layer.
   void checkLayerTypes(const Json &types) {
     if (!types.is_array())
@@ -121,6 +134,22 @@ private:
   Diagnostics &diagnostics;
   std::vector<Assignment> assignments;
 };
+
+// Returns the keys that describe a Llama and what other families keep of it.
+Json llamaKeys(const ModelConfig &model) {
+  return {
+      {"hidden_size", model.hiddenSize},
+      {"intermediate_size", model.intermediateSize},
+      {"num_hidden_layers", model.numHiddenLayers},
+      {"num_attention_heads", model.numAttentionHeads},
+      {"num_key_value_heads", model.numKeyValueHeads},
+      {"head_dim", model.headDim},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", model.maxPositionEmbeddings},
+      {"rms_norm_eps", model.rmsNormEps},
+      {"attention_dropout", 0.0},
+  };
+}
 
 Json ropeParameters(const ModelConfig &model) {
   const RopeScaling &scaling = model.ropeScaling;
@@ -207,35 +236,30 @@ std::string huggingFaceConfig(const Config &config) {
       {"architectures", config::Json::array({family.className})},
       {"model_type", family.modelType},
       {"vocab_size", model.vocabSize},
-      {"hidden_size", model.hiddenSize},
-      {"intermediate_size", model.intermediateSize},
-      {"num_hidden_layers", model.numHiddenLayers},
-      {"num_attention_heads", model.numAttentionHeads},
-      {"num_key_value_heads", model.numKeyValueHeads},
-      {"head_dim", model.headDim},
-      {"hidden_act", "silu"},
-      {"max_position_embeddings", model.maxPositionEmbeddings},
+  };
+  json.update(family.modelKeys ? family.modelKeys(model) : config::llamaKeys(model));
+  json.update({
       {"initializer_range", model.initializerRange},
-      {"rms_norm_eps", model.rmsNormEps},
       {"tie_word_embeddings", model.tieWordEmbeddings},
-      {"attention_dropout", 0.0},
       {"use_cache", true},
       // The ids that begin and end a document depend on the tokenizer, which lmc does not know.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
       {"pad_token_id", nullptr},
-  };
+  });
   if (family.writeConfig)
     family.writeConfig(model, json);
   for (const config::Key &key : family.keys)
     std::visit([&](const auto &value) { json[key.name] = value; }, model.familyValues.at(key.name));
   // The file has both forms: transformers 4 reads rope_theta and rope_scaling, transformers 5 uses
   // rope_parameters.
-  config::Json rope = config::ropeParameters(model);
-  json["rope_theta"] = model.ropeTheta;
-  json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? nullptr : rope;
-  rope["rope_theta"] = model.ropeTheta;
-  json["rope_parameters"] = rope;
+  if (std::ranges::find(family.absent, "rope_theta") == family.absent.end()) {
+    config::Json rope = config::ropeParameters(model);
+    json["rope_theta"] = model.ropeTheta;
+    json["rope_scaling"] = model.ropeScaling.type == RopeScalingType::None ? nullptr : rope;
+    rope["rope_theta"] = model.ropeTheta;
+    json["rope_parameters"] = rope;
+  }
   // Likewise, transformers 4 reads torch_dtype and transformers 5 reads dtype. Exports contain the
   // f32 master weights.
   json["torch_dtype"] = "float32";

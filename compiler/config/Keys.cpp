@@ -65,38 +65,45 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "Rows of the embedding and of the head. Token ids are below it."},
       {.section = "model",
        .name = "hidden_size",
+       .alias = "n_embd",
        .field = FIELD(model.hiddenSize),
        .minimum = 1,
        .maximum = kMaxWidth,
        .required = true,
        .identity = true,
-       .doc = "Width of the residual stream."},
+       .doc = "Width of the residual stream. GPT-2's `n_embd` is accepted too."},
       {.section = "model",
        .name = "intermediate_size",
+       .alias = "n_inner",
        .field = FIELD(model.intermediateSize),
        .minimum = 1,
        .maximum = 16 * kMaxWidth,
        .required = true,
        .identity = true,
-       .doc = "Width inside the SwiGLU MLP."},
+       .doc = "Width inside the MLP. GPT-2's `n_inner` is accepted too; in `gpt2` the default is "
+              "4 x `hidden_size`."},
       {.section = "model",
        .name = "num_hidden_layers",
+       .alias = "n_layer",
        .field = FIELD(model.numHiddenLayers),
        .unit = "layers",
        .minimum = 1,
        .maximum = kMaxLayers,
        .required = true,
        .identity = true,
-       .doc = "Transformer layers."},
+       .doc = "Transformer layers. GPT-2's `n_layer` is accepted too."},
       {.section = "model",
        .name = "num_attention_heads",
+       .alias = "n_head",
        .field = FIELD(model.numAttentionHeads),
        .unit = "heads",
        .minimum = 1,
        .maximum = kMaxHeads,
        .required = true,
        .identity = true,
-       .doc = "Query heads. They divide `hidden_size` unless `head_dim` is given."},
+       .doc =
+           "Query heads. They divide `hidden_size` unless `head_dim` is given. GPT-2's `n_head` is "
+           "accepted too."},
       {.section = "model",
        .name = "num_key_value_heads",
        .field = FIELD(model.numKeyValueHeads),
@@ -116,13 +123,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "Width of one head; even, because RoPE turns pairs."},
       {.section = "model",
        .name = "max_position_embeddings",
+       .alias = "n_positions",
        .field = FIELD(model.maxPositionEmbeddings),
        .unit = "tokens",
        .minimum = 1,
        .maximum = kMaxPositions,
        .derived = {"training.sequence_length"},
        .identity = true,
-       .doc = "Longest context that the model is meant for; at least `sequence_length`."},
+       .doc =
+           "Longest context that the model is meant for; at least `sequence_length`. In `gpt2` it "
+           "is the number of learned positions; GPT-2's `n_positions` is accepted too."},
       {.section = "model",
        .name = "rope_theta",
        .field = FIELD(model.ropeTheta),
@@ -1344,6 +1354,16 @@ KeyTable::KeyTable(const ModelFamilies &families) : families(families) {
       }
       key->families.push_back(family);
     }
+  for (Key &key : keys) {
+    const auto isAbsent = [&](const ModelFamily *family) {
+      return std::ranges::any_of(family->absent, [&](const std::string &name) {
+        return key.path() == "model." + name || key.section == "model." + name;
+      });
+    };
+    if (!key.families.empty() || std::ranges::none_of(families, isAbsent))
+      continue;
+    std::ranges::remove_copy_if(families, std::back_inserter(key.families), isAbsent);
+  }
 }
 
 std::list<Key>::const_iterator KeyTable::endOf(std::string_view section) const {

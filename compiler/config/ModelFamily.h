@@ -35,6 +35,9 @@ struct ModelFamily {
   // `field` of each. In a job of a family without the key, the key is an error. config.json uses
   // the same key names. Several families may have the same key.
   std::vector<config::Key> keys = {};
+  // Names of [model] keys of Keys.cpp that the family does not have: in a job, such a key is an
+  // error. "rope_scaling" stands for all keys of [model.rope_scaling].
+  std::vector<std::string> absent = {};
   // Names of [model] keys of Keys.cpp that the family's Hugging Face class (Python, in the library
   // transformers) ignores. An import of config.json ignores them too. A job that is exported as
   // this class may not set them.
@@ -47,12 +50,20 @@ struct ModelFamily {
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
                              {"use_sliding_window", false}};
+  // Keys of config.json that are probabilities of dropout. lmc has none: they are read as 0, with a
+  // warning if they are more.
+  std::vector<std::string> dropouts = {};
+  // model.intermediate_size is this many times hidden_size if it is not given; 0: it is required.
+  int64_t intermediateRatio = 0;
 
   // Reports keys that contradict each other. Null if the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
   // Returns the family to export a model as, if this family's own Hugging Face class cannot compute
   // the model; nothing if it can. Null if it can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
+  // Returns the keys of an exported config.json that describe the model, but for those that all
+  // Hugging Face classes share. Null: Llama's keys.
+  config::Json (*modelKeys)(const ModelConfig &model) = nullptr;
   // Adds to an exported config.json those keys of Keys.cpp that only some Hugging Face classes
   // have. Null if the family's class has no such keys.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;

@@ -466,7 +466,9 @@ void Driver::describeLinks(const plan::Plan &plan) {
 // the warnings about them, and its links. Returns true if there is something to add.
 bool Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
-  std::vector<std::string> warnings = cost::warningsOf(plan, *model);
+  std::vector<std::string> warnings = config.warnings;
+  for (std::string &warning : cost::warningsOf(plan, *model))
+    warnings.push_back(std::move(warning));
   if (spec && config.distributed.ranks() > 1)
     if (auto warning = strategyWarning(config, plan, forecastOf(plan, result, config), options))
       warnings.push_back(std::move(*warning));

@@ -103,6 +103,7 @@ void Emitter::addHeader() {
   plan.config_path = config.path;
   plan.config_toml = config.text;
   plan.config_directory = config.directory;
+  plan.warnings = config.warnings;
   plan.compute_dtype = config.training.computeDType == DataType::BF16  ? fb::DType::BF16
                        : config.training.computeDType == DataType::F64 ? fb::DType::F64
                                                                        : fb::DType::F32;

@@ -108,7 +108,46 @@ private:
       declare(names::kStarts, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
     if (config.training.documentPositions)
       declare(names::kPositions, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
+    else if (!isRotary())
+      declare(names::kRowPositions, lm::VariableKind::Input, ids, initializer(lm::InitKind::None));
 
+    if (isRotary())
+      declareRopeTables();
+    declareParameter(embedding());
+    if (!isRotary())
+      declareParameter(positionTable());
+    if (model.embeddingNorm)
+      declareNorm(embeddingNorm());
+    for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
+      for (const Parameter &parameter : layerFunction(layer).parameters)
+        declareParameter(parameter, prefixOf(layer));
+    declareNorm(decoder.lastNorm);
+    if (!model.tieWordEmbeddings)
+      declareParameter(head());
+  }
+
+  Parameter embedding() const {
+    return {decoder.embedding, {model.vocabSize, model.hiddenSize}, embeddingStddev()};
+  }
+  Parameter positionTable() const {
+    return {
+        decoder.positionTable, {model.maxPositionEmbeddings, model.hiddenSize}, embeddingStddev()};
+  }
+  Parameter head() const {
+    return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
+  }
+  // The norm behind the embedding belongs to the module of the last norm.
+  std::string embeddingNorm() const {
+    return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
+  }
+  std::vector<Parameter> normParameters(const std::string &name, int64_t columns) const {
+    std::vector<Parameter> parameters{{name + ".weight", {columns}, 1.0}};
+    if (decoder.norm == NormKind::Layer)
+      parameters.push_back({name + ".bias", {columns}, 0.0});
+    return parameters;
+  }
+
+  void declareRopeTables() {
     double attentionFactor = 1.0;
     std::vector<double> frequencies =
         ropeFrequencies(model, config.training.sequenceLength, attentionFactor);
@@ -116,29 +155,18 @@ private:
                               std::pair("rope.sin", lm::InitKind::RopeSin)})
       declare(name, lm::VariableKind::Table, ropeTable,
               lm::InitAttr::rope(b.getContext(), kind, frequencies, attentionFactor));
-
-    declareParameter(embedding());
-    if (model.embeddingNorm)
-      declareParameter(embeddingNorm());
-    for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
-      for (const Parameter &parameter : layerFunction(layer).parameters)
-        declareParameter(parameter, prefixOf(layer));
-    declareParameter(lastNorm());
-    if (!model.tieWordEmbeddings)
-      declareParameter(head());
   }
 
-  Parameter embedding() const {
-    return {"model.embed_tokens.weight", {model.vocabSize, model.hiddenSize}, embeddingStddev()};
-  }
-  Parameter embeddingNorm() const { return {"model.embed_norm.weight", {model.hiddenSize}, 1.0}; }
-  Parameter lastNorm() const { return {"model.norm.weight", {model.hiddenSize}, 1.0}; }
-  Parameter head() const {
-    return {"lm_head.weight", {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
+  // Declares the parameters of a norm over the residual stream.
+  void declareNorm(const std::string &name) {
+    for (const Parameter &parameter : normParameters(name, model.hiddenSize))
+      declareParameter(parameter);
   }
 
-  static std::string prefixOf(int64_t layer) {
-    return "model.layers." + std::to_string(layer) + ".";
+  bool isRotary() const { return decoder.positions == Positions::Rotary; }
+
+  std::string prefixOf(int64_t layer) const {
+    return decoder.layers + "." + std::to_string(layer) + ".";
   }
 
   LayerFunction &layerFunction(int64_t layer) {
@@ -183,11 +211,14 @@ private:
 
   //===-- A layer ---------------------------------------------------------------------------===//
 
-  // Builds the function of a kind of layer: @NAME(x, cos, sin, parameters..., [starts]) -> x.
-  // `starts` (the start of each token's document) exists only if there is a document mask.
+  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x.
+  // `starts` (the start of each token's document) exists only if there is a document mask, the
+  // tables only with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
-    SmallVector<Type> inputs{activations, rotations, rotations};
+    SmallVector<Type> inputs{activations};
+    if (isRotary())
+      inputs.append({rotations, rotations});
     if (config.training.documentMask)
       inputs.push_back(ids);
     LayerFunction layer;
@@ -221,16 +252,27 @@ private:
             kvColumns = model.numKeyValueHeads * model.headDim;
     double stddev = linearStddev(model.hiddenSize);
     Block &body = layer.function.front();
-    auto rotated = [&](const Projection &projection, int64_t out, const std::string &normName,
-                       StringRef name) -> Value {
-      Value x = linear(layer, projection, h, out, stddev);
+    SmallVector<Value> parts; // q, k and v, if one projection has made them
+    if (!kind.qkv.name.empty()) {
+      Value joined = linear(layer, kind.qkv, h, columns + 2 * kvColumns, stddev);
+      SmallVector<Type> types{tensor({tokens, columns}, compute),
+                              tensor({tokens, kvColumns}, compute),
+                              tensor({tokens, kvColumns}, compute)};
+      parts = lm::SplitOp::create(b, named("qkv"), types, joined).getParts();
+    }
+    auto projected = [&](size_t index, const Projection &projection, int64_t out) -> Value {
+      return parts.empty() ? linear(layer, projection, h, out, stddev) : parts[index];
+    };
+    auto positioned = [&](Value x, const std::string &normName, StringRef name) -> Value {
       x = normOfHeads(layer, kind.headNorm, normName, x);
+      if (!isRotary())
+        return x;
       return lm::RopeOp::create(b, named(name), x.getType(), x, body.getArgument(1),
                                 body.getArgument(2), model.headDim, false);
     };
-    Value q = rotated(kind.q, columns, kind.qNorm, "q_rope");
-    Value k = rotated(kind.k, kvColumns, kind.kNorm, "k_rope");
-    Value v = linear(layer, kind.v, h, kvColumns, stddev);
+    Value q = positioned(projected(0, kind.q, columns), kind.qNorm, "q_rope");
+    Value k = positioned(projected(1, kind.k, kvColumns), kind.kNorm, "k_rope");
+    Value v = projected(2, kind.v, kvColumns);
     Value starts = config.training.documentMask ? body.getArguments().back() : Value();
     // The window is 0 (none) if it covers the whole sequence.
     int64_t window = kind.window >= config.training.sequenceLength ? 0 : kind.window;
@@ -244,17 +286,23 @@ private:
 
   Value mlp(LayerFunction &layer, const DecoderLayer &kind, Value h) {
     double stddev = linearStddev(model.hiddenSize);
-    Value gate = linear(layer, kind.gate, h, model.intermediateSize, stddev);
+    Value gate = kind.gate.name.empty()
+                     ? Value()
+                     : linear(layer, kind.gate, h, model.intermediateSize, stddev);
     Value up = linear(layer, kind.up, h, model.intermediateSize, stddev);
-    Value gated = lm::SwigluOp::create(b, named("mlp"), gate, up);
-    return linear(layer, kind.down, gated, model.hiddenSize, residualStddev());
+    Value activated = gate ? lm::SwigluOp::create(b, named("mlp"), gate, up).getResult()
+                           : lm::GeluOp::create(b, named("mlp"), up.getType(), up).getResult();
+    return linear(layer, kind.down, activated, model.hiddenSize, residualStddev());
   }
 
   // Adds a parameter to the layer and returns the function's argument for it.
   Value parameter(LayerFunction &layer, std::string name, SmallVector<int64_t> shape,
                   double initial) {
-    Parameter added{std::move(name), std::move(shape), initial};
-    unsigned index = unsigned(3 + layer.parameters.size()); // after x, cos and sin
+    return parameter(layer, Parameter{std::move(name), std::move(shape), initial});
+  }
+
+  Value parameter(LayerFunction &layer, Parameter added) {
+    unsigned index = unsigned((isRotary() ? 3 : 1) + layer.parameters.size()); // after x, cos, sin
     Value argument = layer.function.front().insertArgument(index, readType(added), loc);
     layer.parameters.push_back(std::move(added));
     return argument;
@@ -263,21 +311,38 @@ private:
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
                double stddev) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
-    Value weight = parameter(layer, projection.name + ".weight", {out, in}, stddev);
+    const bool transposed = decoder.transposedWeights;
+    Value weight = parameter(
+        layer, projection.name + ".weight",
+        transposed ? SmallVector<int64_t>{in, out} : SmallVector<int64_t>{out, in}, stddev);
     Value bias =
         projection.bias ? parameter(layer, projection.name + ".bias", {out}, 0.0) : Value();
     return lm::LinearOp::create(b, named(projection.name), tensor({tokens, out}, compute), x,
-                                weight, bias);
+                                weight, bias, transposed);
   }
 
   Value norm(LayerFunction &layer, const std::string &name, Value x) {
     int64_t columns = cast<RankedTensorType>(x.getType()).getDimSize(1);
-    return normWith(parameter(layer, name + ".weight", {columns}, 1.0), name, x);
+    SmallVector<Value> values;
+    for (Parameter &added : normParameters(name, columns))
+      values.push_back(parameter(layer, std::move(added)));
+    return normWith(values, name, x);
   }
 
-  Value normWith(Value weight, StringRef name, Value x) {
-    return lm::RmsNormOp::create(b, named(name), x.getType(), x, weight,
-                                 b.getF64FloatAttr(model.rmsNormEps));
+  // Returns the norm of x with the given weight and, in a LayerNorm, bias.
+  Value normWith(ValueRange values, StringRef name, Value x) {
+    auto eps = b.getF64FloatAttr(decoder.normEps > 0 ? decoder.normEps : model.rmsNormEps);
+    if (decoder.norm == NormKind::Layer)
+      return lm::LayerNormOp::create(b, named(name), x.getType(), x, values[0], values[1], eps);
+    return lm::RmsNormOp::create(b, named(name), x.getType(), x, values[0], eps);
+  }
+
+  // Returns a norm of x with the parameters of the norm `name`, which is in no layer.
+  Value loadedNorm(const std::string &name, StringRef location, Value x) {
+    SmallVector<Value> values;
+    for (const Parameter &parameter : normParameters(name, model.hiddenSize))
+      values.push_back(loadParameter(parameter));
+    return normWith(values, location, x);
   }
 
   Value normOfHeads(LayerFunction &layer, HeadNorm kind, const std::string &name, Value x) {
@@ -320,9 +385,12 @@ private:
     auto forward = func::FuncOp::create(b, loc, name, b.getFunctionType({}, results));
     b.setInsertionPointToStart(forward.addEntryBlock());
 
-    Value tokenIds = load(names::kTokens, ids), cos = load("rope.cos", ropeTable),
-          sin = load("rope.sin", ropeTable), starts;
-    if (config.training.documentPositions) {
+    Value tokenIds = load(names::kTokens, ids), cos, sin, starts;
+    if (isRotary()) {
+      cos = load("rope.cos", ropeTable);
+      sin = load("rope.sin", ropeTable);
+    }
+    if (isRotary() && config.training.documentPositions) {
       // The row of each token's position, so that the tables have a row per token.
       Value positions = load(names::kPositions, ids);
       cos = lm::EmbeddingOp::create(b, named("rope.cos"), rotations, positions, cos);
@@ -332,10 +400,19 @@ private:
       starts = load(names::kStarts, ids);
     Value embeddings = loadParameter(embedding());
     Value x = lm::EmbeddingOp::create(b, named("embed_tokens"), activations, tokenIds, embeddings);
+    if (!isRotary()) {
+      Value positions =
+          load(config.training.documentPositions ? names::kPositions : names::kRowPositions, ids);
+      Value rows = lm::EmbeddingOp::create(b, named("embed_positions"), activations, positions,
+                                           loadParameter(positionTable()));
+      x = lm::AddOp::create(b, named("embed_sum"), x, rows);
+    }
     if (model.embeddingNorm)
-      x = normWith(loadParameter(embeddingNorm()), "embed_norm", x);
+      x = loadedNorm(embeddingNorm(), "embed_norm", x);
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
-      SmallVector<Value> operands{x, cos, sin};
+      SmallVector<Value> operands{x};
+      if (isRotary())
+        operands.append({cos, sin});
       for (const Parameter &parameter : layerFunction(layer).parameters)
         operands.push_back(loadParameter(parameter, prefixOf(layer)));
       if (starts)
@@ -352,7 +429,7 @@ private:
       auto type = tensor({config.training.microBatchSize, model.hiddenSize}, compute);
       x = lm::EmbeddingOp::create(b, named("rows"), type, rows, x);
     }
-    x = normWith(loadParameter(lastNorm()), "norm", x);
+    x = loadedNorm(decoder.lastNorm, "norm", x);
     Value weight = model.tieWordEmbeddings ? embeddings : loadParameter(head());
     if (output != Output::Loss) {
       const int64_t count = cast<RankedTensorType>(x.getType()).getDimSize(0);

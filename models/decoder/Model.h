@@ -14,14 +14,16 @@ namespace lmc {
 // Returns the forward graph of the model of `config`, with declarations of all its state:
 //
 //   func.func @forward() -> tensor<f32>   returns the sum of token losses over batch.tokens
-//   func.func private @layer(x, cos, sin, weights..., [starts]) -> x   is called once per layer;
+//   func.func private @layer(x, [cos, sin], weights..., [starts]) -> x   is called once per layer;
 //                                         there is one function per kind of layer, named like it
 //   func.func @logits()                   exists only with monitoring.logits
 //
 // With training.document_mask, attention reads the variable batch.starts, i32 [mbs * seq]: for each
 // token, the position in its sequence at which its document begins. With
 // training.document_positions, lm.rope reads a row of cos and sin per token, that of its position
-// in batch.positions, i32 [mbs * seq]; else token t has position t mod seq.
+// in batch.positions, i32 [mbs * seq]; else token t has position t mod seq. A decoder with learned
+// positions has no RoPE, cos and sin: it reads the rows of its table that batch.positions names or,
+// without training.document_positions, batch.row_positions, where the host writes t mod seq.
 //
 // Parameters have Hugging Face's names. With a bf16 compute dtype, every matrix also has a compute
 // copy NAME.compute, which the forward graph reads; vectors (norms and biases) are read in f32.

@@ -7,9 +7,9 @@
 //   x = x + behind(mlp(before(x)))
 //
 // where `before` and `behind` are the norms that DecoderLayer names. Attention applies RoPE to q
-// and k, after their norm if they have one. The MLP is down(silu(gate(x)) * up(x)). All names are
-// those of Hugging Face's checkpoints, without the prefix of the layer: the weight of q in layer 3
-// is `model.layers.3.` + `self_attn.q_proj` + `.weight`.
+// and k, after their norm if they have one. The MLP is down(silu(gate(x)) * up(x)) or, without a
+// gate, down(gelu(up(x))). All names are those of Hugging Face's checkpoints, without the prefix of
+// the layer: the weight of q in layer 3 is `model.layers.3.` + `self_attn.q_proj` + `.weight`.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct Projection {
   bool bias = false;
 };
 
-// The names of the RMSNorms of a branch; "" means that there is none.
+// The names of the norms of a branch; "" means that there is none.
 struct Norms {
   std::string before, behind;
 };
@@ -39,15 +39,30 @@ struct DecoderLayer {
   Norms attention{"input_layernorm", ""}, mlp{"post_attention_layernorm", ""};
   Projection q{"self_attn.q_proj"}, k{"self_attn.k_proj"}, v{"self_attn.v_proj"},
       o{"self_attn.o_proj"};
+  Projection qkv{""}; // one layer in the place of q, k and v, whose outputs stand side by side
   Projection gate{"mlp.gate_proj"}, up{"mlp.up_proj"}, down{"mlp.down_proj"};
   HeadNorm headNorm = HeadNorm::None;
   std::string qNorm = "self_attn.q_norm", kNorm = "self_attn.k_norm";
   int64_t window = 0; // number of keys that a token sees, itself included; 0: all before it
 };
 
+// How a decoder knows the position of a token: RoPE turns q and k, or a learned vector for each
+// position is added to the embedding.
+enum class Positions { Rotary, Learned };
+
+enum class NormKind { Rms, Layer };
+
 struct Decoder {
   std::vector<DecoderLayer> kinds; // the different layers, each with a unique name
   std::vector<size_t> pattern;     // per layer, an index into kinds; empty: all are kinds[0]
+  NormKind norm = NormKind::Rms;   // of all norms
+  double normEps = 0;              // 0: rms_norm_eps
+  Positions positions = Positions::Rotary;
+  // The weights of layers are [in, out], as in GPT-2's Conv1D, and not [out, in].
+  bool transposedWeights = false;
+  // Names of Hugging Face's checkpoints.
+  std::string embedding = "model.embed_tokens.weight", positionTable = "", lastNorm = "model.norm",
+              layers = "model.layers", head = "lm_head.weight";
 };
 
 } // namespace lmc

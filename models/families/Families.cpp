@@ -7,9 +7,11 @@ const ModelFamily &mistral();
 const ModelFamily &qwen2();
 const ModelFamily &qwen3();
 const ModelFamily &olmo2();
+const ModelFamily &gpt2();
 
 const ModelFamilies &modelFamilies() {
-  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(), &qwen3(), &olmo2()};
+  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(),
+                                         &qwen3(), &olmo2(),   &gpt2()};
   return families;
 }
 

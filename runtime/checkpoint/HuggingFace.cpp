@@ -25,7 +25,8 @@ static constexpr const char *kGenerationFile = "generation_config.json";
 static constexpr const char *kModelFile = "model.safetensors";
 static constexpr const char *kIndexFile = "model.safetensors.index.json";
 static constexpr const char *kHead = "lm_head.weight";
-static constexpr const char *kEmbedding = "model.embed_tokens.weight";
+static constexpr const char *kEmbeddings[] = {"model.embed_tokens.weight",
+                                              "transformer.wte.weight"};
 static constexpr const char *kTieKey = "tie_word_embeddings";
 static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
 static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // a tokenizer has some 30 MB
@@ -180,16 +181,19 @@ static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
   bool found = false;
   for (ExportTensor &tensor : tensors) {
     TensorView &view = tensor.target;
-    if ((view.name != kEmbedding && view.name != kHead) || view.shape.front() != tokens)
+    const bool hasTokens =
+        view.name == kHead || std::ranges::find(kEmbeddings, view.name) != std::end(kEmbeddings);
+    if (!hasTokens || view.shape.front() != tokens)
       continue;
     view.bytes = view.bytes / tokens * rows;
     view.shape.front() = rows;
     found = true;
   }
   if (!found)
-    return Error{fmt::format("cannot export to {}: the vocabulary cannot be padded, because neither "
-                             "{} nor {} has {} rows",
-                             to, kEmbedding, kHead, tokens)};
+    return Error{
+        fmt::format("cannot export to {}: the vocabulary cannot be padded, because neither "
+                    "{} nor {} has {} rows",
+                    to, fmt::join(kEmbeddings, ", "), kHead, tokens)};
   *size = rows;
   return {};
 }
@@ -469,6 +473,29 @@ static std::string listNames(const std::vector<std::string> &names) {
   return text;
 }
 
+// Returns true for a tensor of a file that is no parameter: RoPE's frequencies, and GPT-2's mask.
+static bool isBuffer(std::string_view name) {
+  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+// If `tensors` have names with a first part, "model.", which no name in the file has, adds it to
+// the names in the file.
+static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
+  if (tensors.empty())
+    return;
+  const std::string &name = tensors.front().name;
+  const std::string prefix = name.substr(0, name.find('.') + 1);
+  const auto hasPrefix = [&](const auto &entry) { return entry.first.starts_with(prefix); };
+  if (prefix.empty() || !model.tensors.contains(name.substr(prefix.size())) ||
+      std::ranges::any_of(model.tensors, hasPrefix))
+    return;
+  std::map<std::string, Model::Tensor> renamed;
+  for (const auto &[known, tensor] : model.tensors)
+    renamed.emplace(known == kHead ? known : prefix + known, tensor);
+  model.tensors = std::move(renamed);
+}
+
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
   // Checks that the bytes of each view match its shape, because `buffer` gets the size of the
@@ -479,6 +506,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
   if (!model)
     return model.error();
 
+  addPrefix(*model, tensors);
   std::set<std::string_view> wanted;
   std::vector<std::string> missing, extra;
   for (const TensorView &tensor : tensors) {
@@ -488,7 +516,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
   }
   bool extraHead = false;
   for (const auto &[name, tensor] : model->tensors) {
-    if (wanted.contains(name) || name.ends_with("rotary_emb.inv_freq"))
+    if (wanted.contains(name) || isBuffer(name))
       continue;
     if (name == kHead)
       extraHead = true;

@@ -44,9 +44,13 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 // requested dtype can hold the value, else rounded once to nearest even. A tensor that is missing,
 // not requested or of another shape is an Error, which is found before the first call of `store`.
 //
-// Two kinds of tensors may be in the file without being requested: the inverse frequencies of RoPE,
-// and `lm_head.weight`, as in a model whose head is tied to the embedding. The function does not
-// check that the two are equal, but returns an Error if a config.json beside the file has
+// The names of a file may lack the first part of those requested ("model." or "transformer."), as
+// where `save_pretrained` wrote a model without its head, such as the published GPT-2.
+//
+// Three kinds of tensors may be in the file without being requested: the inverse frequencies of
+// RoPE, the causal mask that GPT-2's layers keep (`attn.bias`, `attn.masked_bias`), and
+// `lm_head.weight`, as in a model whose head is tied to the embedding. The function does not check
+// that the two are equal, but returns an Error if a config.json beside the file has
 // tie_word_embeddings = false.
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store);

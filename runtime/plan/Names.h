@@ -25,6 +25,7 @@ inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
+inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, whatever documents
 
 // Names of the variables of the function `generate`: the host writes the rows whose next token it
 // wants to know, and the device the logits of these tokens.

@@ -34,24 +34,25 @@ Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &devic
     LMC_TRY(place);
     places.push_back(*place);
   }
-  std::optional<ArenaRange> ofDocuments[2];
-  const char *const names[] = {names::kStarts, names::kPositions};
-  for (size_t i = 0; i < 2; ++i) {
+  std::optional<ArenaRange> optional[3];
+  const char *const names[] = {names::kStarts, names::kPositions, names::kRowPositions};
+  size_t count = places.size();
+  for (size_t i = 0; i < std::size(names); ++i) {
     if (plan.findVariable(names[i]) < 0)
       continue;
     auto place = placeOfInput(plan, names[i]);
     LMC_TRY(place);
-    ofDocuments[i] = *place;
+    optional[i] = *place;
+    ++count;
   }
-  const size_t count =
-      places.size() + size_t(ofDocuments[0].has_value()) + size_t(ofDocuments[1].has_value());
   auto ring = BufferRing::make(device, kAhead, count * places.front().bytes);
   if (!ring)
     return ring.error();
   std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));
   opened->places = std::move(places);
-  opened->starts = ofDocuments[0];
-  opened->positions = ofDocuments[1];
+  opened->starts = optional[0];
+  opened->positions = optional[1];
+  opened->rowPositions = optional[2];
   opened->sequenceLength = plan->batch()->sequence_length();
   return opened;
 }
@@ -71,12 +72,16 @@ Result<void> Inputs::upload(const int32_t *tokens, const int32_t *targets,
   LMC_TRY(copy(places[1], targets));
   if (starts)
     LMC_TRY(copy(*starts, documentStarts));
-  if (positions) {
-    std::vector<int32_t> inDocument(positions->bytes / sizeof(int32_t));
-    for (size_t i = 0; i < inDocument.size(); ++i)
-      inDocument[i] = static_cast<int32_t>(i % sequenceLength) - documentStarts[i];
-    LMC_TRY(copy(*positions, inDocument.data()));
-  }
+  auto copyPositions = [&](const ArenaRange &place, const int32_t *starts) -> Result<void> {
+    std::vector<int32_t> values(place.bytes / sizeof(int32_t));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<int32_t>(i % sequenceLength) - (starts ? starts[i] : 0);
+    return copy(place, values.data());
+  };
+  if (positions)
+    LMC_TRY(copyPositions(*positions, documentStarts));
+  if (rowPositions)
+    LMC_TRY(copyPositions(*rowPositions, nullptr));
   return ring.enqueued();
 }
 

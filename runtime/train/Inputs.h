@@ -25,8 +25,9 @@ public:
   // Enqueues copies of `tokens`, `targets` and, with a document mask, `documentStarts` ([mbs, seq]
   // int32 each) into batch.tokens, batch.targets and batch.starts, and of the positions that follow
   // from them into batch.positions, if the plan has it. Without either of these two, they are not
-  // read. The arrays may be changed when the call returns. It waits only if the device is more than
-  // kAhead micro-steps behind.
+  // read. Into batch.row_positions goes the position of each token in its sequence. The arrays may
+  // be changed when the call returns. It waits only if the device is more than kAhead micro-steps
+  // behind.
   Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
   // The host may prepare this many micro-steps before the device has read their inputs.
@@ -38,7 +39,7 @@ private:
   Device &device;
   BufferRing ring;
   std::vector<ArenaRange> places; // of tokens and targets
-  std::optional<ArenaRange> starts, positions;
+  std::optional<ArenaRange> starts, positions, rowPositions;
   uint64_t sequenceLength = 0;
 };
 

@@ -435,6 +435,9 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   if (!phase.name.empty())
     facts["phase"] = phase.name;
   log.event(goesOn && options.rollbacks.empty() ? "phase" : "start", facts);
+  if (const auto *warnings = (*session.job)->warnings(); warnings && !goesOn)
+    for (const flatbuffers::String *warning : *warnings)
+      console.warning(warning->str());
   if (start.before && start.before->planHash != session.job->hash()) {
     console.note(fmt::format("the plan has changed: the last start used the plan with SHA-256 {}",
                              start.before->planHash));

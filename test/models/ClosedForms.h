@@ -11,6 +11,15 @@ namespace lmc::test {
 
 inline uint64_t parameterCount(const ModelConfig &model) {
   const uint64_t hidden = model.hiddenSize, ffn = model.intermediateSize;
+  if (model.architecture == "gpt2") {
+    const uint64_t layer = 2 * 2 * hidden                     // two norms
+                           + 3 * hidden * hidden + 3 * hidden // q, k and v
+                           + hidden * hidden + hidden         // o
+                           + 2 * hidden * ffn + ffn + hidden; // the MLP
+    return hidden *
+               (model.vocabSize * (model.tieWordEmbeddings ? 1 : 2) + model.maxPositionEmbeddings) +
+           model.numHiddenLayers * layer + 2 * hidden;
+  }
   const uint64_t q = model.numAttentionHeads * model.headDim;
   const uint64_t kv = model.numKeyValueHeads * model.headDim;
   uint64_t layer = 2 * hidden          // the norms before attention and MLP
@@ -41,7 +50,8 @@ inline FlopsPerToken flopsPerToken(const ModelConfig &m, int64_t sequenceLength)
   double hidden = double(m.hiddenSize), heads = double(m.numAttentionHeads * m.headDim),
          kvHeads = double(m.numKeyValueHeads * m.headDim), ffn = double(m.intermediateSize),
          layers = double(m.numHiddenLayers), seq = double(sequenceLength);
-  double layerWeights = hidden * (2 * heads + 2 * kvHeads) + 3 * hidden * ffn;
+  const double mlp = m.architecture == "gpt2" ? 2 : 3; // matrices
+  double layerWeights = hidden * (2 * heads + 2 * kvHeads) + mlp * hidden * ffn;
   double weights = layers * layerWeights + hidden * double(m.vocabSize);
   double window = m.slidingWindow > 0 ? std::min(double(m.slidingWindow), seq) : seq;
   double visible = window - window * window / (2 * seq); // mean of min(i, window) over i
@@ -64,6 +74,8 @@ struct TrafficFloor {
 //   embedding               2h; its gradient: h, and 2h elements of the main gradient
 //   the norm that no residual add goes with (there are 2 layers + 1 norms): 2h; its gradient: 3h
 //   cross entropy           2V
+// GPT-2 has no RoPE; its GELU reads f and writes f, and the gradient reads 2f and writes 2f; the
+// row of a position is read with that of the token, and its gradient reads dx: 2h.
 inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
   double h = double(model.hiddenSize), f = double(model.intermediateSize),
          V = double(model.vocabSize),
@@ -75,8 +87,9 @@ inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
   // A norm with a residual add, in front of a branch or behind it: 4h forward and 4h backward in
   // front; x, the branch and the sum, then both gradients, the branch, their sum and dx behind.
   const double norms = model.architecture == "olmo2" ? 2 * (3 * h + 5 * h) : 2 * (4 * h + 4 * h);
-  double layer = norms + (normsHeads ? 5 : 2) * r + 3 * f + 5 * f + f;
-  double head = 2 * h + h + 2 * h + 3 * h + 2 * V;
+  const bool gpt2 = model.architecture == "gpt2";
+  double layer = norms + (gpt2 ? 2 * f + 4 * f : (normsHeads ? 5 : 2) * r + 3 * f + 5 * f + f);
+  double head = 2 * h + h + 2 * h + 3 * h + 2 * V + (gpt2 ? 2 * h : 0);
   return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
 }
 

@@ -1,8 +1,8 @@
 """Models of Hugging Face's transformers, made from the reference's description and weights."""
 
 import torch
-from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config,
-                          Olmo2ForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+from transformers import (GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
                           Qwen3ForCausalLM)
 
 from reference import Model, Weights
@@ -13,6 +13,7 @@ CLASSES = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
     "olmo2": (Olmo2Config, Olmo2ForCausalLM),
+    "gpt2": (GPT2Config, GPT2LMHeadModel),
 }
 # Keys that a class does not have.
 ABSENT = {"mistral": ("attention_bias", "mlp_bias"), "qwen2": ("attention_bias", "mlp_bias"),
@@ -22,12 +23,14 @@ ABSENT = {"mistral": ("attention_bias", "mlp_bias"), "qwen2": ("attention_bias",
 def build(model: Model, weights: Weights) -> PreTrainedModel:
     keys = model.keys()
     keys.pop("architecture")
-    # transformers 5 keeps theta and scaling in one place.
-    keys["rope_parameters"] = {
-        "rope_type": "default",
-        **(keys.pop("rope_scaling", None) or {}),
-        "rope_theta": keys.pop("rope_theta"),
-    }
+    if model.architecture == "gpt2":
+        keys["n_inner"] = keys.pop("intermediate_size")
+    else:  # transformers 5 keeps theta and scaling in one place.
+        keys["rope_parameters"] = {
+            "rope_type": "default",
+            **(keys.pop("rope_scaling", None) or {}),
+            "rope_theta": keys.pop("rope_theta"),
+        }
     config, made = CLASSES[model.architecture]
     absent = ABSENT.get(model.architecture, ())
     if model.sliding_window and model.architecture != "mistral":
@@ -40,7 +43,7 @@ def build(model: Model, weights: Weights) -> PreTrainedModel:
     made = made(config(**keys, attn_implementation="eager"))
     weights = dict(weights)
     if model.tie_word_embeddings:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+        weights["lm_head.weight"] = weights[model.embedding]
     made.load_state_dict(weights, strict=True)
     return made.eval()
 

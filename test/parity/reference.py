@@ -30,7 +30,7 @@ LLAMA3_SCALING = {
 class Model:
     """The keys of config.json that say what is computed, under their names there."""
 
-    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2"
+    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2" | "gpt2"
     vocab_size: int = 256
     hidden_size: int = 64
     intermediate_size: int = 176
@@ -42,6 +42,7 @@ class Model:
     rope_theta: float = 10000.0
     rope_scaling: dict[str, Any] | None = field(default=None, hash=False)
     rms_norm_eps: float = 1e-5
+    layer_norm_epsilon: float = 1e-5  # of GPT-2
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
@@ -51,7 +52,13 @@ class Model:
     def keys(self) -> dict[str, Any]:
         """The [model] section: every key that is not at "absent"."""
         absent = {"rope_scaling": None, "sliding_window": 0, "embedding_norm": False}
-        return {k: v for k, v in asdict(self).items() if k not in absent or v != absent[k]}
+        others = LLAMA_KEYS if self.architecture == "gpt2" else {"layer_norm_epsilon"}
+        return {k: v for k, v in asdict(self).items()
+                if k not in others and (k not in absent or v != absent[k])}
+
+    @property
+    def embedding(self) -> str:
+        return "transformer.wte.weight" if self.architecture == "gpt2" else "model.embed_tokens.weight"
 
     @property
     def qkv_bias(self) -> bool:
@@ -71,6 +78,8 @@ class Model:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Every parameter with its shape; a tied head is the embedding."""
+        if self.architecture == "gpt2":
+            return gpt2_shapes(self)
         hidden, ffn = self.hidden_size, self.intermediate_size
         query = self.num_attention_heads * self.head_dim
         key_value = self.num_key_value_heads * self.head_dim
@@ -104,6 +113,32 @@ class Model:
         if not self.tie_word_embeddings:
             shapes["lm_head.weight"] = (self.vocab_size, hidden)
         return shapes
+
+
+# Keys that a GPT-2 does not have.
+LLAMA_KEYS = {"num_key_value_heads", "head_dim", "rope_theta", "rope_scaling", "rms_norm_eps", "attention_bias",
+              "mlp_bias", "sliding_window"}
+
+
+def gpt2_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    hidden, ffn = model.hidden_size, model.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {
+        "transformer.wte.weight": (model.vocab_size, hidden),
+        "transformer.wpe.weight": (model.max_position_embeddings, hidden),
+    }
+    for layer in range(model.num_hidden_layers):
+        prefix = f"transformer.h.{layer}."
+        conv1d = {"attn.c_attn": (hidden, 3 * hidden), "attn.c_proj": (hidden, hidden),
+                  "mlp.c_fc": (hidden, ffn), "mlp.c_proj": (ffn, hidden)}
+        for name, shape in conv1d.items():
+            shapes[f"{prefix}{name}.weight"] = shape
+            shapes[f"{prefix}{name}.bias"] = shape[1:]
+        for norm in ("ln_1", "ln_2"):
+            shapes[f"{prefix}{norm}.weight"] = shapes[f"{prefix}{norm}.bias"] = (hidden,)
+    shapes["transformer.ln_f.weight"] = shapes["transformer.ln_f.bias"] = (hidden,)
+    if not model.tie_word_embeddings:
+        shapes["lm_head.weight"] = (model.vocab_size, hidden)
+    return shapes
 
 
 @dataclass(frozen=True)
@@ -148,7 +183,7 @@ def random_weights(model: Model, seed: int) -> Weights:
         noise = torch.randn(shape, generator=generator)
         if len(shape) == 1:
             weights[name] = 0.1 * noise + (0.0 if name.endswith(".bias") else 1.0)
-        elif name in ("model.embed_tokens.weight", "lm_head.weight"):
+        elif name in (model.embedding, "transformer.wpe.weight", "lm_head.weight"):
             weights[name] = noise * 1.5 / math.sqrt(model.hidden_size)
         else:
             weights[name] = noise / math.sqrt(shape[1])
@@ -198,6 +233,8 @@ def logits(
     """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype. With an
     `end_of_document` attention stays within a document. `positions`, [batch, seq], are those of
     RoPE; without them token t has position t."""
+    if model.architecture == "gpt2":
+        return gpt2_logits(model, weights, tokens, end_of_document, positions)
     batch, seq = tokens.shape
     heads, kv_heads, dim = model.num_attention_heads, model.num_key_value_heads, model.head_dim
     dtype = weights["model.embed_tokens.weight"].dtype
@@ -262,6 +299,43 @@ def logits(
     x = rms_norm(x, "model.norm")
     head = "model.embed_tokens.weight" if model.tie_word_embeddings else "lm_head.weight"
     return F.linear(x, weights[head])
+
+
+def gpt2_logits(model: Model, weights: Weights, tokens: torch.Tensor, end_of_document: int | None,
+                positions: torch.Tensor | None) -> torch.Tensor:
+    batch, seq = tokens.shape
+    heads, hidden = model.num_attention_heads, model.hidden_size
+    index = torch.arange(seq)
+    visible = index[:, None] >= index[None, :]
+    if end_of_document is not None:
+        document = documents(tokens, end_of_document)
+        visible = (visible & (document[:, :, None] == document[:, None, :]))[:, None]
+
+    def conv1d(x: torch.Tensor, name: str) -> torch.Tensor:
+        return x @ weights[name + ".weight"] + weights[name + ".bias"]
+
+    def layer_norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        scale = torch.rsqrt(centred.pow(2).mean(-1, keepdim=True) + model.layer_norm_epsilon)
+        return centred * scale * weights[name + ".weight"] + weights[name + ".bias"]
+
+    def gelu(x: torch.Tensor) -> torch.Tensor:
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x.pow(3))))
+
+    x = F.embedding(tokens, weights["transformer.wte.weight"])
+    x = x + F.embedding(index if positions is None else positions, weights["transformer.wpe.weight"])
+    if model.embedding_norm:
+        x = layer_norm(x, "transformer.embed_norm")
+    for layer in range(model.num_hidden_layers):
+        prefix = f"transformer.h.{layer}."
+        q, k, v = (part.view(batch, seq, heads, hidden // heads).transpose(1, 2)
+                   for part in conv1d(layer_norm(x, prefix + "ln_1"), prefix + "attn.c_attn").chunk(3, dim=-1))
+        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+        x = x + conv1d(attended.transpose(1, 2).reshape(batch, seq, hidden), prefix + "attn.c_proj")
+        inner = gelu(conv1d(layer_norm(x, prefix + "ln_2"), prefix + "mlp.c_fc"))
+        x = x + conv1d(inner, prefix + "mlp.c_proj")
+    head = model.embedding if model.tie_word_embeddings else "lm_head.weight"
+    return F.linear(layer_norm(x, "transformer.ln_f"), weights[head])
 
 
 def loss(

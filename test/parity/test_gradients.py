@@ -19,6 +19,9 @@ MODELS = {
     "mistral-window": Model(architecture="mistral", sliding_window=7),
     "qwen2": Model(architecture="qwen2", tie_word_embeddings=True, num_attention_heads=4, num_key_value_heads=1),
     "qwen3": Model(architecture="qwen3", head_dim=24),
+    "gpt2": Model(architecture="gpt2", tie_word_embeddings=True, intermediate_size=256),
+    "gpt2-odd-sizes": Model(architecture="gpt2", vocab_size=251, hidden_size=60, intermediate_size=91,
+                            num_attention_heads=6, max_position_embeddings=37),
     "olmo2": Model(architecture="olmo2", attention_bias=True),
 }
 # Random weights have gradients of norm above 1, so clipping is part of every comparison.

@@ -27,6 +27,9 @@ MODELS = {
     "qwen3": Model(architecture="qwen3", head_dim=24),
     "qwen3-biases": Model(architecture="qwen3", attention_bias=True, num_key_value_heads=1),
     "olmo2": Model(architecture="olmo2", num_key_value_heads=4),
+    "gpt2": Model(architecture="gpt2", tie_word_embeddings=True),
+    "gpt2-untied-odd-sizes": Model(architecture="gpt2", vocab_size=251, hidden_size=60, intermediate_size=91,
+                                   num_attention_heads=6, max_position_embeddings=50, layer_norm_epsilon=1e-3),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 

@@ -108,6 +108,65 @@ TEST_F(HuggingFaceTest, Mistral) {
   EXPECT_EQ(config.model.slidingWindow, 0);
 }
 
+// The config.json of openai-community/gpt2, without what concerns texts.
+TEST_F(HuggingFaceTest, Gpt2) {
+  Json gpt2 = {{"activation_function", "gelu_new"},
+               {"architectures", {"GPT2LMHeadModel"}},
+               {"attn_pdrop", 0.1},
+               {"embd_pdrop", 0.1},
+               {"initializer_range", 0.02},
+               {"layer_norm_epsilon", 1e-05},
+               {"model_type", "gpt2"},
+               {"n_ctx", 1024},
+               {"n_embd", 768},
+               {"n_head", 12},
+               {"n_layer", 12},
+               {"n_positions", 1024},
+               {"resid_pdrop", 0.1},
+               {"summary_type", "cls_index"},
+               {"vocab_size", 50257}};
+  ASSERT_EQ(errorsWith(gpt2), "");
+  EXPECT_EQ(test::parameterCount(config.model), 124'439'808u);
+  EXPECT_EQ(config.model.maxPositionEmbeddings, 1024);
+  EXPECT_EQ(config.model.intermediateSize, 3072);
+  EXPECT_EQ(config.model.numKeyValueHeads, 12);
+  EXPECT_EQ(config.model.headDim, 64);
+  EXPECT_TRUE(config.model.tieWordEmbeddings);
+  ASSERT_EQ(config.warnings.size(), 1u);
+  EXPECT_TRUE(config.warnings[0].ends_with(
+      "config.json: 'resid_pdrop' = 0.1, 'embd_pdrop' = 0.1 and 'attn_pdrop' = 0.1 are read as 0, "
+      "because lmc has no dropout"))
+      << config.warnings[0];
+  Json dry = gpt2;
+  for (const char *key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
+    dry[key] = 0.0;
+  dry["n_inner"] = 100;
+  ASSERT_EQ(errorsWith(dry), "");
+  EXPECT_TRUE(config.warnings.empty());
+  EXPECT_EQ(config.model.intermediateSize, 100);
+
+  const std::string text = huggingFaceConfig(config);
+  const Json written = Json::parse(text);
+  EXPECT_EQ(written["n_inner"], 100);
+  EXPECT_EQ(written["architectures"][0], "GPT2LMHeadModel");
+  EXPECT_FALSE(written.contains("rope_theta") || written.contains("hidden_size"));
+  write("config.json", text);
+  ASSERT_EQ(errorsOf(job + kTraining), "");
+  EXPECT_EQ(huggingFaceConfig(config), text);
+
+  auto refused = [&](const char *key, const Json &value) {
+    Json other = gpt2;
+    other[key] = value;
+    return errorsWith(other);
+  };
+  EXPECT_EQ(refused("scale_attn_by_inverse_layer_idx", true),
+            "config.json: error: 'scale_attn_by_inverse_layer_idx' is true; lmc has only false\n");
+  EXPECT_EQ(refused("activation_function", "relu"),
+            "config.json: error: 'activation_function' is \"relu\"; lmc has only \"gelu_new\"\n");
+  EXPECT_EQ(refused("scale_attn_weights", false),
+            "config.json: error: 'scale_attn_weights' is false; lmc has only true\n");
+}
+
 TEST_F(HuggingFaceTest, AbsentKeysTakeTheDefaultsOfTransformers) {
   Json sparse = {{"model_type", "mistral"}, {"vocab_size", 128},      {"hidden_size", 128},
                  {"intermediate_size", 8},  {"num_hidden_layers", 1}, {"num_attention_heads", 16}};
@@ -159,8 +218,8 @@ TEST_F(HuggingFaceTest, Mistakes) {
   EXPECT_EQ(errorsWith(Json::object()),
             "config.json: error: has neither 'model_type' nor 'architectures'\n");
   EXPECT_EQ(errorsWith({{"model_type", "gpt_neox"}}),
-            "config.json: error: model 'gpt_neox' is not supported; llama, mistral, qwen2, qwen3 and "
-            "olmo2 are\n");
+            "config.json: error: model 'gpt_neox' is not supported; llama, mistral, qwen2, qwen3, "
+            "olmo2 and gpt2 are\n");
 
   Json qwen = {{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}};
   EXPECT_NE(errorsWith(qwen).find("config.json: error: 'layer_types' has \"sliding_attention\"; lmc "

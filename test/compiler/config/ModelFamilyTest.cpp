@@ -107,6 +107,31 @@ TEST_F(ModelFamilyTest, KeysBelongToTheirFamilies) {
             "job.toml:7:1: error: unknown key 'softcap' in [model]\n");
 }
 
+// GPT-2 has learned positions, and none of RoPE's keys.
+TEST_F(ModelFamilyTest, KeysThatAFamilyLacksMayNotBeSet) {
+  const std::string gpt2 = "[model]\narchitecture = \"gpt2\"\nvocab_size = 128\nn_embd = 64\n"
+                           "n_layer = 2\nn_head = 4\n";
+  ASSERT_EQ(errorsOf(gpt2 + kTraining), "");
+  EXPECT_EQ(config.model.intermediateSize, 256);
+  EXPECT_EQ(config.model.maxPositionEmbeddings, config.training.sequenceLength);
+  for (const ResolvedSetting &setting : config.settings)
+    EXPECT_NE(setting.key, "model.rope_theta");
+  EXPECT_EQ(errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
+            "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
+            "\"qwen2\", \"qwen3\", \"olmo2\" and \"capped\", not of \"gpt2\"\n");
+  EXPECT_NE(errorsOf(gpt2 + "rope_scaling = { rope_type = \"linear\", factor = 2 }\n" + kTraining)
+                .find("not of \"gpt2\""),
+            std::string::npos);
+  EXPECT_NE(errorsOf(gpt2 + kTraining + "[target]\nmake_intermediate_size_divisible_by = 64\n")
+                .find("pads MLPs with a gate, which gpt2 does not have; leave it out"),
+            std::string::npos);
+  const std::string phases = "[[phase]]\nname = \"a\"\nshare = 0.5\n[[phase]]\nname = \"b\"\n"
+                             "share = 0.5\n";
+  EXPECT_NE(errorsOf(gpt2 + kTraining + phases).find("a job with phases must give their number"),
+            std::string::npos);
+  EXPECT_EQ(errorsOf(gpt2 + "n_positions = 64\n" + kTraining + phases), "");
+}
+
 TEST_F(ModelFamilyTest, ItsOwnCheck) {
   EXPECT_EQ(errorsOf(own + "softcap = 0\nscaled = true\n" + kTraining),
             "job.toml:8:11: error: scaled needs a softcap\n");
@@ -146,7 +171,7 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
   json["architectures"] = {"OtherForCausalLM"};
   write("config.json", json.dump());
   EXPECT_EQ(errorsOf(job), "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
-                           "mistral, qwen2, qwen3, olmo2 and capped_lm are\n");
+                           "mistral, qwen2, qwen3, olmo2, gpt2 and capped_lm are\n");
 }
 
 TEST_F(ModelFamilyTest, TheReferenceHasThem) {
@@ -154,7 +179,8 @@ TEST_F(ModelFamilyTest, TheReferenceHasThem) {
   EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 | *identity* | Bound of the "
                       "logits. Only of `capped`. |\n"),
             std::string::npos);
-  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2 or capped_lm)"), std::string::npos);
+  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2 or capped_lm)"),
+            std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
 }
 

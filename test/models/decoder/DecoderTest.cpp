@@ -152,6 +152,24 @@ TEST_F(DecoderTest, BiasesOfSomeProjections) {
   EXPECT_THAT(parameters(), Not(Contains("mlp.up_proj.bias")));
 }
 
+TEST_F(DecoderTest, Gpt2) {
+  config = shippedConfig("test-gpt2.toml");
+  decoder = config.model.family->decoder(config.model);
+  build();
+  auto shapeOf = [&](StringRef name) {
+    return cast<ShapedType>(module->lookupSymbol<lm::VariableOp>(name).getType()).getShape().vec();
+  };
+  EXPECT_THAT(shapeOf("transformer.wpe.weight"), ElementsAre(48, 64));
+  EXPECT_THAT(shapeOf("transformer.h.1.attn.c_attn.weight"), ElementsAre(64, 192));
+  EXPECT_THAT(shapeOf("transformer.h.1.mlp.c_proj.weight"), ElementsAre(256, 64));
+  EXPECT_EQ(count<lm::LayerNormOp>(), 2u);
+  EXPECT_EQ(count<lm::GeluOp>(), 1u);
+  EXPECT_EQ(count<lm::LinearOp>(), 4u);
+  EXPECT_EQ(count<lm::RopeOp>(), 0u);
+  EXPECT_FALSE(module->lookupSymbol("rope.cos"));
+  EXPECT_TRUE(module->lookupSymbol("batch.row_positions"));
+}
+
 // Layers of a kind share a function.
 TEST_F(DecoderTest, KindsOfLayersInAPattern) {
   config.model.numHiddenLayers = 4;

@@ -326,6 +326,31 @@ TEST(HuggingFace, RotaryFrequenciesAreIgnored) {
   EXPECT_EQ(back.contents, sampleModel().contents);
 }
 
+// The published GPT-2 was saved without its head, and with the masks of its layers.
+TEST(HuggingFace, NamesMayLackTheirFirstPart) {
+  TestFolder folder;
+  auto model = [](const std::string &prefix) {
+    Weights weights;
+    weights.add(prefix + "wte.weight", DType::F32, {2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+    weights.add(prefix + "h.0.attn.c_attn.bias", DType::F32, {2}, std::vector<float>{7, 8});
+    return weights;
+  };
+  Weights saved = model(""), back = model("transformer.");
+  saved.add("h.0.attn.bias", DType::F32, {1, 1, 2, 2}, std::vector<float>{1, 0, 1, 1});
+  saved.add("h.0.attn.masked_bias", DType::F32, {1}, std::vector<float>{-1e4f});
+  saved.add("lm_head.weight", DType::F32, {2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  const std::string file = folder / "gpt2.safetensors";
+  ASSERT_OK(writeSafeTensors(file, saved.views, saved.fetch(), {}));
+  ASSERT_OK(importHuggingFace(file, back.views, back.store()));
+  EXPECT_EQ(back.contents, model("").contents);
+
+  // Where one name has the first part, all must.
+  saved.add("transformer.wte.weight", DType::F32, {2, 3}, std::vector<float>{1, 2, 3, 4, 5, 6});
+  ASSERT_OK(writeSafeTensors(file, saved.views, saved.fetch(), {}));
+  EXPECT_ERROR(importHuggingFace(file, back.views, back.store()),
+               "lacks 'transformer.h.0.attn.c_attn.bias'");
+}
+
 TEST(HuggingFace, IntegersDoNotConvertToFloats) {
   TestFolder folder;
   Weights model;
