@@ -155,6 +155,23 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def kill(process: subprocess.Popen) -> None:
+    """Kills a process and those that it has started, such as the ranks of `lmc-run --nproc`: a rank
+    whose launcher is gone would still save a checkpoint."""
+    pids = [process.pid]
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            try:
+                pids += map(int, task.read_text().split())
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # the thread has just ended
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def run_child(command: list, limit: float, environment: dict[str, str],
               lines_of: Path | None = None, until_lines: int = 0, clock: str = "wall") -> Child:
     """Runs `command` for at most `limit` seconds. With `lines_of`, notes when each line of that
@@ -180,7 +197,7 @@ def run_child(command: list, limit: float, environment: dict[str, str],
             timed_out = time.monotonic() > deadline
             enough = lines_of is not None and len(times) >= until_lines
             if timed_out or enough:
-                process.send_signal(signal.SIGKILL)
+                kill(process)
             pid, status, gone = os.wait4(process.pid, 0 if timed_out or enough else os.WNOHANG)
             if pid:
                 usage, code = gone, os.waitstatus_to_exitcode(status)
