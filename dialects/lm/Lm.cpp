@@ -120,8 +120,8 @@ void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, Vari
                        Type type, InitAttr init, bool weightDecay, StringAttr parameter) {
   build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
         TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
-        parameter, ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(), StringAttr(),
-        StepValueAttr(), IntegerAttr(), ArrayAttr());
+        DenseI64ArrayAttr(), parameter, ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(),
+        StringAttr(), StepValueAttr(), IntegerAttr(), ArrayAttr());
 }
 
 LogicalResult VariableOp::verify() {
@@ -153,9 +153,13 @@ LogicalResult VariableOp::verify() {
     if (end > elements)
       return emitOpError("has tensors of ") << end << " elements, but only " << elements;
   }
+  auto type = cast<RankedTensorType>(getType());
+  if (std::optional<ArrayRef<int64_t>> columns = getColumns())
+    if (type.getRank() != 2 || type.getDimSize(1) != llvm::sum_of(*columns) ||
+        llvm::any_of(*columns, [](int64_t count) { return count < 1; }))
+      return emitOpError("has linear maps to [") << *columns << "] columns, but is a " << type;
   if (!getParts())
     return success();
-  auto type = cast<RankedTensorType>(getType());
   int64_t rows = 0;
   for (auto part : getPartsAttr().getAsRange<PartAttr>()) {
     if (part.getColumns() && (type.getRank() != 2 || part.getColumns() > type.getDimSize(1)))
@@ -509,13 +513,25 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
 
 // Checks that the matrices lie in a tensor of `elements` elements, one after the other.
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
-  int64_t end = 0;
+  int64_t end = 0, column = 0; // of a block: its next column
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
-    if (matrix.getRows() < 1 || matrix.getFanIn() < 1 || matrix.getFanIn() > matrix.getColumns() ||
-        matrix.getOffset() < end)
+    const int64_t pitch = matrix.getPitch(), begin = column ? end : matrix.getOffset();
+    const bool fansIn = matrix.getTransposed() ? matrix.getFanIn() == matrix.getRows()
+                                               : matrix.getFanIn() <= matrix.getColumns();
+    if (matrix.getRows() < 1 || matrix.getFanIn() < 1 || !fansIn || begin < end ||
+        matrix.getColumn() != column || (column && !pitch))
       return op->emitOpError("has the matrix ") << matrix << " at element " << end;
-    end = matrix.getOffset() + matrix.getRows() * matrix.getColumns();
+    column += matrix.getColumns();
+    if (pitch && column > pitch)
+      return op->emitOpError("has the matrix ")
+             << matrix << " in a block of " << pitch << " columns";
+    if (pitch && column < pitch)
+      continue;
+    column = 0;
+    end = matrix.getOffset() + matrix.getRows() * (pitch ? pitch : matrix.getColumns());
   }
+  if (column)
+    return op->emitOpError("has a block whose matrices end at column ") << column;
   if (end > elements)
     return op->emitOpError("has matrices of ") << end << " elements in a tensor of " << elements;
   return success();

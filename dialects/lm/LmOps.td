@@ -172,14 +172,15 @@ def ShardedAttr : Lm_Attr<"Sharded", "sharded"> {
   let description = [{
     The tensor `name` of `type` is elements [`offset`, ...) of a vector (see `lm.variable`).
     With `pitch` = p, two rows of it begin p elements apart, and the elements between them are
-    padding. 0 stands for adjacent rows.
+    padding. 0 stands for adjacent rows. `columns` are those of `lm.variable`.
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "::mlir::RankedTensorType":$type,
                         "int64_t":$offset, InitAttr:$init,
-                        DefaultValuedParameter<"int64_t", "0">:$pitch);
+                        DefaultValuedParameter<"int64_t", "0">:$pitch,
+                        OptionalParameter<"::mlir::DenseI64ArrayAttr">:$columns);
   let assemblyFormat = [{
-    `<` $name `,` $type `,` `offset` `=` $offset `,` (`pitch` `=` $pitch^ `,`)? `init` `=` $init
-    `>`
+    `<` $name `,` $type `,` `offset` `=` $offset `,` (`pitch` `=` $pitch^ `,`)?
+    (`columns` `=` $columns^ `,`)? `init` `=` $init `>`
   }];
   let extraClassDeclaration = [{
     // Returns the number of elements from the first to the last of the tensor, with the padding
@@ -216,6 +217,9 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     with the name "" is padding: nothing outside of the graph has its rows, which start as
     zeros. So do the columns behind the `columns` of a part.
 
+    `columns` of a weight `[in, out]`, `array<i64: 8, 4, 4>`, are the numbers of columns of
+    the linear maps that lie side by side in it, such as those to q, k and v.
+
     A variable with a `storage` is elements [`storage_offset`, ...) of that variable,
     which is `anonymous`: only its members have names outside of the graph. A function
     uses either a storage or its members. Elements that no member covers start as zeros.
@@ -236,7 +240,8 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, VariableKindAttr:$kind,
                        TypeAttrOf<AnyRankedTensor>:$type, InitAttr:$init, UnitAttr:$weight_decay,
-                       UnitAttr:$hidden, OptionalAttr<StrAttr>:$parameter, OptionalAttr<PartsAttr>:$parts,
+                       UnitAttr:$hidden, OptionalAttr<DenseI64ArrayAttr>:$columns,
+                       OptionalAttr<StrAttr>:$parameter, OptionalAttr<PartsAttr>:$parts,
                        OptionalAttr<FlatSymbolRefAttr>:$storage,
                        OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
                        OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
@@ -719,10 +724,23 @@ def MatrixAttr : Lm_Attr<"Matrix", "matrix"> {
   let description = [{
     `[rows, columns]`, row-major, from element `offset` on. Columns behind the first `fan_in`
     are padding, which is zero.
+
+    With `pitch` = p, the matrix is columns [`column`, `column` + `columns`) of a block of
+    `rows` rows of p columns, which begins at `offset`. The matrices of a block stand one after
+    the other, and fill it. With `transposed`, the rows are the inputs of the linear map
+    (`rows` = `fan_in`), and the columns its outputs.
   }];
   let parameters = (ins "int64_t":$offset, "int64_t":$rows, "int64_t":$columns,
-                        "int64_t":$fan_in);
+                        "int64_t":$fan_in, DefaultValuedParameter<"int64_t", "0">:$column,
+                        DefaultValuedParameter<"int64_t", "0">:$pitch,
+                        DefaultValuedParameter<"bool", "false">:$transposed);
   let assemblyFormat = "`<` struct(params) `>`";
+  let builders = [
+    // Returns a matrix whose rows are adjacent, and the outputs of a linear map.
+    AttrBuilder<(ins "int64_t":$offset, "int64_t":$rows, "int64_t":$columns, "int64_t":$fan_in), [{
+      return $_get($_ctxt, offset, rows, columns, fan_in, 0, 0, false);
+    }]>
+  ];
 }
 def MatricesAttr : TypedArrayAttrBase<MatrixAttr, "matrices within a tensor">;
 
@@ -752,7 +770,8 @@ def MuonOp : Lm_PureOp<"muon", [DeclareOpInterfaceMethods<
     (d = m without `nesterov`); p1 = p (1 - lr weight_decay);
     p = p1 - lr scale orthogonalize(d) for each of `matrices`.
 
-    `matrices` are the logical ones: q, k and v apart, though one parameter holds them.
+    `matrices` are the logical ones: q, k and v apart, though one parameter holds them. One that
+    is stored transposed is orthogonalized as it is stored, which has the same result.
     `lm.orthogonalize` defines the function, which computes in `ns_dtype` (none: the dtype
     of the parameter), and `lm.scale_matrices` the scale. Elements of no matrix are padding.
     `norm`, `compute`, `update_sq` and `param_sq` are those of `lm.adamw`. The order of

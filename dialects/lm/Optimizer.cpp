@@ -72,9 +72,21 @@ SmallVector<Attribute> lmc::lm::matricesOf(VariableOp parameter) {
   auto add = [&](int64_t offset, int64_t rows, int64_t columns, int64_t fanIn) {
     matrices.push_back(MatrixAttr::get(parameter.getContext(), offset, rows, columns, fanIn));
   };
+  // Of a weight [in, out].
+  auto addTransposed = [&](int64_t offset, RankedTensorType type, ArrayRef<int64_t> columns) {
+    const int64_t rows = type.getDimSize(0), all = type.getDimSize(1);
+    int64_t column = 0;
+    for (int64_t count : columns) {
+      matrices.push_back(MatrixAttr::get(parameter.getContext(), offset, rows, count, rows, column,
+                                         count == all ? 0 : all, true));
+      column += count;
+    }
+  };
   if (parameter.getSharded()) {
     for (auto tensor : parameter.getShardedAttr().getAsRange<ShardedAttr>())
-      if (RankedTensorType type = tensor.getType(); type.getRank() == 2)
+      if (RankedTensorType type = tensor.getType(); tensor.getColumns())
+        addTransposed(tensor.getOffset(), type, tensor.getColumns());
+      else if (type.getRank() == 2)
         add(tensor.getOffset(), type.getDimSize(0),
             tensor.getPitch() ? tensor.getPitch() : type.getDimSize(1), type.getDimSize(1));
     return matrices;
@@ -83,6 +95,10 @@ SmallVector<Attribute> lmc::lm::matricesOf(VariableOp parameter) {
   if (type.getRank() != 2)
     return matrices;
   const int64_t columns = type.getDimSize(1);
+  if (std::optional<ArrayRef<int64_t>> counts = parameter.getColumns()) {
+    addTransposed(0, type, *counts);
+    return matrices;
+  }
   if (!parameter.getParts()) {
     add(0, type.getDimSize(0), columns, columns);
     return matrices;

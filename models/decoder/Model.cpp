@@ -21,6 +21,8 @@ struct Parameter {
   // For a matrix, the standard deviation of its normal initial values; for a vector, its initial
   // value, 0 or 1.
   double initial;
+  // Of a weight [in, out]: the columns of the linear maps that lie side by side in it.
+  SmallVector<int64_t> columns = {};
 };
 
 // The function of a kind of layer, and the parameters that it takes as arguments, in the order of
@@ -95,6 +97,8 @@ private:
         declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
                 matrix || config.optimizer.decayNormsAndBiases);
     variable.setHidden(matrix && !prefix.empty());
+    if (!parameter.columns.empty())
+      variable.setColumns(parameter.columns);
     if (matrix && compute != master)
       declare(lm::stateName(name, lm::VariableKind::ComputeCopy), lm::VariableKind::ComputeCopy,
               tensor(parameter.shape, compute), lm::InitAttr::copyOf(b.getStringAttr(name)), false,
@@ -254,7 +258,8 @@ private:
     Block &body = layer.function.front();
     SmallVector<Value> parts; // q, k and v, if one projection has made them
     if (!kind.qkv.name.empty()) {
-      Value joined = linear(layer, kind.qkv, h, columns + 2 * kvColumns, stddev);
+      Value joined = linear(layer, kind.qkv, h, columns + 2 * kvColumns, stddev,
+                            {columns, kvColumns, kvColumns});
       SmallVector<Type> types{tensor({tokens, columns}, compute),
                               tensor({tokens, kvColumns}, compute),
                               tensor({tokens, kvColumns}, compute)};
@@ -308,13 +313,17 @@ private:
     return argument;
   }
 
+  // `maps` are the columns of several linear maps that the layer does; empty: it is one.
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
-               double stddev) {
+               double stddev, SmallVector<int64_t> maps = {}) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
     const bool transposed = decoder.transposedWeights;
-    Value weight = parameter(
-        layer, projection.name + ".weight",
-        transposed ? SmallVector<int64_t>{in, out} : SmallVector<int64_t>{out, in}, stddev);
+    Parameter added{projection.name + ".weight", {out, in}, stddev};
+    if (transposed) {
+      added.shape = {in, out};
+      added.columns = maps.empty() ? SmallVector<int64_t>{out} : std::move(maps);
+    }
+    Value weight = parameter(layer, std::move(added));
     Value bias =
         projection.bias ? parameter(layer, projection.name + ".bias", {out}, 0.0) : Value();
     return lm::LinearOp::create(b, named(projection.name), tensor({tokens, out}, compute), x,

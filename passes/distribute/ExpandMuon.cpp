@@ -46,6 +46,7 @@ enum class Way {
 struct Place {
   size_t step, matrix; // indices in a window and in the step's `matrices`
   int64_t offset;      // in the step's parameter
+  int64_t column = 0, pitch = 0; // as lm::MatrixAttr has them
 };
 
 // The matrices of one shape in a window.
@@ -71,6 +72,7 @@ private:
   Way wayOf(lm::MuonOp step, const Group &group) const;
   size_t windowSize(Window steps) const;
   Value shardRank(lm::MuonOp step);
+  Value matrixAt(Location loc, const Place &place, const Group &group);
   Value orthogonalize(lm::MuonOp step, Value stack, int64_t rows);
   void orthogonalizeInPlace(Window window, const Group &group);
   void orthogonalizeStack(Window window, const Group &group, int64_t ranks);
@@ -104,7 +106,8 @@ static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
       });
       if (known == groups.end())
         known = groups.insert(groups.end(), Group{matrix.getRows(), matrix.getColumns(), {}});
-      known->places.push_back({number, index, matrix.getOffset()});
+      known->places.push_back(
+          {number, index, matrix.getOffset(), matrix.getColumn(), matrix.getPitch()});
     }
   }
   return groups;
@@ -117,7 +120,10 @@ static size_t runLength(const Group &group, size_t first) {
   const int64_t elements = group.rows * group.columns;
   const Place &begin = group.places[first];
   size_t count = 1;
+  if (begin.pitch)
+    return 1;
   while (first + count < group.places.size() && group.places[first + count].step == begin.step &&
+         !group.places[first + count].pitch &&
          group.places[first + count].offset == begin.offset + int64_t(count) * elements)
     ++count;
   return count;
@@ -148,12 +154,15 @@ double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const
 }
 
 Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
+  // Rows that lie apart are copied to a stack.
+  const bool copies = llvm::any_of(group.places, [](const Place &place) { return place.pitch; });
+  const Way first = copies ? Way::Stacked : Way::InPlace;
   if (group.places.size() < 2)
-    return Way::InPlace;
+    return first;
   const bool mayOwn = ranks > 1 && owners != Owners::No;
   if (mayOwn && owners == Owners::Yes)
     return Way::Owned;
-  Way best = Way::InPlace;
+  Way best = first;
   if (!model)
     return best;
   for (Way way : {Way::Stacked, Way::Owned})
@@ -231,6 +240,27 @@ void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
   }
 }
 
+// Returns a matrix [rows, columns] of a direction. Its rows are adjacent: they are copied, if they
+// lie apart there.
+Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &group) {
+  Value direction = directions[place.step];
+  if (!place.pitch)
+    return reshapeTo(b, loc,
+                     elementsOf(b, loc, direction, place.offset, group.rows * group.columns),
+                     {group.rows, group.columns});
+  Value block =
+      reshapeTo(b, loc, elementsOf(b, loc, direction, place.offset, group.rows * place.pitch),
+                {group.rows, place.pitch});
+  RankedTensorType type = tensorTypeOf(block);
+  SmallVector<Type> parts;
+  for (int64_t count : {place.column, group.columns, place.pitch - place.column - group.columns})
+    if (count > 0)
+      parts.push_back(resized(type, 1, count));
+  auto split = lm::SplitOp::create(b, loc, parts, block);
+  Value part = split.getResult(place.column ? 1 : 0);
+  return lm::CastOp::create(b, loc, part.getType(), part);
+}
+
 // Stacks all matrices of the group. Of `ranks` ranks, each takes as many rows of the stack, which
 // the last matrix fills up, and gathers the results of the others.
 void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
@@ -242,7 +272,7 @@ void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t
   for (int64_t number = 0; number < own * ranks; ++number) {
     const Place &place = group.places[std::min(size_t(number), group.places.size() - 1)];
     stack = tensor::InsertSliceOp::create(
-        b, loc, elementsOf(b, loc, directions[place.step], place.offset, elements), stack,
+        b, loc, reshapeTo(b, loc, matrixAt(loc, place, group), {elements}), stack,
         SmallVector<OpFoldResult>{b.getIndexAttr(number * elements)},
         SmallVector<OpFoldResult>{b.getIndexAttr(elements)},
         SmallVector<OpFoldResult>{b.getIndexAttr(1)});

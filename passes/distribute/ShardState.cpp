@@ -186,20 +186,21 @@ lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type
 ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
   SmallVector<Attribute> tensors;
   auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
-                 int64_t pitch = 0) {
+                 int64_t pitch = 0, DenseI64ArrayAttr columns = {}) {
     if (variable.getKind() == Kind::ComputeCopy)
       init = lm::InitAttr::copyOf(name);
     else if (variable.getKind() != Kind::Parameter)
       init = variable.getInit();
     tensors.push_back(lm::ShardedAttr::get(
         b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
-        type.clone(tensorTypeOf(variable).getElementType()), offset, init, pitch));
+        type.clone(tensorTypeOf(variable).getElementType()), offset, init, pitch, columns));
   };
   for (const Member &member : unit.members) {
     lm::VariableOp parameter = member.parameter;
     RankedTensorType type = tensorTypeOf(parameter);
     if (!parameter.getParts()) {
-      add(parameter.getSymNameAttr(), type, member.offset, parameter.getInit());
+      add(parameter.getSymNameAttr(), type, member.offset, parameter.getInit(), /*pitch=*/0,
+          parameter.getColumnsAttr());
       continue;
     }
     int64_t offset = member.offset;

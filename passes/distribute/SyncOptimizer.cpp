@@ -123,7 +123,7 @@ void OptimizerSync::listStates() {
       tensors.push_back(lm::ShardedAttr::get(
           b.getContext(),
           b.getStringAttr(lm::stateName(tensor.getName().getValue(), variable.getKind())), type,
-          tensor.getOffset() / share, variable.getInit(), tensor.getPitch()));
+          tensor.getOffset() / share, variable.getInit(), tensor.getPitch(), DenseI64ArrayAttr()));
     }
     variable.setShardsAttr(parameter.getShardsAttr());
     variable.setShardedAttr(b.getArrayAttr(tensors));

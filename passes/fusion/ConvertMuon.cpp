@@ -170,7 +170,8 @@ SmallVector<Value> lmc::convertOrthogonalize(OpBuilder &b, lm::OrthogonalizeOp o
 //===-- Scales ------------------------------------------------------------------------------===//
 
 static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
-  const auto out = double(matrix.getRows()), in = double(matrix.getFanIn());
+  const auto out = double(matrix.getTransposed() ? matrix.getColumns() : matrix.getRows()),
+             in = double(matrix.getFanIn());
   switch (rule) {
   case lm::AdjustLr::Original:
     return std::sqrt(std::max(1.0, out / in));
@@ -218,6 +219,7 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
       whole =
           inserted(b, loc, zeros(b, loc, op.getParts().front(), until - end, element), whole, end);
   };
+  Value block; // of matrices side by side
   for (auto [part, matrix] :
        llvm::zip(op.getParts(), op.getMatrices().getAsRange<lm::MatrixAttr>())) {
     pad(matrix.getOffset());
@@ -230,8 +232,21 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
                                                                  constant(b, loc, element, scale));
                                   }))
                        .getResult(0);
+    if (const int64_t pitch = matrix.getPitch()) {
+      if (matrix.getColumn() == 0)
+        block =
+            tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{matrix.getRows(), pitch}, element);
+      auto index = [&](int64_t value) -> OpFoldResult { return b.getIndexAttr(value); };
+      block = tensor::InsertSliceOp::create(
+          b, loc, scaled, block, SmallVector<OpFoldResult>{index(0), index(matrix.getColumn())},
+          SmallVector<OpFoldResult>{index(matrix.getRows()), index(matrix.getColumns())},
+          SmallVector<OpFoldResult>{index(1), index(1)});
+      if (matrix.getColumn() + matrix.getColumns() < pitch)
+        continue;
+      scaled = block;
+    }
     whole = inserted(b, loc, scaled, whole, matrix.getOffset());
-    end = matrix.getOffset() + matrix.getRows() * matrix.getColumns();
+    end = matrix.getOffset() + tensorTypeOf(scaled).getNumElements();
   }
   pad(type.getNumElements());
   return {reshape(b, loc, whole, type.getShape())};

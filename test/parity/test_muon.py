@@ -34,7 +34,21 @@ def with_settings(job: Job, **settings) -> Job:
 
 
 def is_hidden(name: str) -> bool:
-    return "_proj.weight" in name
+    return name.endswith(("_proj.weight", "c_attn.weight", "c_fc.weight"))
+
+
+def to_matrices(model: Model, name: str, weight: torch.Tensor) -> list[torch.Tensor]:
+    """The linear maps of a parameter, [out, in] each: GPT-2's are stored transposed, and those to queries, keys and
+    values side by side."""
+    if model.architecture != "gpt2" or not is_hidden(name):
+        return [weight]
+    return [part.T.contiguous() for part in weight.chunk(3 if "c_attn" in name else 1, dim=1)]
+
+
+def from_matrices(model: Model, name: str, matrices: list[torch.Tensor]) -> torch.Tensor:
+    if model.architecture != "gpt2" or not is_hidden(name):
+        return matrices[0]
+    return torch.cat(matrices).T
 
 
 def in_f32():
@@ -55,16 +69,21 @@ class Run:
 
 def train(job: Job, **muon_options) -> Run:
     weights = reference.random_weights(job.model, seed=7)
-    parameters = reference.as_parameters(weights, torch.float32)
+    leaves = {name: [part.clone().requires_grad_() for part in to_matrices(job.model, name, weight)]
+              for name, weight in weights.items()}
+
+    def state() -> reference.Weights:
+        return {name: from_matrices(job.model, name, parts) for name, parts in leaves.items()}
+
     options = job.optimizer
-    muon = torch.optim.Muon([p for name, p in parameters.items() if is_hidden(name)],
+    muon = torch.optim.Muon([p for name, parts in leaves.items() if is_hidden(name) for p in parts],
                             weight_decay=options.weight_decay, **muon_options)
-    rest = {name: p for name, p in parameters.items() if not is_hidden(name)}
+    rest = {name: parts[0] for name, parts in leaves.items() if not is_hidden(name)}
     adamw = torch.optim.AdamW(
         [{"params": [p for p in rest.values() if p.ndim > 1], "weight_decay": options.weight_decay},
          {"params": [p for p in rest.values() if p.ndim == 1], "weight_decay": 0.0}],
         betas=(options.beta1, options.beta2), eps=options.eps)
-    run = Run(states=[{name: p.detach().clone() for name, p in parameters.items()}])
+    run = Run(states=[{name: p.detach().clone() for name, p in state().items()}])
     for step in range(1, STEPS + 1):
         rate = options.learning_rate(step)
         for group in adamw.param_groups:
@@ -73,13 +92,14 @@ def train(job: Job, **muon_options) -> Run:
             group["lr"] = job.settings["optimizer"]["muon_lr"] * rate / options.lr
         for optimizer in (adamw, muon):
             optimizer.zero_grad()
-        loss = reference.loss(job.model, parameters, job.windows())
+        loss = reference.loss(job.model, state(), job.windows())
         loss.backward()
-        run.norms.append(torch.nn.utils.clip_grad_norm_(parameters.values(), options.clip_grad).item())
+        every = [p for parts in leaves.values() for p in parts]
+        run.norms.append(torch.nn.utils.clip_grad_norm_(every, options.clip_grad).item())
         for optimizer in (adamw, muon):
             optimizer.step()
         run.losses.append(loss.item())
-        run.states.append({name: p.detach().clone() for name, p in parameters.items()})
+        run.states.append({name: p.detach().clone() for name, p in state().items()})
     return run
 
 
@@ -130,6 +150,35 @@ def test_f32_is_torch_with_its_cast_to_f32(programs, compiled, tmp_path, monkeyp
         assert norm == pytest.approx(expected, rel=1e-4)
     # Otherwise the test says nothing about clipping, or about learning.
     assert theirs.norms[0] > job.optimizer.clip_grad and theirs.losses[-1] < 0.98 * theirs.losses[0]
+
+
+# GPT-2's weights are [in, out], and its MLP is wide and tall.
+GPT2 = replace(JOB, model=Model(architecture="gpt2", tie_word_embeddings=True, intermediate_size=144))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_weights_that_are_stored_transposed(programs, compiled, tmp_path, monkeypatch, rule):
+    monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", in_f32())
+    job = with_settings(GPT2, muon_adjust_lr_fn=rule)
+    theirs = train(job, adjust_lr_fn=rule)
+    found = differences(lmc(programs, compiled, tmp_path, job), theirs)
+    print(f"{rule}: losses {found[0]:.1e}, weights {found[1]:.1e}, updates {found[2]:.1e}")
+    assert is_exact(found)
+    assert theirs.losses[-1] < 0.98 * theirs.losses[0]
+
+
+@pytest.mark.parametrize("error", ["q, k and v as one", "stored as they are"])
+def test_matrices_that_are_not_the_logical_ones_are_seen(programs, compiled, tmp_path, monkeypatch, error):
+    monkeypatch.setattr(_muon, "_zeropower_via_newtonschulz", in_f32())
+    as_one = {"q, k and v as one": lambda model, name, weight: [weight.T.contiguous()] if is_hidden(name) else [weight],
+              "stored as they are": lambda model, name, weight: [weight]}[error]
+    back = {"q, k and v as one": lambda model, name, parts: parts[0].T if is_hidden(name) else parts[0],
+            "stored as they are": lambda model, name, parts: parts[0]}[error]
+    monkeypatch.setitem(globals(), "to_matrices", as_one)
+    monkeypatch.setitem(globals(), "from_matrices", back)
+    found = differences(lmc(programs, compiled, tmp_path, GPT2), train(GPT2, adjust_lr_fn="original"))
+    print(f"{error}: losses {found[0]:.1e}, weights {found[1]:.1e}, updates {found[2]:.1e}")
+    assert found[0] > 1e-5 and found[1] > 5e-4
 
 
 # Newton-Schulz steps multiply small singular values, so that one element which rounds to bf16 in the
@@ -216,13 +265,14 @@ MESHES = {
 
 
 @pytest.mark.parametrize("owners", ["no", "yes"])
-@pytest.mark.parametrize("kind", ["f64", "padded", "f32", "bf16"])
+@pytest.mark.parametrize("kind", ["f64", "padded", "f32", "bf16", "gpt2"])
 def test_ranks_train_what_one_rank_trains(programs, compiled, tmp_path, kind, owners):
     """Whether all ranks orthogonalize all matrices, or each its own."""
     job = {"f64": ODD, "padded": ODD, "f32": replace(ODD, compute_dtype="f32"),
-           "bf16": replace(BF16, model=ODD.model, compute_dtype="f32")}[kind]
+           "bf16": replace(BF16, model=ODD.model, compute_dtype="f32"),
+           "gpt2": replace(ODD, model=replace(GPT2.model, vocab_size=101, hidden_size=48, num_attention_heads=2))}[kind]
     padding = ["--set", "target.make_intermediate_size_divisible_by=96"] if kind == "padded" else []
-    bounds = {"f64": (1e-12, 1e-12), "padded": (1e-12, 1e-12), "f32": (1e-6, 5e-5), "bf16": (5e-5, 5e-3)}[kind]
+    bounds = {"f64": (1e-12, 1e-12), "padded": (1e-12, 1e-12), "gpt2": (1e-12, 1e-12), "f32": (1e-6, 5e-5), "bf16": (5e-5, 5e-3)}[kind]
     weights = tmp_path / "initial.safetensors"
     save_file(reference.random_weights(job.model, seed=7), weights)
 
