@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training speed on the CPU: lmc-run beside PyTorch, eager and compiled.
 
-One model (models/configs/llama-124m.toml), one machine, the same threads. Each program first takes
+One model (models/configs/llama-124m.toml, or --config), one machine, the same threads. Each program first takes
 its best batch: a run at each MBS, of which the fastest is kept. Then every repeat runs each program
 once, in an order that turns, so that what disturbs the machine disturbs all; ratios are formed
 within a repeat and their median is reported. A step is everything: forward, backward, clipping,
@@ -217,11 +217,12 @@ class Bench:
     def __init__(self, args: argparse.Namespace, folder: Path):
         self.args = args
         self.folder = folder
-        self.seq = tomllib.loads(CONFIG.read_text())["training"]["sequence_length"]
+        self.config = tomllib.loads(args.config.read_text())
+        self.seq = self.config["training"]["sequence_length"]
         self.parameters: dict[str, int] = {}
         self.tuning = Tuning.find(args.build)
         self.tokens = folder / "tokens.bin"
-        vocabulary = tomllib.loads(CONFIG.read_text())["model"]["vocab_size"]
+        vocabulary = self.config["model"]["vocab_size"]
         chance = random.Random(1)
         samples = 64 * max(args.mbs)
         ids = array("H", (chance.randrange(vocabulary) for _ in range(samples * self.seq + 1)))
@@ -250,10 +251,14 @@ class Bench:
             "training.batch_size": mbs,
             "training.micro_batch_size": mbs,
             "data.train": json.dumps([str(self.tokens)]),
+            "distributed.nodes": 1,
+            "distributed.devices_per_node": 1,
         }
+        if "validation" in self.config.get("data", {}):
+            settings |= {"data.validation": "[]", "monitoring.validation_interval": 0}
         if setting.isa == "avx2":
             settings["target.cpu"] = "x86-64-v3"
-        command = [self.program("lmc"), "compile", CONFIG, "-o", plan]
+        command = [self.program("lmc"), "compile", self.args.config, "-o", plan]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         if VARIANTS[name]:
@@ -290,7 +295,7 @@ class Bench:
         mode = name.removesuffix("-installed")
         tuned = self.tuning.environment if name == mode else {}
         command = [
-            self.args.python, ROOT / "bench/cpu/peer.py", CONFIG, f"--tokens={self.tokens}",
+            self.args.python, ROOT / "bench/cpu/peer.py", self.args.config, f"--tokens={self.tokens}",
             f"--mbs={mbs}", f"--dtype={setting.dtype}", f"--threads={self.args.threads}",
             f"--warmup={warmup}", f"--steps={steps}",
         ]
@@ -449,7 +454,7 @@ def table(results: dict[Setting, list[Contender]], rates: dict[Setting, list[dic
           report: dict) -> str:
     host, args = report["machine"], report["arguments"]
     text = [
-        f"# Training a 124M Llama on the CPU, {report['date']}",
+        f"# Training {report['config']} on the CPU, {report['date']}",
         "",
         f"{host['cpu']} ({', '.join(host['features']) or 'baseline'}), {host['threads']} "
         f"thread{'s' if host['threads'] > 1 else ''}, {host['memory_gib']} GiB, {host['system']}; load before the start "
@@ -457,7 +462,7 @@ def table(results: dict[Setting, list[Contender]], rates: dict[Setting, list[dic
         "Versions: " + ", ".join(f"{k} {v}" for k, v in report["versions"].items()) + ".",
         report["peer_tuning"],
         "",
-        f"models/configs/llama-124m.toml, {report['parameters']:,} parameters, sequence "
+        f"models/configs/{report['config']}.toml, {report['parameters']:,} parameters, sequence "
         f"{report['sequence_length']}. Each program at its best of MBS "
         f"{', '.join(map(str, args['mbs']))}; {args['warmup']} warm-up and up to {args['steps']} "
         f"timed steps a run, up to {args['repeats']} interleaved repeats. "
@@ -556,6 +561,8 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true",
                         help="MBS 1, two repeats of one step: shows that it works")
+    parser.add_argument("--config", type=Path, default=CONFIG,
+                        help="a Llama or a GPT-2 (models/configs/gpt2-124m.toml)")
     parser.add_argument("--dtype", choices=["f32", "bf16", "both"], default="both")
     parser.add_argument("--isa", choices=["native", "avx2", "both"], default="both",
                         help="instructions: all of the CPU, or AVX2 on both sides (f32 only)")
@@ -626,7 +633,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, Path(folder))
         for setting in settings:
-            rates[setting] = bench.gemm_rates(setting)
+            # The program knows the products of one model.
+            rates[setting] = bench.gemm_rates(setting) if args.config == CONFIG else []
             results[setting] = bench.run(setting)
             # After each setting, so that a bench that is ended early leaves what it has.
             write(args, bench, host, found, missing, results, rates)
@@ -638,7 +646,9 @@ def write(args: argparse.Namespace, bench: Bench, host: dict, found: dict, missi
         "date": datetime.date.today().isoformat(),
         "machine": host,
         "versions": found,
-        "arguments": {k: v for k, v in vars(args).items() if k not in ("build", "python", "out")},
+        "config": args.config.stem,
+        "arguments": {k: v for k, v in vars(args).items()
+                      if k not in ("build", "python", "out", "config")},
         "sequence_length": bench.seq,
         "parameters": next(iter(bench.parameters.values()), 0),
         "not_run": missing,
@@ -650,7 +660,8 @@ def write(args: argparse.Namespace, bench: Bench, host: dict, found: dict, missi
     report["gemm_rates"] = {str(s): measured for s, measured in rates.items()}
     report["gemm_choices"] = bench.chosen_libraries()
     args.out.mkdir(parents=True, exist_ok=True)
-    name = f"cpu-{report['date']}" + ("-quick" if args.quick else "")
+    model = "" if args.config == CONFIG else f"-{report['config']}"
+    name = f"cpu-{report['date']}{model}" + ("-quick" if args.quick else "")
     (args.out / f"{name}.md").write_text(text)
     (args.out / f"{name}.json").write_text(json.dumps(report, indent=2) + "\n")
     print(f"\n{text}\nWritten to {args.out / name}.md and .json")

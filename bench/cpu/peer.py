@@ -1,6 +1,6 @@
-"""The peer of bench.py: the same Llama, trained by PyTorch on the CPU.
+"""The peer of bench.py: the same Llama or GPT-2, trained by PyTorch on the CPU.
 
-Written as one would write it for speed: fused attention, RMSNorm and AdamW, bf16 by autocast over
+Written as one would write it for speed: fused attention, norms and AdamW, bf16 by autocast over
 fp32 weights. Prints one line of JSON: seconds and processor seconds of each timed step, the
 parameter count, losses.
 """
@@ -96,6 +96,49 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
+class Gpt2Layer(nn.Module):
+    def __init__(self, hidden: int, heads: int, eps: float):
+        super().__init__()
+        self.heads = heads
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(hidden, eps), nn.LayerNorm(hidden, eps)
+        self.qkv, self.out = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+        self.up, self.down = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+
+    def forward(self, x):
+        batch, seq, hidden = x.shape
+        qkv = self.qkv(self.attention_norm(x))
+        q, k, v = qkv.view(batch, seq, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, seq, hidden))
+        return x + self.down(F.gelu(self.up(self.mlp_norm(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, model: dict, seq: int):
+        super().__init__()
+        hidden, eps = model["n_embd"], model.get("layer_norm_epsilon", 1e-5)
+        if not model["tie_word_embeddings"] or "n_inner" in model:
+            raise SystemExit("the peer has a tied head, and an MLP of four times the hidden size")
+        self.embedding = nn.Embedding(model["vocab_size"], hidden)
+        self.positions = nn.Embedding(model["n_positions"], hidden)
+        self.layers = nn.ModuleList(
+            Gpt2Layer(hidden, model["n_head"], eps) for _ in range(model["n_layer"]))
+        self.norm = nn.LayerNorm(hidden, eps)
+        for name, weight in self.named_parameters():
+            if weight.ndim == 2:
+                residual = name.endswith(("out.weight", "down.weight"))
+                nn.init.normal_(weight, std=0.02 / math.sqrt(2 * model["n_layer"] if residual else 1))
+            elif name.endswith("bias"):
+                nn.init.zeros_(weight)
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens) + self.positions.weight[:tokens.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        logits = F.linear(self.norm(x), self.embedding.weight)
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("config", type=Path)
@@ -114,7 +157,8 @@ def main() -> None:
     optimizer, lr = config["optimizer"], config["lr_schedule"]["lr"]
     seq = config["training"]["sequence_length"]
 
-    model = Llama(config["model"], seq)
+    made = {"llama": Llama, "gpt2": Gpt2}[config["model"]["architecture"]]
+    model = made(config["model"], seq)
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim == 1]
     adamw = torch.optim.AdamW(
