@@ -55,8 +55,8 @@ lmc_layer(passes/buffers MLIR compiler/algorithms compiler/kernels dialects/dist
           dialects/interfaces dialects/kern dialects/lm dialects/plan)
 lmc_layer(passes/memory MLIR compiler/algorithms compiler/cost dialects/dist dialects/interfaces
           dialects/lm)
-lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/kern dialects/lm
-          passes/memory)
+lmc_layer(passes/fusion MLIR compiler/cost compiler/kernels dialects/interfaces dialects/kern
+          dialects/lm passes/memory)
 lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
 
 # Code for a target, a folder each, and the plan file.
@@ -83,7 +83,7 @@ lmc_layer(compiler/driver MLIR compiler/config compiler/cost compiler/emit compi
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute
           passes/fusion passes/memory passes/schedule runtime/plan)
 lmc_program(tools/lmc MLIR compiler/config compiler/cost compiler/driver compiler/emit compiler/extract
-            compiler/kernels compiler/report models/families runtime/plan
+            compiler/kernels compiler/report models/decoder models/families runtime/plan
             runtime/support tools/report tools/support)
 lmc_program(tools/lmc-opt MLIR compiler/driver runtime/support)
 lmc_program(tools/lmc-translate MLIR compiler/driver compiler/kernels runtime/support)

@@ -1,7 +1,9 @@
 #include "compiler/config/Checks.h"
 
 #include "compiler/config/HuggingFace.h"
+#include "compiler/config/ParameterGroups.h"
 #include "compiler/config/TrainingPhases.h"
+#include "runtime/plan/Names.h"
 #include "runtime/support/Shares.h"
 
 #include <fmt/format.h>
@@ -327,6 +329,28 @@ void optimizer(const CheckedJob &job) {
               job.config.model.intermediateSize, multiple);
 }
 
+void groups(const CheckedJob &job) {
+  for (const auto &[name, group] : job.config.optimizer.groups) {
+    const std::string patterns = names::groupSetting(group.name, "parameters"),
+                      bits = names::groupSetting(group.name, "optim_bits");
+    if (group.parameters.empty() && !job.provenance.broken.count(patterns))
+      job.error(patterns,
+                "[[optimizer.group]] {} has an empty list of parameters; give it patterns of their "
+                "names, or leave it out",
+                name);
+    if (job.provenance.broken.count(bits) || !job.sound({"optimizer.type"}))
+      continue;
+    if (group.optimBits != 8 && group.optimBits != 32)
+      job.error(bits, "optim_bits = {} is neither 8 nor 32", group.optimBits);
+    else if (group.optimBits == 8 && job.config.optimizer.type != "adamw8bit")
+      job.error(bits,
+                "optim_bits = 8 needs optimizer.type = \"adamw8bit\", and it is \"{}\"; leave "
+                "optim_bits out, or give adamw8bit and optim_bits = 32 in the groups that keep f32 "
+                "moments",
+                job.config.optimizer.type);
+  }
+}
+
 void device(const CheckedJob &job) {
   if (!job.checkDevice || !job.sound({"target.device"}))
     return;
@@ -389,6 +413,11 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
     else
       *std::get<double *>(field) = value;
   }
+  for (auto &[name, group] : config.optimizer.groups) {
+    group.ownDecay = provenance.given(names::groupSetting(group.name, "weight_decay"));
+    if (!provenance.given(names::groupSetting(group.name, "optim_bits")))
+      group.optimBits = config.optimizer.type == "adamw8bit" ? 8 : 32;
+  }
   if (!provenance.given("model.head_dim") && model.numAttentionHeads > 0)
     model.headDim = model.hiddenSize / model.numAttentionHeads;
   if (!provenance.given("model.intermediate_size") && model.family &&
@@ -410,8 +439,37 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 void checkTogether(const CheckedJob &job) {
   for (auto *check : {heads, exported, exports, familyKeys, ofFamily, ropeScaling, positions,
                       generation, batch, shardGroup, schedule, shuffleBlock, packing, sources,
-                      weights, validation, device, optimizer, checkPhases})
+                      weights, validation, device, optimizer, groups, checkPhases})
     check(job);
+}
+
+void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters) {
+  constexpr size_t kMostNearest = 3;
+  std::map<std::string, std::string> taken; // the group of each parameter
+  for (const auto &[name, group] : job.config.optimizer.groups) {
+    const std::string key = names::groupSetting(name, "parameters");
+    std::set<std::string> shared; // parameters that another group has
+    for (const std::string &pattern : group.parameters) {
+      bool isKnown = false;
+      for (const std::string &parameter : parameters) {
+        if (!matchesPattern(pattern, parameter))
+          continue;
+        isKnown = true;
+        if (taken.emplace(parameter, name).first->second != name)
+          shared.insert(parameter);
+      }
+      if (!isKnown)
+        job.error(key, "'{}' names no parameter of the model; the nearest are {}", pattern,
+                  listed(nearestParameters(pattern, parameters, kMostNearest), "and"));
+    }
+    if (!shared.empty())
+      job.error(key,
+                "{}{} is of both [[optimizer.group]] {} and [[optimizer.group]] {}; change the "
+                "patterns so that each parameter is of one group",
+                *shared.begin(),
+                shared.size() > 1 ? fmt::format(" (and {} more)", shared.size() - 1) : "",
+                taken[*shared.begin()], name);
+  }
 }
 
 } // namespace lmc::config

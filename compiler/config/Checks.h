@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lmc::config {
 
@@ -54,5 +55,9 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 
 // Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);
+
+// Reports patterns of [[optimizer.group]] that name none of the model's parameters, and parameters
+// that two groups name.
+void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters);
 
 } // namespace lmc::config

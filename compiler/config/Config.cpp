@@ -67,6 +67,8 @@ void fillSettings(const KeyTable &keys, const Provenance &provenance, Config &co
     ResolvedSetting setting = resolvedSetting(key, config);
     if (const auto given = provenance.keys.find(setting.key); given != provenance.keys.end())
       setting.origin = given->second.file == kOverrides ? Origin::Override : Origin::File;
+    else if (key.runTimeIfGiven)
+      setting.runTime = false;
     config.settings.push_back(std::move(setting));
   }
 }
@@ -124,7 +126,7 @@ void setMicroBatchSize(Config &config, int64_t size) {
 
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
                           const ModelFamilies &families, const CheckDevice &checkDevice,
-                          size_t phase) {
+                          size_t phase, const ListParameters &listParameters) {
   KeyTable keys(families);
   Config config;
   for (const Key &key : keys)
@@ -161,6 +163,8 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
     deriveDefaults(keys, provenance, config);
     settlePhase(provenance, config);
     checkTogether({keys, provenance, config, checkDevice, diagnostics});
+    if (diagnostics.empty() && listParameters && !config.optimizer.groups.empty())
+      checkPatterns({keys, provenance, config, checkDevice, diagnostics}, listParameters(config));
   }
   if (!diagnostics.empty())
     return Error{diagnostics.text()};

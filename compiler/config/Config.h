@@ -97,6 +97,17 @@ struct TrainingConfig {
   bool operator==(const TrainingConfig &) const = default;
 };
 
+// A table [[optimizer.group]].
+struct ParameterGroup {
+  std::string name;
+  std::vector<std::string> parameters; // patterns (ParameterGroups.h)
+  double weightDecay = 0;              // default: optimizer.weight_decay
+  bool ownDecay = false;               // weight_decay is given: all parameters of the group decay
+  double lrMult = 1;                   // factor of the scheduled learning rate
+  int64_t optimBits = 0;               // of a moment: 8 or 32; default: 8 with adamw8bit, else 32
+  bool operator==(const ParameterGroup &) const = default;
+};
+
 struct OptimizerConfig {
   std::string type = "adamw";
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
@@ -112,6 +123,7 @@ struct OptimizerConfig {
   std::string muonOwners = "auto"; // auto | yes | no
   double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
   bool decayNormsAndBiases = false;
+  std::map<std::string, ParameterGroup> groups; // by name
   bool operator==(const OptimizerConfig &) const = default;
 };
 
@@ -285,18 +297,23 @@ struct Config {
 // The compiler's targets know the answer (compiler/kernels/Target.h).
 using CheckDevice = std::function<Result<void>(const std::string &device)>;
 
+// Returns the names of the parameters of a job's model. The builder of models knows them
+// (parameterNames() in models/decoder/Model.h).
+using ListParameters = std::function<std::vector<std::string>(const Config &)>;
+
 // Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
 // word", in order), sets defaults, and checks every value and the rules that connect keys (heads
 // divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
 // `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. All
 // mistakes are reported together: the error is complete lines "FILE:LINE:COLUMN: error: ...", one
-// per mistake. Without `checkDevice`, every target.device is accepted.
+// per mistake. Without `checkDevice`, every target.device is accepted. Without `listParameters`,
+// the patterns of [[optimizer.group]] are not compared with the model's parameters.
 //
 // If the job has phases, the result is the job as it is in the phase number `phase`: the values of
 // [[phase]] are in the place of those of [training].
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
                           const ModelFamilies &families, const CheckDevice &checkDevice = nullptr,
-                          size_t phase = 0);
+                          size_t phase = 0, const ListParameters &listParameters = nullptr);
 
 // Returns the number of steps before the phase number `phase`.
 int64_t stepsBefore(const Config &config, size_t phase);

@@ -1199,6 +1199,61 @@ std::vector<Key> sourceKeys(const std::string &name) {
 #undef FIELD
 }
 
+// Returns the parameter group with this name, which is added if there is none.
+ParameterGroup &parameterGroup(Config &config, const std::string &name) {
+  ParameterGroup &group = config.optimizer.groups[name];
+  group.name = name;
+  return group;
+}
+
+// Returns the keys of the table [[optimizer.group]] with this name.
+std::vector<Key> groupKeys(const std::string &name) {
+  const std::string section = "optimizer.group." + name;
+#define FIELD(MEMBER)                                                                              \
+  [name](Config &config) -> Field { return &parameterGroup(config, name).MEMBER; }
+  return {
+      {.section = section,
+       .name = "parameters",
+       .field = FIELD(parameters),
+       .required = true,
+       .identity = true,
+       .doc = "The group's parameters: patterns of their names in Hugging Face's checkpoints, such "
+              "as `*_proj.bias`. `*` is any run of characters, dots too, and `?` one character. "
+              "A parameter is of one group at most."},
+      {.section = section,
+       .name = "weight_decay",
+       .field = FIELD(weightDecay),
+       .minimum = 0,
+       .maximum = 10,
+       .derived = {"optimizer.weight_decay"},
+       .runTimeIfGiven = true,
+       .identity = true,
+       .doc = "If it is given, all parameters of the group decay by it, norms and biases too, and "
+              "`lmc-run --set` may change it. Otherwise matrices decay by the optimizer's, and "
+              "norms and biases with `decay_norms_and_biases`."},
+      {.section = section,
+       .name = "lr_mult",
+       .field = FIELD(lrMult),
+       .minimum = 0,
+       .maximum = 1e4,
+       .runTime = true,
+       .identity = true,
+       .doc = "The learning rate of each step, or Muon's, is multiplied by it for the group. The "
+              "name is Megatron's."},
+      {.section = section,
+       .name = "optim_bits",
+       .field = FIELD(optimBits),
+       .unit = "bits",
+       .minimum = 8,
+       .maximum = 32,
+       .defaultText = "8 with `adamw8bit`, else 32",
+       .identity = true,
+       .doc = "8 or 32: with `adamw8bit`, 32 keeps the moments of these parameters in f32. Other "
+              "optimizers have no other moments. The name is bitsandbytes'."},
+  };
+#undef FIELD
+}
+
 // Returns the phase with this name, which is added if there is none.
 PhaseConfig &phaseOf(Config &config, const std::string &name) {
   auto found = std::ranges::find(config.phases, name, &PhaseConfig::name);
@@ -1317,6 +1372,10 @@ const std::vector<Section> &sections() {
                              "or as an inline table in `[model]`."},
       {"training", "Batch, length and precision."},
       {"optimizer", "The optimizer."},
+      {"optimizer.group",
+       "Parameters with a weight decay, a learning rate or moments of their own: a table for each "
+       "group ([parameter groups](optimizers.md#parameter-groups)).",
+       groupKeys},
       {"lr_schedule", "The learning rate: linear warm-up, then `style`."},
       {"memory", "What device memory may be used, and what is recomputed to save it."},
       {"distributed", "The cluster, and what is sharded over it."},

@@ -49,6 +49,8 @@ struct Key {
   const char *defaultText = "";
   DerivedDefault derived = {};
   bool runTime = false;  // `lmc-run --set` may change the key
+  // The same, but only if the job gives the key: without it, the plan computes something else.
+  bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc;
   // The families that have the key; empty: all families. KeyTable fills it in.

@@ -51,10 +51,12 @@ std::string rangeCell(const Key &key) {
   return names.empty() ? "" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
-// Returns the default as "train_iters" or "lr / 10".
-std::string formulaText(const DerivedDefault &derived) {
-  const std::string_view path = derived.key;
-  const std::string_view name = path.substr(path.rfind('.') + 1);
+// Returns the default as "train_iters" or "lr / 10"; where the key has the name of the one that it
+// follows, as "lr_schedule.lr".
+std::string formulaText(const Key &key) {
+  const DerivedDefault &derived = key.derived;
+  const std::string_view path = derived.key, last = path.substr(path.rfind('.') + 1);
+  const std::string_view name = last == key.name ? path : last;
   return derived.divisor == 1 ? std::string(name) : fmt::format("{} / {}", name, derived.divisor);
 }
 
@@ -62,7 +64,7 @@ std::string defaultCell(const Key &key) {
   if (key.required)
     return "**required**";
   if (!key.derived.key.empty())
-    return formulaText(key.derived);
+    return formulaText(key);
   if (*key.defaultText)
     return key.defaultText;
   Config config;
@@ -70,8 +72,9 @@ std::string defaultCell(const Key &key) {
 }
 
 std::string marksCell(const Key &key) {
+  const bool isRunTime = key.runTime || key.runTimeIfGiven;
   return fmt::format("{}{}{}", key.identity ? "*identity*" : "",
-                     key.identity && key.runTime ? ", " : "", key.runTime ? "*run*" : "");
+                     key.identity && isRunTime ? ", " : "", isRunTime ? "*run*" : "");
 }
 
 // Returns a table of the keys whose defaults follow another key.

@@ -170,7 +170,7 @@ ResolvedSetting resolvedSetting(const Key &key, Config &config) {
   ResolvedSetting setting;
   setting.key = key.path();
   setting.doc = key.doc;
-  setting.runTime = key.runTime;
+  setting.runTime = key.runTime || key.runTimeIfGiven;
   setting.identity = key.identity;
   setting.derivedFrom = key.derived.key;
   setting.derivedDivisor = key.derived.divisor;

@@ -187,6 +187,12 @@ static std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
 
+// Returns the name of the optimizer group of a parameter or of a scalar; "" if it has none.
+static std::string groupOf(plan_ir::VariableOp variable) {
+  const std::optional<lm::GroupAttr> group = variable.getGroup();
+  return group ? group->getName().str() : "";
+}
+
 // Adds the tensors of which `variable` is this rank's piece. They share the piece's slice.
 LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
   for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
@@ -197,6 +203,7 @@ LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
     if (variable.getKind() != lm::VariableKind::Parameter)
       entry->parameter = parameterOf(entry->name, variable.getKind());
     entry->weight_decay = variable.getWeightDecay();
+    entry->group = groupOf(variable);
     entry->initializer = initializerOf(tensor.getInit());
     entry->shard = std::make_unique<fb::ShardT>();
     entry->shard->offset = uint64_t(tensor.getOffset());
@@ -257,6 +264,7 @@ LogicalResult Emitter::addVariables() {
         entry->shard->pitch = uint64_t(rows.pitch);
       }
       entry->weight_decay = variable.getWeightDecay();
+      entry->group = groupOf(variable);
       entry->setting = variable.getSetting().value_or("").str();
       entry->step_value = stepValueOf(variable.getStepValue());
       entry->initializer = initializerOf(rows.init);

@@ -106,6 +106,10 @@ fb::StepValue lmc::stepValueOf(std::optional<lm::StepValue> value) {
     return fb::StepValue::MuonLearningRate;
   case lm::StepValue::ShardRank:
     return fb::StepValue::ShardRank;
+  case lm::StepValue::GroupLearningRate:
+    return fb::StepValue::GroupLearningRate;
+  case lm::StepValue::GroupMuonLearningRate:
+    return fb::StepValue::GroupMuonLearningRate;
   }
   llvm_unreachable("a step has known values");
 }

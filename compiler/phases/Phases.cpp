@@ -148,7 +148,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     // Linear layers are merged before differentiation, so that their gradients and optimizer state
     // are merged too.
     if (isOn(kMergedLinears))
-      passes.addPass(createMergeLinearsPass());
+      passes.addPass(createMergeLinearsPass(
+          MergeLinearsPassOptions{rates.bytesPerSecond, rates.launchSeconds}, fusions));
     passes.addPass(createAutodiffPass());
     // The ranks divide the parameters before there is an optimizer, so that the optimizer sees
     // only a rank's pieces.
@@ -237,8 +238,12 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
     if (failed(passes.run(module)) ||
         (checks && (failed(verify(module)) || failed(verifyLevel(phase, module)))))
       return failure();
+    if (phase == Phase::Autodiff && checks)
+      linearFusions = fusions;
     if (phase == Phase::Fusion)
       reports["fusion"] = nullptr;
+    if (checks && phase == Phase::Fusion)
+      addNotes(linearFusions, reports["fusion"]);
     if (checks && (phase == Phase::Fusion || phase == Phase::Schedule))
       addNotes(fusions, reports["fusion"]);
     return use == PhaseUse::Plan ? dump(phase, module, fusions) : success();

@@ -86,6 +86,7 @@ private:
   cost::Rates rates;
   std::unique_ptr<cost::CostModel> costModel; // null without a device spec
   uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;
+  FusionReport linearFusions; // what the autodiff phase refused to merge
 };
 
 // Returns the bytes of all arenas of a module after the buffers phase.

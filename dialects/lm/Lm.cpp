@@ -121,7 +121,7 @@ void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, Vari
   build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
         TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
         DenseI64ArrayAttr(), parameter, ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(),
-        StringAttr(), StepValueAttr(), IntegerAttr(), ArrayAttr());
+        StringAttr(), StepValueAttr(), IntegerAttr(), ArrayAttr(), GroupAttr());
 }
 
 LogicalResult VariableOp::verify() {
@@ -131,6 +131,12 @@ LogicalResult VariableOp::verify() {
     return emitOpError("is no scalar, and has a setting or a step_value");
   if (getSetting() && getStepValue())
     return emitOpError("has both a setting and a step_value");
+  const bool isOfGroup = getStepValue() == StepValue::GroupLearningRate ||
+                         getStepValue() == StepValue::GroupMuonLearningRate;
+  if (isOfGroup && !getGroup())
+    return emitOpError("is the learning rate of a group, and has none");
+  if (getGroup() && !isOfGroup && getKind() != VariableKind::Parameter)
+    return emitOpError("has a group, and is neither a parameter nor the learning rate of a group");
   if (getShards().has_value() != getSharded().has_value())
     return emitOpError("lists the tensors that ranks divide without the number of ranks, or the "
                        "reverse");
@@ -440,7 +446,8 @@ int64_t AdamW8bitOp::getNumSums(RankedTensorType parameter) {
 
 // Vectors (norms and biases) are little memory, and few elements that matter much.
 bool AdamW8bitOp::takes(const SteppedParameter &parameter) {
-  return parameter.type.getRank() == 2 && parameter.type.getElementType().isF32() &&
+  return !parameter.keepsF32Moments && parameter.type.getRank() == 2 &&
+         parameter.type.getElementType().isF32() &&
          llvm::all_of(parameter.partRows, [&](int64_t rows) {
            return rows * parameter.type.getDimSize(1) % kBlock == 0;
          });

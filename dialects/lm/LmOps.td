@@ -198,9 +198,25 @@ def StepValue : Lm_Enum<"StepValue", "what the host computes for each step", [
   I32EnumCase<"NormLimit", 4, "norm_limit">,
   I32EnumCase<"LossLimit", 5, "loss_limit">,
   I32EnumCase<"MuonLearningRate", 6, "muon_learning_rate">,
-  I32EnumCase<"ShardRank", 7, "shard_rank">
+  I32EnumCase<"ShardRank", 7, "shard_rank">,
+  I32EnumCase<"GroupLearningRate", 8, "group_learning_rate">,
+  I32EnumCase<"GroupMuonLearningRate", 9, "group_muon_learning_rate">
 ]>;
 def StepValueAttr : EnumAttr<LmDialect, StepValue, "step_value">;
+
+def GroupAttr : Lm_Attr<"Group", "group"> {
+  let summary = "a parameter group of the optimizer";
+  let description = [{
+    `name` is that of the table `[[optimizer.group]]` of the configuration. The learning rate
+    of the group's parameters is that of the schedule x `optimizer.group.NAME.lr_mult`. With
+    `own_decay` all of them decay by `optimizer.group.NAME.weight_decay`. With `f32_moments` an
+    optimizer that keeps moments in 8 bits leaves them to its fallback.
+  }];
+  let parameters = (ins "::mlir::StringAttr":$name,
+                        DefaultValuedParameter<"bool", "false">:$own_decay,
+                        DefaultValuedParameter<"bool", "false">:$f32_moments);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
 
 def VariableOp : Lm_Op<"variable", [Symbol]> {
   let summary = "named state that outlives a function";
@@ -233,6 +249,9 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     The host writes a scalar before each step where it has a `setting` (the value of that
     key of the configuration) or a `step_value` (computed from the number of the step).
 
+    `group` is the optimizer group of a parameter, or the one whose learning rate a scalar is
+    (`group_learning_rate`, `group_muon_learning_rate`).
+
     ```mlir
     lm.variable @model.norm.weight parameter : tensor<64xf32> init ones
     lm.variable @run.clip_grad scalar : tensor<f32> init none setting "optimizer.clip_grad"
@@ -245,7 +264,8 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
                        OptionalAttr<FlatSymbolRefAttr>:$storage,
                        OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
                        OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
-                       OptionalAttr<I64Attr>:$shards, OptionalAttr<ShardedListAttr>:$sharded);
+                       OptionalAttr<I64Attr>:$shards, OptionalAttr<ShardedListAttr>:$sharded,
+                       OptionalAttr<GroupAttr>:$group);
   let builders = [
     OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
                    "InitAttr":$init, CArg<"bool", "false">:$weight_decay,

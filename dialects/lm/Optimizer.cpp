@@ -57,7 +57,11 @@ VariableOp ParameterState::find(StringRef parameter, VariableKind kind) const {
 //===-- Parameters --------------------------------------------------------------------------===//
 
 SteppedParameter lmc::lm::steppedParameter(VariableOp parameter) {
-  SteppedParameter stepped{cast<RankedTensorType>(parameter.getType()), {}, parameter.getHidden()};
+  const GroupAttr group = parameter.getGroupAttr();
+  SteppedParameter stepped{cast<RankedTensorType>(parameter.getType()),
+                           {},
+                           parameter.getHidden(),
+                           group && group.getF32Moments()};
   if (!parameter.getParts())
     stepped.partRows.push_back(stepped.type.getRank() ? stepped.type.getDimSize(0) : 1);
   else

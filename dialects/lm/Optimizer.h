@@ -24,6 +24,7 @@ struct SteppedParameter {
   mlir::RankedTensorType type;
   llvm::SmallVector<int64_t> partRows; // of its named parts; all rows if it has none
   bool isHidden = false;               // a matrix of a layer
+  bool keepsF32Moments = false;        // its group wants no moments of fewer bits
 };
 SteppedParameter steppedParameter(VariableOp parameter);
 

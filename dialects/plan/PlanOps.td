@@ -118,7 +118,8 @@ def VariableOp : Plan_Op<"variable", [Symbol]> {
                        UnitAttr:$anonymous, OptionalAttr<StrAttr>:$setting,
                        OptionalAttr<LmEnumAttr<"StepValue">>:$step_value,
                        OptionalAttr<I64Attr>:$shards,
-                       OptionalAttr<TypedArrayAttrBase<LmAttr<"ShardedAttr">, "tensors">>:$sharded);
+                       OptionalAttr<TypedArrayAttrBase<LmAttr<"ShardedAttr">, "tensors">>:$sharded,
+                       OptionalAttr<LmAttr<"GroupAttr">>:$group);
   let assemblyFormat = [{
     $sym_name `at` $arena `[` $offset `]` `:` $type $kind `init` $init (`setting` $setting^)?
     (`step_value` $step_value^)? attr-dict

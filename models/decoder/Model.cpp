@@ -1,6 +1,7 @@
 #include "models/decoder/Model.h"
 
 #include "compiler/config/ModelFamily.h"
+#include "compiler/config/ParameterGroups.h"
 #include "dialects/lm/Lm.h"
 #include "runtime/plan/Names.h"
 
@@ -90,15 +91,19 @@ private:
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
+    const ParameterGroup *group = groupOf(config.optimizer, name);
     lm::InitAttr init =
         matrix ? lm::InitAttr::normal(b.getContext(), parameter.initial)
                : initializer(parameter.initial == 1.0 ? lm::InitKind::Ones : lm::InitKind::Zeros);
     lm::VariableOp variable =
         declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
-                matrix || config.optimizer.decayNormsAndBiases);
+                matrix || config.optimizer.decayNormsAndBiases || (group && group->ownDecay));
     variable.setHidden(matrix && !prefix.empty());
     if (!parameter.columns.empty())
       variable.setColumns(parameter.columns);
+    if (group)
+      variable.setGroupAttr(lm::GroupAttr::get(b.getContext(), b.getStringAttr(group->name),
+                                               group->ownDecay, group->optimBits == 32));
     if (matrix && compute != master)
       declare(lm::stateName(name, lm::VariableKind::ComputeCopy), lm::VariableKind::ComputeCopy,
               tensor(parameter.shape, compute), lm::InitAttr::copyOf(b.getStringAttr(name)), false,
@@ -480,4 +485,14 @@ OwningOpRef<ModuleOp> lmc::buildModel(const Config &config, const Decoder &decod
 
 OwningOpRef<ModuleOp> lmc::buildModel(const Config &config, MLIRContext &context) {
   return buildModel(config, config.model.family->decoder(config.model), context);
+}
+
+std::vector<std::string> lmc::parameterNames(const Config &config) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  OwningOpRef<ModuleOp> model = buildModel(config, context);
+  std::vector<std::string> names;
+  for (auto variable : model->getOps<lm::VariableOp>())
+    if (variable.getKind() == lm::VariableKind::Parameter)
+      names.push_back(variable.getSymName().str());
+  return names;
 }

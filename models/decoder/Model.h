@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <string>
 #include <vector>
 
 namespace lmc {
@@ -31,6 +32,10 @@ mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRCon
 // Returns the graph of the given decoder instead of the decoder of the config's family.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,
                                              mlir::MLIRContext &context);
+
+// Returns the names of the model's parameters, in the order of their declarations, for
+// loadConfig().
+std::vector<std::string> parameterNames(const Config &config);
 
 // Returns the head_dim / 2 frequencies of RoPE, in radians per position, with the model's scaling,
 // computed as in transformers' modeling_rope_utils. Sets `attentionFactor`, by which cos and sin

@@ -5,7 +5,8 @@
 //   guarded = lm.guard_norm(norm, loss, limits of the step)
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, guarded, lr, ...)     per parameter
 //
-// A module without @run.loss has no lm.guard_norm.
+// A module without @run.loss has no lm.guard_norm. Parameters of a group read a learning rate of
+// the group's own (@run.lr.GROUP) and, if the group gives one, its own weight decay.
 //
 // Any op with OptimizerOpInterface can take the place of lm.adamw.
 #include "passes/autodiff/Passes.h"
@@ -43,6 +44,15 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
+// A scalar variable that steps read. The host writes what `setting` or `stepValue` says, if either
+// is given.
+struct Scalar {
+  std::string name;
+  std::string setting;
+  std::optional<lm::StepValue> stepValue;
+  lm::GroupAttr group; // whose learning rate it is; may be null
+};
+
 // The name of an op with OptimizerOpInterface, what the interface says of it (states and scalars),
 // and the attributes of each of its steps.
 struct Optimizer {
@@ -68,7 +78,7 @@ public:
   void build(ModuleOp module);
 
 private:
-  void declareScalar(StringRef name, const OptimizerScalar *scalar = nullptr);
+  void declareScalar(const Scalar &scalar);
   Value guard(Value norm);
   lm::OptimizerOpInterface step(lm::VariableOp parameter, const Optimizer &optimizer,
                                 Value gradient, Value norm);
@@ -97,6 +107,21 @@ private:
 
 } // namespace
 
+// Returns the scalar that the steps of parameters of `group`, which may be null, read as `scalar`.
+static Scalar scalarOf(const OptimizerScalar &scalar, lm::GroupAttr group) {
+  Scalar own{scalar.name.str(), scalar.setting.str(), scalar.stepValue, {}};
+  if (!group)
+    return own;
+  const std::string name = own.name + "." + group.getName().str();
+  if (scalar.stepValue == lm::StepValue::LearningRate)
+    return {name, "", lm::StepValue::GroupLearningRate, group};
+  if (scalar.stepValue == lm::StepValue::MuonLearningRate)
+    return {name, "", lm::StepValue::GroupMuonLearningRate, group};
+  if (scalar.decays && group.getOwnDecay())
+    return {name, names::groupSetting(group.getName().getValue(), "weight_decay"), {}, {}};
+  return own;
+}
+
 static Optimizer optimizerOf(MLIRContext *context, StringRef type) {
   return {("lm." + type).str(), OptimizerOpInterface::lookup(context, type), {}};
 }
@@ -114,28 +139,30 @@ bool OptimizerBuilder::chooseOptimizers(StringRef type, DictionaryAttr attribute
   return takesAny;
 }
 
-void OptimizerBuilder::declareScalar(StringRef name, const OptimizerScalar *scalar) {
-  if (symbols.lookup(name))
+void OptimizerBuilder::declareScalar(const Scalar &scalar) {
+  if (symbols.lookup(scalar.name))
     return;
   b.setInsertionPointAfter(lm::VariableOp(parameters.back()));
-  auto variable = lm::VariableOp::create(b, loc, name, Kind::Scalar, scalarType,
+  auto variable = lm::VariableOp::create(b, loc, scalar.name, Kind::Scalar, scalarType,
                                          lm::InitAttr::get(b.getContext(), lm::InitKind::None));
-  if (scalar && !scalar->setting.empty())
-    variable.setSetting(StringRef(scalar->setting));
-  if (scalar && scalar->stepValue)
-    variable.setStepValue(*scalar->stepValue);
+  if (!scalar.setting.empty())
+    variable.setSetting(StringRef(scalar.setting));
+  if (scalar.stepValue)
+    variable.setStepValue(*scalar.stepValue);
+  if (scalar.group)
+    variable.setGroupAttr(scalar.group);
   symbols.insert(variable);
 }
 
 void OptimizerBuilder::declareScalars() {
-  for (const Optimizer &optimizer : optimizers)
+  for (auto [parameter, optimizer] : llvm::zip(parameters, optimizers))
     for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
-      declareScalar(scalar.name, &scalar);
-  for (StringRef name : {names::kGradNorm, names::kParamNorm, names::kUpdateNorm})
-    declareScalar(name);
+      declareScalar(scalarOf(scalar, lm::VariableOp(parameter).getGroupAttr()));
+  for (const char *name : {names::kGradNorm, names::kParamNorm, names::kUpdateNorm})
+    declareScalar({name, "", {}, {}});
   if (symbols.lookup(names::kLoss))
     for (const OptimizerScalar &limit : kLimits)
-      declareScalar(limit.name, &limit);
+      declareScalar(scalarOf(limit, {}));
 }
 
 void OptimizerBuilder::declareStates() {
@@ -169,7 +196,7 @@ OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Opti
   made.addOperands(norm);
   for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
     if (parameter.getWeightDecay() || !scalar.decays)
-      made.addOperands(scalars.lookup(scalar.name));
+      made.addOperands(scalars.lookup(scalarOf(scalar, parameter.getGroupAttr()).name));
   Type sums = RankedTensorType::get({optimizer.facts->getNumSums(type)}, master);
   made.addTypes({sums, sums});
   if (lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy))
@@ -211,10 +238,12 @@ void OptimizerBuilder::build(ModuleOp module) {
   Value norm = lm::GlobalNormOp::create(b, named("grad_norm"), scalarType, gradients);
   store(norm, names::kGradNorm);
   const Value guarded = guard(norm);
-  for (const Optimizer &optimizer : optimizers)
-    for (const OptimizerScalar &scalar : optimizer.facts->getScalars())
-      if (Value &loaded = scalars[scalar.name]; !loaded)
-        loaded = load(symbols.lookup<lm::VariableOp>(scalar.name));
+  for (auto [parameter, optimizer] : llvm::zip(parameters, optimizers))
+    for (const OptimizerScalar &scalar : optimizer.facts->getScalars()) {
+      const std::string name = scalarOf(scalar, lm::VariableOp(parameter).getGroupAttr()).name;
+      if (Value &loaded = scalars[name]; !loaded)
+        loaded = load(symbols.lookup<lm::VariableOp>(name));
+    }
   SmallVector<Value> updateParts, parameterParts;
   for (auto [parameter, optimizer, gradient] : llvm::zip(parameters, optimizers, gradients)) {
     OptimizerOpInterface made = step(parameter, optimizer, gradient, guarded);

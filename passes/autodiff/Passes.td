@@ -162,6 +162,10 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
     With type `muon`, `hidden` matrices get `lm.muon`, and all other parameters (the
     embedding, the head, norms and biases) `lm.adamw`. `attributes` gives the settings of
     the steps, as in `ns_steps = 5, nesterov = true`.
+
+    Parameters with a `group` read a scalar of their own in place of `run.lr` (and of
+    `run.muon_lr`): `run.lr.NAME`. If the group has `own_decay`, they also read
+    `run.weight_decay.NAME`. With `f32_moments`, `adamw8bit` leaves them to `lm.adamw`.
   }];
   let options = [
     Option<"type", "type", "std::string", "\"adamw\"",
@@ -175,11 +179,11 @@ def InsertOptimizerPass : Pass<"lm-insert-optimizer", "::mlir::ModuleOp"> {
 def FlattenStatePass : Pass<"lm-flatten-state", "::mlir::ModuleOp"> {
   let summary = "lays the state of parameters whose optimizer steps are alike into one matrix";
   let description = [{
-    All parameters with the same optimizer op, the same weight decay and the same dtypes
-    form a group. A group has one storage `[rows, 4096]` per kind of variable: parameter, main
+    All parameters with the same optimizer op, the same scalars (so of one parameter group
+    and the same weight decay) and the same dtypes form a set. A set has one storage `[rows, 4096]` per kind of variable: parameter, main
     gradient, moments, compute copy (and `[rows, 16]` for the scales of 8-bit moments).
     `@optimizer` then has one `lm.adamw` or `lm.adamw8bit`, and one term of the gradient norm,
-    per group. The same holds for every op with `OptimizerOpInterface`, but for those that
+    per set. The same holds for every op with `OptimizerOpInterface`, but for those that
     step whole matrices (`lm.muon`): their parameters stay apart.
     All other functions use the parameters under their own names. Each parameter begins at a
     multiple of 128 elements of its storage; elements that belong to no parameter start as

@@ -41,6 +41,7 @@ struct UnitKey {
   int64_t alone;   // outside of layers, the number of the matrix, else -1
   bool isVector;   // norms and biases, of all layers
   bool decays;     // weight decay
+  lm::GroupAttr group; // of the optimizer; may be null
   bool isTaken;    // the optimizer takes the parameter; otherwise its fallback does
   bool hasCopy;
   Type element;
@@ -139,6 +140,7 @@ void Sharder::formUnits() {
                 -1,
                 type.getRank() < 2,
                 bool(parameter.getWeightDecay()),
+                parameter.getGroupAttr(),
                 facts->takes(lm::steppedParameter(parameter)),
                 bool(copy),
                 type.getElementType()};
@@ -231,6 +233,8 @@ void Sharder::declare(Unit &unit) {
   lm::VariableOp parameter =
       declare(unit.name, Kind::Parameter, unit.piece, init(lm::InitKind::None), first);
   parameter.setWeightDecay(unit.key.decays);
+  if (unit.key.group)
+    parameter.setGroupAttr(unit.key.group);
   parameter.setHidden(first.getHidden() && unit.key.isTaken);
   divided(parameter);
   divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,

@@ -6,9 +6,12 @@
 //   %p = lm.rope %q, ...  %r = lm.rope %k      %p, %r = lm.split %z
 //
 // One GEMM reads the input once, and uses a device better than three smaller GEMMs. The same holds
-// for the GEMMs of the gradients.
+// for the GEMMs of the gradients. Layers whose parameters are of different optimizer groups stay
+// apart.
 #include "passes/fusion/Passes.h"
 
+#include "dialects/interfaces/LocationName.h"
+#include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/lm/TensorTypes.h"
 
@@ -57,16 +60,23 @@ namespace {
 
 class LinearMerger {
 public:
-  explicit LinearMerger(ModuleOp module) : module(module), symbols(module), b(module) {}
+  LinearMerger(ModuleOp module, double bytesPerSecond, double launchSeconds)
+      : module(module), symbols(module), b(module), bytesPerSecond(bytesPerSecond),
+        launchSeconds(launchSeconds) {}
 
   // Returns the number of linear layers that were merged into others.
   unsigned run();
+
+  // The pairs of linear layers that were not merged because of their optimizer groups.
+  FusionReport report;
 
 private:
   using Group = SmallVector<lm::LinearOp>;
   using Arguments = SmallVector<BlockArgument>; // arguments of a layer, to be replaced by one
 
   SmallVector<Group> groupsOf(func::FuncOp layer);
+  SmallVector<Attribute> optimizerGroupsOf(func::FuncOp layer, lm::LinearOp linear);
+  SmallVector<Group> byOptimizerGroup(func::FuncOp layer, const Group &group);
   static Arguments weightsOf(const Group &group);
   static Arguments biasesOf(const Group &group);
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments);
@@ -79,6 +89,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   OpBuilder b;
+  const double bytesPerSecond, launchSeconds;
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // the calls of each layer
   llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // the loads of each variable
   llvm::StringSet<> stored;                                     // names of variables that ops write
@@ -110,9 +121,50 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   }
   SmallVector<Group> groups;
   for (auto &[input, group] : byInput)
-    if (group.size() > 1)
-      groups.push_back(group);
+    for (const Group &part : byOptimizerGroup(layer, group))
+      if (part.size() > 1)
+        groups.push_back(part);
   return groups;
+}
+
+// Returns the optimizer groups of the weight and of the bias in each call of `layer`. A parameter
+// without a group has a null attribute.
+SmallVector<Attribute> LinearMerger::optimizerGroupsOf(func::FuncOp layer, lm::LinearOp linear) {
+  SmallVector<Attribute> groups;
+  for (func::CallOp call : calls[layer])
+    for (Value operand : {linear.getWeight(), linear.getBias()})
+      if (auto argument = dyn_cast_if_present<BlockArgument>(operand)) {
+        auto load = call.getOperand(argument.getArgNumber()).getDefiningOp<lm::LoadOp>();
+        lm::VariableOp variable =
+            load ? parameterOf(symbols.lookup<lm::VariableOp>(load.getVariable()))
+                 : lm::VariableOp();
+        groups.push_back(variable ? variable.getGroupAttr() : lm::GroupAttr());
+      }
+  return groups;
+}
+
+// Divides a group of linear layers by the optimizer groups of their parameters, and reports what
+// stays apart.
+SmallVector<LinearMerger::Group> LinearMerger::byOptimizerGroup(func::FuncOp layer,
+                                                                const Group &group) {
+  SmallVector<std::pair<SmallVector<Attribute>, Group>> parts;
+  for (lm::LinearOp linear : group) {
+    SmallVector<Attribute> own = optimizerGroupsOf(layer, linear);
+    auto *part = llvm::find_if(parts, [&](auto &each) { return each.first == own; });
+    if (part == parts.end()) {
+      if (!parts.empty()) {
+        // A merged product would read x once.
+        const uint64_t bytes = byteSize(tensorTypeOf(linear.getX()));
+        add(report, {/*isSiblings=*/true, layer.getSymName().str(),
+                     nameOf(parts.front().second.front().getLoc()), nameOf(linear.getLoc()), "",
+                     "their parameters are of different groups of the optimizer", bytes,
+                     double(bytes) / bytesPerSecond + launchSeconds});
+      }
+      part = parts.insert(parts.end(), {own, {}});
+    }
+    part->second.push_back(linear);
+  }
+  return llvm::map_to_vector(parts, [](auto &part) { return part.second; });
 }
 
 LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
@@ -155,6 +207,7 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
           parameter.getKind() != lm::VariableKind::Parameter || parameter.getStorage() ||
           variable.getKind() != first.getKind() ||
           parameter.getWeightDecay() != parameterOf(first).getWeightDecay() ||
+          parameter.getGroupAttr() != parameterOf(first).getGroupAttr() ||
           parameter.getHidden() != parameterOf(first).getHidden() ||
           (parameter != variable && !loads[parameter.getSymName()].empty()) ||
           stored.contains(variable.getSymName()) || stored.contains(parameter.getSymName()))
@@ -208,6 +261,8 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
                                        resized(tensorTypeOf(first), 0, rows), init,
                                        first.getWeightDecay(), parameter);
   joined.setHidden(first.getHidden());
+  if (lm::GroupAttr group = first.getGroupAttr())
+    joined.setGroupAttr(group);
   if (!copy)
     joined.setPartsAttr(b.getArrayAttr(parts));
   symbols.insert(joined);
@@ -401,6 +456,24 @@ unsigned LinearMerger::run() {
 
 namespace {
 struct MergeLinearsPass : lmc::impl::MergeLinearsPassBase<MergeLinearsPass> {
-  void runOnOperation() override { numMerged += LinearMerger(getOperation()).run(); }
+  using MergeLinearsPassBase::MergeLinearsPassBase;
+
+  void runOnOperation() override {
+    LinearMerger merger(getOperation(), bytesPerSecond, launchSeconds);
+    numMerged += merger.run();
+    if (printReport)
+      print(merger.report, llvm::outs());
+    if (report)
+      llvm::append_range(*report, merger.report);
+  }
+
+  FusionReport *report = nullptr;
 };
 } // namespace
+
+std::unique_ptr<Pass> lmc::createMergeLinearsPass(MergeLinearsPassOptions options,
+                                                  FusionReport &report) {
+  auto pass = std::make_unique<MergeLinearsPass>(std::move(options));
+  pass->report = &report;
+  return pass;
+}

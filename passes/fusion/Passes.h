@@ -15,7 +15,9 @@ namespace lmc {
 #include "passes/fusion/Passes.h.inc"
 
 // Create passes that also append to `report` the pairs of ops that they merged and those that they
-// refused to merge. `report` must outlive the pass.
+// refused to merge. `report` must outlive the pass. The first lists only refusals.
+std::unique_ptr<mlir::Pass> createMergeLinearsPass(MergeLinearsPassOptions options,
+                                                   FusionReport &report);
 std::unique_ptr<mlir::Pass> createFormFusionsPass(FormFusionsPassOptions options,
                                                   FusionReport &report);
 std::unique_ptr<mlir::Pass> createMergeLaunchesPass(MergeLaunchesPassOptions options,

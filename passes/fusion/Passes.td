@@ -13,6 +13,9 @@ def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
     columns with the same tables become one rope. The pass must run before `lm-autodiff`, so
     that gradients merge too.
 
+    Linear layers whose parameters are of different optimizer groups (`group`) are not merged,
+    as one step updates all of a parameter. `print-report` prints such pairs.
+
     ```mlir
     %g = lm.linear %x, %gate : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
     %u = lm.linear %x, %up : (tensor<8x4xf32>, tensor<16x4xf32>) -> tensor<8x16xf32>
@@ -23,6 +26,15 @@ def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
     %g, %u = lm.split %y : (tensor<8x32xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>)
     ```
   }];
+  let options = [
+    Option<"bytesPerSecond", "bytes-per-second", "double",
+           "::lmc::cost::kDefaultRates.bytesPerSecond",
+           "memory bandwidth, bytes/s (default: an H100's)">,
+    Option<"launchSeconds", "launch-seconds", "double",
+           "::lmc::cost::kDefaultRates.launchSeconds",
+           "from the end of a kernel to the start of the next">,
+    Option<"printReport", "print-report", "bool", "false", "print what was refused">
+  ];
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
   let statistics = [Statistic<"numMerged", "merged", "linear layers merged into others">];
 }

@@ -2,6 +2,7 @@
 // use. plan.fbs (Function, Variable) describes each of them.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace lmc::names {
@@ -39,5 +40,10 @@ inline constexpr const char *kGradNorm = "run.grad_norm";
 inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
+
+// Returns the setting that is the key `key` of the parameter group `group`.
+inline std::string groupSetting(std::string_view group, std::string_view key) {
+  return "optimizer.group." + std::string(group) + "." + std::string(key);
+}
 
 } // namespace lmc::names

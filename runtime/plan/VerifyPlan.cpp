@@ -1,5 +1,6 @@
 #include "runtime/plan/VerifyPlan.h"
 #include "runtime/plan/MomentBlock.h"
+#include "runtime/plan/Names.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/plan/SliceGeometry.h"
@@ -279,6 +280,35 @@ private:
     return {};
   }
 
+  // Returns true if the plan has a Float setting `key`.
+  bool isNumber(std::string_view key) const {
+    for (const auto *setting : *plan.settings())
+      if (setting->key()->string_view() == key && setting->type() == plan::SettingType::Float)
+        return true;
+    return false;
+  }
+
+  // Checks that the group of a variable has its settings, and that the learning rate of a group has
+  // a group.
+  Result<void> group(const plan::Variable &variable) {
+    const std::string name = variable.name()->str();
+    const bool isRate = variable.step_value() == plan::StepValue::GroupLearningRate ||
+                        variable.step_value() == plan::StepValue::GroupMuonLearningRate;
+    if (!variable.group() && isRate)
+      return fail("scalar '{}' is the learning rate of a group, and has none", name);
+    if (!variable.group())
+      return {};
+    if (!isRate && variable.kind() != plan::VariableKind::Parameter)
+      return fail("variable '{}' has a group, and is neither a parameter nor a learning rate",
+                  name);
+    for (const char *key : {"lr_mult", "weight_decay"})
+      if (const std::string path = names::groupSetting(variable.group()->string_view(), key);
+          !isNumber(path))
+        return fail("variable '{}' is of a group whose setting '{}' is no number of the plan", name,
+                    path);
+    return {};
+  }
+
   // Checks that at most one of `setting` and `step_value` is set, only for a scalar, and that the
   // setting exists and is a Float.
   Result<void> hostValue(const plan::Variable &variable) {
@@ -286,6 +316,7 @@ private:
     if (!known(variable.step_value(), plan::StepValue::MAX))
       return fail("variable '{}' has an unknown value of the step", name);
     const bool isOfStep = variable.step_value() != plan::StepValue::None;
+    LMC_TRY(group(variable));
     if (!variable.setting() && !isOfStep)
       return {};
     if (variable.kind() != plan::VariableKind::Scalar)
@@ -294,10 +325,8 @@ private:
       return {};
     if (isOfStep)
       return fail("scalar '{}' is of a setting and of the step", name);
-    for (const auto *setting : *plan.settings())
-      if (setting->key()->string_view() == variable.setting()->string_view() &&
-          setting->type() == plan::SettingType::Float)
-        return {};
+    if (isNumber(variable.setting()->string_view()))
+      return {};
     return fail("scalar '{}' is of setting '{}', which is no number of the plan", name,
                 variable.setting()->str());
   }

@@ -59,7 +59,7 @@ std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
     for (uint64_t extent : view.shape)
       view.bytes *= extent;
     result.push_back({std::move(view), static_cast<int>(variable->slice()),
-                      variable->weight_decay(),
+                      variable->weight_decay(), variable->group() ? variable->group()->str() : "",
                       heldPart(plan, *variable, rank % plan.shard_ranks()).inBytes(width),
                       writtenPart(plan, *variable, rank).inBytes(width)});
   }

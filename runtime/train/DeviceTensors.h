@@ -14,6 +14,7 @@ struct StateTensor {
   TensorView view; // under the name of its parameter, without data
   int slice = 0;
   bool decays = false;    // a parameter with weight decay
+  std::string group;      // parameter group; "": none
   HeldPart held, written; // in bytes: what the rank has, and what it writes where several have it
 };
 

@@ -43,7 +43,8 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
       return Error{fmt::format("{}: variable '{}' is no f32 or f64 scalar", plan.path(), name)};
     found.push_back({{slice.arena(), slice.offset(), byteWidth(slice.dtype())},
                      {name, 0, slice.dtype() == plan::DType::F64,
-                      variable.setting() ? variable.setting()->str() : "", variable.step_value()}});
+                      variable.setting() ? variable.setting()->str() : "", variable.step_value(),
+                      variable.group() ? variable.group()->str() : ""}});
     return {};
   };
   if (written) {
@@ -118,19 +119,25 @@ Result<void> Scalars::set(std::string_view name, double value) {
 }
 
 Result<void> Scalars::setSettings(const SettingTable &settings) {
-  for (const Place &place : written.places)
+  for (Place &place : written.places) {
     if (!place.setting.empty()) {
       auto value = settings.number(place.setting);
       LMC_TRY(value);
       set(place, *value);
     }
+    if (!place.group.empty()) {
+      auto factor = settings.number(names::groupSetting(place.group, "lr_mult"));
+      LMC_TRY(factor);
+      place.factor = *factor;
+    }
+  }
   return {};
 }
 
 void Scalars::setStepValue(plan::StepValue which, double value) {
   for (const Place &place : written.places)
     if (place.stepValue == which)
-      set(place, value);
+      set(place, value * place.factor);
 }
 
 // Calls copy(range, offset) for every range of a block, `offset` being its place in a host buffer.

@@ -25,8 +25,9 @@ public:
   static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
 
   // Set values for the next upload(): of the scalar `name`, of every scalar that has a setting, and
-  // of every scalar whose Variable.step_value is `which` (there may be none). Error: the host does
-  // not write a scalar of this name.
+  // of every scalar whose Variable.step_value is `which` (there may be none). A learning rate of a
+  // parameter group becomes `value` times the group's lr_mult in f64, which setSettings() reads.
+  // Error: the host does not write a scalar of this name.
   Result<void> set(std::string_view name, double value);
   Result<void> setSettings(const SettingTable &settings);
   void setStepValue(plan::StepValue which, double value);
@@ -54,6 +55,8 @@ private:
     bool wide = false; // f64, else f32
     std::string setting;
     plan::StepValue stepValue = plan::StepValue::None;
+    std::string group; // whose learning rate it is; "": none
+    double factor = 1; // of the value of the step
   };
   // Scalars that are copied together. The host buffer holds the ranges one behind the other.
   struct Block {

@@ -1,5 +1,6 @@
 #include "runtime/train/Settings.h"
 
+#include "runtime/plan/Names.h"
 #include "runtime/plan/PhaseSource.h"
 #include "runtime/support/Nearest.h"
 
@@ -473,6 +474,19 @@ static Result<MonitorSettings> readMonitors(const SettingTable &table) {
   return settings;
 }
 
+// Returns the parameter groups, as TrainSettings::groups has them.
+static Result<std::map<std::string, GroupSettings>> readGroups(const SettingTable &table) {
+  std::map<std::string, GroupSettings> groups;
+  for (const std::string &name : tablesOf(table, "optimizer.group")) {
+    auto weightDecay = table.number(names::groupSetting(name, "weight_decay"));
+    auto lrMult = table.number(names::groupSetting(name, "lr_mult"));
+    LMC_TRY(weightDecay);
+    LMC_TRY(lrMult);
+    groups[name] = {*weightDecay, *lrMult};
+  }
+  return groups;
+}
+
 Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanFile::Phase *phase) {
   TrainSettings settings;
   // Counts and intervals are negative only in a hostile plan.
@@ -500,6 +514,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(number("optimizer.beta2", settings.beta2));
   LMC_TRY(number("optimizer.eps", settings.eps));
   LMC_TRY(number("optimizer.weight_decay", settings.weightDecay));
+  auto groups = readGroups(table);
+  LMC_TRY(groups);
+  settings.groups = std::move(*groups);
 
   auto type = table.text("optimizer.type");
   LMC_TRY(type);

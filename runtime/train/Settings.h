@@ -15,6 +15,7 @@
 #include "runtime/train/Sampling.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,11 +104,18 @@ struct StepRange {
 // Reads "120,130-140"; "" has no steps. Error: `text` is not of this form.
 Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
+// A parameter group: a table of [[optimizer.group]].
+struct GroupSettings {
+  double weightDecay = 0; // of its parameters with weight decay
+  double lrMult = 1;      // factor of the learning rate
+};
+
 // The settings that the trainer uses, read once at the start.
 struct TrainSettings {
   uint64_t seed = 0;
   int64_t trainIters = 0;
   double beta1 = 0, beta2 = 0, eps = 0, weightDecay = 0; // of AdamW
+  std::map<std::string, GroupSettings> groups;           // parameter groups, by name
   double muonRate = 1; // learning rate of Muon, in learning rates of the schedule
   LrSettings lr;
   // The sources of [[data.source]] in the order of their names, or one without a name, which has

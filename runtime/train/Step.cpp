@@ -15,8 +15,11 @@ static Result<void> uploadScalars(Session &session, int64_t number, double lr,
   const AdamWStep step = adamWStep(session.settings, number, lr);
   scalars.setStepValue(StepValue::LossScale,
                        validTargets == 0 ? 0.0 : 1.0 / static_cast<double>(validTargets));
+  const double muonRate = step.lr * session.settings.muonRate;
   scalars.setStepValue(StepValue::LearningRate, step.lr);
-  scalars.setStepValue(StepValue::MuonLearningRate, step.lr * session.settings.muonRate);
+  scalars.setStepValue(StepValue::MuonLearningRate, muonRate);
+  scalars.setStepValue(StepValue::GroupLearningRate, step.lr);
+  scalars.setStepValue(StepValue::GroupMuonLearningRate, muonRate);
   scalars.setStepValue(StepValue::BiasCorrection1, step.correction1);
   scalars.setStepValue(StepValue::BiasCorrection2, step.correction2);
   scalars.setStepValue(StepValue::ShardRank,

@@ -146,7 +146,7 @@ Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, C
   std::vector<double> numbers; // of all parameters, for one sum over the ranks
   auto addUp = [&]() -> Result<void> {
     for (const ParameterParts &each : parameters) {
-      const auto sums = sumsOf(each, step);
+      const auto sums = sumsOf(each, step.of(each.weights->tensor.group));
       LMC_TRY(sums);
       numbers.insert(numbers.end(), {sums->update, sums->before, sums->weights, sums->moment1});
       moved();

@@ -3,6 +3,7 @@
 #include "compiler/driver/Registration.h"
 #include "compiler/emit/JoinPhases.h"
 #include "compiler/kernels/Target.h"
+#include "models/decoder/Model.h"
 #include "models/families/Families.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -52,7 +53,7 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
   if (!options.spec.empty())
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
   Result<Config> config =
-      loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName, phase);
+      loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName, phase, parameterNames);
   if (config)
     return std::move(*config);
   fail(llvm::StringRef(config.error().message).rtrim());

@@ -49,7 +49,8 @@ protected:
   // Loads `text` as job.toml. What is returned has the path cut down to that name.
   std::string errorsOf(const std::string &text, const std::vector<std::string> &overrides = {}) {
     const std::string path = write("job.toml", text);
-    Result<Config> loaded = loadConfig(path, overrides, families, checkDevice);
+    Result<Config> loaded =
+        loadConfig(path, overrides, families, checkDevice, /*phase=*/0, listParameters);
     if (loaded) {
       config = std::move(*loaded);
       return "";
@@ -64,6 +65,7 @@ protected:
   std::filesystem::path directory;
   ModelFamilies families = modelFamilies();
   CheckDevice checkDevice; // null: every target.device is sound
+  ListParameters listParameters; // null: patterns of parameters are not checked
   Config config;
 };
 

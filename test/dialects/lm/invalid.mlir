@@ -581,6 +581,16 @@ lm.variable @s scalar : tensor<f32> init none setting "optimizer.eps" step_value
 
 // -----
 
+// expected-error @+1 {{'lm.variable' op is the learning rate of a group, and has none}}
+lm.variable @s scalar : tensor<f32> init none step_value group_learning_rate
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has a group, and is neither a parameter nor the learning rate of a group}}
+lm.variable @w gradient : tensor<4x8xf32> init zeros {group = #lm.group<name = "slow">}
+
+// -----
+
 func.func @attentionStarts(%q: tensor<4x8xf32>, %k: tensor<4x4xf32>, %v: tensor<4x4xf32>, %s: tensor<3xi32>) {
   // expected-error @+1 {{'lm.attention' op has starts 3, expected 4}}
   %0:2 = lm.attention %q, %k, %v starts %s : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<3xi32>) -> (tensor<4x8xf32>, tensor<4x4xf32>) {head_dim = 2 : i64, seq = 2 : i64, scale = 0.5 : f64}

@@ -20,6 +20,10 @@ lm.variable @lr scalar : tensor<f32> init none
 lm.variable @eps scalar : tensor<f32> init none setting "optimizer.eps"
 // CHECK: lm.variable @correction scalar : tensor<f32> init none step_value bias_correction1
 lm.variable @correction scalar : tensor<f32> init none step_value bias_correction1
+// CHECK: lm.variable @g parameter : tensor<4xf32> init ones {group = #lm.group<name = "slow", own_decay = true>, weight_decay}
+lm.variable @g parameter : tensor<4xf32> init ones {weight_decay, group = #lm.group<name = "slow", own_decay = true>}
+// CHECK: lm.variable @lr.slow scalar : tensor<f32> init none step_value group_learning_rate {group = #lm.group<name = "slow", f32_moments = true>}
+lm.variable @lr.slow scalar : tensor<f32> init none step_value group_learning_rate {group = #lm.group<name = "slow", f32_moments = true>}
 // CHECK: lm.variable @ids input : tensor<4xi32> init none
 lm.variable @ids input : tensor<4xi32> init none
 

@@ -8,6 +8,8 @@ plan.arena @state bytes 4096 alignment 64 lower_bound 4000
 plan.arena @workspace bytes 8192 alignment 64 lower_bound 8192
 // CHECK: plan.variable @w at @state[128] : tensor<8x4xf32> parameter init ones {weight_decay}
 plan.variable @w at @state[128] : tensor<8x4xf32> parameter init ones {weight_decay}
+// CHECK: plan.variable @b at @state[384] : tensor<8xf32> parameter init ones {group = #lm.group<name = "slow">}
+plan.variable @b at @state[384] : tensor<8xf32> parameter init ones {group = #lm.group<name = "slow">}
 // CHECK: plan.variable @w.grad at @state[256] : tensor<8x4xf32> gradient init zeros {parameter = "w"}
 plan.variable @w.grad at @state[256] : tensor<8x4xf32> gradient init zeros {parameter = "w"}
 

@@ -69,6 +69,15 @@ protected:
     return names;
   }
 
+  // Returns the group of each parameter whose name contains `part`; "" for none.
+  std::vector<std::string> groupsOf(StringRef part) {
+    std::vector<std::string> groups;
+    for (auto variable : module->getOps<lm::VariableOp>())
+      if (variable.getKind() == lm::VariableKind::Parameter && variable.getSymName().contains(part))
+        groups.push_back(variable.getGroup() ? variable.getGroup()->getName().str() : "");
+    return groups;
+  }
+
   template <typename Op> size_t count(StringRef function = "layer") {
     auto ops = module->lookupSymbol<func::FuncOp>(function).getOps<Op>();
     return size_t(std::distance(ops.begin(), ops.end()));
@@ -80,6 +89,30 @@ protected:
   OwningOpRef<ModuleOp> module;
   ModelCounts counts;
 };
+
+TEST_F(DecoderTest, ParametersHaveTheirGroup) {
+  config.optimizer.groups["slow"] = {.name = "slow",
+                                     .parameters = {"*.1.*norm.weight", "*.embed_*"},
+                                     .weightDecay = 0,
+                                     .ownDecay = true};
+  config.optimizer.groups["exact"] = {
+      .name = "exact", .parameters = {"*.down_proj.weight"}, .optimBits = 32};
+  build();
+  EXPECT_THAT(groupsOf("input_layernorm"), ElementsAre("", "slow"));
+  EXPECT_THAT(groupsOf("down_proj"), ElementsAre("exact", "exact"));
+  EXPECT_THAT(groupsOf("embed_tokens"), ElementsAre("slow"));
+  auto norm = module->lookupSymbol<lm::VariableOp>("model.layers.1.input_layernorm.weight");
+  EXPECT_TRUE(norm.getWeightDecay()) << "the group gives one";
+  EXPECT_FALSE(norm.getGroup()->getF32Moments());
+  EXPECT_TRUE(module->lookupSymbol<lm::VariableOp>("model.layers.0.mlp.down_proj.weight")
+                  .getGroup()
+                  ->getF32Moments());
+  EXPECT_FALSE(module->lookupSymbol<lm::VariableOp>("model.norm.weight").getWeightDecay());
+  const std::vector<std::string> names = parameterNames(config);
+  EXPECT_THAT(names, IsSupersetOf({"model.embed_tokens.weight", "model.norm.weight",
+                                   "model.layers.1.mlp.down_proj.weight"}));
+  EXPECT_THAT(names, Not(Contains("rope.cos")));
+}
 
 } // namespace
 

@@ -409,6 +409,17 @@ TEST(PlanFile, ChecksTheMeaning) {
          p.variables[3]->setting = "lr_schedule.decay";
        },
        "'run.lr' is of setting 'lr_schedule.decay', which is no number of the plan"},
+      {[](auto &p) { p.variables[3]->step_value = plan::StepValue::GroupLearningRate; },
+       "scalar 'run.lr' is the learning rate of a group, and has none"},
+      {[](auto &p) {
+         p.variables[3]->step_value = plan::StepValue::GroupMuonLearningRate;
+         p.variables[3]->group = "slow";
+       },
+       "'run.lr' is of a group whose setting 'optimizer.group.slow.lr_mult' is no number"},
+      {[](auto &p) { p.variables[0]->group = "slow"; },
+       "'w' is of a group whose setting 'optimizer.group.slow.lr_mult' is no number"},
+      {[](auto &p) { p.variables[1]->group = "slow"; },
+       "'w.grad' has a group, and is neither a parameter nor a learning rate"},
       {[](auto &p) { p.variables[0]->slice = 99; }, "no slice"},
       {[](auto &p) { p.variables[0]->slice = 4; }, "not in the arena of the state"},
       {[](auto &p) { p.variables[0]->initializer->stddev = -1; }, "standard deviation"},

@@ -159,6 +159,25 @@ TEST(Settings, HaveTheValidationSetsByName) {
             "set their paths instead, such as validation.code.paths, or compile without them");
 }
 
+TEST(Settings, HaveTheParameterGroupsByName) {
+  EXPECT_TRUE(read({}).groups.empty());
+  TinyPlan tiny;
+  tiny.addParameterGroup("embeddings");
+  tiny.addParameterGroup("norms");
+  auto bytes = tiny.bytes();
+  auto table = SettingTable::fromPlan(
+      *plan::GetPlan(bytes.data()),
+      {"optimizer.group.norms.lr_mult=0.5", "optimizer.group.embeddings.weight_decay=0"});
+  ASSERT_TRUE(bool(table)) << table.error().message;
+  auto settings = TrainSettings::read(*table);
+  ASSERT_TRUE(bool(settings)) << settings.error().message;
+  ASSERT_EQ(settings->groups.size(), 2U);
+  EXPECT_EQ(settings->groups["norms"].lrMult, 0.5);
+  EXPECT_EQ(settings->groups["norms"].weightDecay, 0.1);
+  EXPECT_EQ(settings->groups["embeddings"].lrMult, 1);
+  EXPECT_EQ(settings->groups["embeddings"].weightDecay, 0);
+}
+
 TEST(Settings, StepsToSkipAreNumbersAndRanges) {
   auto ranges = [](std::string_view text) {
     std::vector<std::pair<uint64_t, uint64_t>> result;

@@ -201,6 +201,12 @@ public:
     plan.settings.back()->derived_from = "monitoring.validation_iters";
   }
 
+  // Adds the settings of a parameter group.
+  void addParameterGroup(const std::string &name) {
+    addSetting("optimizer.group." + name + ".weight_decay", plan::SettingType::Float, "0.1", 0, 10);
+    addSetting("optimizer.group." + name + ".lr_mult", plan::SettingType::Float, "1", 0, 1e4);
+  }
+
   plan::SettingT &setting(const std::string &key) {
     for (auto &setting : plan.settings)
       if (setting->key == key)

@@ -46,12 +46,13 @@ private:
   std::vector<std::unique_ptr<std::vector<char>>> memory;
 };
 
-constexpr AdamWStep kStep{.number = 3,
-                          .lr = 0.01,
-                          .correction1 = 0.271,
-                          .correction2 = 0.14,
-                          .eps = 1e-8,
-                          .weightDecay = 0.1};
+const AdamWStep kStep{.number = 3,
+                      .lr = 0.01,
+                      .correction1 = 0.271,
+                      .correction2 = 0.14,
+                      .eps = 1e-8,
+                      .weightDecay = 0.1,
+                      .groups = {{"slow", {.weightDecay = 0.7, .lrMult = 0.25}}}};
 
 // Returns what all ranks get, which must be the same.
 Result<StepUpdates> updates(const std::vector<Parts> &ranks) {
@@ -142,6 +143,23 @@ TEST(UpdateRatios, AreThoseOfWholeTensorsHoweverRanksDivideThem) {
       square += weight * weight;
     EXPECT_NEAR(found->tensors[0].weightRms, std::sqrt(square / 35), 1e-13);
     EXPECT_TRUE(found->tensors[0].hasGradient && found->tensors[0].isFinite);
+  }
+}
+
+TEST(UpdateRatios, OfAParameterGroupAreByItsDecayAndRate) {
+  // Without a gradient, the decay alone moves the weights.
+  Tensor<float> tensor(64, 9);
+  for (size_t i = 0; i < 64; ++i)
+    tensor.moment1[i] = tensor.moment2[i] = 0;
+  for (const auto &[group, expected] :
+       {std::pair<std::string, double>{"", kStep.lr * kStep.weightDecay},
+        {"slow", kStep.lr * 0.25 * 0.7}}) {
+    std::vector<Parts> ranks(1);
+    tensor.addTo(ranks[0], "w", {8, 8}, {0, 64, 0});
+    ranks[0].parts[VariableKind::Parameter][0].tensor.group = group;
+    const auto found = updates(ranks);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_NEAR(*found->tensors[0].ratio, expected, 1e-12) << group;
   }
 }
 
