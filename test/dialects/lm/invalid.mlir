@@ -991,6 +991,27 @@ func.func @muonPart(%d: tensor<8x16xf32>) {
 
 // -----
 
+func.func @muonBlock(%d: tensor<6x4xf32>) {
+  // expected-error @+1 {{'lm.scale_matrices' op has a block whose matrices end at column 4}}
+  %0 = lm.scale_matrices %d : (tensor<6x4xf32>) -> tensor<6x8xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 4, fan_in = 6, pitch = 8, transposed = true>]}
+  return
+}
+
+// -----
+
+func.func @muonTransposed(%d: tensor<6x4xf32>) {
+  // expected-error @+1 {{'lm.scale_matrices' op has the matrix #lm.matrix<offset = 0, rows = 6, columns = 4, fan_in = 4, transposed = true> at element 0}}
+  %0 = lm.scale_matrices %d : (tensor<6x4xf32>) -> tensor<6x4xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 4, fan_in = 4, transposed = true>]}
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'lm.variable' op has linear maps to [8, 4] columns, but is a 'tensor<6x8xf32>'}}
+lm.variable @w parameter : tensor<6x8xf32> init ones {columns = array<i64: 8, 4>}
+
+// -----
+
 func.func @muonOverlap(%d: tensor<6x16xf32>) {
   // expected-error @+1 {{'lm.scale_matrices' op has the matrix #lm.matrix<offset = 90, rows = 6, columns = 16, fan_in = 16> at element 96}}
   %0 = lm.scale_matrices %d, %d : (tensor<6x16xf32>, tensor<6x16xf32>) -> tensor<16x16xf32> {matrices = [#lm.matrix<offset = 0, rows = 6, columns = 16, fan_in = 16>, #lm.matrix<offset = 90, rows = 6, columns = 16, fan_in = 16>]}

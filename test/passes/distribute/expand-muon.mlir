@@ -3,6 +3,7 @@
 // RUN: lmc-opt %t/one.mlir --dist-expand-muon | FileCheck %s --check-prefix=ONE
 // RUN: lmc-opt %t/two.mlir --dist-expand-muon | FileCheck %s --check-prefix=ALL
 // RUN: lmc-opt %t/two.mlir --dist-expand-muon=owners=yes | FileCheck %s --check-prefix=OWNERS
+// RUN: lmc-opt %t/block.mlir --dist-expand-muon | FileCheck %s --check-prefix=BLOCK
 // RUN: not lmc-opt %t/none.mlir --dist-expand-muon 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not lmc-opt %t/two.mlir --dist-expand-muon=owners=some 2>&1 | FileCheck %s --check-prefix=SOME
 
@@ -47,6 +48,14 @@
 // OWNERS:         %[[B:.*]], %{{.*}}, %{{.*}} = lm.muon_update
 // OWNERS-NEXT:    lm.store %[[B]], @unit.1
 
+// Two matrices side by side are copied to a stack.
+// BLOCK:      %[[P0:.*]]:2 = lm.split %{{.*}} : (tensor<4x8xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>)
+// BLOCK-NEXT: lm.cast %[[P0]]#0 : (tensor<4x4xf32>) -> tensor<4x4xf32>
+// BLOCK:      %[[P1:.*]]:2 = lm.split %{{.*}} : (tensor<4x8xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>)
+// BLOCK-NEXT: lm.cast %[[P1]]#1 : (tensor<4x4xf32>) -> tensor<4x4xf32>
+// BLOCK:      lm.orthogonalize %{{.*}} rows 4 {{.*}} -> tensor<8x4xf32>
+// BLOCK:      lm.scale_matrices %{{.*}}, %{{.*}} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x8xf32> {matrices = [#lm.matrix<offset = 0, rows = 4, columns = 4, fan_in = 4, pitch = 8, transposed = true>, #lm.matrix<offset = 0, rows = 4, columns = 4, fan_in = 4, column = 4, pitch = 8, transposed = true>]}
+
 // NONE: has no @optimizer or no mesh; run lm-insert-optimizer and dist-shard-state first
 // SOME: owners must be auto, yes or no, not 'some'
 
@@ -79,6 +88,17 @@ func.func @optimizer() {
   %q = lm.load @unit.1 : tensor<2x256xf32>
   %1:4 = lm.muon %q, %q, %q norm %s lr %s momentum %s eps %s clip_grad %s : (tensor<2x256xf32>, tensor<2x256xf32>, tensor<2x256xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<2x256xf32>, tensor<2x256xf32>, tensor<2xf32>, tensor<2xf32>) {matrices = [#lm.matrix<offset = 0, rows = 16, columns = 16, fan_in = 16>, #lm.matrix<offset = 256, rows = 32, columns = 16, fan_in = 16>]}
   lm.store %1#0, @unit.1 : tensor<2x256xf32>
+  return
+}
+//--- block.mlir
+dist.mesh @ranks(replicate = 1, shard = 1)
+lm.variable @w parameter : tensor<4x8xf32> init ones {hidden, columns = array<i64: 4, 4>}
+lm.variable @s scalar : tensor<f32> init none
+func.func @optimizer() {
+  %s = lm.load @s : tensor<f32>
+  %p = lm.load @w : tensor<4x8xf32>
+  %0:4 = lm.muon %p, %p, %p norm %s lr %s momentum %s eps %s clip_grad %s : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) {matrices = [#lm.matrix<offset = 0, rows = 4, columns = 4, fan_in = 4, pitch = 8, transposed = true>, #lm.matrix<offset = 0, rows = 4, columns = 4, fan_in = 4, column = 4, pitch = 8, transposed = true>]}
+  lm.store %0#0, @w : tensor<4x8xf32>
   return
 }
 //--- none.mlir
