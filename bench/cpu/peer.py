@@ -166,7 +166,7 @@ def main() -> None:
             {"params": matrices, "weight_decay": optimizer["weight_decay"]},
             {"params": vectors, "weight_decay": 0.0},
         ],
-        lr=lr, betas=(optimizer["beta1"], optimizer["beta2"]), eps=optimizer["eps"], fused=True,
+        lr=lr, betas=(optimizer["beta1"], optimizer["beta2"]), eps=optimizer.get("eps", 1e-8), fused=True,
     )
     forward = torch.compile(model) if args.compile else model
     stream = torch.from_numpy(np.fromfile(args.tokens, dtype="<u2").astype(np.int64))
