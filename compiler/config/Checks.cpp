@@ -42,16 +42,19 @@ std::string nearestMultiples(int64_t n, int64_t value) {
 void heads(const CheckedJob &job) {
   const ModelConfig &model = job.config.model;
   if (job.sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim"})) {
-    if (!job.provenance.given("model.head_dim") && model.hiddenSize % model.numAttentionHeads != 0)
+    const bool mayGive = job.keys.find("model", "head_dim")->isOf(*model.family);
+    const bool isGiven = mayGive && job.provenance.given("model.head_dim");
+    if (!isGiven && model.hiddenSize % model.numAttentionHeads != 0)
       job.error("model.num_attention_heads",
-                "num_attention_heads = {} does not divide hidden_size = {}; use {} heads, or give "
-                "head_dim",
+                "num_attention_heads = {} does not divide hidden_size = {}; use {} heads{}",
                 model.numAttentionHeads, model.hiddenSize,
-                nearestDivisors(model.hiddenSize, model.numAttentionHeads));
+                nearestDivisors(model.hiddenSize, model.numAttentionHeads),
+                mayGive ? ", or give head_dim" : "");
     else if (model.headDim % 2 != 0)
-      job.error(job.provenance.given("model.head_dim") ? "model.head_dim"
-                                                       : "model.num_attention_heads",
-                "head_dim = {} is odd; RoPE turns pairs, so it must be even", model.headDim);
+      job.error(isGiven ? "model.head_dim" : "model.num_attention_heads", "{} = {} is odd; {}",
+                mayGive ? "head_dim" : "the width of a head, hidden_size / num_attention_heads",
+                model.headDim,
+                mayGive ? "RoPE turns pairs, so it must be even" : "it must be even");
   }
   if (job.sound({"model.num_attention_heads", "model.num_key_value_heads"}) &&
       model.numAttentionHeads % model.numKeyValueHeads != 0)
@@ -351,6 +354,16 @@ void groups(const CheckedJob &job) {
   }
 }
 
+void intermediatePadding(const CheckedJob &job) {
+  const char *key = "target.make_intermediate_size_divisible_by";
+  const int64_t multiple = job.config.target.intermediateMultiple;
+  if (job.sound({"model.architecture", key}) && multiple > 1 && !job.config.model.family->hasGate)
+    job.error(key,
+              "make_intermediate_size_divisible_by = {} pads MLPs with a gate, which {} does not "
+              "have; leave it out",
+              multiple, job.config.model.family->name);
+}
+
 void device(const CheckedJob &job) {
   if (!job.checkDevice || !job.sound({"target.device"}))
     return;
@@ -437,9 +450,11 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads, exported, exports, familyKeys, ofFamily, ropeScaling, positions,
-                      generation, batch, shardGroup, schedule, shuffleBlock, packing, sources,
-                      weights, validation, device, optimizer, groups, checkPhases})
+  for (auto *check : {heads,       exported,     exports,    familyKeys, ofFamily,
+                      ropeScaling, positions,    generation, batch,      shardGroup,
+                      schedule,    shuffleBlock, packing,    sources,    weights,
+                      validation,  device,       optimizer,  groups,     intermediatePadding,
+                      checkPhases})
     check(job);
 }
 

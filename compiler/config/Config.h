@@ -65,7 +65,7 @@ struct ModelConfig {
   bool tieWordEmbeddings = false;
   bool attentionBias = false;
   bool mlpBias = false;
-  bool embeddingNorm = false;     // an RMSNorm behind the embedding
+  bool embeddingNorm = false;     // a norm behind the embedding
   int64_t slidingWindow = 0;      // 0: no window
   double initializerRange = 0.02; // standard deviation of the initial embedding
   // Standard deviation of initial linear weights: "fan_in" = 1/sqrt(fan_in), "normal" =
@@ -90,7 +90,7 @@ struct TrainingConfig {
   int64_t trainTokens = 0;               // 0: not given
   DataType computeDType = DataType::BF16;
   bool documentMask = false; // tokens attend only to their own document
-  bool documentPositions = false; // RoPE positions restart at each document
+  bool documentPositions = false; // positions restart at each document
   bool documentLossMask = false;  // the last token of a document has no loss
   double zLoss = 0;               // factor of lse^2 in what is differentiated; 0: none
   uint64_t seed = 0;

@@ -156,19 +156,23 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "attention_bias",
        .field = FIELD(model.attentionBias),
        .identity = true,
-       .doc = "Biases on the q, k, v and o projections. Llama only."},
+       .doc =
+           "Biases on the q, k, v and o projections. In `mistral` and `qwen2` it must be false."},
       {.section = "model",
        .name = "mlp_bias",
        .field = FIELD(model.mlpBias),
        .identity = true,
-       .doc = "Biases on the gate, up and down projections. Llama only."},
+       .doc = "Biases on the gate, up and down projections. In all but `llama` it must be false."},
       {.section = "model",
        .name = "embedding_norm",
        .field = FIELD(model.embeddingNorm),
        .identity = true,
-       .doc = "An RMSNorm behind the embedding, with the weights `model.embed_norm.weight`, as in "
-              "the StableEmbedding of bitsandbytes, which has a LayerNorm. Hugging Face's classes "
-              "do not have it, so checkpoints cannot be exported."},
+       .doc =
+           "A norm of the model's kind behind the embedding, like the LayerNorm in the "
+           "StableEmbedding of bitsandbytes: an RMSNorm with the weights "
+           "`model.embed_norm.weight` or, in `gpt2`, a LayerNorm of the sum of the embedding and "
+           "the position's vector, with `transformer.embed_norm.weight` and `.bias`. Hugging "
+           "Face's classes do not have it, so checkpoints cannot be exported."},
       {.section = "model",
        .name = "sliding_window",
        .field = FIELD(model.slidingWindow),
@@ -332,7 +336,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "Attention stays within a document: a token sees no key before the start of its "
               "own document. A document starts after the end-of-document token of the document "
               "before it. This is Megatron's `reset_attention_mask` (also accepted as a name) and "
-              "Fast-LLM's `cross_document_attention: false`. RoPE positions and the loss stay as "
+              "Fast-LLM's `cross_document_attention: false`. Positions and the loss stay as "
               "they are (`document_positions`, `document_loss_mask`), and MFU is computed as "
               "without the mask."},
       {.section = "training",
@@ -340,12 +344,13 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .alias = "reset_position_ids",
        .field = FIELD(training.documentPositions),
        .identity = true,
-       .doc = "RoPE positions restart at 0 with each document of a row; a document that began "
+       .doc = "Positions restart at 0 with each document of a row; a document that began "
               "before the row counts from the start of the row. This is Megatron's "
               "`reset_position_ids` (also accepted as a name) and Fast-LLM's "
-              "`cross_document_position_embeddings: false`. Attention depends only on differences "
-              "of positions, so with `document_mask` it changes nothing but rounding; without it, "
-              "tokens see other documents at other distances."},
+              "`cross_document_position_embeddings: false`. With RoPE, attention depends only on "
+              "differences of positions, so with `document_mask` it changes nothing but rounding; "
+              "without it, tokens see other documents at other distances. In `gpt2`, it decides "
+              "which learned position each token gets."},
       {.section = "training",
        .name = "document_loss_mask",
        .alias = "eod_mask_loss",
@@ -525,7 +530,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "decay_norms_and_biases",
        .field = FIELD(optimizer.decayNormsAndBiases),
        .identity = true,
-       .doc = "Weight decay on RMSNorm weights and biases too."},
+       .doc = "Weight decay on the weights of norms and on biases too."},
 
       {.section = "lr_schedule",
        .name = "style",
@@ -1151,7 +1156,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "The MLPs are padded with columns of zeros to a multiple of this: `gate_proj` and "
            "`up_proj` get rows, `down_proj` columns. They stay zeros, so the training, "
            "checkpoints and exports stay the same. `auto` is 64 on a GPU in bf16 if the products "
-           "of the MLPs are predicted to be faster then, else 1; with `adamw8bit` it is 1."},
+           "of the MLPs are predicted to be faster then, else 1; with `adamw8bit` and in `gpt2`, "
+           "whose MLPs have no gate, it is 1."},
       {.section = "target",
        .name = "peak_tflops",
        .field = FIELD(target.peakTflops),
@@ -1296,7 +1302,8 @@ std::vector<Key> phaseKeys(const std::string &name) {
                    "Any other style begins a schedule of its own at the phase's first step, which "
                    "ends with the phase.");
   style.choices.insert(style.choices.begin(), Choice{"continue"});
-  std::erase_if(style.choices, [](const Choice &choice) { return choice.name == std::string_view("piecewise"); });
+  std::erase_if(style.choices,
+                [](const Choice &choice) { return choice.name == std::string_view("piecewise"); });
   Key lr = like("lr_schedule.lr", "lr", FIELD(lr), "Peak learning rate of the phase's own style.");
   lr.derived = {"lr_schedule.lr"};
   Key minLr = like("lr_schedule.min_lr", "min_lr", FIELD(minLr),

@@ -1,5 +1,6 @@
 #include "compiler/phases/Padding.h"
 
+#include "compiler/config/ModelFamily.h"
 #include "compiler/kernels/Target.h"
 #include "dialects/lm/Lm.h"
 
@@ -108,8 +109,9 @@ Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
   padding.vocabulary.addedBytes =
       double((padding.vocabulary.padded - shape.vocabSize) * shape.hiddenSize) * stateBytes(config);
   const bool isCoded = config.optimizer.type == "adamw8bit";
+  const bool isKept = isCoded || !shape.family->hasGate; // unless the job asks for it
   padding.intermediate = padded(shape.intermediateSize, config.target.intermediateMultiple,
-                                isCoded ? 1 : suggested, model ? Price(mlp) : Price());
+                                isKept ? 1 : suggested, model ? Price(mlp) : Price());
   const int64_t biases = shape.mlpBias ? 2 : 0; // of gate and up
   padding.intermediate.addedBytes =
       double((padding.intermediate.padded - shape.intermediateSize) * shape.numHiddenLayers *

@@ -27,13 +27,6 @@ static config::Json modelKeys(const ModelConfig &model) {
 }
 
 static void check(const config::CheckedJob &job) {
-  const int64_t multiple = job.config.target.intermediateMultiple;
-  if (job.sound({"target.make_intermediate_size_divisible_by"}) && multiple > 1 &&
-      job.provenance.given("target.make_intermediate_size_divisible_by"))
-    job.error("target.make_intermediate_size_divisible_by",
-              "make_intermediate_size_divisible_by = {} pads MLPs with a gate, which gpt2 does not "
-              "have; leave it out",
-              multiple);
   // The table of positions must have the same shape in all phases.
   if (job.sound({"model.max_position_embeddings"}) && job.config.phases.size() > 1 &&
       !job.provenance.given("model.max_position_embeddings"))
@@ -91,6 +84,7 @@ const ModelFamily &gpt2() {
                      {"add_cross_attention", false}},
       .dropouts = {"resid_pdrop", "embd_pdrop", "attn_pdrop"},
       .intermediateRatio = 4,
+      .hasGate = false,
       .check = check,
       .modelKeys = modelKeys,
       .decoder = decoder,

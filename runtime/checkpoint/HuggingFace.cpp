@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <ranges>
 #include <set>
 #include <sys/stat.h>
 #include <utility>
@@ -168,8 +169,8 @@ static std::string indexJson(const std::vector<Shard> &shards) {
          "\n";
 }
 
-// Pads the rows of the embedding and of the head to a multiple of `multiple`, and sets vocab_size to
-// their number. Error: config.json has no vocab_size, or no tensor has so many rows.
+// Pads the rows of the embedding and of the head to a multiple of `multiple`, and sets vocab_size
+// to their number. Error: config.json has no vocab_size, or no tensor has so many rows.
 static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
                                   nlohmann::ordered_json &config,
                                   std::vector<ExportTensor> &tensors) {
@@ -191,8 +192,8 @@ static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
   }
   if (!found)
     return Error{
-        fmt::format("cannot export to {}: the vocabulary cannot be padded, because neither "
-                    "{} nor {} has {} rows",
+        fmt::format("cannot export to {}: the vocabulary cannot be padded, because none of {}, {} "
+                    "has {} rows",
                     to, fmt::join(kEmbeddings, ", "), kHead, tokens)};
   *size = rows;
   return {};
@@ -484,11 +485,14 @@ static bool isBuffer(std::string_view name) {
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;
-  const std::string &name = tensors.front().name;
-  const std::string prefix = name.substr(0, name.find('.') + 1);
-  const auto hasPrefix = [&](const auto &entry) { return entry.first.starts_with(prefix); };
-  if (prefix.empty() || !model.tensors.contains(name.substr(prefix.size())) ||
-      std::ranges::any_of(model.tensors, hasPrefix))
+  const std::string &first = tensors.front().name;
+  const std::string prefix = first.substr(0, first.find('.') + 1);
+  const auto hasPrefix = [&](const std::string &name) { return name.starts_with(prefix); };
+  const auto lacksOnlyPrefix = [&](const TensorView &tensor) {
+    return hasPrefix(tensor.name) && model.tensors.contains(tensor.name.substr(prefix.size()));
+  };
+  if (prefix.empty() || std::ranges::any_of(model.tensors | std::views::keys, hasPrefix) ||
+      std::ranges::none_of(tensors, lacksOnlyPrefix))
     return;
   std::map<std::string, Model::Tensor> renamed;
   for (const auto &[known, tensor] : model.tensors)
@@ -524,8 +528,8 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
       extra.push_back(name);
   }
   if (missing == std::vector<std::string>{kHead} && extra.empty())
-    return Error{fmt::format("{}: no '{}': its head is tied to the embedding; set "
-                             "model.tie_word_embeddings = true",
+    return Error{fmt::format("{}: no '{}': its head is tied to the embedding, or was not saved; if "
+                             "it is tied, set model.tie_word_embeddings = true",
                              path, kHead)};
   if (!missing.empty())
     return Error{fmt::format("{}: lacks {}, which the model has", path, listNames(missing))};

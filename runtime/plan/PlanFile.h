@@ -15,7 +15,7 @@ namespace lmc {
 
 // The version of the plan format (plan.fbs). It must be raised whenever an older runtime could
 // misread a newer plan, or a newer runtime an older plan.
-inline constexpr uint32_t kSchemaVersion = 6;
+inline constexpr uint32_t kSchemaVersion = 7;
 
 // A verified plan in memory. It never changes, even if its file is written over.
 class PlanFile {

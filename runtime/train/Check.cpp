@@ -68,6 +68,9 @@ public:
       checkFolder(options.out, findings);
     Findings ofStart;
     LMC_TRY(lookAtStart(ofStart));
+    if (const auto *warnings = plan->warnings(); warnings && first)
+      for (const flatbuffers::String *warning : *warnings)
+        ofStart.warning("job", warning->str());
     // What a start says of its data, too, is a finding of the data.
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())

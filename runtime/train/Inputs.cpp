@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace lmc {
 
@@ -27,7 +29,22 @@ bool readsDocuments(const PlanFile &plan) {
   return hasDocumentMask(plan) || plan.findVariable(names::kPositions) >= 0;
 }
 
+// Fails if the plan reads a part of the batch that upload() does not write, as that of a newer
+// compiler.
+static Result<void> checkAllAreKnown(const PlanFile &plan) {
+  static constexpr std::string_view known[] = {names::kTokens, names::kTargets, names::kStarts,
+                                               names::kPositions, names::kRowPositions};
+  for (const plan::Variable *variable : *plan->variables())
+    if (const std::string_view name = variable->name()->string_view();
+        name.starts_with("batch.") && std::ranges::find(known, name) == std::end(known))
+      return Error{fmt::format("{}: the plan reads '{}', which this lmc-run does not know; use the "
+                               "lmc and the lmc-run of one release",
+                               plan.path(), name)};
+  return {};
+}
+
 Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &device) {
+  LMC_TRY(checkAllAreKnown(plan));
   std::vector<ArenaRange> places;
   for (const char *name : {names::kTokens, names::kTargets}) {
     auto place = placeOfInput(plan, name);

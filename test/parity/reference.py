@@ -1,4 +1,4 @@
-"""A Llama, and what other families change of it, in plain PyTorch, small enough to check by eye: what lmc must agree with.
+"""A Llama, what other families change of it, and a GPT-2, in plain PyTorch, small enough to check by eye: what lmc must agree with.
 
 Weights are a dictionary under Hugging Face's names, so that a safetensors file is a model.
 test_reference.py holds it to transformers' own classes; every other
@@ -47,7 +47,7 @@ class Model:
     attention_bias: bool = False
     mlp_bias: bool = False
     sliding_window: int = 0  # 0: every earlier key is seen
-    embedding_norm: bool = False  # an RMSNorm behind the embedding, which transformers does not have
+    embedding_norm: bool = False  # a norm behind the embedding, which transformers does not have
 
     def keys(self) -> dict[str, Any]:
         """The [model] section: every key that is not at "absent"."""
@@ -126,6 +126,8 @@ def gpt2_shapes(model: Model) -> dict[str, tuple[int, ...]]:
         "transformer.wte.weight": (model.vocab_size, hidden),
         "transformer.wpe.weight": (model.max_position_embeddings, hidden),
     }
+    if model.embedding_norm:
+        shapes["transformer.embed_norm.weight"] = shapes["transformer.embed_norm.bias"] = (hidden,)
     for layer in range(model.num_hidden_layers):
         prefix = f"transformer.h.{layer}."
         conv1d = {"attn.c_attn": (hidden, 3 * hidden), "attn.c_proj": (hidden, hidden),
@@ -232,7 +234,7 @@ def logits(
 ) -> torch.Tensor:
     """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype. With an
     `end_of_document` attention stays within a document. `positions`, [batch, seq], are those of
-    RoPE; without them token t has position t."""
+    RoPE or learned ones; without them token t has position t."""
     if model.architecture == "gpt2":
         return gpt2_logits(model, weights, tokens, end_of_document, positions)
     batch, seq = tokens.shape

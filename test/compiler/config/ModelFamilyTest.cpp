@@ -119,6 +119,14 @@ TEST_F(ModelFamilyTest, KeysThatAFamilyLacksMayNotBeSet) {
   EXPECT_EQ(errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
             "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
             "\"qwen2\", \"qwen3\", \"olmo2\" and \"capped\", not of \"gpt2\"\n");
+  auto withHeads = [&](const std::string &heads) {
+    std::string text = gpt2;
+    return errorsOf(text.replace(text.find("n_head = 4"), 10, "n_head = " + heads) + kTraining);
+  };
+  EXPECT_EQ(withHeads("5"), "job.toml:6:10: error: num_attention_heads = 5 does not divide "
+                            "hidden_size = 64; use 4 or 8 heads\n");
+  EXPECT_EQ(withHeads("64"), "job.toml:6:10: error: the width of a head, hidden_size / "
+                             "num_attention_heads = 1 is odd; it must be even\n");
   EXPECT_NE(errorsOf(gpt2 + "rope_scaling = { rope_type = \"linear\", factor = 2 }\n" + kTraining)
                 .find("not of \"gpt2\""),
             std::string::npos);

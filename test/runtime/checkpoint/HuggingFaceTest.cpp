@@ -349,6 +349,13 @@ TEST(HuggingFace, NamesMayLackTheirFirstPart) {
   ASSERT_OK(writeSafeTensors(file, saved.views, saved.fetch(), {}));
   EXPECT_ERROR(importHuggingFace(file, back.views, back.store()),
                "lacks 'transformer.h.0.attn.c_attn.bias'");
+
+  // A name that is missing is the only one that the error names.
+  Weights first;
+  first.add("h.0.attn.c_attn.bias", DType::F32, {2}, std::vector<float>{7, 8});
+  ASSERT_OK(writeSafeTensors(file, first.views, first.fetch(), {}));
+  EXPECT_ERROR(importHuggingFace(file, back.views, back.store()),
+               "lacks 'transformer.wte.weight', which the model has");
 }
 
 TEST(HuggingFace, IntegersDoNotConvertToFloats) {

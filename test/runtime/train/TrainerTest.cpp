@@ -122,6 +122,16 @@ TEST_F(Trainer, LearnsAndReportsEveryStep) {
   EXPECT_NE(logText().find("0.001 TFLOP/s (target.peak_tflops)"), std::string::npos);
 }
 
+TEST_F(Trainer, RefusesABatchWithAPartThatItDoesNotKnow) {
+  TinyPlan tiny;
+  for (auto &variable : tiny.plan.variables)
+    if (variable->name == "debug.logits")
+      variable->name = "batch.images";
+  tiny.write(folder);
+  expectFails(options("a", 1), ExitCode::UserError,
+              "the plan reads 'batch.images', which this lmc-run does not know");
+}
+
 TEST_F(Trainer, NPlusNStepsAre2NBitForBit) {
   expectRuns(options("whole", 12));
   expectRuns(options("parts", 5));
