@@ -13,6 +13,7 @@ struct Collective {
   plan::CollectiveKind kind;
   uint64_t x = 0, xBytes = 0, d = 0, dBytes = 0; // device memory
   const void *communicator = nullptr;
+  uint64_t rank = 0;
   bool mayBeCaptured = false;
   // They get an operand as the host finds it. `ready` says whether all ranks have come, `run`
   // computes the result.
@@ -27,6 +28,15 @@ LMC_HOST_EXPORT void submit(const Collective &collective, CUstream stream);
 // Fails if the host does not know that all collectives of the communicator have ended, or if a
 // graph has some.
 LMC_HOST_EXPORT void checkUnused(const void *communicator);
+// Returns the name of a collective of the communicator that a graph has; "": there is none.
+LMC_HOST_EXPORT std::string graphOf(const void *communicator);
+
+// Fails if a capture goes on that forbids the call.
+LMC_HOST_EXPORT void checkSafe();
+
+// Returns the device that the program uses; -1 in a machine of one device: then each rank stands
+// for a machine.
+LMC_HOST_EXPORT int deviceOfMachine();
 
 LMC_HOST_EXPORT void countLibraryObject(const char *kind, int change);
 

@@ -17,7 +17,11 @@ static std::unique_ptr<Driver> &instance() {
 
 Driver &driver() { return *instance(); }
 
+// Held while the driver is replaced, and by the only thread that does not belong to the program.
+static std::mutex replacement;
+
 void Driver::reset() {
+  std::lock_guard lock(replacement);
   instance().reset(); // writes the report before the environment is read
   hostility() = Hostility();
   instance() = std::make_unique<Driver>();
@@ -75,8 +79,14 @@ CUresult Driver::callLocked(const char *name, Kind kind, const std::function<voi
 }
 
 void Driver::advance() {
+  std::lock_guard alive(replacement);
+  std::lock_guard lock(driver().mutex);
+  driver().streams.advance();
+}
+
+bool Driver::isInGraph(const void *communicator) {
   std::lock_guard lock(mutex);
-  streams.advance();
+  return !graphs.userOf(communicator).empty();
 }
 
 Driver::~Driver() {
@@ -96,6 +106,8 @@ Driver::~Driver() {
                            {"commands", hostility().commands},
                            {"pending", streams.pendingCommands()},
                            {"pinned_at_launch", pinnedAtLaunch},
+                           {"patient_collectives", patientCollectives},
+                           {"takers", memory.mostTakers()},
                            {"leaks", leaks},
                            {"violations", violations}};
   if (auto written = writeTextFile(hostility().report, report.dump(2) + "\n"); !written)

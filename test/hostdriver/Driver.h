@@ -31,7 +31,10 @@ public:
   LMC_HOST_EXPORT CUresult call(const char *name, Kind kind, const std::function<void()> &body);
 
   // Executes a command on a thread of its own, as a device does whose host does not wait.
-  LMC_HOST_EXPORT void advance();
+  LMC_HOST_EXPORT static void advance();
+
+  // Returns true if a graph has a collective of the communicator.
+  LMC_HOST_EXPORT bool isInGraph(const void *communicator);
 
   void violation(const std::string &text); // reports a broken rule
   // Shows something that is no fault of the program.
@@ -47,6 +50,7 @@ public:
   int contexts = 0;     // how often the primary context is retained
   int device = 0;       // whose context it is
   std::map<std::string, int64_t> libraryObjects; // live objects of cuBLASLt by kind
+  uint64_t patientCollectives = 0;               // enqueued on streams of the least priority
   uint64_t pinnedAtLaunch = 0;                   // bytes of pinned memory at the last graph launch
 
 private:

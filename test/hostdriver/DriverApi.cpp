@@ -12,6 +12,9 @@ using namespace lmc::hostdriver;
 
 namespace {
 
+constexpr size_t kMaxPitch = 0x7fffffff;
+constexpr int kGreatestPriority = -5; // as an H100 says; the least is 0
+
 // Returns `stream` if work may go to it. The legacy stream is refused, because it orders itself
 // with all other streams, and no capture may go on while a program uses it.
 CUstream streamOf(CUstream stream) {
@@ -63,11 +66,20 @@ void copy(CUstream stream, const Access &from, bool fromPinned, const Access &to
 
 uint64_t address(const void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
+// Fails unless `flags` has no bit but those of `known`.
+void checkFlags(const char *of, unsigned flags, unsigned known) {
+  if (flags & ~known)
+    broken(CUDA_ERROR_INVALID_VALUE, "{} has flags {:#x}, which cuda.h does not know", of, flags);
+}
+
 void elapsed(float *milliseconds, CUevent start, CUevent end) {
   for (CUevent event : {start, end}) {
-    if (eventOf(event)->flags & CU_EVENT_DISABLE_TIMING || !event->mark)
-      refuse(CUDA_ERROR_INVALID_HANDLE);
-    driver().graphs.checkNotCaptured(event);
+    driver().graphs.checkNotCaptured(eventOf(event));
+    if (event->flags & CU_EVENT_DISABLE_TIMING)
+      broken(CUDA_ERROR_INVALID_HANDLE, "the time of an event is asked for that has no timing");
+    if (!event->mark)
+      broken(CUDA_ERROR_INVALID_HANDLE,
+             "the time of an event is asked for that was never recorded");
     if (!event->mark->done)
       refuse(CUDA_ERROR_NOT_READY);
   }
@@ -107,6 +119,7 @@ CUresult cuGetErrorName(CUresult error, const char **text) {
     LMC_ERROR(CUDA_ERROR_NOT_READY);
     LMC_ERROR(CUDA_ERROR_ILLEGAL_ADDRESS);
     LMC_ERROR(CUDA_ERROR_LAUNCH_TIMEOUT);
+    LMC_ERROR(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     LMC_ERROR(CUDA_ERROR_LAUNCH_FAILED);
     LMC_ERROR(CUDA_ERROR_NOT_PERMITTED);
     LMC_ERROR(CUDA_ERROR_NOT_SUPPORTED);
@@ -134,8 +147,7 @@ CUresult cuGetErrorString(CUresult error, const char **text) { return cuGetError
 
 CUresult cuInit(unsigned flags) {
   return call("cuInit", Kind::Start, [&] {
-    if (flags)
-      refuse(CUDA_ERROR_INVALID_VALUE);
+    checkFlags("cuInit", flags, 0);
     if (visibleDevices().empty())
       refuse(CUDA_ERROR_NO_DEVICE);
     driver().initialized = true;
@@ -193,6 +205,8 @@ CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device) {
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   return call("cuDevicePrimaryCtxRetain", Kind::Query, [&] {
     visible(device);
+    if (!driver().contexts)
+      driver().memory.takeForLibrary();
     ++driver().contexts;
     *needed(context) = reinterpret_cast<CUcontext>(&driver().contexts);
     driver().device = device;
@@ -202,7 +216,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
   return call("cuDevicePrimaryCtxRelease", Kind::Leave, [&] {
     visible(device);
-    --driver().contexts;
+    if (!driver().contexts)
+      broken(CUDA_ERROR_INVALID_CONTEXT, "a primary context is released once too often");
+    if (--driver().contexts == 0)
+      driver().memory.giveBack();
   });
 }
 
@@ -210,7 +227,7 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   return call("cuCtxSetCurrent", Kind::Query, [&] {
     if (context &&
         (context != reinterpret_cast<CUcontext>(&driver().contexts) || !driver().contexts))
-      refuse(CUDA_ERROR_INVALID_CONTEXT);
+      broken(CUDA_ERROR_INVALID_CONTEXT, "a context is made current that is not retained");
     contextIsCurrent = context != nullptr;
   });
 }
@@ -289,7 +306,11 @@ CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *how, CUstream stream) {
     const size_t fromPitch = h.srcPitch ? h.srcPitch : h.WidthInBytes,
                  toPitch = h.dstPitch ? h.dstPitch : h.WidthInBytes;
     if (fromPitch < h.WidthInBytes + h.srcXInBytes || toPitch < h.WidthInBytes + h.dstXInBytes)
-      refuse(CUDA_ERROR_INVALID_VALUE);
+      broken(CUDA_ERROR_INVALID_VALUE, "rows of {} bytes lie {} and {} bytes apart", h.WidthInBytes,
+             fromPitch, toPitch);
+    if (std::max(fromPitch, toPitch) > kMaxPitch)
+      broken(CUDA_ERROR_INVALID_VALUE, "rows lie {} bytes apart, and the device copies at most {}",
+             std::max(fromPitch, toPitch), kMaxPitch);
     const uint64_t from = fromPinned ? address(h.srcHost) : h.srcDevice,
                    to = toPinned ? address(h.dstHost) : h.dstDevice;
     copy(stream,
@@ -351,6 +372,11 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int
   });
 }
 
+CUresult cuFuncLoad(CUfunction function) {
+  return call("cuFuncLoad", Kind::Allocate,
+              [&] { driver().modules.check(function).loaded = true; });
+}
+
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int threads,
                                                      size_t dynamicShared) {
   return call("cuOccupancyMaxActiveBlocksPerMultiprocessor", Kind::Call, [&] {
@@ -364,7 +390,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY, uns
                         CUstream stream, void **parameters, void **extra) {
   return call("cuLaunchKernel", Kind::Call, [&] {
     if (extra)
-      refuse(CUDA_ERROR_INVALID_VALUE);
+      broken(CUDA_ERROR_INVALID_VALUE, "a launch has parameters in 'extra'");
     driver().graphs.submit(
         streamOf(stream),
         driver().modules.launch(driver().modules.check(function),
@@ -376,8 +402,30 @@ CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY, uns
 //===--------------------------------------------------------------------===//
 // Streams and events
 
-CUresult cuStreamCreate(CUstream *stream, unsigned) {
-  return call("cuStreamCreate", Kind::Call, [&] { *needed(stream) = driver().streams.create(); });
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+  return call("cuStreamCreate", Kind::Call, [&] {
+    checkFlags("a stream", flags, CU_STREAM_NON_BLOCKING);
+    *needed(stream) = driver().streams.create(0);
+  });
+}
+
+CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+  return call("cuCtxGetStreamPriorityRange", Kind::Call, [&] {
+    *needed(least) = 0;
+    *needed(greatest) = kGreatestPriority;
+  });
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority) {
+  return call("cuStreamCreateWithPriority", Kind::Call, [&] {
+    checkFlags("a stream", flags, CU_STREAM_NON_BLOCKING);
+    *needed(stream) = driver().streams.create(std::clamp(priority, kGreatestPriority, 0));
+  });
+}
+
+CUresult cuStreamGetPriority(CUstream stream, int *priority) {
+  return call("cuStreamGetPriority", Kind::Call,
+              [&] { *needed(priority) = streamOf(stream)->priority; });
 }
 
 CUresult cuStreamDestroy(CUstream stream) {
@@ -404,13 +452,19 @@ CUresult cuStreamQuery(CUstream stream) {
   });
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  return call("cuStreamWaitEvent", Kind::Call,
-              [&] { driver().graphs.wait(streamOf(stream), eventOf(event)); });
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  return call("cuStreamWaitEvent", Kind::Call, [&] {
+    checkFlags("a wait for an event", flags, 0);
+    driver().graphs.wait(streamOf(stream), eventOf(event));
+  });
 }
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
   return call("cuEventCreate", Kind::Call, [&] {
+    checkFlags("an event", flags,
+               CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+    if (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING))
+      broken(CUDA_ERROR_INVALID_VALUE, "an interprocess event has timing");
     auto made = std::make_unique<CUevent_st>();
     made->flags = flags;
     *needed(event) = driver().streams.events.add(std::move(made));
@@ -492,7 +546,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long) {
   return call("cuGraphInstantiateWithFlags", Kind::Allocate, [&] {
-    *needed(exec) = driver().graphs.instantiate(&driver().graphs.graphs.check(graph));
+    CUgraph_st &captured = driver().graphs.graphs.check(graph);
+    driver().memory.takeForLibrary();
+    *needed(exec) = driver().graphs.instantiate(&captured);
   });
 }
 
@@ -511,8 +567,10 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec) {
-  return call("cuGraphExecDestroy", Kind::Release,
-              [&] { driver().graphs.destroy(&driver().graphs.execs.check(exec)); });
+  return call("cuGraphExecDestroy", Kind::Release, [&] {
+    driver().graphs.execs.remove(&driver().graphs.execs.check(exec));
+    driver().memory.giveBack();
+  });
 }
 
 CUresult cuGraphDestroy(CUgraph graph) {

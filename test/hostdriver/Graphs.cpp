@@ -87,10 +87,12 @@ void Graphs::submit(CUstream stream, WorkPtr work) {
   Capture &capture = *stream->capture;
   if (capture.invalid)
     refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  auto captured = std::make_shared<Work>(*work);
+  captured->allocations = driver().memory.numbersOf(work->accesses);
   const auto chain = std::find(capture.streams.begin(), capture.streams.end(), stream);
   const uint32_t number = uint32_t(capture.nodes.size());
   capture.nodes.push_back(
-      {std::move(work), stream->tail, uint32_t(chain - capture.streams.begin())});
+      {std::move(captured), stream->tail, uint32_t(chain - capture.streams.begin())});
   stream->tail = {number};
 }
 
@@ -182,20 +184,26 @@ void Graphs::launch(CUgraphExec exec, CUstream stream) {
   exec->lastLaunch = streams.record(stream);
 }
 
-void Graphs::destroy(CUgraphExec exec) {
-  const Streams &streams = driver().streams;
-  if (exec->lastLaunch && !streams.isKnown(*exec->lastLaunch) && streams.sticky == CUDA_SUCCESS)
-    broken(kRuleBroken, "a graph is destroyed before its last launch is known to be complete");
-  execs.remove(exec);
+std::string Graphs::userOf(const void *module) const {
+  auto find = [&](const std::vector<Node> &nodes) -> std::string {
+    for (const Node &node : nodes)
+      if (node.work->module == module)
+        return *node.work->name;
+    return "";
+  };
+  for (const auto &exec : execs)
+    if (const std::string name = find(*exec->nodes); !name.empty())
+      return name;
+  for (const auto &graph : graphs)
+    if (const std::string name = find(*graph->nodes); !name.empty())
+      return name;
+  return "";
 }
 
 void Graphs::checkModuleUnused(const void *module) const {
   driver().streams.checkUnused(module);
-  for (const auto &exec : execs)
-    for (const Node &node : *exec->nodes)
-      if (node.work->module == module)
-        broken(kRuleBroken, "a module is unloaded before the graph of '{}' is destroyed",
-               *node.work->name);
+  if (const std::string user = userOf(module); !user.empty())
+    broken(kRuleBroken, "a module is unloaded before the graph of '{}' is destroyed", user);
 }
 
 } // namespace lmc::hostdriver

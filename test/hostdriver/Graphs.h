@@ -60,9 +60,10 @@ public:
 
   CUgraphExec instantiate(CUgraph graph);
   void launch(CUgraphExec exec, CUstream stream);
-  void destroy(CUgraphExec exec);
   // Fails if a graph or a queued command uses code of the module.
   void checkModuleUnused(const void *module) const;
+  // Returns the name of a command of a graph that uses the module, or the communicator; "": none.
+  std::string userOf(const void *module) const;
 
 private:
   [[noreturn]] void invalidate(Capture &capture, CUresult code);

@@ -19,13 +19,17 @@ static constexpr uint64_t kH100Memory = 85'017'624'576;
 
 Hostility::Hostility()
     : seed(number("LMC_HOST_SEED", 1)), memory(number("LMC_HOST_MEMORY", kH100Memory)),
-      free(number("LMC_HOST_FREE", memory)), failAt(number("LMC_HOST_FAIL_AT", 0)),
-      faultAt(number("LMC_HOST_FAULT_AT", 0)), queue(number("LMC_HOST_QUEUE", 0)),
+      free(number("LMC_HOST_FREE", memory)), takes(number("LMC_HOST_TAKES", 0)),
+      failAt(number("LMC_HOST_FAIL_AT", 0)), faultAt(number("LMC_HOST_FAULT_AT", 0)),
+      queue(number("LMC_HOST_QUEUE", 0)), patience(number("LMC_HOST_PATIENCE", 20'000)),
       arch(int(number("LMC_HOST_ARCH", 90))), devices(int(number("LMC_HOST_DEVICES", 1))),
       driverVersion(int(number("LMC_HOST_DRIVER_VERSION", 13000))),
+      ncclVersion(int(number("LMC_HOST_NCCL_VERSION", 0))),
       extraRegisters(int(number("LMC_HOST_EXTRA_REGISTERS", 0))),
       noKernels(number("LMC_HOST_NO_KERNELS", 0)), plan(text("LMC_HOST_PLAN")),
-      report(text("LMC_HOST_REPORT")), failCall(text("LMC_HOST_FAIL_CALL")) {
+      report(text("LMC_HOST_REPORT")), failCall(text("LMC_HOST_FAIL_CALL")),
+      badAlgorithm(text("LMC_HOST_BAD_ALGORITHM")),
+      noAlgorithm(number("LMC_HOST_NO_ALGORITHM", 0)) {
   if (const size_t colon = failCall.find(':'); colon != std::string::npos) {
     failCallAt = std::strtoull(failCall.c_str() + colon + 1, nullptr, 10);
     failCall.resize(colon);

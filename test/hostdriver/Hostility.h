@@ -4,16 +4,28 @@
 // LMC_HOST_PLAN=FILE          the plan; default: the process's argument that is a plan
 // LMC_HOST_ARCH=90            compute capability
 // LMC_HOST_MEMORY=BYTES       memory of the device, LMC_HOST_FREE=BYTES what others leave of it
+// LMC_HOST_TAKES=BYTES        memory that the context, each module, cuBLASLt's handle, each
+//                             communicator and each graph take of the device, default 0
 // LMC_HOST_DEVICES=N          devices in the machine
 // LMC_HOST_DRIVER_VERSION=N   as cuDriverGetVersion returns it, default 13000
 // LMC_HOST_EXTRA_REGISTERS=N  registers that kernels have in addition to what the plan says
 // LMC_HOST_FAIL_AT=N          the N-th call that can fail, counted from 1, returns an error
 // LMC_HOST_FAIL_CALL=NAME:N   the N-th call of the function NAME returns an error
 // LMC_HOST_FAULT_AT=N         the N-th command that is executed faults
-// LMC_HOST_NO_KERNELS=1       kernels and products are not executed, and memory starts as zeros
+// LMC_HOST_NO_KERNELS=1       kernels and products of the plan are not executed, and memory starts
+// as
+//                             zeros
 // LMC_HOST_QUEUE=N            calls that enqueue wait until at most N commands are queued; 0: never
+// LMC_HOST_PATIENCE=MS        how long an abort of a communicator waits for graphs that use it
+// LMC_HOST_NCCL_VERSION=N     as ncclGetVersion returns it, default that of nccl.h
+// LMC_HOST_NO_ALGORITHM=N     from the N-th question on cuBLASLt's heuristic has no answer
+// LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the
+// state
+//                             of a failure, "run" it does not run, "sum" its results are wrong
 // LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
 #pragma once
+
+#include "test/hostdriver/Failure.h"
 
 #include <cstdint>
 #include <string>
@@ -24,11 +36,11 @@ namespace lmc::hostdriver {
 struct Hostility {
   Hostility();
 
-  uint64_t seed, memory, free, failAt, faultAt, queue;
-  int arch, devices, driverVersion, extraRegisters;
+  uint64_t seed, memory, free, takes, failAt, faultAt, queue, patience;
+  int arch, devices, driverVersion, ncclVersion, extraRegisters;
   bool noKernels;
-  std::string plan, report, failCall; // failCall is "" or a name
-  uint64_t failCallAt = 0;
+  std::string plan, report, failCall, badAlgorithm; // failCall is "" or a name
+  uint64_t failCallAt = 0, noAlgorithm;
 
   // Counts a call that can fail; returns true if it must.
   bool failsCall(const std::string &name) {
@@ -41,7 +53,7 @@ struct Hostility {
   uint64_t calls = 0, commands = 0;
 };
 
-Hostility &hostility();
+LMC_HOST_EXPORT Hostility &hostility();
 
 // A splitmix64 generator.
 struct Random {

@@ -55,7 +55,7 @@ TEST_F(Hostile, LaunchesMustBeThoseOfThePlan) {
   EXPECT_EQ(launchTwice(at(x), at(again), stream), CUDA_ERROR_NOT_PERMITTED) << "other operands";
   EXPECT_EQ(launchTwice(at(x), at(y) + 4, stream), CUDA_ERROR_NOT_PERMITTED);
   EXPECT_EQ(launchTwice(at(x), at(y), stream, 3), CUDA_ERROR_NOT_PERMITTED) << "another grid";
-  EXPECT_EQ(launchTwice(at(x), at(y), stream, 2, 64), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(launchTwice(at(x), at(y), stream, 2, 16), CUDA_ERROR_NOT_PERMITTED);
   EXPECT_EQ(launchTwice(at(x), at(y), stream, 2, 32, 128), CUDA_ERROR_NOT_PERMITTED);
   EXPECT_EQ(launchTwice(at(x), at(y), stream, 2, 32, 50000), CUDA_ERROR_INVALID_VALUE)
       << "the function has not asked for so much shared memory";

@@ -19,7 +19,8 @@ constexpr uint32_t kMarker = 0x4c744c6d;
 
 // The bytes of a cublasLtMatmulAlgo_t.
 struct OpaqueAlgorithm {
-  uint32_t marker, number, unused;
+  uint32_t marker, number;
+  uint32_t fault; // what is wrong with it: a Fault
   // In bytes: of a, b, c and d as the preference promised, and of the bias that the heuristic saw.
   uint32_t alignment[5];
   uint64_t shape;        // hash of the product that the heuristic was asked about
@@ -29,6 +30,14 @@ struct OpaqueAlgorithm {
 };
 static_assert(sizeof(OpaqueAlgorithm) <= sizeof(cublasLtMatmulAlgo_t));
 static_assert(std::has_unique_object_representations_v<OpaqueAlgorithm>, "all bytes are hashed");
+
+// What LMC_HOST_BAD_ALGORITHM asks for.
+enum Fault : uint32_t { None, HasFailed, DoesNotRun, SumsWrong };
+
+Fault faultAsked() {
+  const std::string &how = hostility().badAlgorithm;
+  return how == "state" ? HasFailed : how == "run" ? DoesNotRun : how == "sum" ? SumsWrong : None;
+}
 
 struct Handle {
   int unused = 0;
@@ -57,6 +66,7 @@ struct Preference {
   uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
+uint64_t questions = 0; // to the heuristic
 Registry<Handle> handles;
 Registry<Operation> operations;
 Registry<Layout> layouts;
@@ -103,7 +113,8 @@ template <typename T> void destroy(Registry<T> &registry, const char *kind, cons
 
 template <typename T> void set(T &value, const void *from, size_t bytes) {
   if (bytes != sizeof(T) || !from)
-    refuse(CUDA_ERROR_INVALID_VALUE);
+    broken(CUDA_ERROR_INVALID_VALUE, "an attribute of {} bytes is set from {} bytes", sizeof(T),
+           from ? bytes : 0);
   std::memcpy(&value, from, sizeof(T));
 }
 
@@ -189,6 +200,13 @@ PlainProduct productOf(const Operation &operation, const void *a, const Layout &
   return rows;
 }
 
+// Returns the bytes from the first element of a matrix to its last.
+Access bytesOf(const void *data, const Layout &layout) {
+  const uint64_t lines = layout.order == CUBLASLT_ORDER_COL ? layout.columns : layout.rows;
+  return {reinterpret_cast<uint64_t>(data),
+          lines * uint64_t(layout.leading) * lmc::byteWidth(dtypeOf(layout.type)), true};
+}
+
 uint64_t hashOf(const PlainProduct &product) {
   std::string all;
   for (const Matrix *matrix : {&product.a, &product.b, &product.d})
@@ -215,6 +233,8 @@ OpaqueAlgorithm checked(const cublasLtMatmulAlgo_t *algo, const PlainProduct &pr
   if (algorithm.shape != hashOf(product))
     broken(CUDA_ERROR_INVALID_VALUE,
            "the algorithm is for a product of another shape, type or layout");
+  if (algorithm.fault == HasFailed)
+    broken(kRuleBroken, "a proposal of the heuristic runs whose state is a failure");
   return algorithm;
 }
 
@@ -225,6 +245,7 @@ extern "C" {
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
   return call("cublasLtCreate", Kind::Allocate, [&] {
     driver().graphs.checkSafe();
+    driver().memory.takeForLibrary();
     Handle *made = handles.add(std::make_unique<Handle>());
     *handle = reinterpret_cast<cublasLtHandle_t>(made);
     ++driver().libraryObjects["cublaslt_handles"];
@@ -232,8 +253,10 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 }
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
-  return call("cublasLtDestroy", Kind::Release,
-              [&] { destroy(handles, "cublaslt_handles", handle); });
+  return call("cublasLtDestroy", Kind::Release, [&] {
+    destroy(handles, "cublaslt_handles", handle);
+    driver().memory.giveBack();
+  });
 }
 
 size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
@@ -379,11 +402,22 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
                   find(layouts, bLayout), nullptr, find(layouts, dLayout));
     const Preference preference = wanted ? find(preferences, wanted) : Preference{};
     if (most <= 0)
-      refuse(CUDA_ERROR_INVALID_VALUE);
+      broken(CUDA_ERROR_INVALID_VALUE, "the heuristic is asked for {} algorithms", most);
     *found = 0;
+    // The manual allows both: an error, or success with nothing.
+    if (hostility().noAlgorithm && ++questions >= hostility().noAlgorithm) {
+      if (hostility().seed % 2)
+        refuse(CUDA_ERROR_NOT_SUPPORTED);
+      return;
+    }
     for (uint32_t i = 0; i < kAlgorithmCount && *found < most; ++i) {
-      OpaqueAlgorithm algorithm{
-          kMarker, i, 0, {}, hashOf(product), workspaceOf(kAlgorithms[i], product), 0};
+      OpaqueAlgorithm algorithm{kMarker,
+                                i,
+                                *found ? None : faultAsked(),
+                                {},
+                                hashOf(product),
+                                workspaceOf(kAlgorithms[i], product),
+                                0};
       if (algorithm.workspace > preference.workspace ||
           (kAlgorithms[i].scheme & preference.reductions) != kAlgorithms[i].scheme)
         continue;
@@ -395,7 +429,8 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
       result = {};
       std::memcpy(&result.algo, &algorithm, sizeof(algorithm));
       result.workspaceSize = algorithm.workspace;
-      result.state = CUBLAS_STATUS_SUCCESS;
+      result.state =
+          algorithm.fault == HasFailed ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
       result.wavesCount = 1;
     }
   });
@@ -460,6 +495,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     PlainProduct product = productOf(find(operations, desc), a, find(layouts, aLayout), b,
                                      find(layouts, bLayout), d, find(layouts, dLayout));
     const OpaqueAlgorithm algorithm = checked(algo, product);
+    if (algorithm.fault == DoesNotRun)
+      refuse(CUDA_ERROR_NOT_SUPPORTED);
     const bool isDouble = product.d.dtype == DType::F64;
     auto scalar = [&](const void *from) { // read now, as cuBLASLt reads scalars of the host
       return isDouble ? *static_cast<const double *>(from) : *static_cast<const float *>(from);
@@ -471,6 +508,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
              scale, old);
     product.accumulate = old == 1;
     const Layout &cAs = find(layouts, cLayout), &dAs = find(layouts, dLayout);
+    if (!product.accumulate && c && c != d && mayOverlap(bytesOf(c, cAs), bytesOf(d, dAs)))
+      broken(kRuleBroken, "c of a product overlaps d, and is not d");
     if (product.accumulate && (c != d || cAs.leading != dAs.leading || cAs.order != dAs.order ||
                                cAs.type != dAs.type || cAs.rows != dAs.rows))
       broken(kRuleBroken, "a product with beta 1 whose c is not d");
@@ -500,6 +539,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       product.workspace = reinterpret_cast<uint64_t>(workspace);
       product.workspaceBytes = workspaceBytes;
     }
+    product.isWrong = algorithm.fault == SumsWrong;
     submitProduct(stream, product, algorithm.number);
   });
 }

@@ -19,12 +19,21 @@ uint64_t Memory::total() const { return hostility().memory; }
 
 uint64_t Memory::available() const {
   const uint64_t free = std::min(total(), hostility().free);
-  return used[0] < free ? free - used[0] : 0;
+  const uint64_t taken = used[0] + takers * hostility().takes;
+  return taken < free ? free - taken : 0;
 }
+
+void Memory::takeForLibrary() {
+  if (hostility().takes > available())
+    refuse(CUDA_ERROR_OUT_OF_MEMORY);
+  most = std::max(most, ++takers);
+}
+
+void Memory::giveBack() { --takers; }
 
 uint64_t Memory::allocate(uint64_t bytes, bool pinned) {
   if (bytes == 0)
-    refuse(CUDA_ERROR_INVALID_VALUE);
+    broken(CUDA_ERROR_INVALID_VALUE, "an allocation of 0 bytes");
   if ((!pinned && bytes > available()) || used[0] + used[1] + bytes > hostLimit())
     refuse(CUDA_ERROR_OUT_OF_MEMORY);
   // The end of the allocation lies close to the second guard page.
@@ -44,7 +53,7 @@ uint64_t Memory::allocate(uint64_t bytes, bool pinned) {
   if (!hostility().noKernels)
     simt::fillGarbage(start, bytes, hostility().seed, allocated << 48);
   const uint64_t address = reinterpret_cast<uint64_t>(start) | (pinned ? 0 : kDeviceBit);
-  allocations[address] = {address, bytes, pinned, mapping, pages + 2 * kPage};
+  allocations[address] = {address, bytes, allocated, pinned, mapping, pages + 2 * kPage};
   used[pinned] += bytes;
   return address;
 }
@@ -88,6 +97,15 @@ const Memory::Allocation &Memory::require(const Access &access, bool pinned,
            "{}: {} bytes at {:#x} reach past the end of {} bytes of {} memory", what,
            access.end() - access.begin, access.begin, at->bytes, pinned ? "pinned" : "device");
   return *at;
+}
+
+std::vector<uint64_t> Memory::numbersOf(const std::vector<Access> &accesses) const {
+  std::vector<uint64_t> numbers;
+  for (const Access &access : accesses) {
+    const Allocation *at = holding(access.begin);
+    numbers.push_back(at ? at->number : 0);
+  }
+  return numbers;
 }
 
 size_t Memory::count(bool pinned) const {

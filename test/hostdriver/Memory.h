@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace lmc::hostdriver {
 
@@ -30,6 +31,7 @@ class Memory {
 public:
   struct Allocation {
     uint64_t address, bytes;
+    uint64_t number; // of all allocations ever made
     bool pinned;
     void *mapping;
     size_t mapped;
@@ -49,11 +51,20 @@ public:
   // `what`.
   const Allocation &require(const Access &access, bool pinned, const std::string &what) const;
 
+  // Returns the number of the allocation that holds each access; 0 if none does.
+  std::vector<uint64_t> numbersOf(const std::vector<Access> &accesses) const;
+
   // Returns where the stand-in itself finds a byte of either kind of memory.
   static char *host(uint64_t address) { return reinterpret_cast<char *>(address & ~kDeviceBit); }
 
+  // Returns how many have called takeForLibrary() at the same time, at most.
+  uint64_t mostTakers() const { return most; }
   uint64_t deviceBytes() const { return used[0]; }
   uint64_t pinnedBytes() const { return used[1]; }
+  // The driver's context, modules, libraries and graphs take LMC_HOST_TAKES bytes of the device
+  // each. Fails with CUDA_ERROR_OUT_OF_MEMORY.
+  LMC_HOST_EXPORT void takeForLibrary();
+  LMC_HOST_EXPORT void giveBack();
   uint64_t total() const;     // of the device
   uint64_t available() const; // of the device
   size_t count(bool pinned) const;
@@ -63,6 +74,7 @@ private:
   std::map<uint64_t, Allocation> allocations; // by address
   uint64_t used[2] = {};                      // bytes of device memory, of pinned memory
   uint64_t allocated = 0;                     // allocations ever made
+  uint64_t takers = 0, most = 0;              // what has called takeForLibrary()
 };
 
 } // namespace lmc::hostdriver

@@ -31,12 +31,14 @@ CUmodule Modules::load(const void *image) {
   const auto *module = driver().plan.file()->modules()->Get(uint32_t(number));
   if (!runs(module->target()->str()))
     refuse(CUDA_ERROR_NO_BINARY_FOR_GPU);
+  driver().memory.takeForLibrary();
   return modules.add(std::make_unique<CUmod_st>(CUmod_st{number, {}}));
 }
 
 void Modules::unload(CUmodule module) {
   driver().graphs.checkModuleUnused(&modules.check(module));
   modules.remove(module);
+  driver().memory.giveBack();
 }
 
 CUfunction Modules::function(CUmodule module, const char *entry) {
@@ -92,7 +94,7 @@ void Modules::setAttribute(CUfunc_st &function, CUfunction_attribute which, int 
            value <= 100)
     function.carveout = value;
   else
-    refuse(CUDA_ERROR_INVALID_VALUE);
+    broken(CUDA_ERROR_INVALID_VALUE, "function attribute {} is set to {}", int(which), value);
 }
 
 // As NVIDIA's cuda_occupancy.h computes it. Registers are given to warps in units of 256, to a
@@ -135,11 +137,42 @@ void Modules::execute(uint32_t kernel, const Grid &grid,
     broken(CUDA_ERROR_LAUNCH_FAILED, "{}", run.failure);
 }
 
-WorkPtr Modules::launch(const CUfunc_st &function, const Grid &grid, void **parameters) {
+// The limits of every device since compute capability 3.0, and those of the function.
+void Modules::checkLimits(const CUfunc_st &function, const Grid &grid) const {
+  constexpr std::array<uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535},
+                                    kMostThreads = {1024, 1024, 64};
+  const std::string name = kernelOf(function.kernel).entry()->str();
+  for (size_t i = 0; i < 3; ++i)
+    if (grid.blocks[i] == 0 || grid.blocks[i] > kMostBlocks[i] || grid.threads[i] == 0 ||
+        grid.threads[i] > kMostThreads[i])
+      broken(
+          CUDA_ERROR_INVALID_VALUE,
+          "'{}' is launched with {} x {} x {} blocks of {} x {} x {} threads, which no device has",
+          name, grid.blocks[0], grid.blocks[1], grid.blocks[2], grid.threads[0], grid.threads[1],
+          grid.threads[2]);
+  const uint64_t threads = uint64_t(grid.threads[0]) * grid.threads[1] * grid.threads[2];
+  if (threads > uint64_t(attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)))
+    broken(CUDA_ERROR_INVALID_VALUE, "a block of '{}' has {} threads, and its code allows {}", name,
+           threads, attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+  if (grid.sharedBytes > uint32_t(function.dynamicShared))
+    broken(CUDA_ERROR_INVALID_VALUE,
+           "'{}' is launched with {} bytes of shared memory, and was allowed {}", name,
+           grid.sharedBytes, function.dynamicShared);
+  if (blocksPerMultiprocessor(function, int(threads), grid.sharedBytes) == 0)
+    broken(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "a block of '{}' does not fit on a multiprocessor",
+           name);
+}
+
+WorkPtr Modules::launch(CUfunc_st &function, const Grid &grid, void **parameters) {
   const uint32_t number = function.kernel;
   const plan::Kernel &kernel = kernelOf(number);
-  if (grid.sharedBytes > uint32_t(function.dynamicShared))
-    refuse(CUDA_ERROR_INVALID_VALUE);
+  checkLimits(function, grid);
+  // The driver may wait for the context before it loads code, and a rank that waits does not take
+  // part in the next collective.
+  if (!function.loaded && driver().streams.hasCollective())
+    broken(kRuleBroken, "the code of '{}' is loaded by its launch while a collective runs",
+           kernel.entry()->str());
+  function.loaded = true;
   if (!parameters)
     broken(CUDA_ERROR_INVALID_VALUE, "'{}' is launched without parameters", kernel.entry()->str());
   std::vector<uint64_t> pointers(driver().plan.argumentsOf(number));

@@ -15,6 +15,7 @@ struct CUfunc_st {
   CUmodule module;
   uint32_t kernel; // of the plan
   int dynamicShared = 48 << 10, carveout = -1;
+  bool loaded = false; // its code: by cuFuncLoad, or by its first launch
 };
 
 struct CUmod_st {
@@ -43,10 +44,11 @@ public:
   int blocksPerMultiprocessor(const CUfunc_st &function, int threads, size_t dynamicShared) const;
 
   // Returns the command of a launch. Fails unless the plan has the launch.
-  WorkPtr launch(const CUfunc_st &function, const Grid &grid, void **parameters);
+  WorkPtr launch(CUfunc_st &function, const Grid &grid, void **parameters);
   size_t size() const { return modules.size(); }
 
 private:
+  void checkLimits(const CUfunc_st &function, const Grid &grid) const;
   void execute(uint32_t kernel, const Grid &grid, const std::vector<simt::Argument> &arguments);
 
   Registry<CUmod_st> modules;

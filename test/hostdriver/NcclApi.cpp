@@ -11,9 +11,13 @@
 #include "test/hostdriver/Driver.h"
 #include "test/hostdriver/RankMemory.h"
 
+#include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 
 using namespace lmc::hostdriver;
@@ -23,7 +27,10 @@ using lmc::plan::DType;
 struct ncclComm {
   std::unique_ptr<RankMemory> memory;
   uint64_t shown = 0, finished = 0; // collectives
-  bool ranEagerly = false, aborted = false;
+  std::atomic<bool> aborted = false;
+  // The kinds and sizes of collectives that have run. NCCL chooses an algorithm by them, and from
+  // 2.22 on connects each algorithm when it is first used.
+  std::set<std::pair<CollectiveKind, int>> connected;
 };
 
 namespace {
@@ -31,6 +38,7 @@ namespace {
 // Collectives that are queued hold the communicator, too.
 std::mutex mutex; // of the next
 std::vector<std::shared_ptr<ncclComm>> communicators;
+std::set<std::pair<std::string, int>> usedIds; // and the ranks that used them
 
 std::shared_ptr<ncclComm> find(ncclComm_t handle) {
   std::lock_guard lock(mutex);
@@ -58,7 +66,7 @@ private:
           waited |= comm->memory->someoneWaits();
       }
       if (waited)
-        driver().advance();
+        Driver::advance();
       else
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
@@ -145,7 +153,9 @@ ncclResult_t start(const char *name, CollectiveKind kind, const void *x, void *d
     collective.xBytes = shown.inputBytes;
     collective.dBytes = kind == CollectiveKind::AllGather ? all : bytes;
     collective.communicator = handle;
-    collective.mayBeCaptured = comm->ranEagerly;
+    collective.rank = uint64_t(comm->memory->rank);
+    const std::pair<CollectiveKind, int> connection{kind, std::bit_width(shown.inputBytes)};
+    collective.mayBeCaptured = comm->connected.contains(connection);
     collective.ready = [comm, shown](const void *input) {
       if (comm->aborted)
         return true;
@@ -160,8 +170,16 @@ ncclResult_t start(const char *name, CollectiveKind kind, const void *x, void *d
       comm->memory->finish(++comm->finished);
     };
     submit(collective, stream);
-    comm->ranEagerly = true;
+    comm->connected.insert(connection);
   });
+}
+
+// NCCL stops what runs, and then waits until no graph has a collective of the communicator.
+void awaitGraphs(ncclComm_t handle) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(hostility().patience);
+  while (driver().isInGraph(handle) && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void add(const std::shared_ptr<ncclComm> &comm) {
@@ -174,6 +192,7 @@ void add(const std::shared_ptr<ncclComm> &comm) {
 void remove(const std::shared_ptr<ncclComm> &comm) {
   std::lock_guard lock(mutex);
   std::erase(communicators, comm);
+  driver().memory.giveBack();
   countLibraryObject("nccl_communicators", -1);
 }
 
@@ -182,7 +201,9 @@ void remove(const std::shared_ptr<ncclComm> &comm) {
 extern "C" {
 
 ncclResult_t ncclGetVersion(int *version) {
-  return call("ncclGetVersion", Kind::Start, [&] { *version = NCCL_VERSION_CODE; });
+  return call("ncclGetVersion", Kind::Start, [&] {
+    *version = hostility().ncclVersion ? hostility().ncclVersion : NCCL_VERSION_CODE;
+  });
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {
@@ -220,17 +241,33 @@ ncclResult_t ncclCommInitRank(ncclComm_t *handle, int ranks, ncclUniqueId id, in
   if (const char *interface = std::getenv("NCCL_SOCKET_IFNAME"))
     driver().note(fmt::format("NCCL would use the interface '{}'", interface));
   auto comm = std::make_shared<ncclComm>();
-  comm->memory = RankMemory::open(id.internal, rank, ranks);
+  comm->memory = RankMemory::open(id.internal, rank, ranks, deviceOfMachine());
   if (!comm->memory)
-    return ncclInvalidArgument;
-  const ncclResult_t made = call("ncclCommInitRank", Kind::Call, [&] { add(comm); });
+    return call("ncclCommInitRank", Kind::Call, [&] {
+      broken(CUDA_ERROR_INVALID_VALUE, "there is no rank {} of {} ranks", rank, ranks);
+    });
+  const ncclResult_t made = call("ncclCommInitRank", Kind::Call, [&] {
+    checkSafe();
+    if (!usedIds.insert({id.internal, rank}).second)
+      broken(kRuleBroken, "rank {} uses the name of a communicator a second time", rank);
+    driver().memory.takeForLibrary();
+    add(comm);
+  });
   comm->memory->join(/*failed=*/made != ncclSuccess);
-  if (made != ncclSuccess)
+  if (made != ncclSuccess) {
+    if (ranks == 1)
+      (void)comm->memory->awaitAll(); // nobody else removes its name
     return made;
+  }
   if (const std::string missing = comm->memory->awaitAll(); !missing.empty()) {
     (void)call("ncclCommInitRank", Kind::Leave, [&] { remove(comm); });
     return ncclRemoteError;
   }
+  if (const int other = comm->memory->findDuplicate(); other >= 0)
+    return call("ncclCommInitRank", Kind::Leave, [&] {
+      remove(comm);
+      broken(kRuleBroken, "ranks {} and {} of a communicator have one device", rank, other);
+    });
   static Progress progress;
   *handle = comm.get();
   return ncclSuccess;
@@ -245,9 +282,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  const ncclResult_t begun =
+      call("ncclCommAbort", Kind::Release, [&] { find(handle)->aborted = true; });
+  if (begun == ncclInvalidArgument) // there is no such communicator
+    return begun;
+  awaitGraphs(handle);
   return call("ncclCommAbort", Kind::Release, [&] {
     const auto comm = find(handle);
-    comm->aborted = true;
+    if (const std::string user = graphOf(handle); !user.empty())
+      broken(kRuleBroken, "an abort waits for ever for the graph of '{}', which is not destroyed",
+             user);
     remove(comm);
   });
 }

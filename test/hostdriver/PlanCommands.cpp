@@ -286,10 +286,14 @@ uint64_t PlanCommands::checkRecord(const plan::Variable &variable, const void *d
   return record.elements;
 }
 
+bool PlanCommands::isScratch(const PlainProduct &product) {
+  return !isInArena(product.a.address) && !isInArena(product.b.address) &&
+         !isInArena(product.d.address);
+}
+
 std::string PlanCommands::findProduct(const PlainProduct &product) {
   file();
-  const bool inArenas =
-      isInArena(product.a.address) || isInArena(product.b.address) || isInArena(product.d.address);
+  const bool inArenas = !isScratch(product);
   const plan::Command *alike = nullptr;
   for (const Candidate &candidate : gemms) {
     const plan::Gemm &gemm = *candidate.command->body_as_Gemm();

@@ -39,6 +39,7 @@ struct PlainProduct {
   uint64_t bias = 0; // address of the vector; 0: none
   bool accumulate = false;
   uint64_t workspace = 0, workspaceBytes = 0;
+  bool isWrong = false; // the last row of d gets wrong sums
 };
 
 struct LaunchMatch {
@@ -74,6 +75,8 @@ public:
   // Finds the product and returns its name. Fails if the plan has none. A product of which no
   // matrix lies in an arena may be one of a choice by timing: only its shape is looked up.
   std::string findProduct(const PlainProduct &product);
+  // Returns true if no matrix of the product lies in an arena.
+  bool isScratch(const PlainProduct &product);
   // Finds the copy and returns its name. Fails if the copy touches an arena and the plan has no
   // such copy.
   std::string findCopy(const Access &from, const Access &to);

@@ -19,7 +19,7 @@ namespace lmc::hostdriver {
 struct RankMemory::Layout {
   enum State : int { Absent, Here, Failed };
   struct Rank {
-    std::atomic<int> state, process;
+    std::atomic<int> state, process, device;
     std::atomic<uint64_t> shown, finished;
     Shown what;
   };
@@ -33,7 +33,8 @@ std::string Shown::text() const {
                      plan::EnumNameDType(dtype));
 }
 
-std::unique_ptr<RankMemory> RankMemory::open(const std::string &name, int rank, int ranks) {
+std::unique_ptr<RankMemory> RankMemory::open(const std::string &name, int rank, int ranks,
+                                             int device) {
   static_assert(sizeof(Layout) <= kInputs && std::atomic<uint64_t>::is_always_lock_free);
   if (ranks < 1 || ranks > kMostRanks || rank < 0 || rank >= ranks)
     return nullptr;
@@ -49,6 +50,7 @@ std::unique_ptr<RankMemory> RankMemory::open(const std::string &name, int rank, 
   if (at == MAP_FAILED)
     return nullptr;
   auto *layout = static_cast<Layout *>(at);
+  layout->ranks[rank].device = device;
   layout->ranks[rank].process = ::getpid();
   return std::unique_ptr<RankMemory>(new RankMemory(layout, name, rank, ranks));
 }
@@ -85,6 +87,14 @@ std::string RankMemory::findMissing() const {
       return fmt::format("rank {} has not come", missing);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+int RankMemory::findDuplicate() const {
+  for (int other = 0; other < ranks; ++other)
+    if (other != rank && layout->ranks[rank].device >= 0 &&
+        layout->ranks[other].device == layout->ranks[rank].device)
+      return other;
+  return -1;
 }
 
 char *RankMemory::input(int other) const {

@@ -27,14 +27,17 @@ public:
   static constexpr int kMostRanks = 16;
   static constexpr uint64_t kMostBytes = uint64_t(256) << 20; // of a rank's input
 
-  // Returns the memory of this name; null if that is impossible.
-  static std::unique_ptr<RankMemory> open(const std::string &name, int rank, int ranks);
+  // Returns the memory of this name; null if that is impossible. `device` is the rank's device in
+  // the machine; -1 if each rank stands for a machine of its own.
+  static std::unique_ptr<RankMemory> open(const std::string &name, int rank, int ranks, int device);
   ~RankMemory();
 
   // Says that this rank has come, or that it has failed and never will.
   void join(bool failed);
   // Waits until all ranks have come. Returns "", or who is missing.
   std::string awaitAll();
+  // Returns the rank that has the same device as this one; -1: none has.
+  int findDuplicate() const;
 
   // Shows collective number `number`, from 1 on. Returns false if not all have finished the one
   // before.

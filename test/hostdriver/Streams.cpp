@@ -50,10 +50,11 @@ std::vector<size_t> readyNodes(const GraphRun &run) {
 
 } // namespace
 
-CUstream Streams::create() {
+CUstream Streams::create(int priority) {
   auto stream = std::make_unique<CUstream_st>();
   stream->number = ++created;
   stream->line = newLine();
+  stream->priority = priority;
   return streams.add(std::move(stream));
 }
 
@@ -85,6 +86,10 @@ size_t Streams::pendingCommands() const {
   size_t count = 0;
   anyPending([&](const Work &) { return ++count == 0; });
   return count;
+}
+
+bool Streams::hasCollective() const {
+  return anyPending([](const Work &work) { return work.ready != nullptr; });
 }
 
 // Pinned bytes that a queued command writes will change without the host, so they have no hash.
@@ -155,10 +160,9 @@ void Streams::enqueueGraph(CUstream stream, const std::shared_ptr<const std::vec
   stream->clock.join(host);
   std::vector<Clock> clocks;
   for (const Node &node : *nodes) {
-    for (const Access &access : node.work->accesses)
-      if (access.begin != kOrderOfCollectives && !driver().memory.holding(access.begin))
-        broken(CUDA_ERROR_INVALID_VALUE,
-               "a graph is launched whose '{}' uses memory that was freed", *node.work->name);
+    if (node.work->allocations != driver().memory.numbersOf(node.work->accesses))
+      broken(CUDA_ERROR_INVALID_VALUE, "a graph is launched whose '{}' uses memory that was freed",
+             *node.work->name);
     Clock clock = stream->clock;
     for (uint32_t before : node.after)
       clock.join(clocks[before]);

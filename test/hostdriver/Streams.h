@@ -21,6 +21,8 @@ namespace lmc::hostdriver {
 struct Work {
   std::shared_ptr<const std::string> name;
   std::vector<Access> accesses;
+  // Of the allocations that hold the accesses, at the time of a capture.
+  std::vector<uint64_t> allocations;
   std::function<void()> execute; // throws a Failure if the command turns out to be wrong
   bool isCopy = false;
   double microseconds = 1;      // on the virtual clock that events read
@@ -81,6 +83,7 @@ struct Capture; // Graphs.h
 struct CUstream_st {
   uint32_t number = 0; // of all streams ever created, from 1
   uint32_t line = 0;   // of the vector clocks
+  int priority = 0;    // 0: the least; negative ones go first
   lmc::hostdriver::Clock clock;
   std::deque<lmc::hostdriver::Item> queue;
   // While the stream is captured, `capture` is the capture, and the next node comes after the nodes
@@ -104,7 +107,7 @@ public:
   Registry<CUstream_st> streams;
   Registry<CUevent_st> events;
 
-  CUstream create();
+  CUstream create(int priority);
   void destroy(CUstream stream); // executes what it holds
 
   uint32_t newLine() { return lines++; }
@@ -129,9 +132,9 @@ public:
   void release(const Access &bytes, const std::string &action);
   // Fails if the host does not know that all launches of the module's code are complete.
   void checkUnused(const void *module) const;
-  // Returns true if the host has waited for everything up to the mark.
-  bool isKnown(const Mark &mark) const { return host.includes(mark.clock); }
   size_t pendingCommands() const;
+  // Returns true if a collective is queued that may wait for other ranks.
+  bool hasCollective() const;
 
   // The error that a faulted command left behind. Every later call returns it.
   CUresult sticky = CUDA_SUCCESS;

@@ -103,6 +103,15 @@ TEST(Nvrtc, RefusesAnArchitectureThatItDoesNotKnow) {
   llvm::sys::fs::remove(message.substr(message.rfind(' ') + 1));
 }
 
+TEST(Nvrtc, AVirtualArchitectureHasNoCode) {
+  LMC_REQUIRE_NVRTC();
+  auto cubin = (*Nvrtc::get())->compile(scaleKernel("scale", 2), "compute_90");
+  ASSERT_FALSE(bool(cubin));
+  std::string message = messageOf(cubin.takeError());
+  EXPECT_THAT(message, HasSubstr("for compute_90: NVRTC made no code"));
+  llvm::sys::fs::remove(message.substr(message.rfind(' ') + 1));
+}
+
 TEST(Nvrtc, OtherLibrariesAndMissingOnesAreErrors) {
   LMC_REQUIRE_NVRTC();
   auto other = Nvrtc::open("libm.so.6");
