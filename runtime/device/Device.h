@@ -99,6 +99,9 @@ public:
 
   virtual DeviceInfo info(plan::DType computeDType) const = 0;
 
+  // Returns what the device has to say of its work since the last call, in lines for the log.
+  virtual std::vector<std::string> takeNotes() { return {}; }
+
   // Allocates all arenas and loads all modules of `plan`. It must be called once, and `plan` must
   // outlive the device. Errors: the machine has too little memory (the message gives the sizes of
   // the arenas), or cannot run a module.

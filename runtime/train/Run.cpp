@@ -898,10 +898,16 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
           fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
   }
   LMC_TRY(trainer.prepare());
+  auto tellNotes = [&] {
+    for (const std::string &note : session.device->takeNotes())
+      console.note(note);
+  };
+  tellNotes();
   if (session.progress.step >= static_cast<uint64_t>(totalSteps))
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
+  tellNotes(); // functions with collectives are captured after their first run
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);

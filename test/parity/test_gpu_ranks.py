@@ -61,6 +61,7 @@ class Run:
         for rank in self.ranks:
             assert rank.code == SUCCESS, rank.stderr
             rank.clean()
+            assert rank.report["patient_collectives"] == 0, "products would go before them"
         return self
 
     def bits(self) -> dict[str, str]:
@@ -202,6 +203,29 @@ def test_nccl_uses_the_interface_asked_for(compiled, train):
             assert f"host driver: NCCL would use the interface '{expected}'" in rank.stderr
 
 
+def test_releases_of_nccl(compiled, train):
+    plan = compiled(JOB, *options(*SMALL))
+    for version, words in ((21803, None), (22200, None), (22907, None), (21200, "NCCL 2.12.0 is installed"),
+                           (30000, "NCCL 3.0.0 is installed")):
+        run = train(plan, 2, "--steps=1", LMC_HOST_NO_KERNELS=1, LMC_HOST_NCCL_VERSION=version)
+        if words is None:
+            run.ok()
+        for rank in run.ranks if words else ():
+            errors = [line for line in rank.clean().stderr.splitlines() if ": error: " in line]
+            assert rank.code in (FAILURE, RANK_FAILED) and len(errors) == 1 and words in errors[0], rank.stderr
+
+
+def test_ranks_of_a_machine_take_devices_of_their_own(compiled, train):
+    """NCCL refuses two ranks on one GPU, as when a launcher gives the same one to both."""
+    plan = compiled(JOB, *options(*SMALL))
+    train(plan, 2, "--steps=1", LMC_HOST_NO_KERNELS=1, LMC_HOST_DEVICES=2).ok()
+    run = train(plan, 2, "--steps=1", LMC_HOST_NO_KERNELS=1, LMC_HOST_DEVICES=2, CUDA_VISIBLE_DEVICES="1")
+    for rank in run.ranks:
+        errors = [line for line in rank.stderr.splitlines() if ": error: " in line]
+        assert rank.code in (FAILURE, RANK_FAILED) and len(errors) == 1, rank.stderr
+    assert any("of a communicator have one device" in text for rank in run.ranks for text in rank.report["violations"])
+
+
 @pytest.mark.parametrize("call, number", [
     ("ncclGetVersion", 1), ("ncclGetUniqueId", 1), ("ncclCommInitRank", 1), ("ncclAllGather", 1),
     ("ncclReduceScatter", 2), ("ncclCommGetAsyncError", 5), ("ncclCommDestroy", 1)])
@@ -254,4 +278,6 @@ def test_a_rank_that_dies_ends_the_other(compiled, start):
     run = finish()
     assert time.monotonic() - killed < 10
     assert run.ranks[0].code == RANK_FAILED and "rank 1" in run.ranks[0].stderr, run.ranks[0].stderr
+    assert run.ranks[0].report, "it did not end by itself: NCCL's abort waited for a graph with its collectives"
+    run.ranks[0].clean()
     assert not list(Path("/dev/shm").glob(f"lmc-nccl-{processes[0].pid}-*"))

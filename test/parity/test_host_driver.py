@@ -273,6 +273,76 @@ def test_says_why_a_gpu_cannot_run_a_plan(compiled, host, asked, options, code, 
     assert checkpoints(run.out) == {}
 
 
+@pytest.mark.parametrize("gemm", ["default", "measure"])
+@pytest.mark.parametrize("how, words", [("state", ""), ("run", "CUBLAS_STATUS_NOT_SUPPORTED"), ("sum", ", and must be ")])
+def test_leaves_out_algorithms_that_do_not_compute_a_product(compiled, host, tmp_path, gemm, how, words):
+    """cuBLASLt's first proposal has failed, does not run, or computes wrong sums in the last row."""
+    plan = compiled(job_of(1, biases=True, settings={"checkpoint": {"interval": 0}}), TARGET)
+    asked = {"LMC_GEMM": gemm, "XDG_CACHE_HOME": tmp_path / "cache"}
+    run = host(plan, "--steps=1", bad_algorithm=how, **asked).ok()
+    text = (run.out / "log.txt").read_text() + run.stderr
+    assert words in text and ("an algorithm of matrix products was left out: " in text) == bool(words), text
+    used = {choice["implementation"] for choice in json.loads((run.out / "gemm.json").read_text())["choices"]}
+    assert "cuBLASLt proposal 1" not in used or how == "state", used
+    good = host(plan, "--steps=1", **{**asked, "XDG_CACHE_HOME": tmp_path / "other"}).ok()
+    assert losses(run.out) == pytest.approx(losses(good.out), rel=TOLERANCES["bf16"][0])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_says_that_a_product_has_no_algorithm(compiled, host, seed):
+    """cuBLASLt says so by an error, or by an answer without proposals."""
+    run = host(compiled(SMALL, TARGET), seed=seed, no_algorithm=3, no_kernels=1).clean()
+    assert run.code == FAILURE and len(run.errors) == 1, run.stderr
+    assert "cuBLASLt has no algorithm to multiply [" in run.errors[0]
+
+
+def test_memory_that_libraries_take_is_no_surprise(compiled, host):
+    """The context, kernels, cuBLASLt and graphs take memory of the GPU that the plan does not have. If
+    too little is left for any of them, one line says so, and nothing has been trained."""
+    plan, takes = compiled(SMALL, TARGET), 32 << 20
+    takers = host(plan, no_kernels=1, takes=takes).ok().report["takers"]
+    assert takers > 8
+    codes = []
+    for free in (0, 1, 2, takers // 2, takers - 3, takers - 2, takers - 1, takers, takers + 1):
+        run = host(plan, no_kernels=1, free=free * takes, takes=takes).clean()
+        codes.append(run.code)
+        if run.code == SUCCESS:
+            continue
+        assert run.code in (FAILURE, DOES_NOT_FIT) and len(run.errors) == 1, run.stderr
+        assert "memory" in run.errors[0].lower(), run.errors
+        assert checkpoints(run.out) == {}
+    print(f"{takers} parts of {takes >> 20} MiB: {codes}")
+    assert SUCCESS not in codes[:-2] and codes[-1] == SUCCESS, codes
+
+
+NVML = """
+#include <string.h>
+struct process { unsigned pid; unsigned long long bytes; unsigned instance, compute; };
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+  *device = (void *)uuid;
+  return strncmp(uuid, "GPU-", 4) ? 6 : 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process *all) {
+  const unsigned room = *count;
+  *count = 70;
+  if (room < 70) return 7; /* NVML_ERROR_INSUFFICIENT_SIZE */
+  for (unsigned i = 0; i < 70; ++i) all[i] = (struct process){4000000000u + i, 1ull << 30, 0, 0};
+  return 0;
+}
+"""
+
+
+def test_names_what_holds_the_memory(compiled, host, tmp_path):
+    """NVML, which comes with the driver, lists the processes; the driver does without it."""
+    library = tmp_path / "nvml.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=NVML, text=True, check=True)
+    plan = compiled(SMALL, TARGET)
+    for path, words in ((library, "process 4000000069 holds 1.00 GiB"), ("/no/nvml.so", "are missing; compile")):
+        run = host(plan, free=1_000_000, LMC_NVML=path).clean()
+        assert run.code == DOES_NOT_FIT and words in run.errors[0], run.errors
+
+
 def test_frees_what_copies_staged_before_it_trains(compiled, host):
     run = host(compiled(SMALL, TARGET)).ok()
     assert 0 < run.report["pinned_at_launch"] < 1 << 20

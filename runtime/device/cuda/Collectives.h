@@ -4,6 +4,7 @@
 #include "runtime/comm/World.h"
 #include "runtime/device/cuda/Gpu.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,9 +44,11 @@ public:
 std::unique_ptr<Collectives> makeHostCollectives(const Driver &driver, World &world);
 
 // Opens the library that LMC_NCCL names, else libnccl.so.2, and makes a communicator for each of
-// `axes`. All ranks call it together. `gpu` must be current. Errors: there is no such library, or
-// it is too old, or the ranks cannot connect.
+// `axes`. All ranks call it together. `gpu` must be current. An abort calls `dropGraphs`, from any
+// thread: it destroys all graphs with collectives, for which NCCL waits. Errors: there is no such
+// library, or it is too old, or the ranks cannot connect.
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,
-                                              const std::vector<plan::Axis> &axes);
+                                              const std::vector<plan::Axis> &axes,
+                                              std::function<void()> dropGraphs);
 
 } // namespace lmc::cuda

@@ -28,7 +28,9 @@ namespace {
 
 class CudaDevice;
 
-constexpr std::chrono::microseconds kPause{50}; // between two questions about what the GPU does
+// Between two questions about what the GPU does: a 64th of the time that the wait has taken, so
+// that its end is seen late by less than 2%, within these bounds.
+constexpr std::chrono::microseconds kPause{50}, kLongestPause{1000};
 constexpr std::chrono::seconds kLastWait{5};    // of a device that is destroyed
 
 // Some commands of a function: a graph, or commands that are enqueued one by one.
@@ -36,9 +38,11 @@ struct Part {
   uint32_t first = 0, last = 0;
   bool capturable = false;
   GraphExec graph;
+  size_t nodes = 0; // of the graph
 };
 
 struct CudaExecutable final : Executable {
+  ~CudaExecutable() override;
   CudaDevice *owner = nullptr;
   const plan::Function *function = nullptr;
   std::vector<Encoded> commands; // one per command of the function
@@ -81,7 +85,15 @@ class CudaDevice final : public Device {
 public:
   CudaDevice(const Driver &driver, Gpu gpu, const DeviceOptions &options)
       : driver(driver), gpu(std::move(gpu)), options(options) {}
-  ~CudaDevice() override { drain(); }
+  ~CudaDevice() override;
+
+  // Destroys all graphs, because the collectives in them are given up. No other can be captured.
+  void dropGraphs();
+  // Takes note that a function is no longer recorded.
+  void forget(CudaExecutable &executable) {
+    std::lock_guard lock(graphsMutex);
+    executables.erase(&executable);
+  }
 
   // Waits until the GPU is idle, whether its work succeeds or not. Collectives whose other ranks do
   // not come are given up.
@@ -89,6 +101,10 @@ public:
 
   DeviceInfo info(plan::DType computeDType) const override;
   Result<void> load(const PlanFile &file) override;
+  std::vector<std::string> takeNotes() override {
+    std::lock_guard lock(graphsMutex);
+    return std::exchange(notes, {});
+  }
   uint64_t allocatedBytes() const override { return allocated; }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
@@ -133,6 +149,8 @@ private:
   Result<StagingLoan> takeStaging();
   Result<void> capture(CudaExecutable &executable);
   Result<void> capture(const CudaExecutable &executable, Part &part);
+  // Launches the part's graph; returns false if it has none.
+  Result<bool> launch(const Part &part);
   // Waits with the driver's function `wait`. With NCCL, whose collectives may wait for a rank that
   // is gone, it asks the function `query`, and how the ranks are, until the work is complete.
   template <typename Handle>
@@ -172,6 +190,11 @@ private:
   const PlanFile *file = nullptr;
   const plan::Plan *plan = nullptr;
   uint64_t allocated = 0;
+  uint64_t freeAtFirst = 0; // bytes of the GPU, before anything but its context was opened
+  std::mutex graphsMutex;   // of the next three, and of the graphs of the executables
+  std::vector<std::string> notes;
+  std::set<CudaExecutable *> executables;
+  bool graphsDropped = false;
   Stream stream;
   Kernels kernels;
   std::unique_ptr<Products> products;
@@ -190,6 +213,26 @@ private:
   std::mutex stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
 };
+
+CudaExecutable::~CudaExecutable() {
+  if (owner)
+    owner->forget(*this);
+}
+
+CudaDevice::~CudaDevice() {
+  drain();
+  dropGraphs();
+  for (CudaExecutable *executable : executables)
+    executable->owner = nullptr;
+}
+
+void CudaDevice::dropGraphs() {
+  std::lock_guard lock(graphsMutex);
+  graphsDropped = true;
+  for (CudaExecutable *executable : executables)
+    for (Part &part : executable->parts)
+      part.graph = GraphExec();
+}
 
 void CudaDevice::drain() {
   (void)gpu.use();
@@ -213,12 +256,15 @@ Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handl
   const Progress::Wait marked = waiting();
   if (!collectives || collectives->byHost())
     return resultOf(wait(handle));
+  const auto start = std::chrono::steady_clock::now();
   for (;;) {
     const CUresult result = query(handle);
     LMC_TRY(collectives->check());
     if (result != CUDA_ERROR_NOT_READY)
       return resultOf(result);
-    std::this_thread::sleep_for(kPause);
+    const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(
+        std::chrono::steady_clock::now() - start);
+    std::this_thread::sleep_for(std::clamp(waited / 64, kPause, kLongestPause));
   }
 }
 
@@ -243,6 +289,9 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
     return Error{"a device loads one plan only", ExitCode::Failure};
   if (auto fits = checkMachine(loaded); !fits)
     return Error{fmt::format("{}: {}", loaded.path(), fits.error().message), fits.error().code};
+  auto free = gpu.freeBytes();
+  LMC_TRY(free);
+  freeAtFirst = *free;
   CUstream made = nullptr;
   LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
   stream = Stream(driver, made);
@@ -262,6 +311,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
     products = std::move(*opened);
     LMC_TRY(chooseTogether(options.gemms, options.world,
                            [&] { return products->choose(shapes, options.gemms, stream.get()); }));
+    remarks = products->remarks();
   }
   file = &loaded;
   plan = &*loaded;
@@ -288,7 +338,8 @@ Result<void> CudaDevice::openCollectives(const PlanFile &loaded) {
     collectives = makeHostCollectives(driver, *options.world);
     return {};
   }
-  auto opened = openNccl(driver, gpu, *options.world, {axes.begin(), axes.end()});
+  auto opened =
+      openNccl(driver, gpu, *options.world, {axes.begin(), axes.end()}, [this] { dropGraphs(); });
   if (!opened)
     return opened.error();
   collectives = std::move(*opened);
@@ -306,6 +357,10 @@ Result<void> CudaDevice::allocate() {
   };
   auto before = gpu.freeBytes();
   LMC_TRY(before);
+  const uint64_t libraries = freeAtFirst > *before ? freeAtFirst - *before : 0;
+  LMC_TRY(gpu.requireFree(plannedBytes(*plan),
+                          fmt::format("{}; {} that were free are in kernels and libraries now",
+                                      arenaBreakdown(*plan), formatBytes(libraries))));
   for (const auto *arena : *plan->arenas()) {
     auto memory = take(arena->bytes(), "arena " + arena->name()->str());
     if (!memory)
@@ -346,6 +401,22 @@ static bool segmentStarts(const plan::Function &function, uint32_t command) {
                      [&](const plan::Segment *segment) { return segment->first() == command; });
 }
 
+// Returns which commands start a collective that the commands of their part do not wait for. A
+// capture must end with all that it has started, and cannot wait for what came before it.
+static std::vector<bool> waitedForApart(const plan::Function &function,
+                                        const std::vector<Part> &parts) {
+  std::vector<bool> apart(function.commands()->size());
+  for (const Part &part : parts) {
+    for (uint32_t i = part.first; i <= part.last; ++i)
+      apart[i] = function.commands()->Get(i)->body_as_Collective() != nullptr;
+    for (uint32_t i = part.first; i <= part.last; ++i)
+      if (const plan::Wait *wait = function.commands()->Get(i)->body_as_Wait();
+          wait && wait->command() >= part.first)
+        apart[wait->command()] = false;
+  }
+  return apart;
+}
+
 Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   auto function = functionOf(plan, index);
   LMC_TRY(function);
@@ -353,14 +424,9 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   auto executable = std::make_unique<CudaExecutable>();
   executable->owner = this;
   executable->function = *function;
-  Encoder encoder{driver, *plan, kernels, products.get(), collectives.get(), addresses};
-  auto encoded = encoder.encode(**function, options.checkEveryCommand);
-  if (!encoded)
-    return encoded.error();
-  executable->commands = std::move(*encoded);
   // Commands that cannot be captured stay eager: those outside of the capturable segments, and
   // collectives by the host.
-  const auto count = uint32_t(executable->commands.size());
+  const uint32_t count = (*function)->commands()->size();
   std::vector<bool> capturable(count);
   if (options.graphs && !options.checkEveryCommand && (*function)->segments())
     for (const plan::Segment *segment : *(*function)->segments())
@@ -377,6 +443,16 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
       executable->parts.push_back({i, i, capturable[i], GraphExec()});
   }
   executable->mayCapture = !runsFirst;
+  Encoder encoder{driver, *plan, kernels, products.get(), collectives.get(), addresses};
+  auto encoded = encoder.encode(**function, waitedForApart(**function, executable->parts),
+                                options.checkEveryCommand);
+  if (!encoded)
+    return encoded.error();
+  executable->commands = std::move(*encoded);
+  {
+    std::lock_guard lock(graphsMutex);
+    executables.insert(executable.get());
+  }
   LMC_TRY(capture(*executable));
   return std::unique_ptr<Executable>(std::move(executable));
 }
@@ -385,10 +461,20 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
 Result<void> CudaDevice::capture(CudaExecutable &executable) {
   if (executable.captured || !executable.mayCapture)
     return {};
-  for (Part &part : executable.parts)
+  const auto start = std::chrono::steady_clock::now();
+  size_t nodes = 0;
+  for (Part &part : executable.parts) {
     if (part.capturable)
       LMC_TRY(capture(executable, part));
+    nodes += part.nodes;
+  }
   executable.captured = true;
+  if (nodes == 0)
+    return {};
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::lock_guard lock(graphsMutex);
+  notes.push_back(fmt::format("graph: {} has {} nodes, captured in {:.2f} s",
+                              executable.function->name()->str(), nodes, seconds.count()));
   return {};
 }
 
@@ -403,10 +489,23 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
   Graph graph(driver, captured);
   LMC_TRY(encoded);
   LMC_TRY(driver.check(ended, what));
+  LMC_CUDA(driver, cuGraphGetNodes(graph.get(), nullptr, &part.nodes), what);
   CUgraphExec instance = nullptr;
-  LMC_CUDA(driver, cuGraphInstantiate(&instance, graph.get(), 0), what);
-  part.graph = GraphExec(driver, instance);
+  const CUresult made = driver.cuGraphInstantiate(&instance, graph.get(), 0);
+  if (made == CUDA_ERROR_OUT_OF_MEMORY)
+    if (auto free = gpu.freeBytes())
+      return Error{
+          fmt::format("cannot {}: {} of the GPU's memory are free, and the graph needs more: "
+                      "compile with a smaller [memory] budget, or give --no-cuda-graphs",
+                      what, formatBytes(*free)),
+          ExitCode::Failure};
+  LMC_TRY(driver.check(made, what));
+  std::lock_guard lock(graphsMutex);
+  GraphExec owned(driver, instance);
+  if (graphsDropped)
+    return Error{"the GPUs are no longer connected", ExitCode::RankFailed};
   LMC_CUDA(driver, cuGraphUpload(instance, stream.get()), what);
+  part.graph = std::move(owned);
   return {};
 }
 
@@ -486,6 +585,15 @@ Result<CudaExecutable *> CudaDevice::begin(Executable &executable) {
   return recorded;
 }
 
+Result<bool> CudaDevice::launch(const Part &part) {
+  const Progress::Wait marked = waiting();
+  std::lock_guard lock(graphsMutex);
+  if (!part.graph.get())
+    return false;
+  LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));
+  return true;
+}
+
 Result<void> CudaDevice::submit(Executable &executable) {
   auto begun = begin(executable);
   LMC_TRY(begun);
@@ -494,11 +602,10 @@ Result<void> CudaDevice::submit(Executable &executable) {
   LMC_TRY(capture(**begun));
   (*begun)->mayCapture = true;
   for (const Part &part : recorded.parts) {
-    if (part.graph.get()) {
-      const Progress::Wait marked = waiting();
-      LMC_TRY(checkWork(driver.cuGraphLaunch(part.graph.get(), stream.get())));
+    auto launched = launch(part);
+    LMC_TRY(launched);
+    if (*launched)
       continue;
-    }
     for (uint32_t i = part.first; i <= part.last; ++i)
       LMC_TRY(run(recorded, i));
   }

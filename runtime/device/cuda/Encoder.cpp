@@ -79,7 +79,8 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
   return launches(command);
 }
 
-Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function, bool oneByOne) const {
+Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
+                                             const std::vector<bool> &apart, bool oneByOne) const {
   std::vector<Encoded> all;
   std::vector<std::shared_ptr<Event>> ends(function.commands()->size()); // of collectives
   for (const plan::Command *command : *function.commands()) {
@@ -90,8 +91,9 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function, boo
       if (!made)
         return made.error();
       auto ended = std::make_shared<Event>(std::move(*made));
-      const bool waits = !collectives->byHost() && (oneByOne || command->stream() == 0);
-      ends[all.size()] = ended;
+      const bool waits =
+          !collectives->byHost() && (oneByOne || command->stream() == 0 || apart[all.size()]);
+      ends[all.size()] = waits ? nullptr : ended;
       all.push_back([ended, start = collective(*op, waits, ended->get())](CUstream stream) {
         return start(stream);
       });

@@ -29,9 +29,11 @@ struct Encoder {
   const std::vector<CUdeviceptr> &arenas;
 
   // Encodes the commands of a function. The result refers to `driver`, `kernels`, `products` and
-  // `collectives`. With `oneByOne` nothing runs beside a collective. Error: a command needs a
-  // kernel that the plan does not have, or other ranks.
-  Result<std::vector<Encoded>> encode(const plan::Function &function, bool oneByOne) const;
+  // `collectives`. Nothing runs beside a collective whose place in `apart` is true, and with
+  // `oneByOne` beside any. Error: a command needs a kernel that the plan does not have, or other
+  // ranks.
+  Result<std::vector<Encoded>> encode(const plan::Function &function,
+                                      const std::vector<bool> &apart, bool oneByOne) const;
 
 private:
   CUdeviceptr address(uint32_t slice) const {

@@ -125,9 +125,16 @@ std::string holders(const std::string &uuid) {
   void *gpu = nullptr;
   if (!init || !byUuid || !processes || init() != 0 || byUuid(uuid.c_str(), &gpu) != 0)
     return "";
+  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE: the count says how many there are
   std::vector<ProcessInfo> all(64);
   auto count = static_cast<unsigned>(all.size());
-  if (processes(gpu, &count, all.data()) != 0)
+  int status = processes(gpu, &count, all.data());
+  if (status == kTooSmall) {
+    all.resize(count + 8); // others may start meanwhile
+    count = static_cast<unsigned>(all.size());
+    status = processes(gpu, &count, all.data());
+  }
+  if (status != 0)
     return "";
   std::string text;
   for (unsigned i = 0; i < count; ++i)

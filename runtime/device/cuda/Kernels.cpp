@@ -39,6 +39,8 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
       kernel.grid[i] = planned->grid()->Get(i);
     kernel.threads = planned->threads();
     kernel.sharedBytes = planned->shared_bytes();
+    // Otherwise the first launch would load the code, and could wait for a collective that runs.
+    LMC_CUDA(driver, cuFuncLoad(kernel.function), fmt::format("load kernel '{}'", kernel.name));
     LMC_TRY(check(driver, *planned, kernel));
     kernels.push_back(std::move(kernel));
   }

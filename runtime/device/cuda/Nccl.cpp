@@ -10,6 +10,7 @@
 #include <nccl.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <dlfcn.h>
@@ -93,8 +94,10 @@ ncclDataType_t ncclTypeOf(plan::DType dtype) {
 
 class NcclCollectives final : public Collectives {
 public:
-  NcclCollectives(const Driver &driver, World &world, Library library)
-      : driver(driver), world(world), library(library) {}
+  NcclCollectives(const Driver &driver, const Gpu &gpu, World &world, Library library,
+                  std::function<void()> dropGraphs)
+      : driver(driver), gpu(gpu), world(world), library(library),
+        dropGraphs(std::move(dropGraphs)) {}
   ~NcclCollectives() override {
     for (ncclComm_t &comm : comms)
       if (comm && !aborted)
@@ -102,7 +105,7 @@ public:
   }
 
   Result<void> prepare();
-  Result<void> connect(const Gpu &gpu, plan::Axis axis);
+  Result<void> connect(plan::Axis axis);
   Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) override;
   bool byHost() const override { return false; }
   Result<void> check() override;
@@ -112,18 +115,25 @@ private:
   ncclComm_t &at(plan::Axis axis) { return comms[static_cast<size_t>(axis)]; }
 
   const Driver &driver;
+  const Gpu &gpu;
   World &world;
   const Library library;
+  const std::function<void()> dropGraphs;
   std::array<ncclComm_t, 2> comms{}; // by axis
-  bool aborted = false;
+  std::atomic<bool> aborted = false;
   std::optional<std::chrono::steady_clock::time_point> lossSeen;
   Stream own;
   Event fork; // what a collective waits for
 };
 
 Result<void> NcclCollectives::prepare() {
+  // On a GPU that is full of other kernels, those of a stream with the highest priority are next. A
+  // graph keeps the priority.
   CUstream made = nullptr;
-  LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
+  int least = 0, greatest = 0;
+  LMC_CUDA(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "create a stream");
+  LMC_CUDA(driver, cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, greatest),
+           "create a stream");
   own = Stream(driver, made);
   auto event = makeEvent(driver, /*timed=*/false);
   if (!event)
@@ -133,7 +143,7 @@ Result<void> NcclCollectives::prepare() {
 }
 
 // The rank at position 0 makes the name of the communicator, and the host's group hands it out.
-Result<void> NcclCollectives::connect(const Gpu &gpu, plan::Axis axis) {
+Result<void> NcclCollectives::connect(plan::Axis axis) {
   Communicator &group = world.along(axis);
   struct {
     ncclUniqueId id;
@@ -150,7 +160,7 @@ Result<void> NcclCollectives::connect(const Gpu &gpu, plan::Axis axis) {
   };
   std::promise<Made> promise;
   std::future<Made> made = promise.get_future();
-  std::thread([promise = std::move(promise), library = library, &gpu, id = name.id,
+  std::thread([promise = std::move(promise), library = library, &gpu = gpu, id = name.id,
                size = group.size(), position = group.position()]() mutable {
     Made made;
     made.result = gpu.use();
@@ -224,29 +234,41 @@ Result<void> NcclCollectives::check() {
 }
 
 void NcclCollectives::abort() {
-  if (std::exchange(aborted, true))
+  if (aborted.exchange(true))
     return;
+  // ncclCommAbort stops what runs, and then waits until no graph has a collective of the
+  // communicator. A graph that runs goes when it has been stopped, and may have collectives of both
+  // communicators.
+  std::vector<std::thread> aborts;
   for (ncclComm_t &comm : comms)
     if (comm)
-      (void)library.ncclCommAbort(std::exchange(comm, nullptr));
+      aborts.emplace_back([this, ending = std::exchange(comm, nullptr)] {
+        (void)gpu.use();
+        (void)library.ncclCommAbort(ending);
+      });
+  dropGraphs();
+  for (std::thread &each : aborts)
+    each.join();
   (void)driver.cuStreamSynchronize(own.get());
 }
 
 } // namespace
 
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,
-                                              const std::vector<plan::Axis> &axes) {
+                                              const std::vector<plan::Axis> &axes,
+                                              std::function<void()> dropGraphs) {
   std::unique_ptr<NcclCollectives> collectives;
   auto prepare = [&]() -> Result<void> {
     auto library = openLibrary();
     LMC_TRY(library);
-    collectives = std::make_unique<NcclCollectives>(driver, world, *library);
+    collectives =
+        std::make_unique<NcclCollectives>(driver, gpu, world, *library, std::move(dropGraphs));
     return collectives->prepare();
   };
   // The ranks only wait for each other if all can go on.
   LMC_TRY(allSucceed(world.all(), prepare()));
   for (plan::Axis axis : axes)
-    LMC_TRY(collectives->connect(gpu, axis));
+    LMC_TRY(collectives->connect(axis));
   return std::unique_ptr<Collectives>(std::move(collectives));
 }
 

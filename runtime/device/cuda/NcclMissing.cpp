@@ -4,7 +4,8 @@
 namespace lmc::cuda {
 
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &, const Gpu &, World &,
-                                              const std::vector<plan::Axis> &) {
+                                              const std::vector<plan::Axis> &,
+                                              std::function<void()>) {
   return Error{"the plan is for several GPUs, and this lmc-run was built without NCCL's header "
                "(nccl.h); build it where NCCL is installed, or give --collectives=host, which is "
                "slower",

@@ -6,10 +6,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 #include <limits>
 #include <random>
@@ -55,21 +58,29 @@ public:
   Product(const Product &) = delete;
   ~Product();
 
-  Result<void> describe(const ProductShape &shape);
+  Result<void> describe(const ProductShape &of);
   // Returns the algorithms that cuBLASLt proposes, the most promising first.
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> candidates(int most) const;
+  cublasStatus_t multiply(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
+                          CUstream stream) const;
+  // multiply(), with an error that says what failed.
   Result<void> run(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
-                   CUstream stream) const;
+                   CUstream stream) const {
+    return check(multiply(at, algorithm, stream));
+  }
+  Result<void> check(cublasStatus_t status) const { return library.check(status, text()); }
   // Returns true if the chosen algorithm computes this product on this GPU.
   bool accepts() const {
     cublasLtMatmulHeuristicResult_t checked{};
     return library.cublasLtMatmulAlgoCheck(library.handle, operation, first, second, result, result,
                                            &algorithm, &checked) == CUBLAS_STATUS_SUCCESS &&
-           checked.workspaceSize <= shape.workspaceBytes;
+           checked.workspaceSize <= described.workspaceBytes;
   }
   std::string text() const {
-    return fmt::format("multiply [{}, {}] by [{}, {}]", shape.m, shape.k, shape.k, shape.n);
+    return fmt::format("multiply [{}, {}] by [{}, {}]", described.m, described.k, described.k,
+                       described.n);
   }
+  const ProductShape &shape() const { return described; }
 
   cublasLtMatmulAlgo_t algorithm{}; // the chosen one
 
@@ -78,7 +89,7 @@ private:
                       uint64_t columns);
 
   const Products::Library &library;
-  ProductShape shape;
+  ProductShape described;
   cublasLtMatmulDesc_t operation = nullptr;
   // In cuBLASLt's order: the first matrix is the plan's b.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
@@ -98,9 +109,9 @@ Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, ui
   LMC_BLAS(library,
            cublasLtMatrixLayoutCreate(&made, dataTypeOf(dtype), columns, rows, int64_t(columns)),
            text());
-  if (shape.batch == 1)
+  if (described.batch == 1)
     return {};
-  const auto count = static_cast<int32_t>(shape.batch);
+  const auto count = static_cast<int32_t>(described.batch);
   const auto stride = static_cast<int64_t>(rows * columns); // in elements
   LMC_BLAS(library,
            cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
@@ -113,15 +124,15 @@ Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, ui
   return {};
 }
 
-Result<void> Product::describe(const ProductShape &described) {
-  shape = described;
-  if (shape.hasBias && shape.bias != shape.output)
-    return Error{fmt::format("cannot {}: cuBLASLt adds a bias only in the result's dtype, and the "
-                             "plan has a bias in {} and a result in {}; compile the plan again: this "
-                             "version of lmc converts such a bias",
-                             text(), plan::EnumNameDType(shape.bias),
-                             plan::EnumNameDType(shape.output))};
-  const bool wide = shape.input == plan::DType::F64;
+Result<void> Product::describe(const ProductShape &of) {
+  described = of;
+  if (described.hasBias && described.bias != described.output)
+    return Error{fmt::format(
+        "cannot {}: cuBLASLt adds a bias only in the result's dtype, and the "
+        "plan has a bias in {} and a result in {}; compile the plan again: this "
+        "version of lmc converts such a bias",
+        text(), plan::EnumNameDType(described.bias), plan::EnumNameDType(described.output))};
+  const bool wide = described.input == plan::DType::F64;
   LMC_BLAS(library,
            cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                                     wide ? CUDA_R_64F : CUDA_R_32F),
@@ -130,24 +141,24 @@ Result<void> Product::describe(const ProductShape &described) {
     return library.check(
         library.cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), text());
   };
-  const cublasOperation_t ofFirst = shape.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
-  const cublasOperation_t ofSecond = shape.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t ofFirst = described.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t ofSecond = described.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
   LMC_TRY(set(CUBLASLT_MATMUL_DESC_TRANSA, ofFirst));
   LMC_TRY(set(CUBLASLT_MATMUL_DESC_TRANSB, ofSecond));
-  if (shape.hasBias) {
+  if (described.hasBias) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    const cudaDataType_t type = dataTypeOf(shape.bias);
+    const cudaDataType_t type = dataTypeOf(described.bias);
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type));
     // Algorithms are proposed for the alignment of this address; run() sets the real one.
-    const CUdeviceptr aligned = shape.alignBias;
+    const CUdeviceptr aligned = described.alignBias;
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
   }
-  LMC_TRY(layout(first, shape.input, shape.transposeB ? shape.n : shape.k,
-                 shape.transposeB ? shape.k : shape.n));
-  LMC_TRY(layout(second, shape.input, shape.transposeA ? shape.k : shape.m,
-                 shape.transposeA ? shape.m : shape.k));
-  return layout(result, shape.output, shape.m, shape.n);
+  LMC_TRY(layout(first, described.input, described.transposeB ? described.n : described.k,
+                 described.transposeB ? described.k : described.n));
+  LMC_TRY(layout(second, described.input, described.transposeA ? described.k : described.m,
+                 described.transposeA ? described.m : described.k));
+  return layout(result, described.output, described.m, described.n);
 }
 
 Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int most) const {
@@ -165,12 +176,12 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   };
   // Sums of split-K are added in the compute type: the other schemes round each part to bf16.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, shape.workspaceBytes));
+  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, described.workspaceBytes));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
-  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, shape.alignB));
-  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, shape.alignA));
-  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, shape.alignD));
-  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, shape.alignD));
+  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, described.alignB));
+  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, described.alignA));
+  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, described.alignD));
+  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
   int count = 0;
   const cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(
@@ -181,35 +192,32 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   found.resize(static_cast<size_t>(count));
   std::erase_if(found, [&](const cublasLtMatmulHeuristicResult_t &candidate) {
     return candidate.state != CUBLAS_STATUS_SUCCESS ||
-           candidate.workspaceSize > shape.workspaceBytes;
+           candidate.workspaceSize > described.workspaceBytes;
   });
   if (found.empty())
     return Error{fmt::format("cuBLASLt has no algorithm to {} with {} bytes of workspace", text(),
-                             shape.workspaceBytes),
+                             described.workspaceBytes),
                  ExitCode::Failure};
   return found;
 }
 
-Result<void> Product::run(const ProductAddresses &at, const cublasLtMatmulAlgo_t &chosen,
-                          CUstream stream) const {
-  if (shape.hasBias)
-    LMC_BLAS(library,
-             cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias,
-                                            sizeof at.bias),
-             text());
-  const float one = 1, beta = shape.accumulate ? 1 : 0;
+cublasStatus_t Product::multiply(const ProductAddresses &at, const cublasLtMatmulAlgo_t &chosen,
+                                 CUstream stream) const {
+  if (described.hasBias) {
+    const cublasStatus_t set = library.cublasLtMatmulDescSetAttribute(
+        operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias, sizeof at.bias);
+    if (set != CUBLAS_STATUS_SUCCESS)
+      return set;
+  }
+  const float one = 1, beta = described.accumulate ? 1 : 0;
   const double wideOne = 1, wideBeta = beta;
-  const bool wide = shape.input == plan::DType::F64;
+  const bool wide = described.input == plan::DType::F64;
   auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void *>(address); };
-  LMC_BLAS(library,
-           cublasLtMatmul(library.handle, operation,
-                          wide ? static_cast<const void *>(&wideOne) : &one, pointer(at.b), first,
-                          pointer(at.a), second,
-                          wide ? static_cast<const void *>(&wideBeta) : &beta, pointer(at.d),
-                          result, pointer(at.d), result, &chosen, pointer(at.workspace),
-                          shape.workspaceBytes, reinterpret_cast<cudaStream_t>(stream)),
-           text());
-  return {};
+  return library.cublasLtMatmul(
+      library.handle, operation, wide ? static_cast<const void *>(&wideOne) : &one, pointer(at.b),
+      first, pointer(at.a), second, wide ? static_cast<const void *>(&wideBeta) : &beta,
+      pointer(at.d), result, pointer(at.d), result, &chosen, pointer(at.workspace),
+      described.workspaceBytes, reinterpret_cast<cudaStream_t>(stream));
 }
 
 Products::Products(const Driver &driver, const Gpu &gpu, std::unique_ptr<Library> library)
@@ -282,8 +290,12 @@ public:
   // Allocates memory for the largest of `shapes`.
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu,
                                const std::vector<ProductShape> &shapes, CUstream stream);
-  // Fills the inputs with random values of type `dtype` between -1/2 and 1/2, and d with zeros.
+  // Fills the inputs, and the bias, with random values of type `dtype` between -1/2 and 1/2.
   Result<void> fill(plan::DType dtype);
+  // Runs an algorithm once; a product that is added to d finds zeros there. Returns "", or why the
+  // algorithm cannot be taken: it does not run, or one of 24 elements of the result is not the sum
+  // that it must be, within the rounding of sums and of the result. Error: the GPU failed.
+  Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm);
 
   Trial(Trial &&) = default;
   // Waits until the GPU no longer uses the memory.
@@ -302,15 +314,33 @@ private:
   CUstream stream;
   DeviceMemory memory;
   PinnedMemory pattern; // random values, copied again and again
+  PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
-  uint64_t inputBytes = 0, resultBytes = 0; // of a and b together; of d
+  uint64_t inputBytes = 0, biasBytes = 0; // of a and b together; of the bias
+  std::vector<double> values;             // of the pattern
+
+  // An element of a result: where it lies in the three rows, what it must be, and how far it may be
+  // from that.
+  struct Expected {
+    uint64_t row, column;
+    double value, allowed;
+  };
+  // Returns the rows of d that are looked at, of batch x m: the first, the last and one between.
+  static std::array<uint64_t, 3> rowsOf(const ProductShape &shape) {
+    const uint64_t all = shape.batch * shape.m;
+    return {0, all * 5 / 8, all - 1};
+  }
+  // Computes `expected`, unless it is that of the shape.
+  void expect(const ProductShape &shape);
+  ProductShape expectedOf;
+  std::vector<Expected> expected;
 };
 
 Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu &gpu,
                                                  const std::vector<ProductShape> &shapes,
                                                  CUstream stream) {
   Trial trial(driver, stream);
-  uint64_t a = 0, b = 0, d = 0, bias = 0, workspace = 0;
+  uint64_t a = 0, b = 0, d = 0, bias = 0, workspace = 0, row = 0;
   auto most = [](uint64_t &bytes, uint64_t elements, plan::DType dtype) {
     bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
   };
@@ -319,6 +349,7 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
     most(b, shape.batch * shape.k * shape.n, shape.input);
     most(d, shape.batch * shape.m * shape.n, shape.output);
     most(bias, shape.n, shape.bias);
+    most(row, shape.n, shape.output);
     workspace = std::max(workspace, shape.workspaceBytes);
   }
   const uint64_t total = a + b + d + bias + workspace;
@@ -329,10 +360,12 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
   trial.memory = DeviceMemory(driver, at);
   trial.addresses = {at, at + a, at + a + b, at + a + b + d, at + a + b + d + bias};
   trial.inputBytes = a + b;
-  trial.resultBytes = d + bias;
-  void *pattern = nullptr;
+  trial.biasBytes = bias;
+  void *pattern = nullptr, *rows = nullptr;
   LMC_CUDA(driver, cuMemHostAlloc(&pattern, kPatternBytes, 0), "allocate pinned memory");
   trial.pattern = PinnedMemory(driver, pattern);
+  LMC_CUDA(driver, cuMemHostAlloc(&rows, 3 * row, 0), "allocate pinned memory");
+  trial.rows = PinnedMemory(driver, rows);
   for (Event *event : {&trial.begin, &trial.end}) {
     auto made = makeEvent(driver, /*timed=*/true);
     if (!made)
@@ -349,18 +382,91 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
   auto *bytes = static_cast<char *>(pattern.get());
   std::mt19937 generator(1);
   std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
-  std::vector<float> values(kPatternBytes / width);
-  for (float &value : values)
+  values.resize(kPatternBytes / width);
+  for (double &value : values)
     value = uniform(generator);
-  if (!convertFloats(plan::DType::F32, values.data(), dtype, bytes, values.size()))
+  if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
+      !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
     return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
-  for (uint64_t at = 0; at < inputBytes; at += kPatternBytes)
-    LMC_CUDA(*driver,
-             cuMemcpyHtoDAsync(addresses.a + at, bytes, std::min(kPatternBytes, inputBytes - at),
-                               stream),
-             "copy random values");
-  LMC_CUDA(*driver, cuMemsetD8Async(addresses.d, 0, resultBytes, stream), "set memory to zeros");
+  for (auto [to, count] :
+       {std::pair(addresses.a, inputBytes), std::pair(addresses.bias, biasBytes)})
+    for (uint64_t at = 0; at < count; at += kPatternBytes)
+      LMC_CUDA(*driver,
+               cuMemcpyHtoDAsync(to + at, bytes, std::min(kPatternBytes, count - at), stream),
+               "copy random values");
   return {};
+}
+
+// A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of their absolute
+// values; eight times that is allowed, and the rounding of the result.
+void Products::Trial::expect(const ProductShape &shape) {
+  if (!expected.empty() && expectedOf == shape)
+    return;
+  expectedOf = shape;
+  expected.clear();
+  const uint64_t m = shape.m, n = shape.n, k = shape.k;
+  const uint64_t firstOfB = (addresses.b - addresses.a) / byteWidth(shape.input);
+  const double ofSums = shape.input == plan::DType::F64 ? 0x1p-53 : 0x1p-24;
+  const double ofResult = shape.output == plan::DType::BF16 ? 0x1p-8 : ofSums;
+  std::mt19937 generator(1);
+  for (uint64_t row = 0; row < 3; ++row)
+    for (int sample = 0; sample < 8; ++sample) {
+      const uint64_t number = rowsOf(shape)[row] / m, i = rowsOf(shape)[row] % m;
+      const uint64_t j = sample == 0 ? 0 : sample == 1 ? n - 1 : generator() % n;
+      double sum = 0, absolute = 0;
+      auto add = [&](double term) {
+        sum += term;
+        absolute += std::abs(term);
+      };
+      for (uint64_t t = 0; t < k; ++t) {
+        const uint64_t atA = number * m * k + (shape.transposeA ? t * m + i : i * k + t);
+        const uint64_t atB = number * k * n + (shape.transposeB ? j * k + t : t * n + j);
+        add(values[atA % values.size()] * values[(firstOfB + atB) % values.size()]);
+      }
+      if (shape.hasBias) {
+        const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;
+        double bias = 0;
+        convertFloats(shape.bias, static_cast<const char *>(pattern.get()) + byte, plan::DType::F64,
+                      &bias, 1);
+        add(bias);
+      }
+      const double rounding = 8 * std::sqrt(static_cast<double>(k)) * ofSums * absolute;
+      expected.push_back({row, j, sum, rounding + 2 * ofResult * std::abs(sum)});
+    }
+}
+
+Result<std::string> Products::Trial::tryOut(const Product &product,
+                                            const cublasLtMatmulAlgo_t &algorithm) {
+  const ProductShape &shape = product.shape();
+  const uint64_t width = byteWidth(shape.output), rowBytes = shape.n * width;
+  expect(shape);
+  if (shape.accumulate)
+    LMC_CUDA(*driver, cuMemsetD8Async(addresses.d, 0, shape.batch * shape.m * rowBytes, stream),
+             "set memory to zeros");
+  const cublasStatus_t status = product.multiply(addresses, algorithm, stream);
+  const Result<void> enqueued = product.check(status);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+      status == CUBLAS_STATUS_ARCH_MISMATCH)
+    return enqueued.error().message;
+  LMC_TRY(enqueued);
+  auto *copied = static_cast<char *>(rows.get());
+  for (uint64_t row = 0; row < 3; ++row)
+    LMC_CUDA(*driver,
+             cuMemcpyDtoHAsync(copied + row * rowBytes, addresses.d + rowsOf(shape)[row] * rowBytes,
+                               rowBytes, stream),
+             "copy sums");
+  LMC_CUDA(*driver, cuStreamSynchronize(stream), product.text());
+  for (const Expected &element : expected) {
+    double found = 0;
+    convertFloats(shape.output, copied + element.row * rowBytes + element.column * width,
+                  plan::DType::F64, &found, 1);
+    if (!(std::abs(found - element.value) <= element.allowed))
+      return fmt::format(
+          "cuBLASLt cannot {}: element [{}, {}] of the result is {:.9g}, and must be "
+          "{:.9g}",
+          product.text(), rowsOf(shape)[element.row], element.column, found, element.value);
+  }
+  return std::string();
 }
 
 // An algorithm as 128 hexadecimal digits. cuBLASLt's manual allows to store its 64 bytes and to use
@@ -423,20 +529,21 @@ Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulA
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kRoundSeconds = 2e-3;
 
-Result<GemmChoice> Products::measure(const Product &product, const Trial &trial, CUstream stream) {
+Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
   auto candidates = product.candidates(kCandidates);
   LMC_TRY(candidates);
   // The first run of each loads its code. cuBLASLt may propose an algorithm that then does not run.
   const size_t proposed = candidates->size();
-  Result<void> ran;
-  std::erase_if(*candidates, [&](const cublasLtMatmulHeuristicResult_t &candidate) {
-    auto done = product.run(trial.addresses, candidate.algo, stream);
-    if (!done)
-      ran = done;
-    return !done;
-  });
-  if (candidates->empty())
-    return ran.error();
+  std::vector<cublasLtMatmulHeuristicResult_t> good;
+  for (const cublasLtMatmulHeuristicResult_t &candidate : *candidates) {
+    auto taken = tryOut(product, candidate.algo, trial);
+    LMC_TRY(taken);
+    if (*taken)
+      good.push_back(candidate);
+  }
+  if (good.empty())
+    return Error{leftOut.back(), ExitCode::Failure};
+  *candidates = std::move(good);
   for (double worked = 0; !warm && worked < kWarmSeconds;) {
     auto seconds = secondsOf(product, candidates->front().algo, trial, 16, stream);
     LMC_TRY(seconds);
@@ -460,18 +567,57 @@ Result<GemmChoice> Products::measure(const Product &product, const Trial &trial,
                     hexOf((*candidates)[fastest].algo), best[fastest]};
 }
 
+Result<bool> Products::tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
+                              Trial &trial) {
+  auto wrong = trial.tryOut(product, algorithm);
+  LMC_TRY(wrong);
+  if (!wrong->empty())
+    leftOut.push_back("an algorithm of matrix products was left out: " + *wrong);
+  return wrong->empty();
+}
+
+Result<size_t> Products::chooseFirst(Product &product, Trial &trial) {
+  // Most often the first proposal is good, and cuBLASLt is asked for no other.
+  auto first = product.candidates(1);
+  if (first) {
+    product.algorithm = first->front().algo;
+    auto taken = tryOut(product, product.algorithm, trial);
+    LMC_TRY(taken);
+    if (*taken)
+      return size_t(1);
+  }
+  auto candidates = product.candidates(kCandidates);
+  LMC_TRY(candidates);
+  for (size_t i = 0; i < candidates->size(); ++i) {
+    const cublasLtMatmulAlgo_t &algorithm = (*candidates)[i].algo;
+    if (first && std::memcmp(&algorithm, &first->front().algo, sizeof algorithm) == 0)
+      continue;
+    product.algorithm = algorithm;
+    auto taken = tryOut(product, algorithm, trial);
+    LMC_TRY(taken);
+    if (*taken)
+      return i + 1;
+  }
+  return Error{leftOut.empty() ? "cuBLASLt has no other algorithm" : leftOut.back(),
+               ExitCode::Failure};
+}
+
 Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoices *choices,
-                                 const Trial &trial, CUstream stream) {
+                                 Trial &trial, CUstream stream) {
   if (choices)
     if (auto choice = choices->find(key);
-        choice && fromHex(choice->payload, product.algorithm) && product.accepts())
-      return {};
+        choice && fromHex(choice->payload, product.algorithm) && product.accepts()) {
+      auto taken = tryOut(product, product.algorithm, trial);
+      LMC_TRY(taken);
+      if (*taken)
+        return {};
+    }
   if (!choices || !choices->measures()) {
-    auto candidates = product.candidates(1);
-    LMC_TRY(candidates);
-    product.algorithm = candidates->front().algo;
+    auto number = chooseFirst(product, trial);
+    LMC_TRY(number);
     if (choices)
-      choices->add(key, {"cuBLASLt proposal 1", hexOf(product.algorithm), 0}, 0);
+      choices->add(key, {fmt::format("cuBLASLt proposal {}", *number), hexOf(product.algorithm), 0},
+                   0);
     return {};
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -500,7 +646,6 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
     auto product = std::make_unique<Product>(*library);
     LMC_TRY(product->describe(shape));
     LMC_TRY(chooseOne(*product, keyOf(shape), choices, *trial, stream));
-    LMC_TRY(product->run(trial->addresses, product->algorithm, stream));
     products[shape] = std::move(product);
   }
   LMC_CUDA(driver, cuStreamSynchronize(stream), "run matrix products");

@@ -59,10 +59,15 @@ public:
                               const plan::Gemm &gemm);
 
   // Chooses an algorithm for each shape, and runs each once on memory of its own, so that its code
-  // is loaded before a capture. For a shape without a choice it takes the fastest algorithm that
-  // cuBLASLt proposes if `choices` measures, else the first one that it proposes. The same release
-  // of the library always proposes the same first one.
+  // is loaded before a capture, and some sums are compared with what they must be. For a shape
+  // without a choice it takes the fastest algorithm that cuBLASLt proposes if `choices` measures,
+  // else the first one that it proposes. The same release of the library always proposes the same
+  // first one. Algorithms that do not run, or compute wrong sums, are left out.
   Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
+
+  // Returns one line for each algorithm that a choice has left out because it does not run, or
+  // computes wrong sums.
+  const std::vector<std::string> &remarks() const { return leftOut; }
 
   // Enqueues a product, for whose shape choose() was called. The stream may be capturing.
   Result<void> run(const ProductShape &shape, const ProductAddresses &at, CUstream stream);
@@ -70,9 +75,14 @@ public:
 private:
   class Trial;
   GemmKey keyOf(const ProductShape &shape) const;
-  Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices,
-                         const Trial &trial, CUstream stream);
-  Result<GemmChoice> measure(const Product &product, const Trial &trial, CUstream stream);
+  Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices, Trial &trial,
+                         CUstream stream);
+  // Runs an algorithm once. Returns true if it computes the product; else keeps a remark.
+  Result<bool> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm, Trial &trial);
+  // Gives the product the first proposal that computes it. Returns the proposal's number, from 1
+  // on.
+  Result<size_t> chooseFirst(Product &product, Trial &trial);
+  Result<GemmChoice> measure(const Product &product, Trial &trial, CUstream stream);
   // Returns the mean seconds of `runs` runs, one after the other.
   Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
                            const Trial &trial, int runs, CUstream stream);
@@ -83,6 +93,7 @@ private:
   const Gpu &gpu;
   std::unique_ptr<Library> library;
   std::map<ProductShape, std::unique_ptr<Product>> products;
+  std::vector<std::string> leftOut;
   bool warm = false; // the GPU has worked before something is timed
 };
 

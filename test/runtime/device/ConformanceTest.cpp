@@ -391,6 +391,50 @@ TEST_P(Conformance, RunsCollectives) {
   }
 }
 
+// A function may be captured in parts, and not all of them: then a part starts a collective that
+// another part waits for.
+TEST_P(Conformance, RunsCollectivesAcrossPartsOfAFunction) {
+  const uint32_t x = b.slice(DType::F32, {105}), other = b.slice(DType::F32, {105});
+  const uint32_t copied = b.slice(DType::F32, {105});
+  auto copy = [&](uint32_t from, uint32_t to) {
+    plan::CopyT op;
+    op.x = from;
+    op.d = to;
+    b.command(op);
+  };
+  plan::CollectiveT sum;
+  sum.kind = plan::CollectiveKind::AllReduce;
+  sum.x = sum.d = x;
+  b.command(sum); // beside the next command
+  b.plan.functions[0]->commands[0]->stream = 1;
+  copy(other, copied);
+  plan::WaitT wait;
+  b.command(wait);
+  copy(x, copied);
+  for (const bool first : {true, false})
+    for (const bool second : {true, false}) {
+      auto &segments = b.plan.functions[0]->segments;
+      segments.clear();
+      for (uint32_t part : {0, 1}) {
+        segments.push_back(std::make_unique<plan::SegmentT>());
+        segments.back()->first = 2 * part;
+        segments.back()->last = 2 * part + 1;
+        segments.back()->capturable = part ? second : first;
+      }
+      for (int variant : {1, 2, 3, 6}) {
+        ASSERT_NO_FATAL_FAILURE(record(variant));
+        write(other, std::vector<float>(105, 0));
+        for (float value : {1.0f, 7.0f, 9.0f}) {
+          write(x, std::vector<float>(105, value));
+          ASSERT_NO_FATAL_FAILURE(run());
+          EXPECT_EQ(read<float>(copied), std::vector<float>(105, value)) << "variant " << variant;
+        }
+        executable = nullptr;
+        device = nullptr;
+      }
+    }
+}
+
 TEST_P(Conformance, RefusesPlansThatItCannotRun) {
   for (const BadPlan &bad : GetParam().badPlans()) {
     b = PlanBuilder();
