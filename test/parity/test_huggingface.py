@@ -130,7 +130,7 @@ def test_saved_config_describes_the_model(programs, tmp_path, name):
         ours, theirs = (getattr(config, key, None) for config in (back.config, made.config))
         print(f"{key}: {ours}, transformers {theirs}")
         assert ours == theirs
-        assert ours is not None or key == "sliding_window"
+        assert ours is not None or key in ("sliding_window", *huggingface.ABSENT.get(job.model.architecture, ()))
     assert getattr(back.config, "rope_parameters", None) == getattr(made.config, "rope_parameters", None)
     assert json.loads((exported / "config.json").read_text())["architectures"] == [
         type(made).__name__
