@@ -347,7 +347,9 @@ def test_update_ratios_know_the_groups(programs, compiled, tmp_path):
         assert line["update_ratio"].keys() == after.keys()
         for name, ratio in line["update_ratio"].items():
             expected = float((after[name].double() - before[name].double()).norm() / before[name].double().norm())
-            worst = max(worst, abs(ratio - expected) / expected)
+            # Weights are rounded to 24 bits, which is much of a small update. Which steps have lines depends
+            # on how long saves take.
+            worst = max(worst, (abs(ratio - expected) - 2**-24) / expected)
     print(f"{len(lines)} steps: {worst:.1e}")
     assert worst < 1e-4
 
