@@ -100,13 +100,8 @@ struct Outcome {
 // A model of models/configs on one H100, and a search for what its layers recompute.
 class SearchedJob {
 public:
-  explicit SearchedJob(const std::string &name, std::vector<std::string> settings = {})
-      : context(registry()), phases(config, options) {
-    for (const char *always :
-         {"distributed.nodes=1", "distributed.devices_per_node=1", "target.device=cuda:sm_90a",
-          "memory.recompute=auto", "memory.budget=0"})
-      settings.push_back(always);
-    config = shippedConfig(name, settings);
+  explicit SearchedJob(const std::string &name, const std::vector<std::string> &settings = {})
+      : context(registry()), config(onOneH100(name, settings)), phases(config, options) {
     model = codegen::costModelOf(config.target.device, *cost::loadDeviceSpec("h100-sxm"));
     start = buildModel(config, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})
@@ -160,6 +155,14 @@ public:
   std::unique_ptr<RecomputeSearch> search;
 
 private:
+  static Config onOneH100(const std::string &name, std::vector<std::string> settings) {
+    for (const char *always :
+         {"distributed.nodes=1", "distributed.devices_per_node=1", "target.device=cuda:sm_90a",
+          "memory.recompute=auto", "memory.budget=0"})
+      settings.push_back(always);
+    return shippedConfig(name, settings);
+  }
+
   static DialectRegistry registry() {
     DialectRegistry registry;
     registerDialects(registry);
