@@ -16,6 +16,7 @@
 #include "runtime/support/Result.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -120,10 +121,20 @@ public:
 
   // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
+  // Called with the number of a command when it is complete, and no later one runs yet. A
+  // collective on a stream of its own may still run; it is complete when its Wait is.
+  using AfterCommand = std::function<Result<void>(uint32_t command)>;
+
   // Runs a recorded function once, as submit() does, but command by command (never as a graph) and
   // after all earlier work, and waits for it. Returns when each command ran, in the order of the
-  // plan. The results are those of submit(), bit for bit. Error: as of wait().
-  virtual Result<std::vector<CommandTime>> submitTimed(Executable &executable) = 0;
+  // plan. The results are those of submit(), bit for bit. With `after`, which is called after each
+  // command and may copy from the device, the times include what it does. Error: as of wait(), or
+  // the first that `after` returns.
+  virtual Result<std::vector<CommandTime>> submitTimed(Executable &executable,
+                                                       const AfterCommand &after) = 0;
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable) {
+    return submitTimed(executable, nullptr);
+  }
 
   // Allocates host memory for upload() and download(). All bytes are zero.
   virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;

@@ -241,4 +241,21 @@ Result<ExitCode> bench(Session &session, const RunOptions &options, const StopSi
   return ExitCode::Success;
 }
 
+Result<ExitCode> recordCommands(Session &session, const RunOptions &options,
+                                const StopSignals &stop, Console &console) {
+  for (const std::string &remark : session.deviceInfo.remarks)
+    console.warning(remark);
+  std::vector<std::unique_ptr<Mark>> ends;
+  double loss = 0;
+  LMC_TRY(runSteps(session, 1, stop, ends, loss));
+  if (ends.empty())
+    return ExitCode::Interrupted;
+  if (session.functions->has(names::kEval))
+    LMC_TRY(session.functions->run(names::kEval));
+  LMC_TRY(session.commands->finish(options.json, options.output));
+  if (!options.recordCommands.empty())
+    console.note("wrote what the commands of a step compute to " + options.recordCommands);
+  return ExitCode::Success;
+}
+
 } // namespace lmc

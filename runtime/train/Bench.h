@@ -1,4 +1,5 @@
-// Times the optimizer steps of a job without training it, for `lmc-run --bench`.
+// Runs optimizer steps of a job without training it: for `lmc-run --bench`, which times them, and
+// for --record-commands and --compare-commands.
 #pragma once
 
 #include "runtime/monitor/Console.h"
@@ -13,5 +14,11 @@ namespace lmc {
 // random tokens. Writes no file but the trace. Returns Interrupted if a signal stopped it.
 Result<ExitCode> bench(Session &session, const RunOptions &options, const StopSignals &stop,
                        Console &console);
+
+// Runs one step of a started session, and the function `eval` if the plan has it, for
+// session.commands (CommandRecord.h), and finishes that. The batches are those of bench(). Error:
+// a command differs.
+Result<ExitCode> recordCommands(Session &session, const RunOptions &options,
+                                const StopSignals &stop, Console &console);
 
 } // namespace lmc

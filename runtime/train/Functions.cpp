@@ -7,8 +7,8 @@
 namespace lmc {
 
 Result<std::unique_ptr<Functions>> Functions::record(const PlanFile &plan, Device &device,
-                                                     Profile *profile, StepTrace *trace) {
-  std::unique_ptr<Functions> recorded(new Functions(device, profile, trace));
+                                                     Profile *profile, FunctionObserver *observer) {
+  std::unique_ptr<Functions> recorded(new Functions(device, profile, observer));
   for (uint32_t i = 0; i < plan->functions()->size(); ++i) {
     auto executable = device.record(static_cast<int>(i));
     if (!executable)
@@ -19,8 +19,8 @@ Result<std::unique_ptr<Functions>> Functions::record(const PlanFile &plan, Devic
 }
 
 Result<void> Functions::submit(const Function &function) {
-  if (trace && trace->isRecording())
-    return trace->run(device, *function.executable, function.index);
+  if (observer && observer->isRecording())
+    return observer->run(device, *function.executable, function.index);
   return device.submit(*function.executable);
 }
 

@@ -1,9 +1,8 @@
 // Records the functions of a plan once, and runs them by name.
 #pragma once
 
-#include "runtime/device/Device.h"
+#include "runtime/device/FunctionObserver.h"
 #include "runtime/monitor/Profile.h"
-#include "runtime/train/StepTrace.h"
 
 #include <map>
 #include <memory>
@@ -14,10 +13,10 @@ namespace lmc {
 class Functions {
 public:
   // Records every function of `plan`. With a `profile`, which must outlive this object, run() waits
-  // until the function is complete and adds the time to the profile. With a `trace`, which must
-  // outlive this object, it adds the function to the trace while that is recording.
+  // until the function is complete and adds the time to the profile. With an `observer`, which must
+  // outlive this object, the observer runs the functions while it is recording.
   static Result<std::unique_ptr<Functions>> record(const PlanFile &plan, Device &device,
-                                                   Profile *profile, StepTrace *trace);
+                                                   Profile *profile, FunctionObserver *observer);
 
   bool has(const std::string &name) const { return functions.count(name) != 0; }
 
@@ -30,13 +29,13 @@ private:
     std::unique_ptr<Executable> executable;
   };
 
-  Functions(Device &device, Profile *profile, StepTrace *trace)
-      : device(device), profile(profile), trace(trace) {}
+  Functions(Device &device, Profile *profile, FunctionObserver *observer)
+      : device(device), profile(profile), observer(observer) {}
   Result<void> submit(const Function &function);
 
   Device &device;
   Profile *profile;
-  StepTrace *trace;
+  FunctionObserver *observer;
   std::map<std::string, Function> functions;
 };
 

@@ -614,7 +614,7 @@ static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &
 static Result<size_t> choosePhase(const RunOptions &options, const std::vector<RunPhase> &phases,
                                   uint64_t step, bool training) {
   if (options.phase.empty())
-    return phaseAt(phases, step, /*isDone=*/!training && options.bench == 0);
+    return phaseAt(phases, step, /*isDone=*/!training && !options.onlyMeasures());
   std::vector<std::string> names;
   for (const RunPhase &phase : phases) {
     if (phase.name == options.phase)
@@ -835,9 +835,10 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
   for (const std::string &warning : session.gemms->takeWarnings())
     console.warning(warning);
   if (!folder.directory) {
-    auto result = options.bench > 0 ? bench(session, options, stop, console)
-                  : options.eval    ? evaluate(session, options)
-                                    : dump(session, options);
+    auto result = session.commands    ? recordCommands(session, options, stop, console)
+                  : options.bench > 0 ? bench(session, options, stop, console)
+                  : options.eval      ? evaluate(session, options)
+                                      : dump(session, options);
     LMC_TRY(writeProfile(session, options, prepared->phase));
     LMC_TRY(result);
     return PhaseEnd{*result};
@@ -1032,7 +1033,7 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
         **plan, world, own, stop,
         {.look = [&](Console &console) { return lookAtStart(own, **plan, console, world); },
          .train = [&](const RunOptions &trial) { return trainIn(trial, stop, **plan, world); }});
-  if (!options.eval && options.dumpLogits.empty() && options.bench == 0)
+  if (options.trains())
     return trainIn(own, stop, **plan, world);
   Folder none;
   Console console(own.output, own.errors);

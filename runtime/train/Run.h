@@ -44,10 +44,20 @@ struct RunOptions {
   bool eval = false;
   std::string phase; // name of the phase that a start that does not train uses; "": by its step
   int64_t bench = 0;      // steps to time; 0: no bench
+  // What the commands of one step compute is written to the one file, or compared with the other;
+  // `tolerance` 0: that of CommandRecord.h.
+  std::string recordCommands, compareCommands;
+  double tolerance = 0;
   bool preflight = false; // only measure the links between ranks
   bool check = false;     // look for what can go wrong, train three steps elsewhere, and end
   bool json = false;      // the result of a bench, a preflight or a check is printed as JSON
   bool monitors = true;   // what the settings name watches a training run (monitor/Monitors.h)
+  // True if steps are run that are not kept, by the bench or for a record of their commands.
+  bool onlyMeasures() const {
+    return bench > 0 || !recordCommands.empty() || !compareCommands.empty();
+  }
+  // True if the run is trained and kept.
+  bool trains() const { return !preflight && !eval && dumpLogits.empty() && !onlyMeasures(); }
   std::optional<TimeLimit> timeLimit; // before which a training run saves and ends
   int64_t restart = 0;                // how often --restarts has started the run again
   LaunchOptions launch;   // which rank this process is

@@ -204,8 +204,21 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
   if (!options.trace.empty())
     trace = std::make_unique<StepTrace>(*plan, deviceInfo.name, options.trace,
                                         static_cast<uint64_t>(options.traceSteps));
+  if (!options.recordCommands.empty()) {
+    commands = CommandRecord::toWrite(*plan, deviceInfo.name,
+                                      CommandRecord::fileOf(options.recordCommands, world));
+  } else if (!options.compareCommands.empty()) {
+    auto record = CommandRecord::toCompare(
+        *plan, CommandRecord::fileOf(options.compareCommands, world), options.tolerance);
+    if (!record)
+      return record.error();
+    commands = std::move(*record);
+  }
+  FunctionObserver *observer = trace.get();
+  if (commands)
+    observer = commands.get();
   auto recorded =
-      Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile, trace.get());
+      Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile, observer);
   if (!recorded)
     return recorded.error();
   functions = std::move(*recorded);

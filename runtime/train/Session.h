@@ -6,11 +6,13 @@
 #include "runtime/data/DataSource.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/GemmChoices.h"
+#include "runtime/train/CommandRecord.h"
 #include "runtime/train/Evaluator.h"
 #include "runtime/train/Functions.h"
 #include "runtime/train/Run.h"
 #include "runtime/train/Scalars.h"
 #include "runtime/train/Settings.h"
+#include "runtime/train/StepTrace.h"
 
 #include <memory>
 #include <optional>
@@ -54,7 +56,8 @@ public:
   std::unique_ptr<Device> device;
   DeviceInfo deviceInfo;
   Profile profile;
-  std::unique_ptr<StepTrace> trace; // null without --trace
+  std::unique_ptr<StepTrace> trace;        // null without --trace
+  std::unique_ptr<CommandRecord> commands; // null without --record-commands, --compare-commands
   std::unique_ptr<Functions> functions;
   std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Scalars> scalars;

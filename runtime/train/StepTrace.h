@@ -2,7 +2,7 @@
 // `lmc-run --trace`. docs/running.md describes the file.
 #pragma once
 
-#include "runtime/device/Device.h"
+#include "runtime/device/FunctionObserver.h"
 #include "runtime/plan/TraceEvents.h"
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace lmc {
 
-class StepTrace {
+class StepTrace final : public FunctionObserver {
 public:
   // The trace of `steps` steps (at least 1), which write() writes to `path`. `plan` must outlive
   // this object.
@@ -27,11 +27,11 @@ public:
   void begin(uint64_t step);
   bool end();
   // Returns true during a step to record.
-  bool isRecording() const { return recording; }
+  bool isRecording() const override { return recording; }
 
   // Runs function `index` of the plan on `device` command by command, waits for it, and adds it to
   // the trace. The results are those of Device::submit().
-  Result<void> run(Device &device, Executable &executable, uint32_t index);
+  Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
   // Writes the recorded steps. Error: none was recorded, or the file cannot be written.
   Result<void> write();

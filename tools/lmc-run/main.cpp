@@ -1,12 +1,16 @@
 // lmc-run: runs a plan. This file only parses the command line.
+#include "runtime/device/GpuMachine.h"
 #include "runtime/support/Release.h"
+#include "runtime/support/Size.h"
 #include "runtime/train/Run.h"
 #include "runtime/train/Supervise.h"
 #include "tools/lmc-run/Launch.h"
 #include "tools/support/CommandLine.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <cstdlib>
 
 #include <sys/resource.h>
@@ -20,6 +24,7 @@ struct OtherOptions {
   std::string gemm;
   int64_t nproc = 1, restarts = 0;
   std::string maxHours, deadline; // of TimeLimit.h
+  bool devices = false;
 };
 
 } // namespace
@@ -83,6 +88,10 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
          "CPU threads (default: OMP_NUM_THREADS, else this rank's part of the CPUs of its host)");
   number("--device", 0, 4095, options.device,
          "which GPU, of those that CUDA_VISIBLE_DEVICES leaves (default: 0)");
+  line.flag(
+      "--devices", other.devices,
+      "only say which GPUs, driver and libraries this machine has, and whether memory of each "
+      "GPU keeps what is copied to it; needs no plan");
   line.flag("--no-cuda-graphs", options.noGraphs,
             "enqueue each command of a GPU's plan instead of replaying CUDA graphs");
   line.flag("--check-commands", options.checkCommands,
@@ -108,10 +117,28 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
       "in a scratch folder beside it, with a save and a resume, and say how long the job will "
       "take");
   line.flag("--json", options.json,
-            "with --bench, --check or --preflight: print the result as JSON");
+            "with --bench, --check, --preflight, --devices or --compare-commands: print the result "
+            "as JSON");
   line.flag("--eval", options.eval, "only measure the validation loss, printed as JSON");
   line.option("--dump-gradients", "FILE", options.dumpGradients,
               "write the gradients of the first step (safetensors)");
+  line.option("--record-commands", "FILE", options.recordCommands,
+              "only run one step, and write what each of its commands computes: norms and random "
+              "sums (JSON lines)");
+  line.option("--compare-commands", "FILE", options.compareCommands,
+              "only run one step, and name its first command that computes something else than the "
+              "file says");
+  line.option(
+      "--tolerance", "X",
+      [&options](const std::string &text) -> Result<void> {
+        char *end = nullptr;
+        options.tolerance = std::strtod(text.c_str(), &end);
+        if (text.empty() || *end != 0 || !(options.tolerance > 0) || std::isinf(options.tolerance))
+          return Error{fmt::format("--tolerance={}: must be a number above 0, as 1e-4", text)};
+        return {};
+      },
+      "how far results may be off with --compare-commands, relative (default: 1e-9 in f64, 1e-4 in "
+      "f32, 0.05 in bf16)");
   line.option("--phase", "NAME", options.phase,
               "with --bench, --eval or --dump-logits: the phase whose program is used (default: "
               "that of the checkpoint)");
@@ -164,11 +191,21 @@ static Result<void> check(const RunOptions &options, const OtherOptions &other) 
        !options.trace.empty() || !options.profile.empty() || !options.dumpGradients.empty()))
     return Error{"--check trains nothing that is kept; leave out --bench, --eval, --preflight, "
                  "--trace, --profile, --dump-logits and --dump-gradients"};
-  const bool trains =
-      !options.preflight && !options.eval && options.dumpLogits.empty() && options.bench == 0;
+  const bool trains = options.trains();
+  const bool records = !options.recordCommands.empty(), compares = !options.compareCommands.empty();
+  if ((records || compares) &&
+      (records == compares || options.bench > 0 || options.eval || options.preflight ||
+       options.check || !options.out.empty() || options.steps || !options.exportDirectory.empty() ||
+       !options.trace.empty() || !options.dumpGradients.empty() || !options.dumpLogits.empty()))
+    return Error{
+        "--record-commands and --compare-commands each run one step that is not kept; give "
+        "one of them, and leave out --out, --steps, --bench, --eval, --check, --preflight, "
+        "--export, --trace, --dump-gradients and --dump-logits"};
+  if (options.tolerance > 0 && !compares)
+    return Error{"--tolerance is for --compare-commands=FILE; give that too"};
   if (!trains && !(other.maxHours.empty() && other.deadline.empty()))
     return Error{"--max-hours and --deadline end a run that trains; leave them out with --bench, "
-                 "--eval, --dump-logits and --preflight"};
+                 "--eval, --dump-logits, --preflight and --record-commands"};
   if (options.bench > 0 &&
       (options.eval || !options.out.empty() || options.steps || !options.exportDirectory.empty() ||
        !options.dumpGradients.empty() || !options.dumpLogits.empty()))
@@ -178,8 +215,9 @@ static Result<void> check(const RunOptions &options, const OtherOptions &other) 
     return Error{
         "--phase chooses a program for --bench, --eval or --dump-logits; a run goes through "
         "its phases in order"};
-  if (options.json && options.bench == 0 && !options.preflight && !options.check)
-    return Error{"--json prints the result of --bench=N, --check or --preflight; give one of them"};
+  if (options.json && options.bench == 0 && !options.preflight && !options.check && !compares)
+    return Error{"--json prints the result of --bench=N, --check, --preflight or "
+                 "--compare-commands=FILE; give one of them"};
   if (!options.trace.empty() && !trains && options.bench == 0)
     return Error{"--trace records training steps, and --eval and --dump-logits do none; leave one "
                  "of them out"};
@@ -195,6 +233,39 @@ static Result<void> check(const RunOptions &options, const OtherOptions &other) 
   return {};
 }
 
+// Prints what plans for GPUs find here.
+static ExitCode describeDevices(bool json) {
+  const nlohmann::ordered_json found = describeGpus();
+  if (json) {
+    fmt::print("{}\n", found.dump(2));
+  } else {
+    if (found.contains("cuda_driver"))
+      fmt::print("driver: for CUDA {}\n", found["cuda_driver"].get<std::string>());
+    for (const auto &gpu : found["devices"]) {
+      fmt::print("GPU {}: {} ({}), compute capability {}, {} multiprocessors, {} of {} free\n",
+                 gpu["index"].get<int>(), gpu["name"].get<std::string>(),
+                 gpu["uuid"].get<std::string>(), gpu["compute_capability"].get<std::string>(),
+                 gpu["multiprocessors"].get<int>(), formatBytes(gpu["free_bytes"].get<uint64_t>()),
+                 formatBytes(gpu["memory_bytes"].get<uint64_t>()));
+      if (gpu.contains("memory"))
+        fmt::print("  {} to it and back in {:.4f} s{}\n",
+                   formatBytes(gpu["memory"]["bytes"].get<uint64_t>()),
+                   gpu["memory"]["seconds"].get<double>(),
+                   gpu["memory"]["ok"].get<bool>() ? "" : ": NOT the same");
+    }
+    for (const auto &[name, library] : found["libraries"].items())
+      fmt::print("{}: {}\n", name,
+                 library.contains("error")
+                     ? library["error"].get<std::string>()
+                     : fmt::format("{} ({})", library["version"].get<std::string>(),
+                                   library["file"].get<std::string>()));
+  }
+  std::fflush(stdout);
+  for (const auto &problem : found["problems"])
+    fmt::print(stderr, "lmc-run: error: {}\n", problem.get<std::string>());
+  return found["problems"].empty() ? ExitCode::Success : ExitCode::Failure;
+}
+
 // Each token file holds a descriptor or two: a data set of a thousand files would exceed the soft
 // limit that most systems set.
 static void raiseDescriptorLimit() {
@@ -208,7 +279,7 @@ static void raiseDescriptorLimit() {
 // Returns when the run must have ended, counted from now. Only a run that trains has a limit.
 static Result<std::optional<TimeLimit>> timeLimit(const RunOptions &options,
                                                   const OtherOptions &other) {
-  if (options.preflight || options.eval || !options.dumpLogits.empty() || options.bench > 0)
+  if (!options.trains())
     return std::optional<TimeLimit>();
   return findTimeLimit(
       other.maxHours, other.deadline, [](const char *name) { return std::getenv(name); },
@@ -229,6 +300,8 @@ int main(int argc, char **argv) {
   if (const char *restart = std::getenv(kRestartVariable))
     options.restart = std::atoll(restart);
   options.measureGemms = other.gemm == "measure";
+  if (other.devices)
+    return static_cast<int>(describeDevices(options.json));
   auto start = [&]() -> Result<int> {
     LMC_TRY(check(options, other));
     auto limit = timeLimit(options, other);

@@ -53,11 +53,17 @@ public:
   uint64_t allocatedBytes() const override { return resolver.memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override {
-    return run(executable, [] {});
+    return run(executable, [](uint32_t) { return Result<void>(); });
   }
-  Result<std::vector<CommandTime>> submitTimed(Executable &executable) override {
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable,
+                                               const AfterCommand &after) override {
     CommandClock clock;
-    LMC_TRY(run(executable, [&] { clock.ended(); }));
+    LMC_TRY(run(executable, [&](uint32_t command) -> Result<void> {
+      if (after)
+        LMC_TRY(after(command));
+      clock.ended();
+      return {};
+    }));
     const auto &recorded = static_cast<const CpuExecutable &>(executable);
     for (size_t i = 0; i < recorded.started->size(); ++i)
       if (const StartedCollective &each = (*recorded.started)[i]; each.number > 0)
@@ -188,7 +194,7 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
   try {
     for (; at < recorded->commands.size(); ++at) {
       recorded->commands[at]();
-      ended();
+      LMC_TRY(ended(at));
     }
   } catch (const CommandFailed &failed) {
     failure = Error{fmt::format("{}: {}", plan::placeOf(function, at), failed.what()), failed.code};

@@ -51,4 +51,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
                                               const std::vector<plan::Axis> &axes,
                                               std::function<void()> dropGraphs);
 
+// Opens the same library only to say which it is. Errors: as of openNccl().
+Result<LibraryFile> findNccl();
+
 } // namespace lmc::cuda

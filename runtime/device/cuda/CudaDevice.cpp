@@ -108,7 +108,8 @@ public:
   uint64_t allocatedBytes() const override { return allocated; }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
-  Result<std::vector<CommandTime>> submitTimed(Executable &executable) override;
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable,
+                                               const AfterCommand &after) override;
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override;
   Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) override;
   Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset) override;
@@ -614,7 +615,8 @@ Result<void> CudaDevice::submit(Executable &executable) {
   return {};
 }
 
-Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable) {
+Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
+                                                         const AfterCommand &after) {
   auto begun = begin(executable);
   LMC_TRY(begun);
   const CudaExecutable &recorded = **begun;
@@ -631,6 +633,10 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable)
   for (uint32_t i = 0; i < count; ++i) {
     LMC_TRY(run(recorded, i));
     LMC_TRY(checkWork(driver.cuEventRecord(events[i + 1].get(), stream.get())));
+    if (!after)
+      continue;
+    LMC_TRY(checkWork(awaitStream()));
+    LMC_TRY(after(i));
   }
   LMC_TRY(synchronize());
   std::vector<CommandTime> times;

@@ -42,6 +42,11 @@ void *openLibrary(const char *variable, std::initializer_list<std::string> names
   return nullptr;
 }
 
+std::string pathOfLibrary(const void *function) {
+  Dl_info info{};
+  return ::dladdr(function, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 #define LMC_NAME_OF(name) LMC_TEXT_OF(name)
 #define LMC_TEXT_OF(name) #name
 

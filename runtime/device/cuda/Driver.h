@@ -35,6 +35,15 @@ Result<const Driver *> openDriver();
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
                   std::string &problem);
 
+// A library that was opened.
+struct LibraryFile {
+  std::string version; // "2.28.3"
+  std::string path;    // "": not known
+};
+
+// Returns the path of the library that has `function`, or "".
+std::string pathOfLibrary(const void *function);
+
 // Owns a handle of the driver, and destroys it with the driver's function `Destroy`.
 template <typename Handle, auto Destroy> class Owned {
 public:

@@ -272,4 +272,13 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
   return std::unique_ptr<Collectives>(std::move(collectives));
 }
 
+Result<LibraryFile> findNccl() {
+  auto library = openLibrary();
+  LMC_TRY(library);
+  int version = 0;
+  LMC_TRY(library->check(library->ncclGetVersion(&version), "say its version"));
+  return LibraryFile{versionText(version),
+                     pathOfLibrary(reinterpret_cast<const void *>(library->ncclGetVersion))};
+}
+
 } // namespace lmc::cuda

@@ -12,4 +12,8 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &, const Gpu &, World
                ExitCode::Failure};
 }
 
+Result<LibraryFile> findNccl() {
+  return Error{"this lmc-run was built without NCCL's header (nccl.h)", ExitCode::Failure};
+}
+
 } // namespace lmc::cuda

@@ -250,6 +250,13 @@ Result<std::unique_ptr<Products>> Products::open(const Driver &driver, const Gpu
   return std::unique_ptr<Products>(new Products(driver, gpu, std::move(library)));
 }
 
+LibraryFile Products::libraryFile() const {
+  const size_t version = library->cublasLtGetVersion();
+  const size_t major = version / 10000;
+  return {fmt::format("{}.{}.{}", major, version / 100 % 100, version % 100),
+          pathOfLibrary(reinterpret_cast<const void *>(library->cublasLtGetVersion))};
+}
+
 ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &command,
                                const plan::Gemm &gemm) {
   auto slice = [&](uint32_t index) -> const plan::Slice & { return *plan.slices()->Get(index); };

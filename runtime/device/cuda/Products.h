@@ -54,6 +54,8 @@ public:
   static Result<std::unique_ptr<Products>> open(const Driver &driver, const Gpu &gpu);
   ~Products();
 
+  LibraryFile libraryFile() const;
+
   // Returns the shape of a command, whose slices lie in arenas at `arenas`.
   static ProductShape shapeOf(const plan::Plan &plan, const plan::Command &command,
                               const plan::Gemm &gemm);

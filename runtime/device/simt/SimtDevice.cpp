@@ -45,7 +45,8 @@ public:
   uint64_t allocatedBytes() const override { return memory.bytes(); }
   Result<std::unique_ptr<Executable>> record(int index) override;
   Result<void> submit(Executable &executable) override;
-  Result<std::vector<CommandTime>> submitTimed(Executable &executable) override;
+  Result<std::vector<CommandTime>> submitTimed(Executable &executable,
+                                               const AfterCommand &after) override;
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
     return cpu::PlainBuffer::allocate(bytes);
   }
@@ -257,14 +258,18 @@ Result<void> SimtDevice::submit(Executable &executable) {
   return {};
 }
 
-Result<std::vector<CommandTime>> SimtDevice::submitTimed(Executable &executable) {
+Result<std::vector<CommandTime>> SimtDevice::submitTimed(Executable &executable,
+                                                         const AfterCommand &after) {
   auto recorded = recordedHere(executable);
   LMC_TRY(recorded);
   LMC_TRY(synchronize());
   CommandClock clock;
+  uint32_t command = 0;
   for (const std::vector<Step> &steps : (*recorded)->commands) {
     queue.insert(queue.end(), steps.begin(), steps.end());
     LMC_TRY(synchronize());
+    if (after)
+      LMC_TRY(after(command++));
     clock.ended();
   }
   return clock.take();

@@ -100,7 +100,7 @@ public:
   uint64_t allocatedBytes() const override { return 0; }
   Result<std::unique_ptr<Executable>> record(int) override { return Error{"runs nothing"}; }
   Result<void> submit(Executable &) override { return Error{"runs nothing"}; }
-  Result<std::vector<CommandTime>> submitTimed(Executable &) override {
+  Result<std::vector<CommandTime>> submitTimed(Executable &, const AfterCommand &) override {
     return Error{"runs nothing"};
   }
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t) override { return Error{"no copies"}; }

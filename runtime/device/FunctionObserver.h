@@ -1,0 +1,18 @@
+// Who runs the functions of a plan in place of the device, to see what each command does.
+#pragma once
+
+#include "runtime/device/Device.h"
+
+namespace lmc {
+
+class FunctionObserver {
+public:
+  virtual ~FunctionObserver() = default;
+  // Returns true if run() is to be called in place of Device::submit().
+  virtual bool isRecording() const = 0;
+  // Runs function `index` of the plan on `device` and waits for it. The results are those of
+  // Device::submit().
+  virtual Result<void> run(Device &device, Executable &executable, uint32_t index) = 0;
+};
+
+} // namespace lmc
