@@ -3,6 +3,7 @@ else; `lmc-run --devices` says what a machine has."""
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -154,6 +155,25 @@ def test_every_rank_has_a_file(programs, compiled, tmp_path, target, collectives
     files[1].write_text("\n".join([*text[:-1], json.dumps(line)]) + "\n")
     other = start(programs, plan, f"--compare-commands={record}", *options, env=env)
     assert other.returncode != SUCCESS and "is the first that differs from" in other.stderr, other.stderr
+
+
+@needs_host_driver
+def test_libraries_of_python_packages_are_found(programs, tmp_path):
+    """lmc-run of a wheel finds cuBLASLt and NCCL of NVIDIA's wheels beside it."""
+    program = tmp_path / "lmc/bin/lmc-run"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "lmc/__init__.py").touch()
+    shutil.copy(programs.command("lmc-run")[0], program)
+    placed = {"cublaslt": tmp_path / "nvidia/cu13/lib/libcublasLt.so.13", "nccl": tmp_path / "nvidia/nccl/lib/libnccl.so.2"}
+    for name, path in placed.items():
+        path.parent.mkdir(parents=True)
+        shutil.copy(LIBRARIES / f"lib{name}-host.so", path)
+    environment = {key: value for key, value in {**os.environ, **HOST}.items() if key not in ("LMC_CUBLASLT", "LMC_NCCL")}
+    environment["LD_LIBRARY_PATH"] = str(LIBRARIES)  # the stand-ins use each other
+    done = subprocess.run([program, "--devices", "--json"], text=True, capture_output=True, env=environment)
+    assert done.returncode == SUCCESS, done.stderr
+    found = json.loads(done.stdout)["libraries"]
+    assert {name: found[name].get("file") for name in placed} == {name: str(path) for name, path in placed.items()}
 
 
 @needs_host_driver

@@ -123,6 +123,16 @@ def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation
     assert norms[0] == pytest.approx(norms[1], rel=norm)
 
 
+def test_says_how_large_graphs_are(compiled, host):
+    """A graph of many nodes takes seconds to make on a GPU: the log has both."""
+    gpu = host(compiled(job_of(4), TARGET)).ok()
+    graphs = dict(re.findall(r"graph: (\w+) has (\d+) nodes, captured in \d+\.\d\d s", (gpu.out / "log.txt").read_text()))
+    assert graphs.keys() == {"micro_first", "micro", "micro_last", "optimizer", "eval"}
+    assert all(int(nodes) > 0 for nodes in graphs.values())
+    eager = host(compiled(job_of(4), TARGET), "--no-cuda-graphs").ok()
+    assert "graph: " not in (eager.out / "log.txt").read_text()
+
+
 def test_steps_with_muon_as_the_cpu_does(programs, compiled, host, tmp_path):
     """In f32: the signs of small singular values are the same on both."""
     job = job_of(2, dtype="f32", settings={"optimizer": {"type": "muon", "muon_ns_dtype": "f32"}})

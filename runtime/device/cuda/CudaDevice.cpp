@@ -6,6 +6,7 @@
 // from step to step are in device memory.
 #include "runtime/device/Ranges.h"
 #include "runtime/device/cuda/Encoder.h"
+#include "runtime/device/cuda/Pause.h"
 #include "runtime/device/cuda/ProfilerRange.h"
 #include "runtime/plan/Operands.h"
 #include "runtime/plan/PlannedBytes.h"
@@ -28,9 +29,6 @@ namespace {
 
 class CudaDevice;
 
-// Between two questions about what the GPU does: a 64th of the time that the wait has taken, so
-// that its end is seen late by less than 2%, within these bounds.
-constexpr std::chrono::microseconds kPause{50}, kLongestPause{1000};
 constexpr std::chrono::seconds kLastWait{5};    // of a device that is destroyed
 
 // Some commands of a function: a graph, or commands that are enqueued one by one.
@@ -263,9 +261,7 @@ Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handl
     LMC_TRY(collectives->check());
     if (result != CUDA_ERROR_NOT_READY)
       return resultOf(result);
-    const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(
-        std::chrono::steady_clock::now() - start);
-    std::this_thread::sleep_for(std::clamp(waited / 64, kPause, kLongestPause));
+    std::this_thread::sleep_for(pauseAfter(std::chrono::steady_clock::now() - start));
   }
 }
 
