@@ -15,7 +15,7 @@ TEST(Pause, GrowsWithTheWait) {
 
 // The questions of a wait, and how late its end is seen.
 TEST(Pause, AsksSeldomAndIsHardlyLate) {
-  for (auto work : {1ms, 20ms, 250ms, 5000ms}) {
+  for (std::chrono::microseconds work : {1ms, 20ms, 250ms, 5000ms}) {
     std::chrono::microseconds waited{0};
     int questions = 0;
     while (waited < work) {
