@@ -1,0 +1,97 @@
+#include "compiler/targets/cuda/ExpertGemmTemplates.h"
+
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace lmc;
+using namespace lmc::codegen;
+using llvm::divideCeil;
+using llvm::formatv;
+
+namespace {
+
+// As in expert_gemm.cuh.
+constexpr int64_t kExpertTile = 128, kExpertSlice = 32, kExpertStages = 4, kExpertPlainTile = 32;
+constexpr uint32_t kExpertThreads = 256;
+
+const char *boolText(bool value) { return value ? "true" : "false"; }
+
+int64_t tileOf(const ExpertGemmShape &shape) { return shape.isTiled() ? kExpertTile : kExpertPlainTile; }
+
+// Fills in what both kernels have alike. `call` is the device function without its arguments.
+CudaKernel expertKernelOf(const ExpertGemmShape &shape, const std::string &name, const char *hero,
+                    const std::string &comment, const char *function, const char *parameters,
+                    const char *arguments) {
+  CudaKernel kernel;
+  kernel.name = name;
+  kernel.hero = hero;
+  const char *type = cudaName(shape.type), *sum = cudaName(shape.sumType());
+  const std::string templates =
+      shape.isTiled() ? std::string("Shape") : formatv("Shape, {0}, {1}", sum, type).str();
+  kernel.source =
+      formatv("// {0}\n#include \"lmc/expert_gemm.cuh\"\n\n"
+              "struct Shape {{\n"
+              "  static constexpr int rows = {1}, experts = {2}, inner = {3}, columns = {4};\n"
+              "  static constexpr bool transposed = {5}, accumulate = {6};\n"
+              "};\n\n"
+              "extern \"C\" __global__ void __launch_bounds__({7}, {8}) {9}(",
+              comment, shape.rows, shape.experts, shape.inner, shape.columns,
+              boolText(shape.transposed), boolText(shape.accumulate), kExpertThreads, shape.isTiled() ? 2 : 1,
+              name)
+          .str() +
+      formatv(parameters, type, shape.isTiled() ? "float" : sum).str() + ") {\n  lmc::" + function +
+      (shape.isTiled() ? "" : "Plain") + "<" + templates + ">(" + arguments + ");\n}\n";
+  kernel.threads = kExpertThreads;
+  kernel.sharedBytes = shape.isTiled() ? uint32_t(2 * kExpertStages * kExpertTile * kExpertSlice * 2)
+                                       : uint32_t(2 * 32 * 33 * elementBytes(shape.sumType()));
+  kernel.contract = true;
+  return kernel;
+}
+
+} // namespace
+
+CudaKernel lmc::codegen::expertGemmKernel(const ExpertGemmShape &shape) {
+  const int64_t tile = tileOf(shape), bytes = elementBytes(shape.type);
+  const std::string name =
+      formatv("expert_gemm_{0}x{1}_{2}x{3}{4}_{5}", shape.rows, shape.inner, shape.experts,
+              shape.columns, shape.transposed ? "_t" : "", shortName(shape.type));
+  const std::string comment = formatv(
+      "y[r, :] = x[r, :] w_e{0} for the rows r of each expert e; x {1} [{2}, {3}], w [{4}, {5}, "
+      "{6}], y [{2}, {7}].",
+      shape.transposed ? "" : "^T", shortName(shape.type), shape.rows, shape.inner, shape.experts,
+      shape.transposed ? shape.inner : shape.columns,
+      shape.transposed ? shape.columns : shape.inner, shape.columns);
+  CudaKernel kernel =
+      expertKernelOf(shape, name, "expert_gemm", comment, "expertGemm",
+               "const {0} *x, const {0} *w, const lmc::i32 *offsets, {0} *y", "x, w, offsets, y");
+  kernel.grid = {uint32_t(shape.rows / tile + std::min(shape.experts, shape.rows)),
+                 uint32_t(divideCeil(shape.columns, tile)), 1};
+  const int64_t matrices = shape.experts * shape.inner * shape.columns;
+  kernel.bytes = {uint64_t((shape.rows * shape.inner + matrices) * bytes + 4 * (shape.experts + 1)),
+                  uint64_t(shape.rows * shape.columns * bytes)};
+  return kernel;
+}
+
+CudaKernel lmc::codegen::expertGemmGradKernel(const ExpertGemmShape &shape) {
+  const int64_t tile = tileOf(shape), bytes = elementBytes(shape.type);
+  const std::string name =
+      formatv("expert_gemm_grad_{0}x{1}_{2}x{3}{4}_{5}", shape.rows, shape.inner, shape.experts,
+              shape.columns, shape.accumulate ? "_acc" : "", shortName(shape.type));
+  const std::string comment = formatv(
+      "d_e {0}= the sum of dy[r, :]^T x[r, :] over the rows r of each expert e; dy {1} [{2}, "
+      "{3}], x [{2}, {4}], d {5} [{6}, {3}, {4}].",
+      shape.accumulate ? "+" : "", shortName(shape.type), shape.rows, shape.columns, shape.inner,
+      shortName(shape.sumType()), shape.experts);
+  CudaKernel kernel =
+      expertKernelOf(shape, name, "expert_gemm_grad", comment, "expertGemmGrad",
+               "const {0} *dy, const {0} *x, const lmc::i32 *offsets, {1} *d", "dy, x, offsets, d");
+  kernel.grid = {uint32_t(divideCeil(shape.columns, tile)), uint32_t(divideCeil(shape.inner, tile)),
+                 uint32_t(shape.experts)};
+  const uint64_t matrices =
+      uint64_t(shape.experts * shape.inner * shape.columns * elementBytes(shape.sumType()));
+  kernel.bytes = {
+      uint64_t(shape.rows * (shape.inner + shape.columns) * bytes + 4 * (shape.experts + 1)) +
+          (shape.accumulate ? matrices : 0),
+      matrices};
+  return kernel;
+}

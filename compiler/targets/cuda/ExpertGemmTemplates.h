@@ -1,0 +1,32 @@
+// Generates the kernels of products of rows with the matrix of their expert, from expert_gemm.cuh
+// in compiler/targets/cuda/device.
+#pragma once
+
+#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
+
+namespace lmc::codegen {
+
+// The shape of the products: x [rows, inner], w [experts, columns, inner] ([experts, inner,
+// columns] if `transposed`), y [rows, columns], all of `type`, with offsets i32 [experts + 1]. Of
+// the gradient: dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
+struct ExpertGemmShape {
+  int64_t rows = 0, experts = 0, inner = 0, columns = 0;
+  DataType type = DataType::BF16;
+  bool transposed = false; // not of the gradient
+  bool accumulate = false; // of the gradient alone: it is added to d
+
+  DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
+  // True if tensor cores compute the products.
+  bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
+  uint64_t flops() const { return 2 * uint64_t(rows) * uint64_t(inner) * uint64_t(columns); }
+};
+
+// Returns the kernel that computes y; its arguments are x, w, offsets, y. CudaKernel::bytes assumes
+// that each expert has a row.
+CudaKernel expertGemmKernel(const ExpertGemmShape &shape);
+
+// Returns the kernel of the gradient of the matrices; its arguments are dy, x, offsets, d.
+CudaKernel expertGemmGradKernel(const ExpertGemmShape &shape);
+
+} // namespace lmc::codegen

@@ -1,0 +1,373 @@
+// Matrix products of rows with the matrix of their expert, and the gradient of the matrices. Rows
+// are sorted by expert: `offsets`, i32 [experts + 1], rises from 0 to the number of rows, and
+// expert e has rows [offsets[e], offsets[e + 1]), perhaps none. One launch computes the products of
+// all experts. The offsets are read on the device; the grid holds as many blocks as any offsets
+// may need, and blocks without work return.
+//
+// A `Shape` describes the problem by constants:
+//   int rows, experts;
+//   int inner, columns;   of a row of x, and of a row of y
+//   bool transposed;      an expert's matrix is [inner, columns] instead of [columns, inner]
+//   bool accumulate;      of the gradient: it is added to d
+//
+// expertGemm:     y[r, :] = x[r, :] w_e^T                x [rows, inner], w [experts, columns,
+// inner],
+//                                                        y [rows, columns]
+//    transposed:  y[r, :] = x[r, :] w_e                  w [experts, inner, columns]
+// expertGemmGrad: d_e (+)= sum over rows of e of dy[r, :]^T x[r, :]
+//                                                        dy [rows, columns], x [rows, inner],
+//                                                        d [experts, columns, inner]
+//
+// A tile of the result never has rows of two experts. Sums are in the order of the inner dimension
+// (for the gradient: of the rows), so that results do not depend on the grid.
+#pragma once
+
+#include "lmc/attention.cuh"
+
+namespace lmc {
+
+namespace experts {
+
+using attention::ceilDiv;
+using attention::chunkOffset;
+using attention::kFullWarp;
+using attention::LaneOfTile;
+using attention::lesser;
+using attention::Operand;
+
+// The rows [first, end) that a block works on, of one expert. No rows: the block has no work.
+struct Rows {
+  int expert, first, end;
+};
+
+// Returns the rows of tile `tile`, where the rows of each expert are cut into tiles of `Height`
+// rows, and tiles are counted over all experts. Each warp must call it as a whole.
+template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offsets, int tile) {
+  const int lane = int(threadIdx.x) % 32;
+  int before = 0; // tiles of experts below `base`
+  for (int base = 0; base < Experts; base += 32) {
+    const int expert = base + lane;
+    int begin = 0, end = 0;
+    if (expert < Experts) {
+      begin = loadOne(offsets + expert);
+      end = loadOne(offsets + expert + 1);
+    }
+    const int own = ceilDiv(end - begin, Height);
+    int upTo = own; // tiles of the experts base to base + lane
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(kFullWarp, upTo, step);
+      upTo += lane >= step ? other : 0;
+    }
+    const u32 reached = __ballot_sync(kFullWarp, before + upTo > tile);
+    if (reached != 0) {
+      const int found = __ffs(int(reached)) - 1;
+      begin = __shfl_sync(kFullWarp, begin, found);
+      end = __shfl_sync(kFullWarp, end, found);
+      const int skipped = __shfl_sync(kFullWarp, upTo - own, found);
+      const int first = begin + (tile - before - skipped) * Height;
+      return {base + found, first, lesser(first + Height, end)};
+    }
+    before += __shfl_sync(kFullWarp, upTo, 31);
+  }
+  return {0, 0, 0};
+}
+
+// The most tiles of `Height` rows that any offsets need: each expert with rows has at most one that
+// is not full.
+__device__ constexpr int tilesOf(int rows, int experts, int height) {
+  return rows / height + lesser(experts, rows);
+}
+
+// Products of bf16 on tensor cores: a block of 8 warps computes 128 x 128 elements, a warp 64 x 32.
+// Slices of 32 of the inner dimension are in shared memory, kStages at a time.
+constexpr int kTile = 128, kSlice = 32, kStages = 4, kThreads = 256;
+constexpr int kTileBytes = kTile * kSlice * 2;
+constexpr int kSharedBytes = 2 * kStages * kTileBytes;
+
+// Starts the copy of `Height` rows of `Width` elements to a tile: rows from `row` on, of which
+// those before `rowEnd` exist, and columns from `column` on, of which those before `columnEnd`
+// exist; all others become zero. `columnEnd` and `Pitch` are multiples of 8.
+template <int Height, int Width, int Pitch>
+__device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, int column,
+                                int columnEnd) {
+  constexpr int across = Width / 8, down = kThreads / across;
+  const int chunk = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+  const bool inside = column + chunk * 8 < columnEnd;
+  const bf16 *source = from + i64(row + row0) * Pitch + column + chunk * 8;
+#pragma unroll
+  for (int i = 0; i < Height / down; ++i)
+    copyAsync16(to + chunkOffset<Width>(row0 + i * down, chunk), source + i64(i) * down * Pitch,
+                inside && row + row0 + i * down < rowEnd);
+}
+
+// How a factor of a product lies in its tile in shared memory: a row of the tile has elements along
+// the sum (Across: the tile is [128, 32]), or the tile's rows go along the sum (Along: [32, 128]).
+enum class Layout { Across, Along };
+
+// The products of one slice, with the warp's part of both tiles: d += a b^T, 64 x 32.
+template <Layout A, Layout B>
+__device__ inline void multiplySlice(float (&d)[4][4][4], u32 a, u32 b) {
+  const int warp = int(threadIdx.x) / 32, row = warp / 4 * 64, column = warp % 4 * 32;
+  LaneOfTile<kSlice, Operand::Rows> rows;
+  LaneOfTile<kSlice, Operand::Columns> columns;
+  LaneOfTile<kTile, Operand::Rows> alongRows;
+  LaneOfTile<kTile, Operand::Columns> alongColumns;
+#pragma unroll
+  for (int k = 0; k < kSlice / 16; ++k) {
+    u32 left[4][4];
+#pragma unroll
+    for (int m = 0; m < 4; ++m) {
+      if constexpr (A == Layout::Across)
+        loadMatrix4(left[m], a + rows.at(row + 16 * m, k));
+      else
+        loadMatrix4Transposed(left[m], a + alongColumns.at(16 * k, row / 16 + m));
+    }
+#pragma unroll
+    for (int n = 0; n < 4; n += 2) {
+      u32 right[4];
+      if constexpr (B == Layout::Across)
+        loadMatrix4(right, b + columns.at(column + 8 * n, k));
+      else
+        loadMatrix4Transposed(right, b + alongRows.at(16 * k, (column + 8 * n) / 16));
+#pragma unroll
+      for (int m = 0; m < 4; ++m) {
+        multiplyAdd16x8x16(d[m][n], left[m], right[0], right[1]);
+        multiplyAdd16x8x16(d[m][n + 1], left[m], right[2], right[3]);
+      }
+    }
+  }
+}
+
+// Computes d = the sum of the products of `slices` slices. copy(slice, a, b) starts the copies of a
+// slice to the tiles at the shared addresses a and b.
+template <Layout A, Layout B, typename Copy>
+__device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
+  const u32 tiles = sharedAddress(sharedMemory());
+  attention::clear(d);
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) {
+    if (stage < slices)
+      copy(stage, tiles + 2 * stage * kTileBytes, tiles + (2 * stage + 1) * kTileBytes);
+    copyAsyncCommit();
+  }
+  for (int slice = 0; slice < slices; ++slice) {
+    copyAsyncWait<kStages - 2>();
+    __syncthreads(); // the slice is there, and all warps are done with the one before it
+    const int next = slice + kStages - 1, stage = next % kStages;
+    if (next < slices)
+      copy(next, tiles + 2 * stage * kTileBytes, tiles + (2 * stage + 1) * kTileBytes);
+    copyAsyncCommit();
+    const u32 a = tiles + 2 * (slice % kStages) * kTileBytes;
+    multiplySlice<A, B>(d, a, a + kTileBytes);
+  }
+  copyAsyncWait<0>();
+  __syncthreads();
+}
+
+// Stores a block's results, rounded to bf16, by way of shared memory: rows [first, end) of y, and
+// columns from `column` on.
+template <int Columns>
+__device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, int end,
+                                 int column) {
+  u8 *tile = sharedMemory();
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  const int row = warp / 4 * 64, chunk = warp % 4 * 4;
+#pragma unroll
+  for (int m = 0; m < 4; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        *reinterpret_cast<u32 *>(tile +
+                                 chunkOffset<kTile>(row + 16 * m + 8 * half + lane / 4, chunk + n) +
+                                 lane % 4 * 4) = packBf16(d[m][n][2 * half], d[m][n][2 * half + 1]);
+  __syncthreads();
+  constexpr int across = kTile / 8, down = kThreads / across;
+  const int own = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+  if (column + own * 8 >= Columns)
+    return;
+#pragma unroll
+  for (int i = 0; i < kTile / down; ++i) {
+    const int at = row0 + i * down;
+    if (first + at < end)
+      storeGlobal<16>(y + i64(first + at) * Columns + column + own * 8,
+                      *reinterpret_cast<const Bits<16> *>(tile + chunkOffset<kTile>(at, own)));
+  }
+}
+
+__device__ inline float toReal(float x) { return x; }
+__device__ inline double toReal(double x) { return x; }
+__device__ inline float toReal(bf16 x) { return toFloat(x); }
+__device__ inline void fromReal(float &to, float x) { to = x; }
+__device__ inline void fromReal(double &to, double x) { to = x; }
+__device__ inline void fromReal(bf16 &to, float x) { to = toBf16(x); }
+
+// The kernels without tensor cores: a block of 8 warps computes 32 x 32 elements, a thread 4 of one
+// column.
+constexpr int kPlainTile = 32;
+template <typename Real> constexpr int kPlainSharedBytes = 2 * 32 * 33 * int(sizeof(Real));
+
+// Copies 32 x 32 elements to shared memory, element (i, j) of the source to to[i * 33 + j], or to
+// to[j * 33 + i] if `Turned`. Rows from rowEnd on, and columns from columnEnd on, are zeros.
+template <bool Turned, typename Real, typename T>
+__device__ inline void copyPlain(Real *to, const T *from, i64 pitch, int row, int rowEnd,
+                                 int column, int columnEnd) {
+  const int lane = int(threadIdx.x) % 32;
+  for (int i = int(threadIdx.x) / 32; i < 32; i += kThreads / 32)
+    to[Turned ? lane * 33 + i : i * 33 + lane] =
+        row + i < rowEnd && column + lane < columnEnd
+            ? toReal(loadOne(from + i64(row + i) * pitch + column + lane))
+            : Real(0);
+}
+
+// Computes sum[i] += over 32 k: a[k * 33 + row of i] b[k * 33 + lane].
+template <typename Real>
+__device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+#pragma unroll 4
+  for (int k = 0; k < 32; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      sum[i] += a[k * 33 + warp + 8 * i] * b[k * 33 + lane];
+}
+
+} // namespace experts
+
+// Grid: tilesOf(rows, experts, kTile) x ceilDiv(columns, kTile) x 1 blocks of kThreads threads.
+// inner and columns are multiples of 8.
+template <typename Shape>
+__device__ inline void expertGemm(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
+  using namespace experts;
+  const Rows rows = rowsOf<Shape::experts, kTile>(offsets, int(blockIdx.x));
+  if (rows.first >= rows.end)
+    return;
+  const int column = int(blockIdx.y) * kTile;
+  const bf16 *matrix = w + i64(rows.expert) * Shape::columns * Shape::inner;
+  float d[4][4][4];
+  constexpr int slices = ceilDiv(Shape::inner, kSlice);
+  auto copyRows = [&](int slice, u32 to) {
+    copyTile<kTile, kSlice, Shape::inner>(to, x, rows.first, rows.end, slice * kSlice,
+                                          Shape::inner);
+  };
+  if constexpr (Shape::transposed)
+    multiply<Layout::Across, Layout::Along>(d, slices, [&](int slice, u32 a, u32 b) {
+      copyRows(slice, a);
+      copyTile<kSlice, kTile, Shape::columns>(b, matrix, slice * kSlice, Shape::inner, column,
+                                              Shape::columns);
+    });
+  else
+    multiply<Layout::Across, Layout::Across>(d, slices, [&](int slice, u32 a, u32 b) {
+      copyRows(slice, a);
+      copyTile<kTile, kSlice, Shape::inner>(b, matrix, column, Shape::columns, slice * kSlice,
+                                            Shape::inner);
+    });
+  storeTile<Shape::columns>(d, y, rows.first, rows.end, column);
+}
+
+// Grid: ceilDiv(columns, kTile) x ceilDiv(inner, kTile) x experts blocks of kThreads threads. inner
+// and columns are multiples of 8.
+template <typename Shape>
+__device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *offsets,
+                                      float *to) {
+  using namespace experts;
+  const int expert = int(blockIdx.z), row = int(blockIdx.x) * kTile;
+  const int column = int(blockIdx.y) * kTile;
+  const int first = loadOne(offsets + expert), end = loadOne(offsets + expert + 1);
+  if (Shape::accumulate && first >= end)
+    return;
+  float d[4][4][4];
+  multiply<Layout::Along, Layout::Along>(
+      d, ceilDiv(end - first, kSlice), [&](int slice, u32 a, u32 b) {
+        const int at = first + slice * kSlice;
+        copyTile<kSlice, kTile, Shape::columns>(a, dy, at, end, row, Shape::columns);
+        copyTile<kSlice, kTile, Shape::inner>(b, x, at, end, column, Shape::inner);
+      });
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  float *matrix = to + i64(expert) * Shape::columns * Shape::inner;
+#pragma unroll
+  for (int m = 0; m < 4; ++m)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        const int i = row + warp / 4 * 64 + 16 * m + 8 * half + lane / 4;
+        const int j = column + warp % 4 * 32 + 8 * n + lane % 4 * 2;
+        if (i >= Shape::columns || j >= Shape::inner)
+          continue;
+        float *place = matrix + i64(i) * Shape::inner + j;
+        Vec<float, 2> value{{d[m][n][2 * half], d[m][n][2 * half + 1]}};
+        if constexpr (Shape::accumulate) {
+          const Vec<float, 2> before = load<2>(place);
+          value.at[0] += before.at[0];
+          value.at[1] += before.at[1];
+        }
+        store(place, value);
+      }
+}
+
+// The same for any type and size. `Real` is the type of sums. Grid: tilesOf(rows, experts,
+// kPlainTile) x ceilDiv(columns, kPlainTile) x 1.
+template <typename Shape, typename Real, typename T>
+__device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offsets, T *y) {
+  using namespace experts;
+  const Rows rows = rowsOf<Shape::experts, kPlainTile>(offsets, int(blockIdx.x));
+  if (rows.first >= rows.end)
+    return;
+  const int column = int(blockIdx.y) * kPlainTile;
+  const T *matrix = w + i64(rows.expert) * Shape::columns * Shape::inner;
+  Real *a = reinterpret_cast<Real *>(sharedMemory()), *b = a + 32 * 33;
+  Real sum[4] = {};
+  for (int k = 0; k < Shape::inner; k += 32) {
+    copyPlain<true>(a, x, Shape::inner, rows.first, rows.end, k, Shape::inner);
+    if constexpr (Shape::transposed)
+      copyPlain<false>(b, matrix, Shape::columns, k, Shape::inner, column, Shape::columns);
+    else
+      copyPlain<true>(b, matrix, Shape::inner, column, Shape::columns, k, Shape::inner);
+    __syncthreads();
+    addPlain(sum, a, b);
+    __syncthreads();
+  }
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = rows.first + warp + 8 * i;
+    if (row >= rows.end || column + lane >= Shape::columns)
+      continue;
+    T value;
+    fromReal(value, sum[i]);
+    storeOne(y + i64(row) * Shape::columns + column + lane, value);
+  }
+}
+
+// Grid: ceilDiv(columns, kPlainTile) x ceilDiv(inner, kPlainTile) x experts.
+template <typename Shape, typename Real, typename T>
+__device__ inline void expertGemmGradPlain(const T *dy, const T *x, const i32 *offsets, Real *to) {
+  using namespace experts;
+  const int expert = int(blockIdx.z), row = int(blockIdx.x) * kPlainTile;
+  const int column = int(blockIdx.y) * kPlainTile;
+  const int first = loadOne(offsets + expert), end = loadOne(offsets + expert + 1);
+  if (Shape::accumulate && first >= end)
+    return;
+  Real *a = reinterpret_cast<Real *>(sharedMemory()), *b = a + 32 * 33;
+  Real sum[4] = {};
+  for (int k = first; k < end; k += 32) {
+    copyPlain<false>(a, dy, Shape::columns, k, end, row, Shape::columns);
+    copyPlain<false>(b, x, Shape::inner, k, end, column, Shape::inner);
+    __syncthreads();
+    addPlain(sum, a, b);
+    __syncthreads();
+  }
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+  Real *matrix = to + i64(expert) * Shape::columns * Shape::inner;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int at = row + warp + 8 * i;
+    if (at >= Shape::columns || column + lane >= Shape::inner)
+      continue;
+    Real *place = matrix + i64(at) * Shape::inner + column + lane;
+    storeOne(place, Shape::accumulate ? loadOne(place) + sum[i] : sum[i]);
+  }
+}
+
+} // namespace lmc
