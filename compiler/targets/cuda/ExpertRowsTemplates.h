@@ -1,0 +1,40 @@
+// Generates the kernels that sort rows by expert, and take them there and back, from
+// expert_rows.cuh in compiler/targets/cuda/device.
+#pragma once
+
+#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
+
+#include <vector>
+
+namespace lmc::codegen {
+
+// The shape of the choices and of a row: x and out [tokens, columns], y [tokens * chosen, columns]
+// of `type`; weights [tokens, chosen] in realType().
+struct ExpertRowsShape {
+  int64_t tokens = 0, chosen = 0, experts = 0, columns = 0;
+  DataType type = DataType::BF16;
+
+  static constexpr int64_t kMostExperts = 1023;
+  DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
+  int64_t choices() const { return tokens * chosen; }
+  // The bytes of the workspace of the sort, a multiple of 64.
+  int64_t sortBytes() const;
+};
+
+// Returns the kernels of the sort, in the order to run. The arguments of the first are experts i32
+// [choices] and the workspace; those of the second are experts, the workspace, offsets i32 [experts
+// + 1], rows i32 [choices] and places i32 [choices].
+std::vector<CudaKernel> sortRowsKernels(const ExpertRowsShape &shape);
+
+// y[r, :] = x[token of row r, :]; arguments x, rows, y.
+CudaKernel takeRowsKernel(const ExpertRowsShape &shape);
+// Its gradient, dx[t, :] = the sum of the rows of token t; arguments dy, places, dx.
+CudaKernel takeRowsGradKernel(const ExpertRowsShape &shape);
+// out[t, :] = the sum of weights[t, j] times the row of choice j; arguments y, weights, places,
+// out.
+CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
+// Its gradients; arguments dout, y, weights, rows, dy, dweights.
+CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
+
+} // namespace lmc::codegen

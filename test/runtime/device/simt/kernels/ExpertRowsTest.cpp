@@ -1,0 +1,212 @@
+// The kernels that sort rows by expert and take them there and back, against plain loops.
+#include "compiler/targets/cuda/ExpertRowsTemplates.h"
+#include "test/runtime/device/cpu/Values.h"
+#include "test/runtime/device/simt/kernels/Draw.h"
+#include "test/runtime/device/simt/kernels/KernelCheck.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+using namespace lmc;
+using namespace lmc::simt;
+using codegen::CudaKernel;
+using codegen::ExpertRowsShape;
+using cpu::Storage;
+
+namespace {
+
+// An argument of a kernel: memory that is aligned as on a device.
+struct RowsArgument {
+  struct alignas(64) Line {
+    char bytes[64] = {};
+  };
+  RowsArgument(const void *data, size_t size, Access access)
+      : size(size), lines((size + 63) / 64), access(access) {
+    std::memcpy(static_cast<void *>(lines.data()), data, size);
+  }
+  RowsArgument(const cpu::test::Values &values, Access access)
+      : RowsArgument(values.bytes.data(), values.bytes.size(), access) {}
+  RowsArgument(const std::vector<int32_t> &values, Access access)
+      : RowsArgument(values.data(), values.size() * 4, access) {}
+  void to(cpu::test::Values &values) const {
+    std::memcpy(values.data(), lines.data(), values.bytes.size());
+  }
+  void to(std::vector<int32_t> &values) const {
+    std::memcpy(values.data(), lines.data(), values.size() * 4);
+  }
+  size_t size;
+  std::vector<Line> lines;
+  Access access;
+};
+
+class ExpertRows {
+public:
+  ExpertRows(const ExpertRowsShape &shape, const std::vector<int32_t> &experts, uint64_t seed = 1)
+      : shape(shape), experts(experts), random(seed),
+        type(shape.type == DataType::F64   ? Storage::F64
+             : shape.type == DataType::F32 ? Storage::F32
+                                           : Storage::BF16),
+        real(shape.type == DataType::F64 ? Storage::F64 : Storage::F32), rows(experts.size(), -1),
+        places(experts.size(), -1), offsets(size_t(shape.experts) + 1, -1) {}
+
+  void checkSort() {
+    const auto kernels = sortRowsKernels(shape);
+    std::vector<int32_t> workspace(size_t(shape.sortBytes() / 4), -1);
+    std::vector<RowsArgument> first{{experts, Access::Read}, {workspace, Access::ReadWrite}};
+    ASSERT_NO_FATAL_FAILURE(run(kernels[0], first));
+    first[1].access = Access::Read;
+    std::vector<RowsArgument> second{first[0],
+                                     first[1],
+                                     {offsets, Access::ReadWrite},
+                                     {rows, Access::ReadWrite},
+                                     {places, Access::ReadWrite}};
+    ASSERT_NO_FATAL_FAILURE(run(kernels[1], second));
+    second[2].to(offsets);
+    second[3].to(rows);
+    second[4].to(places);
+    std::vector<int32_t> expected(experts.size());
+    std::iota(expected.begin(), expected.end(), 0);
+    std::stable_sort(expected.begin(), expected.end(),
+                     [&](int32_t a, int32_t b) { return experts[size_t(a)] < experts[size_t(b)]; });
+    EXPECT_EQ(rows, expected);
+    for (size_t row = 0; row < rows.size(); ++row)
+      ASSERT_EQ(places[size_t(rows[row])], int32_t(row));
+    for (int32_t e = 0; e <= int32_t(shape.experts); ++e)
+      ASSERT_EQ(offsets[size_t(e)], std::count_if(experts.begin(), experts.end(),
+                                                  [&](int32_t each) { return each < e; }));
+  }
+
+  // Both ways; the sort must have run.
+  void checkRows() {
+    using cpu::test::Values;
+    const int64_t columns = shape.columns, choices = shape.choices(), k = shape.chosen;
+    const Values x = Values::random(type, shape.tokens * columns, random);
+    const Values y = Values::random(type, choices * columns, random);
+    const Values weights = Values::random(real, choices, random);
+    std::vector<double> taken(size_t(choices * columns)), back(size_t(shape.tokens * columns));
+    std::vector<double> out(back.size()), dy(taken.size()), dweights(static_cast<size_t>(choices));
+    for (int64_t row = 0; row < choices; ++row) {
+      const int64_t choice = rows[size_t(row)], token = choice / k;
+      for (int64_t c = 0; c < columns; ++c) {
+        const size_t at = size_t(row * columns + c), of = size_t(token * columns + c);
+        taken[at] = x[int64_t(of)];
+        back[of] += y[int64_t(at)];
+        out[of] += weights[choice] * y[int64_t(at)];
+        dy[at] = weights[choice] * x[int64_t(of)];
+        dweights[size_t(choice)] += x[int64_t(of)] * y[int64_t(at)];
+      }
+    }
+    const double allowed = type == Storage::F64 ? 1e-13 : type == Storage::F32 ? 1e-5 : 4e-3;
+    auto compare = [&](const RowsArgument &argument, Storage storage,
+                       const std::vector<double> &expected, double bound) {
+      Values result(storage, int64_t(expected.size()));
+      argument.to(result);
+      EXPECT_LE(cpu::test::error(result, expected), bound);
+    };
+    auto empty = [](Storage storage, int64_t elements) {
+      return RowsArgument(Values(storage, elements), Access::ReadWrite);
+    };
+    auto check = [&](const CudaKernel &kernel, std::vector<RowsArgument> arguments, Storage storage,
+                     const std::vector<double> &expected, double bound) {
+      SCOPED_TRACE(kernel.name);
+      arguments.push_back(empty(storage, int64_t(expected.size())));
+      ASSERT_NO_FATAL_FAILURE(run(kernel, arguments));
+      compare(arguments.back(), storage, expected, bound);
+    };
+    const RowsArgument ofRows(rows, Access::Read), ofPlaces(places, Access::Read);
+    const RowsArgument ofX(x, Access::Read), ofY(y, Access::Read), ofWeights(weights, Access::Read);
+    check(takeRowsKernel(shape), {ofX, ofRows}, type, taken, 0);
+    check(takeRowsGradKernel(shape), {ofY, ofPlaces}, type, back, allowed);
+    check(combineRowsKernel(shape), {ofY, ofWeights, ofPlaces}, type, out, allowed);
+    std::vector<RowsArgument> arguments{
+        ofX, ofY, ofWeights, ofRows, empty(type, choices * columns), empty(real, choices)};
+    ASSERT_NO_FATAL_FAILURE(run(combineRowsGradKernel(shape), arguments));
+    compare(arguments[4], type, dy, allowed);
+    compare(arguments[5], real, dweights, real == Storage::F64 ? 1e-13 : 1e-5);
+  }
+
+private:
+  // Runs a kernel, and holds it to the bytes that it says it moves.
+  void run(const CudaKernel &text, std::vector<RowsArgument> &arguments) {
+    auto kernel = std::move(compile(std::vector<Source>{sourceOf(text)}).front());
+    ASSERT_TRUE(bool(kernel)) << kernel.error().message;
+    std::vector<Argument> passed;
+    for (RowsArgument &each : arguments)
+      passed.push_back({each.lines.data(), each.size, each.access});
+    const RunResult result = runTwice(*kernel, passed, 1, /*count=*/true);
+    ASSERT_EQ(result.failure, "");
+    EXPECT_FALSE(result.atomics);
+    uint64_t read = 0, written = 0;
+    for (const Traffic &each : result.traffic) {
+      read += each.distinctLoaded;
+      written += each.distinctStored;
+    }
+    EXPECT_EQ(read, text.bytes.read) << text.name;
+    EXPECT_EQ(written, text.bytes.written) << text.name;
+  }
+
+  const ExpertRowsShape shape;
+  const std::vector<int32_t> experts;
+  std::mt19937_64 random;
+  const Storage type, real;
+  std::vector<int32_t> rows, places, offsets;
+};
+
+// Each token chooses different experts, the first ones more often.
+std::vector<int32_t> drawnChoices(const ExpertRowsShape &shape, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> all(static_cast<size_t>(shape.experts)), choices;
+  std::iota(all.begin(), all.end(), 0);
+  for (int64_t token = 0; token < shape.tokens; ++token)
+    for (int64_t j = 0; j < shape.chosen; ++j) {
+      const auto left = uint64_t(shape.experts - j);
+      const auto at = uint64_t(j) + random() % (1 + random() % left);
+      std::swap(all[size_t(j)], all[at]);
+      choices.push_back(all[size_t(j)]);
+    }
+  return choices;
+}
+
+void checkShape(const ExpertRowsShape &shape, uint64_t seed) {
+  ExpertRows rows(shape, drawnChoices(shape, seed), seed);
+  ASSERT_NO_FATAL_FAILURE(rows.checkSort());
+  rows.checkRows();
+}
+
+} // namespace
+
+TEST(ExpertRowsKernels, SortAndMoveRows) {
+  checkShape({200, 2, 8, 64, DataType::BF16}, 1);
+  checkShape({77, 8, 60, 40, DataType::F32}, 2);
+  checkShape({33, 3, 5, 7, DataType::F64}, 3);
+  checkShape({1, 1, 1, 1, DataType::BF16}, 4);
+}
+
+TEST(ExpertRowsKernels, SortManyTiles) {
+  ExpertRows rows({6000, 4, 128, 1, DataType::F32},
+                  drawnChoices({6000, 4, 128, 1, DataType::F32}, 5));
+  rows.checkSort();
+}
+
+TEST(ExpertRowsKernels, SortWhereOneExpertGetsAll) {
+  for (int32_t expert : {0, 6})
+    ExpertRows({500, 1, 7, 3, DataType::F32}, std::vector<int32_t>(500, expert)).checkSort();
+}
+
+TEST(ExpertRowsKernels, DrawnShapes) {
+  for (int64_t seed = 1, last = drawCount(8); seed <= last; ++seed) {
+    Draw draw{uint64_t(seed)};
+    ExpertRowsShape shape;
+    shape.tokens = draw.extent(400);
+    shape.experts = draw.extent(200);
+    shape.chosen = std::min(shape.experts, draw.between(1, 8));
+    shape.columns = draw.extent(600);
+    shape.type = draw.pick({DataType::BF16, DataType::F32, DataType::F64});
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    checkShape(shape, uint64_t(seed));
+    if (HasFatalFailure())
+      return;
+  }
+}
