@@ -73,4 +73,9 @@ double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec
   return group.nodes == 1 ? ring : std::min(ring, treeSeconds(bytes, group, spec));
 }
 
+double processorsOf(const Group &group, const DeviceSpec &spec) {
+  return std::max(group.devicesPerNode > 1 ? spec.deviceLink.processors : 0,
+                  group.nodes > 1 ? spec.nodeLink.processors : 0);
+}
+
 } // namespace lmc::cost

@@ -43,6 +43,10 @@ double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec
 double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 
+// Returns the part of a device's processors that a collective of the group has for itself: the
+// larger one of the links that the group uses.
+double processorsOf(const Group &group, const DeviceSpec &spec);
+
 // The time of an all-gather over n devices as a line: latency + (n - 1) / n * bytes / bandwidth.
 struct AllGatherLine {
   double latency;   // seconds

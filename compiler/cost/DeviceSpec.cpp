@@ -42,6 +42,7 @@ struct Field {
 
 constexpr double kMaxRate = 1e21; // FLOP/s or bytes/s
 constexpr double kMaxSeconds = 1;
+constexpr double kMaxTaken = 0.9; // of the processors: some are left
 constexpr double kMaxCount = 1 << 20;
 
 class SpecReader {
@@ -277,7 +278,8 @@ private:
     const std::string full = fmt::format("link.{}", name);
     std::vector<Field> known = {{"base", &link.base, 0, kMaxSeconds},
                                 {"latency", &link.latency, 0, kMaxSeconds},
-                                {"bandwidth", &link.bandwidth, 1, kMaxRate}};
+                                {"bandwidth", &link.bandwidth, 1, kMaxRate},
+                                {"processors", &link.processors, 0, kMaxTaken, false}};
     if (full == "link.node")
       known.push_back({"stages", &link.stages, 0, 0, false});
     if (const toml::table *table = section(links, name, full, false))

@@ -45,6 +45,9 @@ struct LinkModel {
   double base = 0;      // seconds that every collective takes, whatever its size
   double latency = 0;   // seconds per hop
   double bandwidth = 0; // bytes/s that a device sends while it receives at the same rate
+  // The part of a device's processors (a GPU's SMs) that a collective over the link has for itself
+  // while it moves data: commands beside it run at 1 - processors of their speed.
+  double processors = 0;
   // Only of the link between nodes: collectives work first inside nodes and then between them.
   bool stages = false;
 };

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <map>
 #include <optional>
@@ -160,7 +161,8 @@ namespace {
 // The streams of one run of a function, command by command.
 class Streams {
 public:
-  Streams(const plan::Plan &plan, FunctionCost &cost) : plan(plan), cost(cost) {}
+  Streams(const plan::Plan &plan, const DeviceSpec &spec, FunctionCost &cost)
+      : plan(plan), spec(spec), cost(cost) {}
 
   // Adds a command. `estimate` is that of the command alone; it becomes the time that stream 0
   // takes, or, for a collective of another stream, remains.
@@ -175,6 +177,10 @@ public:
         return;
       }
       estimate.seconds = waitFor(index);
+    } else {
+      const double alone = estimate.seconds;
+      estimate.seconds = besideCollectives(alone);
+      cost.slowed += estimate.seconds - alone;
     }
     cost.seconds += estimate.seconds;
     cost.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
@@ -204,7 +210,31 @@ private:
     cost.collectives.push_back({number, begin, begin + seconds, 0});
     causes.push_back(before);
     indexOf[number] = lastOf[command.stream()] = index;
+    if (const double taken = processorsOf(group, spec); taken > 0)
+      moving.push_back({begin, begin + seconds, 1 - taken});
     return index;
+  }
+
+  // Returns the seconds that a command takes that starts now and is `alone` seconds long by itself.
+  double besideCollectives(double alone) {
+    std::erase_if(moving, [&](const Moving &each) { return each.end <= cost.seconds; });
+    double now = cost.seconds, left = alone; // `left`: of the command, at full speed
+    while (left > 0 && !moving.empty()) {
+      double speed = 1, change = INFINITY; // until the next collective starts or ends
+      for (const Moving &each : moving) {
+        if (each.start <= now && now < each.end)
+          speed *= each.speed;
+        for (double time : {each.start, each.end})
+          if (time > now)
+            change = std::min(change, time);
+      }
+      const double end = std::min(now + left / speed, change);
+      if (end != change)
+        return now + left / speed - cost.seconds;
+      left -= (change - now) * speed;
+      now = change;
+    }
+    return now > cost.seconds ? now + std::max(left, 0.0) - cost.seconds : alone;
   }
 
   // Returns the time until the collective has ended, and adds it to those that it waited for and
@@ -219,8 +249,15 @@ private:
 
   double endOf(uint32_t index) const { return cost.collectives[index].end; }
 
+  // A collective that has not ended, and the speed of commands beside it (1: their own).
+  struct Moving {
+    double start, end, speed;
+  };
+
   const plan::Plan &plan;
+  const DeviceSpec &spec;
   FunctionCost &cost;
+  std::vector<Moving> moving;
   std::map<uint32_t, uint32_t> indexOf;        // of collectives, by the numbers of their commands
   std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
   std::optional<uint32_t> lastInNodes, lastBetweenNodes; // that uses links of this kind
@@ -237,20 +274,21 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
     FunctionCost entry;
     entry.runsPerStep =
         plan::runsPerStep(function->name()->string_view(), batch.gradient_accumulation_steps());
-    Streams streams(plan, entry);
+    Streams streams(plan, model.spec, entry);
     for (uint32_t number = 0; number < function->commands()->size(); ++number) {
       const plan::Command *command = function->commands()->Get(number);
       std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
       Estimate estimate = sumOf(kernels);
-      streams.add(*command, number, estimate);
       const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
       if (kernels.size() != launches.size())
         kernels = divided(estimate, launches, plan, model.spec);
+      streams.add(*command, number, estimate);
       for (size_t i = 0; i < launches.size(); ++i)
         addLaunch(cost.kernels[launches[i]->kernel()], kernels[i], entry.runsPerStep);
       entry.commands.push_back(estimate);
     }
     cost.stepSeconds += double(entry.runsPerStep) * entry.seconds;
+    cost.slowedSeconds += double(entry.runsPerStep) * entry.slowed;
     for (const CollectiveTime &collective : entry.collectives)
       cost.exposedSeconds += double(entry.runsPerStep) * collective.exposed;
     cost.functions.push_back(std::move(entry));

@@ -1,14 +1,22 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Two collectives
-// that both move data inside nodes, or both between nodes, share the same links. The second one then
-// starts when the first has ended, also on another stream: together they take as long as if each had
-// a part of the bandwidth all the time. Apart from that, commands that run at the same time do not
-// slow each other down: the part of the memory bandwidth and of the processors that a collective
-// takes is left out.
+// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Two
+// collectives that both move data inside nodes, or both between nodes, share the same links. The
+// second one then starts when the first has ended, also on another stream: together they take as
+// long as if each had a part of the bandwidth all the time.
 //
-// The time of a function is the sum over the commands of stream 0, waits included, and the time of an
-// optimizer step is
+// A collective that moves data has a part of the processors for itself, `processors` of its link
+// (DeviceSpec.h). A command beside it, alone T seconds long, therefore takes longer:
+//
+//   T = sum over its time of (1 - processors) seconds per second in which a collective moves data,
+//       and of 1 second per second in which none does
+//
+// so that one that is wholly beside collectives takes T / (1 - processors). With two collectives at
+// a time the factors are multiplied. The part of the memory bandwidth that a collective takes is
+// left out.
+//
+// The time of a function is the sum over the commands of stream 0, waits included, and the time of
+// an optimizer step is
 //
 //   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
 //
@@ -36,16 +44,18 @@ struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
   // Estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes the
-  // time until the collective has ended.
+  // time until the collective has ended; any other command, the time beside its collectives.
   std::vector<Estimate> commands;
   std::vector<double> starts; // of the commands, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
+  double slowed = 0; // seconds that the commands take longer because of collectives beside them
   std::array<double, kNumBounds> secondsByBound{}; // of stream 0, indexed by Bound
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
 // estimate for a command that launches several kernels, it is divided among them in the ratio of
-// the times that the FLOPs and the traffic of each would take by themselves.
+// the times that the FLOPs and the traffic of each would take by themselves. Kernels are priced as
+// if no collective ran beside them.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
@@ -57,6 +67,7 @@ struct PlanCost {
   std::vector<KernelCost> kernels;     // costs in the order of the plan's kernels
   double stepSeconds = 0;
   double exposedSeconds = 0; // of stepSeconds: in which a device waits for collectives
+  double slowedSeconds = 0;  // of stepSeconds: that commands lose to collectives beside them
   double tokensPerSecond = 0; // tokens per second of one device
   double peakFlops = 0;       // dense peak of the compute dtype in FLOP/s, for MFU
   double mfuCausal = 0, mfuFull = 0;

@@ -71,6 +71,8 @@ void addLink(SpecText &to, const char *name, const LinkModel &link) {
   to.add("base", link.base);
   to.add("latency", link.latency);
   to.add("bandwidth", link.bandwidth);
+  if (link.processors > 0)
+    to.add("processors", link.processors);
   if (link.stages)
     to.add("stages", link.stages);
 }

@@ -425,6 +425,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
           {"sent_bytes_per_step", sent},
           {"seconds_per_step", seconds},
           {"exposed_seconds_per_step", cost.exposedSeconds},
+          {"slowed_seconds_per_step", cost.slowedSeconds},
           {"overlap", overlap},
           {"collectives", std::move(collectives)},
           {"links_of_spec", text(plan.device_spec())},

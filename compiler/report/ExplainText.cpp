@@ -514,6 +514,11 @@ void Text::comm() {
        bytes(comm["sent_bytes_per_step"]), readableSeconds(number(comm["seconds_per_step"])),
        readableSeconds(exposed),
        100 * exposed / std::max(number(report["cost"]["step_seconds"]), 1e-30));
+  if (const double slowed = number(comm["slowed_seconds_per_step"]); slowed > 0)
+    line("  commands beside collectives take {} longer, {:.1f}% of the step: collectives have "
+         "processors for themselves ([link.*] processors)",
+         readableSeconds(slowed),
+         100 * slowed / std::max(number(report["cost"]["step_seconds"]), 1e-30));
   if (report.contains("reshard")) {
     const json &reshard = report["reshard"];
     if (const size_t layers = reshard["kept_layers"].size())

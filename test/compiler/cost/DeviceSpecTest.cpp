@@ -87,6 +87,18 @@ TEST(DeviceSpec, TheWorkspaceOfProductsIsASize) {
   EXPECT_EQ(spec->gemmWorkspaceBytes, 4ull << 20);
 }
 
+TEST(DeviceSpec, AProcessorShareOfALinkIsOptional) {
+  const std::string link = "[link.device]\nbase = 0\nlatency = 0\nbandwidth = 1e9\n";
+  auto without = parseDeviceSpec(kSpec + link, "toy.toml");
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_EQ(without->deviceLink.processors, 0);
+  auto with = parseDeviceSpec(kSpec + link + "processors = 0.15\n", "toy.toml");
+  ASSERT_TRUE(with) << with.error().message;
+  EXPECT_EQ(with->deviceLink.processors, 0.15);
+  EXPECT_THAT(errorOf(kSpec + link + "processors = 1\n"),
+              HasSubstr("link.device.processors is 1; it must be from 0 to 0.9"));
+}
+
 TEST(DeviceSpec, BuiltInSpecsAreSound) {
   EXPECT_THAT(deviceSpecNames(), ElementsAre("a100-40gb", "a100-80gb", "cpu", "h100-sxm", "h200"));
   for (const std::string &name : deviceSpecNames()) {
@@ -102,6 +114,7 @@ TEST(DeviceSpec, BuiltInSpecsAreSound) {
       EXPECT_LT(std::max(model.forward, model.backward), spec->peakOf(model.dtype)) << name;
     if (!spec->host) {
       EXPECT_GT(spec->deviceLink.bandwidth, spec->nodeLink.bandwidth);
+      EXPECT_GT(spec->deviceLink.processors, spec->nodeLink.processors);
     }
   }
 }

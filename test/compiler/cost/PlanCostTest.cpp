@@ -229,6 +229,87 @@ TEST(PlanCost, CollectivesRunBesideCommands) {
   EXPECT_NEAR(cost.exposedSeconds, 4 * gather - 2 * gemm, 1e-12);
 }
 
+namespace {
+
+// A product of 1 ms, then a gather of 8 ranks, then `count` products of 1 ms each, then a wait for
+// the gather, on a spec where a gather takes 10 ms and a fifth of the processors.
+FunctionCost besideAGather(int count, double processors = 0.2) {
+  struct Millisecond : CostModel {
+    using CostModel::CostModel;
+    Estimate gemm(const GemmWork &) const override { return {1e-3, Bound::MatrixUnits, 0, 0}; }
+  };
+  Job job;
+  job.plan.nodes = 1;
+  job.plan.devices_per_node = job.plan.shard_ranks = 8;
+  const plan::GemmT product = job.product(64, 16, 32);
+  job.gather(1);
+  for (int i = 0; i < count; ++i)
+    job.command(product);
+  plan::WaitT wait;
+  wait.command = 1;
+  job.command(wait);
+  DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  spec.deviceLink = {.bandwidth = 7.0 / 8 * (32 << 20) / 10e-3, .processors = processors};
+  const std::string bytes = job.bytes();
+  return planCost(*plan::GetPlan(bytes.data()), Millisecond(spec)).functions[0];
+}
+
+} // namespace
+
+// A gather of 10 ms leaves 0.8 of the speed to the products beside it: they take 1.25 ms each.
+TEST(PlanCost, ACollectiveSlowsDownTheCommandsBesideIt) {
+  const FunctionCost few = besideAGather(4);
+  for (int command = 2; command < 6; ++command)
+    EXPECT_NEAR(few.commands[size_t(command)].seconds, 1.25e-3, 1e-12) << command;
+  EXPECT_NEAR(few.slowed, 4 * 0.25e-3, 1e-12);
+  EXPECT_NEAR(few.commands[6].seconds, 5e-3, 1e-12); // the wait for the other half of the gather
+  EXPECT_NEAR(few.seconds, 11e-3, 1e-12);            // 1 ms before it, and the gather
+  EXPECT_NEAR(few.collectives[0].exposed, 5e-3, 1e-12);
+
+  // The eighth product ends with the gather, and those after it are as fast as ever.
+  const FunctionCost many = besideAGather(10);
+  EXPECT_NEAR(many.commands[9].seconds, 1.25e-3, 1e-12);
+  EXPECT_NEAR(many.commands[10].seconds, 1e-3, 1e-12);
+  EXPECT_NEAR(many.slowed, 8 * 0.25e-3, 1e-12);
+  EXPECT_EQ(many.commands[12].seconds, 0); // the wait
+  EXPECT_NEAR(many.seconds, 13e-3, 1e-12);
+
+  // With 0.25 of the processors taken, the gather ends within the eighth: 7 products of 4/3 ms,
+  // then half a product in 2/3 ms at 0.75 of the speed, and the other half alone.
+  const FunctionCost middle = besideAGather(8, 0.25);
+  EXPECT_NEAR(middle.commands[8].seconds, 4e-3 / 3, 1e-12);
+  EXPECT_NEAR(middle.commands[9].seconds, 2e-3 / 3 + 0.5e-3, 1e-12);
+  EXPECT_NEAR(middle.slowed, 2.5e-3, 1e-12);
+
+  // Nothing is slowed down where collectives take no processors, as in a spec that does not say.
+  const FunctionCost none = besideAGather(4, 0);
+  EXPECT_EQ(none.commands[2].seconds, 1e-3);
+  EXPECT_EQ(none.slowed, 0);
+}
+
+// The prices of kernels are those of a kernel alone, and the step has what it loses.
+TEST(PlanCost, KernelsArePricedAlone) {
+  Job job;
+  job.plan.nodes = 1;
+  job.plan.devices_per_node = job.plan.shard_ranks = 8;
+  job.gather(1);
+  auto launch = [&] {
+    auto entry = std::make_unique<plan::CommandT>();
+    entry->body.Set(plan::LaunchT(*job.plan.functions[1]->commands[0]->body.AsLaunch()));
+    job.plan.functions[0]->commands.push_back(std::move(entry));
+  };
+  launch();
+  DeviceSpec spec = *loadDeviceSpec("h100-sxm");
+  spec.deviceLink.processors = 0.5;
+  const std::string bytes = job.bytes();
+  const PlanCost cost = planCost(*plan::GetPlan(bytes.data()), CostModel(spec));
+  const double alone = estimate(KernelWork{3000, 1000, 500}, spec).seconds;
+  EXPECT_NEAR(cost.functions[0].commands[2].seconds, 2 * alone, 1e-15);
+  EXPECT_EQ(cost.kernels[0].launch.seconds, alone);
+  EXPECT_NEAR(cost.slowedSeconds, alone * double(cost.functions[0].runsPerStep), 1e-15);
+  EXPECT_GT(cost.slowedSeconds, 0);
+}
+
 // Collectives of two streams run at the same time, except that one waits for another.
 TEST(PlanCost, CollectivesOfTwoStreams) {
   Job job;

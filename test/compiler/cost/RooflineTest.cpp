@@ -211,6 +211,18 @@ TEST(Collectives, RingThroughNodes) {
   EXPECT_DOUBLE_EQ(allGatherSeconds(1e9, {1, 2}, spec), 1e-5 + 1e-5 + 0.5 * 1e9 / 10e9);
 }
 
+// A group takes as many processors as the link of its that takes the most.
+TEST(Collectives, ProcessorsAreThoseOfTheLinks) {
+  DeviceSpec spec = toy();
+  EXPECT_EQ(processorsOf({8, 2}, spec), 0);
+  spec.deviceLink.processors = 0.15;
+  spec.nodeLink.processors = 0.02;
+  EXPECT_EQ(processorsOf({8, 1}, spec), 0.15);
+  EXPECT_EQ(processorsOf({8, 2}, spec), 0.15);
+  EXPECT_EQ(processorsOf({1, 2}, spec), 0.02);
+  EXPECT_EQ(processorsOf({1, 1}, spec), 0);
+}
+
 // A device's share goes across nodes.
 TEST(Collectives, InStages) {
   DeviceSpec spec = toy();

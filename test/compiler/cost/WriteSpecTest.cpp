@@ -29,6 +29,8 @@ TEST(WriteSpec, WhatIsWrittenIsReadAsTheSame) {
         {again->clock, spec->clock},
         {again->launchSeconds, spec->launchSeconds},
         {again->deviceLink.bandwidth, spec->deviceLink.bandwidth},
+        {again->deviceLink.processors, spec->deviceLink.processors},
+        {again->nodeLink.processors, spec->nodeLink.processors},
         {again->nodeLink.latency, spec->nodeLink.latency}};
     for (const auto &[read, written] : numbers)
       EXPECT_NEAR(read, written, 1e-5 * written) << name;
