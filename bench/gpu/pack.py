@@ -18,6 +18,8 @@ import tomllib
 from array import array
 from pathlib import Path
 
+import expected
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIMIT_MB = 60
@@ -63,6 +65,7 @@ class Pack:
         self.folder, self.bin, self.arch, self.spec = folder, build / "bin", arch, spec
         self.scratch, self.data = scratch, scratch / "data"  # the latter becomes data.tar.xz
         self.data.mkdir()
+        self.plans: dict[str, Path] = {}  # all that were compiled, by name
 
     def call(self, program: str, *args: object) -> str:
         path = self.bin / program
@@ -84,10 +87,11 @@ class Pack:
     def compile(self, config: str, name: str, settings: dict, *options: str) -> Path:
         plan = self.scratch / f"{name}.plan"
         self.call("lmc", *self.command(config, plan, settings, *options))
+        self.plans[name] = plan
         return plan
 
-    def explain(self, plan: Path) -> dict:
-        return json.loads(self.call("lmc", "explain", plan, "--json", f"--spec={self.spec}"))
+    def explain(self, plan: Path, spec: str = "") -> dict:
+        return json.loads(self.call("lmc", "explain", plan, "--json", f"--spec={spec or self.spec}"))
 
     def extract(self, plan: Path, kernel: str, to: Path) -> None:
         to.parent.mkdir(exist_ok=True)
@@ -114,7 +118,16 @@ class Pack:
     def gemms(self) -> None:
         """Writes each product of llama1b at MBS 16 once, the head's for two chunks of the loss and for GPT-2's
         vocabulary, as it is and padded, and those of an MLP of odd width, as it is and padded."""
-        shapes = {}
+        for head, settings in self.heads().items():
+            self.compile("llama1b", "gemms-" + re.sub(r"\W+", "-", head), {
+                "training.micro_batch_size": 16, "training.batch_size": 32, "memory.recompute": "none",
+                **settings}, "--plan-only")
+        (self.data / "gemms.json").write_text(json.dumps(
+            [{"name": name, **shape} for name, shape in self.products().items()], indent=1))
+
+    @staticmethod
+    def heads() -> dict[str, dict]:
+        """Returns the settings of the jobs whose products are timed."""
         heads = {f"head, chunk {chunk}": {"memory.loss_chunk": chunk} for chunk in (1024, 4096)}
         for multiple, rows in ((1, 50257), (64, 50304)):
             heads[f"head of {rows} rows"] = {"memory.loss_chunk": 4096, "model.vocab_size": 50257,
@@ -122,11 +135,14 @@ class Pack:
         for multiple, width in ((1, 5461), (8, 5464), (64, 5504)):
             heads[f"MLP of {width} columns"] = {"memory.loss_chunk": 4096, "model.intermediate_size": 5461,
                                                 "target.make_intermediate_size_divisible_by": multiple}
-        for head, settings in heads.items():
-            plan = self.compile("llama1b", "gemms-" + re.sub(r"\W+", "-", head), {
-                "training.micro_batch_size": 16, "training.batch_size": 32, "memory.recompute": "none",
-                **settings}, "--plan-only")
-            functions = [each for each in self.explain(plan)["functions"] if each["name"] != "eval"]
+        return heads
+
+    def products(self, spec: str = "") -> dict[str, dict]:
+        """Returns the products of these jobs, by name, with their predicted seconds."""
+        shapes: dict[str, dict] = {}
+        for head, settings in self.heads().items():
+            plan = self.plans["gemms-" + re.sub(r"\W+", "-", head)]
+            functions = [each for each in self.explain(plan, spec)["functions"] if each["name"] != "eval"]
             for command in (command for function in functions for command in function["commands"]):
                 if command["kind"] != "gemm":
                     continue
@@ -143,8 +159,7 @@ class Pack:
                     if kind == "wgrad" and not shape["accumulate"]:
                         continue  # only the first chunk's
                 shapes.setdefault(f"{source} {kind}" + (", adds" if shape["accumulate"] else ""), shape)
-        (self.data / "gemms.json").write_text(json.dumps(
-            [{"name": name, **shape} for name, shape in shapes.items()], indent=1))
+        return shapes
 
     def runner(self) -> None:
         """Copies lmc-run, with the libraries that it links: its RPATH is $ORIGIN/../lib."""
@@ -167,10 +182,13 @@ class Pack:
             raise SystemExit(f"pack: error: {self.bin / 'lmc-run'} cannot run plans for a GPU: {refused.strip()}")
 
     def sources(self) -> None:
-        for name in ("run", "session.py", "peer.py"):
+        for name in ("run", "session.py", "bets.py", "peer.py"):
             shutil.copy(HERE / name, self.folder)
         shutil.copy(ROOT / "docs/gpu.md", self.folder / "README.md")
         shutil.copytree(HERE / "sections", self.folder / "sections", ignore=shutil.ignore_patterns("__pycache__"))
+        self.sources_of_benches()
+
+    def sources_of_benches(self) -> None:
         shutil.copytree(ROOT / "compiler/targets/cuda/device", self.data / "include/lmc")
         tiles = self.data / "src/compiler/targets/cuda"
         tiles.mkdir(parents=True)
@@ -179,8 +197,9 @@ class Pack:
             shutil.copy(source, self.data / "src")
         (self.data / "src/instructions.cu").write_text(self.call("instruction-cases"))
 
-    def conformance(self, name: str, config: str, settings: dict, reference: str) -> dict:
-        """Compiles a job for the GPU; if it is a reference, trains it on the CPU too. Returns its facts."""
+    def conformance(self, name: str, config: str, settings: dict, reference: str, trains: bool = True) -> dict:
+        """Compiles a job for the GPU; if it is a reference, and `trains`, trains it on the CPU too. Returns
+        its facts."""
         folder = self.data / "conformance"
         plan = self.compile(config, name, settings)
         if name.startswith("nccl"):
@@ -189,8 +208,8 @@ class Pack:
             shutil.copy(plan, folder / f"{name}.plan")
         facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS, "ranks": ranks_of(settings),
                  "dtype": settings.get("training.compute_dtype", "f32"),
-                 "planned_bytes": sum(arena["bytes"] for arena in self.explain(plan)["memory"]["arenas"])}
-        if reference == name:
+                 "planned_bytes": planned_bytes(self.explain(plan))}
+        if reference == name and trains:
             cpu, run = self.scratch / f"{name}.cpu.plan", self.scratch / f"{name}.run"
             self.call("lmc", *self.command(config, cpu, settings), "--target=cpu", "--spec=cpu")
             self.call("lmc-run", cpu, f"--out={run}", f"--steps={CONFORMANCE_STEPS}", "--gemm=default",
@@ -201,6 +220,13 @@ class Pack:
             lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
             facts["losses"] = [line["loss"] for line in lines if "loss" in line]
         return facts
+
+    def begin(self, pool) -> list:
+        """Starts what compiles plans for the GPU, all but those of `conformance`. Returns the futures."""
+        batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
+        return [pool.submit(self.kernels, "kernels", batch),
+                pool.submit(self.kernels, "small", {**batch, **SMALL}), pool.submit(self.gemms),
+                pool.submit(self.trainings), *(pool.submit(self.prices, columns) for columns in PRICED)]
 
     def conformances(self, pool) -> None:
         folder = self.data / "conformance"
@@ -228,6 +254,7 @@ class Pack:
         return {"name": name, "model": model, "plan": plan.name, "shape": shape, "peer_batches": peer_batches,
                 "vocabulary": shape["vocab_size"], "gas": report["batch"]["gas"],
                 "tokens_per_step": report["batch"]["tokens_per_step"],
+                "planned_bytes": planned_bytes(report),
                 "predicted": report["cost"]["tokens_per_second_per_device"],
                 "flops_per_token": report["model"]["flops_per_token_causal"],
                 "peak_flops": report["cost"]["peak_flops"]}
@@ -257,6 +284,10 @@ class Pack:
             if code != 3:  # lmc's exit code for a job that does not fit
                 return layers
         raise SystemExit("pack: error: no layer of Mistral-7B fits")
+
+
+def planned_bytes(report: dict) -> int:
+    return sum(arena["bytes"] for arena in report["memory"]["arenas"])
 
 
 def ranks_of(settings: dict) -> int:
@@ -302,14 +333,13 @@ def main() -> None:
         pack = Pack(folder, build, args.arch, args.spec, Path(scratch))
         pack.runner()
         pack.sources()
-        batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            work = [pool.submit(pack.kernels, "kernels", batch),
-                    pool.submit(pack.kernels, "small", {**batch, **SMALL}), pool.submit(pack.gemms),
-                    pool.submit(pack.trainings), *(pool.submit(pack.prices, columns) for columns in PRICED)]
+            work = pack.begin(pool)
             pack.conformances(pool)
             for each in work:
                 each.result()
+            bets = expected.of_pack(pack, pool)
+        (folder / "expected.json").write_text(expected.text_of(bets))
         shutil.make_archive(str(folder / "data"), "xztar", pack.data)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     if size > LIMIT_MB:

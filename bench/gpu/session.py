@@ -21,6 +21,8 @@ import time
 import zlib
 from pathlib import Path
 
+import bets
+
 FACTS = ("name", "driver_version", "compute_cap", "memory.total", "power.limit", "clocks.max.sm",
          "clocks.max.memory")
 MARGIN_S = 5  # a section stops this long before its limit, to write its report
@@ -259,7 +261,7 @@ class Report:
         facts = {"section": self.section, "dry_run": session.dry, "date": now.isoformat(timespec="seconds"),
                  "seconds": round(time.monotonic() - self.began, 1), "machine": machine,
                  "failed": self.failed, "not_run": self.not_run, "go_on": go_on, "notes": self.notes,
-                 "rows": self.rows}
+                 "rows": self.rows, "expected": bets.plain(bets.compare(session, self.section, self.rows))}
         device = re.sub("[^a-z0-9]+", "-", (machine["name"] or "").lower()).strip("-")
         name = (f"dry-run-{self.section}" if session.dry
                 else f"gpu-{self.section}-{device}-{now:%Y-%m-%d-%H%M%S}")
@@ -291,7 +293,7 @@ class Report:
             cells = (("dry run" if facts["dry_run"] and key != "item" else "") if row.get(key) is None
                      else show(row[key]) for key in self.columns)
             lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines + bets.section_markdown(facts["expected"])) + "\n"
 
 
 def show(value) -> str:

@@ -57,10 +57,17 @@ from pathlib import Path
 
 plan = Path(sys.argv[1])
 options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[2:])
+if "bench" in options:
+    rate = {"default": 6e4, "measure": 6.6e4}[options["gemm"]]
+    print(json.dumps({"tokens_per_second": rate, "step_seconds": {"median": 32768 / rate}, "loss": 12.0,
+                      "memory": {"planned_bytes": 2**30, "allocated_bytes": 2**30}}, indent=2))
+    sys.exit()
 out, steps, fault = Path(options["out"]), int(options["steps"]), os.environ.get("FAULT", "")
 jobs = json.loads((plan.parent / "jobs.json").read_text())
 job = next(job for job in jobs if job.get("plan", job["name"] + ".plan") == plan.name)
 losses = job.get("losses") or [12.0] * steps
+print("memory: 1.50 GiB allocated in 2 arena(s), 1.50 GiB planned")
+print("graph: micro_last has 400 nodes, captured in 0.02 s\ngraph: optimizer has 22 nodes, captured in 0.01 s")
 isEager, resumes = "no-cuda-graphs" in options, (out / "metrics.jsonl").exists()
 if "losses" in job:
     assert options["gemm"] == "default"
@@ -71,7 +78,7 @@ with open(out / "metrics.jsonl", "a") as file:
         loss *= 1 + (1e-3 if fault == "loss" and step == 2 else 0)
         file.write(json.dumps({"step": step + 1, "loss": loss, "grad_norm": 1.5, "tokens_per_second": 7e4,
             "step_seconds": 0.25, "time": datetime.now(timezone.utc).isoformat().replace("+00:00", "Z"),
-            "memory_bytes": job.get("planned_bytes", 2**30) + (256 if fault == "memory" else 0)}) + "\n")
+            "memory_bytes": (job["planned_bytes"] if "losses" in job else 2**30) + (256 if fault == "memory" else 0)}) + "\n")
 if "losses" in job:
     reference = plan.parent / job["reference"]
     folder = out / f"checkpoints/{steps}"
@@ -145,6 +152,26 @@ def test_a_dry_run_measures_nothing(packed, tmp_path):
     assert done.stdout.startswith("DRY RUN: no GPU is used, and nothing is measured\n")
     assert done.stdout.endswith("DRY RUN: all sections were gone through\n")
     assert_dry(out, SECTIONS)
+    assert "DRY RUN: nothing was measured, so nothing is compared with what was expected\n" in done.stdout
+    assert_every_item_has_a_bet(packed, out)
+
+
+def assert_every_item_has_a_bet(packed: Path, results: Path) -> None:
+    """Every item that the sections would run has a bet, or a reason why nobody bets on it, and no bet is about
+    something that no section runs."""
+    expected = json.loads((packed / "expected.json").read_text())
+    without = {each["section"] for each in expected["no_bets"] if each["figure"] == "*"}
+    for section in set(SECTIONS) - without:
+        runs = {row["item"] for row in json.loads((results / f"dry-run-{section}.json").read_text())["rows"]}
+        bets = {bet["run"] for bet in expected["bets"] if bet["section"] == section}
+        how = "run ./dev gpu expected"
+        assert not runs - bets, f"nobody bets on {sorted(runs - bets)}: {how}"
+        # A dry run of `conformance` is of some jobs only.
+        assert section == "conformance" or not bets - runs, f"nothing runs {sorted(bets - runs)}: {how}"
+    for bet in expected["bets"]:
+        assert bet.get("no_bet") or bet["rule"] in expected["rules"], bet
+        for value in bet.get("by", {}).values():
+            assert value["low"] <= value["prediction"] <= value["high"], bet
 
 
 def test_a_dry_run_trains_on_the_host_driver(packed, programs, tmp_path):
@@ -183,7 +210,13 @@ def machine(tmp_path):
 
 def reports(out: Path) -> dict[str, dict]:
     made = [json.loads(path.read_text()) for path in sorted(out.glob("gpu-*.json"))]
-    return {report["section"]: report for report in made}
+    return {report["section"]: report for report in made if report["section"] != "summary"}
+
+
+def summary(out: Path) -> dict:
+    (path,) = out.glob("gpu-summary-nvidia-h100-80gb-hbm3-*.json")
+    assert path.with_suffix(".md").exists()
+    return json.loads(path.read_text())
 
 
 def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
@@ -214,6 +247,23 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
         assert made[section]["machine"]["power.limit"] == "700.00 W"
         assert made[section]["machine"]["driver_version"] == "580.65.06"
     assert any(row.get("watts") == 650.5 for each in made.values() for row in each["rows"])
+    found = summary(Path(machine["OUT"]))
+    assert found["spec"] == "h100-sxm" and found["machine"]["power.limit"] == "700.00 W"
+    assert found["sections"]["kernels"]["not_measured"] > 0  # those that failed
+    copy = next(each for each in made["ceilings"]["expected"] if each["figure"] == "gbps")
+    assert copy["item"] == "copy by kernel" and copy["measured"] == 3000.0 and copy["outside"] == 1
+    # 720 TFLOP/s is what was expected; 1 ms for each product is not.
+    products = {each["item"]: each for each in made["gemm"]["expected"] if each["figure"] == "best_ms"}
+    assert products["mlp.gate_proj+up_proj forward"]["outside"] == pytest.approx(
+        products["mlp.gate_proj+up_proj forward"]["low"] / 1.0)
+    worst = found["worst"]
+    assert len(worst) == 5 and len({(each["section"], each["item"], each.get("kernel")) for each in worst}) == 5
+    degrees = [float(each["outside"]) for each in worst]
+    assert degrees == sorted(degrees, reverse=True) and degrees[0] > 10
+    lines = done.stdout.split("== expected\n")[1].splitlines()
+    assert len(lines) == 6 and lines[0].startswith(f"  {worst[0]['section']}: {worst[0]['item']}")
+    text = next(Path(machine["OUT"]).glob("gpu-gemm-*.md")).read_text()
+    assert "Measured beside expected" in text and "OUTSIDE" in text and "inside" in text
     assert not any(row.get("kernel") == "nothing" for row in made["attention"]["rows"])
 
 
@@ -235,6 +285,7 @@ def stand_in(packed, tmp_path):
 
 def test_clocks_take_whole_samples_only(root, machine, monkeypatch):
     """The end of the program may cut a line of nvidia-smi short; some GPUs do not measure all."""
+    monkeypatch.syspath_prepend(root / "bench/gpu")
     clocks = runpy.run_path(str(root / "bench/gpu/session.py"))["Clocks"]
     smi = Path(machine["PATH"].split(":")[0]) / "nvidia-smi"
     smi.write_text("#!/bin/bash\nprintf '1755, 650.5, 40000\\n1755, [N/A], 40000\\n1800, 6'\nexec sleep 60\n")
@@ -261,9 +312,124 @@ def test_training_is_compared_with_the_best_peer(stand_in, machine):
     assert ours["ratio"] == ours["predicted"] / 7e4 and 0.4 < ours["mfu"] < 0.7
     assert rows["llama1b PyTorch compile MBS 16"]["versions"] == "torch 2.11.0, CUDA 13.0"
     assert "llama1b PyTorch eager MBS 32: out of memory" in report["notes"]
+    assert (ours["graph_nodes"], ours["graph_s"], ours["allocated_mib"]) == (422, 0.03, 1536)
+    assert rows["llama1b lmc bench, products by measure"]["tokens_per_second"] == 6.6e4
+    assert "products by measure: 1.100 times the tokens/s of cuBLASLt's default" in report["notes"]
+    # The stand-in's memory is not what was planned, and its speed is.
+    bets = {(each["item"], each["figure"]): each for each in report["expected"]}
+    memory = bets["llama1b lmc MBS 16", "planned_mib"]
+    assert memory["outside"] == pytest.approx(memory["low"] / 1024) and memory["outside"] > 40
+    assert bets["llama1b PyTorch compile MBS 16", "tokens_per_second"]["outside"] == 1
+    assert any(each["figure"] == "planned_mib" for each in summary(Path(machine["OUT"]))["worst"])
     assert ("llama1b lmc MBS 16: 70000 tokens/s, 1.17 of the best PyTorch that ran "
             "(llama1b PyTorch compile MBS 16: 60016)") in [note.replace(" (predicted best):", ":")
                                                            for note in report["notes"]]
+
+
+def test_graphs_have_the_nodes_that_are_expected(packed, programs, root, tmp_path, monkeypatch):
+    """The stand-in for the driver captures as many nodes as the bets count in the plan."""
+    driver, products = (programs.build / f"lib/lib{name}-host.so" for name in ("cuda", "cublaslt"))
+    if not driver.exists():
+        pytest.skip("the host driver is not built: there are no headers of CUDA and NCCL")
+    shutil.unpack_archive(packed / "data.tar.xz", tmp_path / "data")
+    conformance = tmp_path / "data/conformance"
+    plan = conformance / "tiny-bf16-gas4.plan"
+    report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+    monkeypatch.setenv("LMC_CUDA_DRIVER", str(driver))
+    monkeypatch.setenv("LMC_CUBLASLT", str(products))
+    trained = programs.run("lmc-run", plan, f"--out={tmp_path / 'run'}", "--steps=1", "--gemm=default",
+                           f'--set=data.train=["{conformance / "train.bin"}"]').ok().stdout
+    monkeypatch.syspath_prepend(root / "bench/gpu")
+    nodes = runpy.run_path(str(root / "bench/gpu/expected.py"))["nodes_of"](report)[0]
+    logged = runpy.run_path(str(root / "bench/gpu/sections/training.py"))["logged"](trained)
+    assert logged["graph_nodes"] == nodes > 100
+    planned = sum(arena["bytes"] for arena in report["memory"]["arenas"])
+    assert logged["allocated_mib"] == pytest.approx(planned / 2**20, abs=0.006)
+
+
+@pytest.fixture(scope="module")
+def bets(root):
+    return runpy.run_path(str(root / "bench/gpu/bets.py"))
+
+
+def test_bets_are_compared_with_what_was_measured(bets):
+    """Figures inside, outside and far outside of their range; the worst first, each item once."""
+    def bet(item, figure, low, prediction, high, spec="toy", **more):
+        return {"section": "s", "item": item, "figure": figure, "rule": "r", **more,
+                "by": {spec: {"prediction": prediction, "low": low, "high": high}}}
+
+    expected = {"specs": {"toy": {"gpu": "Toy GPU"}}, "bets": [
+        bet("inside", "ms", 1.0, 2.0, 4.0), bet("near its end", "ms", 1.0, 2.0, 4.0),
+        bet("above", "ms", 1.0, 2.0, 4.0), bet("below", "gbps", 100.0, 150.0, 200.0),
+        bet("above", "gbps", 10.0, 20.0, 30.0),  # the same row, less far outside
+        bet("memory", "bytes", 4096, 4096, 4096, "any"), bet("bits", "bits", True, True, True, "any"),
+        bet("wrong", "wrong", 0, 0, 0, "any"), bet("shape", "ms", 1.0, 1.5, 2.0, where={"kernel": "forward"}),
+        bet("not measured", "ms", 1.0, 2.0, 3.0), bet("difference", "loss", 0.0, 1e-7, 1e-6),
+        {"section": "s", "item": "no bet", "figure": "ms", "no_bet": "nobody knows"},
+        {**bet("elsewhere", "ms", 1.0, 2.0, 3.0), "section": "t"}]}
+    rows = [{"item": "inside", "ms": 2.1}, {"item": "near its end", "ms": 4.0}, {"item": "above", "ms": 12.0, "gbps": 33.0},
+            {"item": "below", "gbps": 50.0}, {"item": "memory", "bytes": 4096}, {"item": "bits", "bits": True},
+            {"item": "wrong", "wrong": 0}, {"item": "no bet", "ms": 1.0}, {"item": "difference", "loss": 0.0},
+            {"item": "shape", "kernel": "forward", "ms": 0.1, "right": False},
+            {"item": "shape", "kernel": "forward", "ms": 1.9, "right": True},
+            {"item": "shape", "kernel": "forward", "ms": 1.6, "right": True},
+            {"item": "shape", "kernel": "backward", "ms": 9.0, "right": True}]
+
+    def made(gpu="Toy GPU"):
+        return {(each["item"], each["figure"]): each for each in bets["compared"](expected, "s", rows, gpu)}
+
+    found = made()
+    assert {key: each["outside"] for key, each in found.items()} == {
+        ("inside", "ms"): 1, ("near its end", "ms"): 1, ("above", "ms"): 3, ("below", "gbps"): 2,
+        ("above", "gbps"): pytest.approx(1.1), ("memory", "bytes"): 1, ("bits", "bits"): 1, ("wrong", "wrong"): 1,
+        ("shape", "ms"): 1, ("difference", "loss"): 1}
+    assert found["difference", "loss"]["off"] == 0
+    assert found["shape", "ms"]["measured"] == 1.6  # the fastest that is right
+    worst = bets["worst"](list(found.values()))
+    assert [each["item"] for each in worst] == ["above", "below", "near its end", "shape", "inside"]
+    assert worst[0]["figure"] == "ms"
+    assert [bets["verdict"](each) for each in worst[:3]] == [
+        "OUTSIDE, 3.00 times above", "OUTSIDE, 2.00 times below", "inside"]
+
+    # What must be exact is far outside by any difference, if it has no ratio; other GPUs have no other bets.
+    rows[4:7] = [{"item": "memory", "bytes": 8192}, {"item": "bits", "bits": False}, {"item": "wrong", "wrong": 7}]
+    found = made("Another GPU")
+    assert {key: each["outside"] for key, each in found.items()} == {
+        ("memory", "bytes"): 2, ("bits", "bits"): float("inf"), ("wrong", "wrong"): float("inf")}
+    assert {each["item"] for each in bets["worst"](list(found.values()), 2)} == {"bits", "wrong"}
+    json.dumps(bets["plain"](list(found.values())), allow_nan=False)
+
+
+def test_a_planted_figure_is_the_worst(stand_in, machine):
+    """A GPU whose copies are ten times too slow, and everything else is as ever."""
+    nvcc = Path(machine["PATH"].split(":")[0]) / "nvcc"
+    nvcc.write_text(nvcc.read_text().replace("3000.0", "300.0"))
+    assert run(stand_in, "ceilings", env=machine).returncode == 0
+    worst = summary(Path(machine["OUT"]))["worst"][0]
+    assert (worst["item"], worst["figure"], worst["measured"]) == ("copy by kernel", "gbps", 300.0)
+    assert worst["outside"] == pytest.approx(worst["low"] / 300)
+
+
+def test_another_gpu_is_compared_in_what_holds_for_all(stand_in, machine):
+    smi = Path(machine["PATH"].split(":")[0]) / "nvidia-smi"
+    smi.write_text(smi.read_text().replace("H100 80GB HBM3", "H100 PCIe"))
+    done = run(stand_in, "ceilings", env=machine)
+    assert done.returncode == 0, done.stderr
+    assert "there are no predictions for the NVIDIA H100 PCIe (but for NVIDIA H100 80GB HBM3, NVIDIA H200)" in done.stdout
+    compared = reports(Path(machine["OUT"]))["ceilings"]["expected"]
+    assert compared and all(each["figure"] == "wrong" for each in compared)
+
+
+def test_the_bets_on_record_are_those_of_the_plans(programs, root, tmp_path):
+    """bench/gpu/expected.md and .json are what `./dev gpu expected` writes."""
+    if "LMC_BETS" not in os.environ:
+        pytest.skip("compiles thirty plans: ./dev test long runs it")
+    done = subprocess.run([sys.executable, root / "bench/gpu/expected.py", f"--out={tmp_path}"], capture_output=True,
+                          text=True, env={**os.environ, "LMC_BUILD_DIR": str(programs.build)})
+    assert done.returncode == 0, done.stderr
+    for name in ("expected.json", "expected.md"):
+        assert (tmp_path / name).read_text() == (root / f"bench/gpu/{name}").read_text(), (
+            f"{name} is not what the plans say: run ./dev gpu expected")
 
 
 def test_the_peer_trains(root, monkeypatch, capsys):

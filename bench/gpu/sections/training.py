@@ -1,9 +1,12 @@
 """Training speed: lmc-run beside PyTorch on this machine in one run. llama1b at the batch that lmc predicts
-to be best, at MBS 16 and at MBS 64; and layers in the shape of Mistral-7B at 8192 tokens, as many as fit."""
+to be best, at MBS 16 and at MBS 64; and layers in the shape of Mistral-7B at 8192 tokens, as many as fit.
+llama1b at MBS 16 runs with cuBLASLt's default products, too: those that are the fastest alone need not be the
+fastest in a step, where the clock is lower."""
 
 import datetime
 import json
 import random
+import re
 import statistics
 import sys
 from array import array
@@ -12,6 +15,10 @@ from sections.conformance import losses
 from session import Report, call, json_lines
 
 STEPS, WARM_UP = 14, 4  # the steps that are timed, and how many of the first do not count
+BENCH_STEPS = 20  # of `lmc-run --bench`
+GRAPH = re.compile(r"graph: (\S+) has (\d+) nodes, captured in ([\d.]+) s")
+MEMORY = re.compile(r"memory: ([\d.]+) (\w+) allocated in \d+ arena")
+UNITS = {"B": 2.0**-20, "KiB": 2.0**-10, "MiB": 1.0, "GiB": 2.0**10, "TiB": 2.0**20}
 
 
 def tokens(session, vocabulary: int, count: int):
@@ -24,33 +31,79 @@ def tokens(session, vocabulary: int, count: int):
     return path
 
 
-def run(session) -> Report:
-    report = Report(session, "training", {
-        "item": "program", "tokens_per_second": "tokens/s", "mfu": "MFU", "predicted": "predicted tokens/s",
-        "ratio": "predicted / measured", "step_ms": "step ms", "first_step_s": "first step s",
-        "start_s": "start to first step s", "used_mib": "MiB in use", "planned_mib": "MiB planned",
-        "versions": "versions", "sm_mhz": "SM MHz", "watts": "W"})
-    jobs = {job["name"]: job for job in json.loads((session.data / "training/jobs.json").read_text())}
-    # The first start may time matrix products; the second finds the choices in the user's cache.
+def items(jobs: dict) -> tuple[dict, dict]:
+    """Returns what the section runs of `jobs` (name -> facts), by the names of the items: for lmc the name of the job
+    and, in a bench, how products are chosen (default, measure; else None); for the peer model, mode and MBS."""
     first = next(iter(jobs))
-    jobs = {first: jobs[first], f"{first}, again with warm caches": jobs[first], **jobs}
+    # The first start may time matrix products; the second finds the choices in the user's cache.
+    ours = {first: (first, None), f"{first}, again with warm caches": (first, None),
+            **{name: (name, None) for name in jobs}}
+    compared = next((name for name in jobs if name.startswith("llama1b lmc MBS 16")), first)
+    for choice in ("default", "measure"):
+        ours[f"llama1b lmc bench, products by {choice}"] = (compared, choice)
     peers = {}
     for model in dict.fromkeys(job["model"] for job in jobs.values()):
         for mode in ("eager", "compile"):
             for mbs in next(job for job in jobs.values() if job["model"] == model)["peer_batches"]:
                 peers[f"{model} PyTorch {mode} MBS {mbs}"] = (model, mode, mbs)
+    return ours, peers
+
+
+def run(session) -> Report:
+    report = Report(session, "training", {
+        "item": "program", "tokens_per_second": "tokens/s", "mfu": "MFU", "predicted": "predicted tokens/s",
+        "ratio": "predicted / measured", "step_ms": "step ms", "first_step_s": "first step s",
+        "start_s": "start to first step s", "used_mib": "MiB in use", "planned_mib": "MiB planned",
+        "allocated_mib": "MiB allocated", "graph_nodes": "nodes of graphs", "graph_s": "s to capture",
+        "versions": "versions", "sm_mhz": "SM MHz", "watts": "W"})
+    jobs = {job["name"]: job for job in json.loads((session.data / "training/jobs.json").read_text())}
+    ours, peers = items(jobs)
     # lmc and the peers of one model follow each other, so that they meet the same clocks.
-    items = sorted([*jobs, *peers], key=lambda item: (item.split(" ")[0] != "llama1b", item in peers))
+    order = sorted([*ours, *peers], key=lambda item: (item.split(" ")[0] != "llama1b", item in peers))
     if session.dry:
         print("  DRY RUN: neither lmc-run nor PyTorch trains these models")
-    for item in report.items(items, seconds=60):
+    for item in report.items(order, seconds=60):
         if item in peers:
             peer(session, report, item, *peers[item], jobs)
+        elif ours[item][1]:
+            bench(session, report, item, jobs[ours[item][0]], ours[item][1])
         else:
-            lmc(session, report, item, jobs[item])
+            lmc(session, report, item, jobs[ours[item][0]])
     for model in dict.fromkeys(job["model"] for job in jobs.values()):
-        compare(report, model, jobs, peers)
+        compare(report, model, {item: jobs[name] for item, (name, choice) in ours.items() if not choice}, peers)
+    rates = {row["item"]: row["tokens_per_second"] for row in report.rows if "tokens_per_second" in row}
+    default, measured = (rates.get(f"llama1b lmc bench, products by {choice}") for choice in ("default", "measure"))
+    if default and measured:
+        report.notes.append(f"products by measure: {measured / default:.3f} times the tokens/s of cuBLASLt's default")
     return report
+
+
+def logged(text: str) -> dict:
+    """Returns the figures of the lines `graph:` and `memory:` of a run's log: nodes and seconds of all graphs, and the
+    memory allocated in arenas. Figures of lines that are not there are left out."""
+    graphs, memory = GRAPH.findall(text), MEMORY.search(text)
+    figures = {"graph_nodes": sum(int(nodes) for _, nodes, _ in graphs),
+               "graph_s": round(sum(float(seconds) for _, _, seconds in graphs), 2)} if graphs else {}
+    if memory and memory[2] in UNITS:
+        figures["allocated_mib"] = float(memory[1]) * UNITS[memory[2]]
+    return figures
+
+
+def bench(session, report: Report, item: str, job: dict, choice: str) -> None:
+    """Times the steps by `lmc-run --bench`, on random tokens."""
+    command = [session.folder / "bin/lmc-run", session.data / "training" / job["plan"], f"--bench={BENCH_STEPS}",
+               f"--gemm={choice}", "--json"]
+
+    def read(text: str) -> list[dict]:
+        made = json.loads(text[text.index("{"):])
+        rate = made["tokens_per_second"]
+        return [{"tokens_per_second": rate, "mfu": rate * job["flops_per_token"] / job["peak_flops"],
+                 "predicted": job["predicted"], "ratio": job["predicted"] / rate,
+                 "step_ms": 1e3 * made["step_seconds"]["median"], "loss": made["loss"],
+                 "planned_mib": made["memory"]["planned_bytes"] / 2**20,
+                 "allocated_mib": made["memory"]["allocated_bytes"] / 2**20}]
+
+    report.run(item, command, read, limit=200)
 
 
 def lmc(session, report: Report, item: str, job: dict) -> None:
@@ -63,7 +116,7 @@ def lmc(session, report: Report, item: str, job: dict) -> None:
                f'--set=data.train=["{data}"]', "--set=data.format=uint32"]
     began = datetime.datetime.now(datetime.timezone.utc)
 
-    def read(_: str) -> list[dict]:
+    def read(text: str) -> list[dict]:
         lines = losses(out)
         counted = lines[WARM_UP:STEPS]
         rate = statistics.median(line["tokens_per_second"] for line in counted)
@@ -73,7 +126,7 @@ def lmc(session, report: Report, item: str, job: dict) -> None:
                  "predicted": job["predicted"], "ratio": job["predicted"] / rate,
                  "step_ms": 1e3 * statistics.median(line["step_seconds"] for line in counted),
                  "first_step_s": first, "start_s": (end - began).total_seconds() - first,
-                 "planned_mib": lines[0]["memory_bytes"] / 2**20, "loss": counted[-1]["loss"]}]
+                 "planned_mib": lines[0]["memory_bytes"] / 2**20, "loss": counted[-1]["loss"], **logged(text)}]
 
     def enough() -> bool:
         return (out / "metrics.jsonl").exists() and len(losses(out)) >= STEPS
