@@ -177,10 +177,9 @@ def summarize(session) -> None:
     if lost:
         lines += ["", f"The worst {len(lost)}:", "", *table(lost, with_section=True)]
     device = re.sub("[^a-z0-9]+", "-", (machine["name"] or "").lower()).strip("-")
-    path = session.out / f"gpu-summary-{device}-{now:%Y-%m-%d-%H%M%S}"
-    session.out.mkdir(parents=True, exist_ok=True)
-    path.with_name(path.name + ".json").write_text(json.dumps(plain(facts), indent=1) + "\n")
-    path.with_name(path.name + ".md").write_text("\n".join(lines) + "\n")
+    name = f"gpu-summary-{device}-{now:%Y-%m-%d-%H%M%S}"
+    session.write(f"{name}.json", json.dumps(plain(facts), indent=1) + "\n")
+    path = session.write(f"{name}.md", "\n".join(lines) + "\n")
     print("== expected")
     for note in notes:
         print(f"  {note}")
@@ -188,4 +187,4 @@ def summarize(session) -> None:
         item = each["item"] + (f", {each['kernel']}" if "kernel" in each else "")
         print(f"  {each['section']}: {item}: {each['figure']} {show(each['measured'])}, "
               f"expected {show(each['prediction'])} ({show(each['low'])} to {show(each['high'])}): {verdict(each)}")
-    print(f"  -> {path}.md", flush=True)
+    print(f"  -> {path}", flush=True)

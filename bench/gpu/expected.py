@@ -134,6 +134,7 @@ NO_BETS = (
     ("training", "first_step_s", "it has the first use of every library, whose time nobody published"),
     ("training", "start_s", "it has the start of the driver and cuBLASLt, and the timing of products"),
     ("training", "loss", "random tokens and weights: about ln of the vocabulary, whatever the speed"),
+    ("smoke", "*", "it says whether anything works, and measures nothing"),
     ("attention", "error", "`right` says whether it is small enough"),
 )
 
@@ -674,7 +675,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to (default: bench/gpu)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lmc-gpu-expected") as scratch:
-        pack = Pack(Path(scratch) / "folder", build, "sm_90a", "h100-sxm", Path(scratch))
+        pack = Pack(Path(scratch) / "folder", build, "sm_90a", [], "h100-sxm", Path(scratch))
         pack.sources_of_benches()
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             work = pack.begin(pool)

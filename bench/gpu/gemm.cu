@@ -1,8 +1,9 @@
 // Matrix products by cuBLASLt: the heuristic's first algorithm against the fastest of eight.
 //
-//   nvcc -O2 -std=c++17 -arch=native -I INC bench/gpu/gemm.cu -lcublasLt -o gemm && ./gemm < SHAPES
+//   nvcc -O2 -std=c++17 -arch=native -I INC bench/gpu/gemm.cu -o gemm && ./gemm < SHAPES
 //
-// where INC/lmc is compiler/targets/cuda/device. Each line of SHAPES is a product d = a b of
+// where INC/lmc is compiler/targets/cuda/device. It opens the library that LMC_CUBLASLT names, else
+// libcublasLt.so.13, so that it is compiled on machines that do not have it. Each line of SHAPES is a product d = a b of
 // row-major matrices as a plan has it, d += a b if ACCUMULATE is 1:
 //
 //   NAME M N K TRANSPOSE_A TRANSPOSE_B RESULT_DTYPE ACCUMULATE       a and b are bf16
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <vector>
 
 #define CHECK(call)                                                                                \
@@ -27,6 +29,44 @@
       std::exit(2);                                                                                \
     }                                                                                              \
   } while (false)
+
+#define CUBLASLT_FUNCTIONS(FUNCTION)                                                               \
+  FUNCTION(cublasLtCreate)                                                                         \
+  FUNCTION(cublasLtMatmul)                                                                         \
+  FUNCTION(cublasLtMatmulAlgoGetHeuristic)                                                         \
+  FUNCTION(cublasLtMatmulDescCreate)                                                               \
+  FUNCTION(cublasLtMatmulDescDestroy)                                                              \
+  FUNCTION(cublasLtMatmulDescSetAttribute)                                                         \
+  FUNCTION(cublasLtMatmulPreferenceCreate)                                                         \
+  FUNCTION(cublasLtMatmulPreferenceDestroy)                                                        \
+  FUNCTION(cublasLtMatmulPreferenceSetAttribute)                                                   \
+  FUNCTION(cublasLtMatrixLayoutCreate)                                                             \
+  FUNCTION(cublasLtMatrixLayoutDestroy)
+
+// The functions of the library that is opened.
+struct Library {
+#define FUNCTION(name) decltype(&::name) name = nullptr;
+  CUBLASLT_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
+Library lt;
+
+void openLibrary() {
+  const char *named = std::getenv("LMC_CUBLASLT");
+  void *library = dlopen(named ? named : "libcublasLt.so.13", RTLD_NOW);
+  if (!library) {
+    std::fprintf(stderr, "gemm: error: cuBLASLt cannot be opened: %s; LMC_CUBLASLT may name it\n",
+                 dlerror());
+    std::exit(2);
+  }
+#define FUNCTION(name)                                                                             \
+  if (!(lt.name = reinterpret_cast<decltype(lt.name)>(dlsym(library, #name)))) {                   \
+    std::fprintf(stderr, "gemm: error: cuBLASLt has no %s\n", #name);                              \
+    std::exit(2);                                                                                  \
+  }
+  CUBLASLT_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+}
 
 constexpr size_t kWorkspace = size_t(32) << 20;
 constexpr int kAlgorithms = 8, kWarmUps = 2, kRuns = 10;
@@ -57,13 +97,14 @@ template <typename T> void *randomMatrix(size_t count, unsigned stream) {
 // A row-major matrix is the transpose of a column-major one.
 cublasLtMatrixLayout_t layout(cudaDataType_t type, long rows, long columns) {
   cublasLtMatrixLayout_t made;
-  CHECK(cublasLtMatrixLayoutCreate(&made, type, uint64_t(columns), uint64_t(rows), columns));
+  CHECK(lt.cublasLtMatrixLayoutCreate(&made, type, uint64_t(columns), uint64_t(rows), columns));
   return made;
 }
 
 int main() {
+  openLibrary();
   cublasLtHandle_t handle;
-  CHECK(cublasLtCreate(&handle));
+  CHECK(lt.cublasLtCreate(&handle));
   void *workspace;
   CHECK(cudaMalloc(&workspace, kWorkspace));
   cudaEvent_t begin, end;
@@ -85,24 +126,24 @@ int main() {
     auto dLayout = layout(resultType, m, n);
     // In column-major terms the product is d^T = b^T a^T.
     cublasLtMatmulDesc_t product;
-    CHECK(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CHECK(lt.cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     const cublasOperation_t first = transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
     CHECK(
-        cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    CHECK(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+        lt.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    CHECK(lt.cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
                                          sizeof second));
     cublasLtMatmulPreference_t preference;
-    CHECK(cublasLtMatmulPreferenceCreate(&preference));
+    CHECK(lt.cublasLtMatmulPreferenceCreate(&preference));
     const uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+    CHECK(lt.cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                &kWorkspace, sizeof kWorkspace));
-    CHECK(cublasLtMatmulPreferenceSetAttribute(
+    CHECK(lt.cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions));
     cublasLtMatmulHeuristicResult_t found[kAlgorithms];
     int count = 0;
-    if (cublasLtMatmulAlgoGetHeuristic(handle, product, bLayout, aLayout, dLayout, dLayout,
+    if (lt.cublasLtMatmulAlgoGetHeuristic(handle, product, bLayout, aLayout, dLayout, dLayout,
                                        preference, kAlgorithms, found,
                                        &count) != CUBLAS_STATUS_SUCCESS)
       count = 0;
@@ -112,7 +153,7 @@ int main() {
     for (int run = 0; run < kWarmUps + kRuns; ++run)
       for (int i = 0; i < count; ++i) {
         CHECK(cudaEventRecord(begin));
-        CHECK(cublasLtMatmul(handle, product, &alpha, b, bLayout, a, aLayout, &beta, d, dLayout, d,
+        CHECK(lt.cublasLtMatmul(handle, product, &alpha, b, bLayout, a, aLayout, &beta, d, dLayout, d,
                              dLayout, &found[i].algo, workspace, kWorkspace, nullptr));
         CHECK(cudaEventRecord(end));
         CHECK(cudaEventSynchronize(end));
@@ -137,10 +178,10 @@ int main() {
                   name, count, medians[0], medians[size_t(best)], best,
                   2e-9 * m * n * k / medians[0], 2e-9 * m * n * k / medians[size_t(best)]);
     std::fflush(stdout);
-    CHECK(cublasLtMatmulPreferenceDestroy(preference));
-    CHECK(cublasLtMatmulDescDestroy(product));
+    CHECK(lt.cublasLtMatmulPreferenceDestroy(preference));
+    CHECK(lt.cublasLtMatmulDescDestroy(product));
     for (auto made : {aLayout, bLayout, dLayout})
-      CHECK(cublasLtMatrixLayoutDestroy(made));
+      CHECK(lt.cublasLtMatrixLayoutDestroy(made));
     for (void *memory : {a, b, d})
       CHECK(cudaFree(memory));
   }

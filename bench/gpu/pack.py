@@ -1,24 +1,32 @@
 #!/usr/bin/env python3
 """Fills a folder with all that a machine with a GPU needs to check and measure lmc there.
 
-The machine needs the NVIDIA driver, CUDA 13 with nvcc, Python 3.9 (with lzma) and glibc 2.36, and nothing of this
-repository. The folder's own `run` says what it does there; bench/gpu/PENDING.md lists what has run.
+The machine needs the NVIDIA driver, Python 3.9 (with lzma) and glibc 2.36, and nothing of this repository; nvcc only
+if the programs are not compiled here. The folder's own `run` says what it does there; bench/gpu/PENDING.md lists what
+has run.
 """
 
 import argparse
 import concurrent.futures
 import json
+import lzma
 import os
 import random
 import re
 import shutil
 import subprocess
+import sys
+import tarfile
 import tempfile
 import tomllib
 from array import array
 from pathlib import Path
 
-import expected
+sys.dont_write_bytecode = True
+
+import expected  # noqa: E402
+import precompile  # noqa: E402
+import smoke_jobs  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -60,9 +68,16 @@ CONFORMANCE = (
 )
 
 
+# What is packed of them for the architectures that are not --arch.
+SMALL_CONFORMANCE = ("tiny-f32-gas2", "tiny-bf16-gas4", "heads64-bf16-gas4")
+OTHERS = ("sm_80", "sm_89", "sm_100", "sm_120")
+SQUEEZED = 1 << 20  # bytes from which a library is packed by xz
+
+
 class Pack:
-    def __init__(self, folder: Path, build: Path, arch: str, spec: str, scratch: Path):
+    def __init__(self, folder: Path, build: Path, arch: str, others: list, spec: str, scratch: Path):
         self.folder, self.bin, self.arch, self.spec = folder, build / "bin", arch, spec
+        self.archs = [arch, *others]
         self.scratch, self.data = scratch, scratch / "data"  # the latter becomes data.tar.xz
         self.data.mkdir()
         self.plans: dict[str, Path] = {}  # all that were compiled, by name
@@ -77,16 +92,16 @@ class Pack:
             raise SystemExit(f"pack: error: {' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
 
-    def command(self, config: str, plan: Path, settings: dict, *options: str) -> list:
+    def command(self, config: str, plan: Path, settings: dict, *options: str, arch: str | None = None) -> list:
         """Returns the arguments of lmc that write the plan of a job for the GPU."""
         return ["compile", ROOT / f"models/configs/{config}.toml", "--quiet", "-o", plan, "--nodes=1",
                 f"--devices-per-node={ranks_of(settings)}",
-                f"--target=cuda:{self.arch}", f"--spec={self.spec}", *options,
+                f"--target=cuda:{arch or self.arch}", f"--spec={self.spec}", *options,
                 *(f"--set={key}={value}" for key, value in settings.items())]
 
-    def compile(self, config: str, name: str, settings: dict, *options: str) -> Path:
+    def compile(self, config: str, name: str, settings: dict, *options: str, arch: str | None = None) -> Path:
         plan = self.scratch / f"{name}.plan"
-        self.call("lmc", *self.command(config, plan, settings, *options))
+        self.call("lmc", *self.command(config, plan, settings, *options, arch=arch))
         self.plans[name] = plan
         return plan
 
@@ -162,15 +177,22 @@ class Pack:
         return shapes
 
     def runner(self) -> None:
-        """Copies lmc-run, with the libraries that it links: its RPATH is $ORIGIN/../lib."""
+        """Copies lmc-run, with the libraries that it links: its RPATH is $ORIGIN/../lib. Large ones are packed by
+        xz, and `run` unpacks them."""
         for name in ("bin", "lib"):
             (self.folder / name).mkdir()
         program = self.folder / "bin/lmc-run"
         subprocess.run(["strip", "-o", program, self.bin / "lmc-run"], check=True)
         listed = subprocess.run(["ldd", self.bin / "lmc-run"], check=True, capture_output=True, text=True).stdout
         for name, path in re.findall(r"^\s*(\S+) => (/\S+)", listed, re.M):
-            if not GLIBC.match(name):
+            if GLIBC.match(name):
+                continue
+            if os.path.getsize(path) < SQUEEZED:
                 shutil.copy(path, self.folder / "lib" / name)
+            else:
+                with open(path, "rb") as library, lzma.open(self.folder / "lib" / f"{name}.xz", "wb",
+                                                            preset=0) as packed:
+                    shutil.copyfileobj(library, packed, 1 << 20)
 
     def check_runner(self, plan: Path) -> None:
         """Stops if lmc-run was built without CUDA: the folder would show it too late."""
@@ -182,7 +204,7 @@ class Pack:
             raise SystemExit(f"pack: error: {self.bin / 'lmc-run'} cannot run plans for a GPU: {refused.strip()}")
 
     def sources(self) -> None:
-        for name in ("run", "session.py", "bets.py", "peer.py"):
+        for name in ("run", "session.py", "failures.py", "bets.py", "peer.py"):
             shutil.copy(HERE / name, self.folder)
         shutil.copy(ROOT / "docs/gpu.md", self.folder / "README.md")
         shutil.copytree(HERE / "sections", self.folder / "sections", ignore=shutil.ignore_patterns("__pycache__"))
@@ -209,6 +231,11 @@ class Pack:
         facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS, "ranks": ranks_of(settings),
                  "dtype": settings.get("training.compute_dtype", "f32"),
                  "planned_bytes": planned_bytes(self.explain(plan))}
+        for arch in self.archs[1:] if name in SMALL_CONFORMANCE else ():
+            built = self.compile(config, f"{arch}-{name}", settings, arch=arch)
+            (folder / arch).mkdir(exist_ok=True)
+            shutil.copy(built, folder / arch / f"{name}.plan")
+            facts.setdefault("others", {})[arch] = planned_bytes(self.explain(built))
         if reference == name and trains:
             cpu, run = self.scratch / f"{name}.cpu.plan", self.scratch / f"{name}.run"
             self.call("lmc", *self.command(config, cpu, settings), "--target=cpu", "--spec=cpu")
@@ -276,6 +303,14 @@ class Pack:
         jobs.append(self.trains("mistral lmc MBS 1", "mistral", "mistral-7b", mistral(self.layers_that_fit()), [1, 2]))
         (folder / "jobs.json").write_text(json.dumps(jobs, indent=1))
 
+    def archive(self) -> None:
+        """Writes data.tar.xz. What is alike lies side by side: the plans of one job for each architecture."""
+        files = sorted((path for path in self.data.rglob("*") if path.is_file()),
+                       key=lambda path: (path.suffix, path.name, path))
+        with tarfile.open(self.folder / "data.tar.xz", "w:xz", preset=1) as archive:
+            for path in files:
+                archive.add(path, path.relative_to(self.data))
+
     def layers_that_fit(self) -> int:
         """Returns the largest number of Mistral-7B's layers that the GPU can train."""
         for layers in range(32, 0, -1):
@@ -320,7 +355,12 @@ def main() -> None:
                         help="folder to fill; what it holds is replaced (default: build/gpu)")
     parser.add_argument("--arch", default="sm_90a", help="the GPU's architecture (default: sm_90a: H100, H200)")
     parser.add_argument("--spec", default="h100-sxm", help="device spec of the predictions (default: h100-sxm)")
+    parser.add_argument("--also", default=",".join(OTHERS), metavar="ARCH,...", help="architectures that smoke and a "
+                        f"small conformance can run on, too (default: {','.join(OTHERS)})")
+    parser.add_argument("--no-programs", action="store_true", help="do not compile programs with nvcc: the GPU's "
+                        "machine does it, if it has nvcc")
     args = parser.parse_args()
+    others = [arch for arch in args.also.split(",") if arch and arch != args.arch]
     folder = args.folder.resolve()
     if folder.exists() and any(folder.iterdir()) and not (folder / "manifest.json").exists():
         raise SystemExit(f"pack: error: {folder} is not empty and was not packed by this program; "
@@ -328,19 +368,23 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # First, so that a pack that is interrupted can be repeated.
-    (folder / "manifest.json").write_text(json.dumps({"commit": commit(), "arch": args.arch, "spec": args.spec}))
+    (folder / "manifest.json").write_text(json.dumps(
+        {"commit": commit(), "arch": args.arch, "others": others, "spec": args.spec}))
     with tempfile.TemporaryDirectory(prefix="lmc-gpu-pack") as scratch:
-        pack = Pack(folder, build, args.arch, args.spec, Path(scratch))
-        pack.runner()
+        pack = Pack(folder, build, args.arch, others, args.spec, Path(scratch))
         pack.sources()
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            work = pack.begin(pool)
+            smoke = smoke_jobs.smoke(pack, pool)
+            work = [pool.submit(pack.runner), *pack.begin(pool)]
             pack.conformances(pool)
             for each in work:
                 each.result()
+            smoke_jobs.finish(pack, smoke)
             bets = expected.of_pack(pack, pool)
         (folder / "expected.json").write_text(expected.text_of(bets))
-        shutil.make_archive(str(folder / "data"), "xztar", pack.data)
+        if not args.no_programs:
+            print(precompile.precompile(pack.data, args.arch))
+        pack.archive()
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     if size > LIMIT_MB:
         raise SystemExit(f"pack: error: {folder} has {size:.1f} MB, and {LIMIT_MB} may be brought along")

@@ -3,18 +3,43 @@
 Written as one would write it for speed: bf16 autocast over f32 weights, scaled_dot_product_attention,
 fused AdamW, and torch.compile if asked for. The loss is computed in pieces of `--loss-tokens` tokens whose
 logits are computed again in the backward pass, because whole logits of a large vocabulary would limit the
-batch. Prints one line of JSON.
+batch. Prints one line of JSON. For PyTorch 2.2 and later; --probe only says which PyTorch is here.
 """
 
 import argparse
 import json
 import statistics
+import sys
 import time
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+
+# rms_norm came with PyTorch 2.4, and enable_gqa of scaled_dot_product_attention with 2.5.
+HAS_NORM = hasattr(F, "rms_norm")
+HAS_GQA = "enable_gqa" in (F.scaled_dot_product_attention.__doc__ or "")
+
+
+def norm(x, weight, eps: float):
+    """RMSNorm over the last dimension."""
+    if HAS_NORM:
+        return F.rms_norm(x, weight.shape, weight.to(x.dtype), eps)
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype) * weight.to(x.dtype)
+
+
+def attention(q, k, v):
+    """Causal attention on [batch, heads, seq, head_dim], where k and v may have fewer heads."""
+    if q.shape[1] == k.shape[1]:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    if HAS_GQA:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    group = q.shape[1] // k.shape[1]
+    return F.scaled_dot_product_attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1),
+                                          is_causal=True)
 
 
 def rotate(x, cos, sin):
@@ -36,18 +61,14 @@ class Layer(nn.Module):
         self.gate_up = nn.Linear(hidden, 2 * ffn, bias=False)
         self.down = nn.Linear(ffn, hidden, bias=False)
 
-    def norm(self, x, weight):
-        return F.rms_norm(x, weight.shape, weight.to(x.dtype), self.eps)
-
     def forward(self, x, cos, sin):
         batch, seq, _ = x.shape
         parts = [heads * self.head_dim for heads in (self.heads, self.kv_heads, self.kv_heads)]
         q, k, v = (part.view(batch, seq, -1, self.head_dim).transpose(1, 2)
-                   for part in self.qkv(self.norm(x, self.attention_norm)).split(parts, dim=-1))
-        y = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v,
-                                           is_causal=True, enable_gqa=True)
+                   for part in self.qkv(norm(x, self.attention_norm, self.eps)).split(parts, dim=-1))
+        y = attention(rotate(q, cos, sin), rotate(k, cos, sin), v)
         x = x + self.out(y.transpose(1, 2).reshape(batch, seq, -1))
-        gate, up = self.gate_up(self.norm(x, self.mlp_norm)).chunk(2, dim=-1)
+        gate, up = self.gate_up(norm(x, self.mlp_norm, self.eps)).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
 
 
@@ -76,7 +97,7 @@ class Model(nn.Module):
         x = self.embedding(ids).bfloat16()
         for layer in self.layers:
             x = layer(x, self.cos, self.sin)
-        x = F.rms_norm(x, self.norm.shape, self.norm.to(x.dtype), self.eps).flatten(0, 1)
+        x = norm(x, self.norm, self.eps).flatten(0, 1)
         targets = targets.flatten()
         total = 0
         for rows, wanted in zip(x.split(self.loss_tokens), targets.split(self.loss_tokens)):
@@ -85,6 +106,9 @@ class Model(nn.Module):
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--probe"]:
+        print(json.dumps({"torch": torch.__version__, "sees_the_gpu": torch.cuda.is_available()}))
+        return
     parser = argparse.ArgumentParser()
     parser.add_argument("shape", type=json.loads, help="keys of [model], and sequence_length, as JSON")
     parser.add_argument("--mode", choices=["eager", "compile"], required=True)

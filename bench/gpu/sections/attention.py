@@ -11,21 +11,27 @@ SHAPES = ("llama1b, MBS 1, 2048 tokens", "llama1b, MBS 16, 2048 tokens", "heads 
           "Mistral-7B, MBS 1, 8192 tokens, window 4096", "Llama 3 8B, MBS 2, 8192 tokens")
 
 
+def programs(data) -> dict:
+    """Returns the programs that the section runs: name -> source, options."""
+    return {**{f"attention-{i}": (data / "src/attention.cu", ["-O2", "-std=c++17", f"-DLMC_SHAPE={i}"])
+               for i in range(len(SHAPES))}, **kernels.programs_of(data / "price")}
+
+
 def run(session) -> Report:
     report = Report(session, "attention", {
         "item": "shape", "kernel": "kernel", "tile": "tile", "ms": "ms", "tflops": "TFLOP/s", "error": "error",
         "right": "right", "registers": "registers", "local_bytes": "local bytes", "blocks_per_sm": "blocks per SM",
         "predicted_ms": "predicted ms", "ratio": "predicted / measured", "sm_mhz": "SM MHz", "watts": "W"})
-    source = session.data / "src/attention.cu"
-    variants = {f"attention-{i}": (source, ["-O2", "-std=c++17", f"-DLMC_SHAPE={i}"]) for i in range(len(SHAPES))}
-    prices = kernels.programs_of(session.data / "price")
-    broken = session.compile({**variants, **prices}, 1)
-    for name, why in broken.items():
-        report.fail(name, f"does not compile: {why}")
+    every, prices = programs(session.data), kernels.programs_of(session.data / "price")
+    missing = {} if (why := session.why_not(everything=True)) else session.compile(every, 1)
     for item in report.items([*SHAPES, *prices], seconds=20):
         name = item if item in prices else f"attention-{SHAPES.index(item)}"
-        if name not in broken:
-            report.run(item, [session.build / name], kernels.read if item in prices else variant_rows, limit=180)
+        if why or name in missing:
+            if name not in report.failed:
+                report.skip(item, why or missing[name])
+            continue
+        report.run(item, [session.program(name)], kernels.read if item in prices else variant_rows, limit=180,
+                   source=every[name][0])
     for shape in SHAPES:
         best = {}
         for row in (row for row in report.rows if row["item"] == shape and row.get("right")):

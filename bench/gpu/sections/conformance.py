@@ -6,12 +6,12 @@ import json
 import math
 import os
 import shutil
-import site
 import struct
 from array import array
 from pathlib import Path
 
-from session import Report, call
+import failures
+from session import Report, call, package_library
 
 # Allowed differences from the CPU: of a step's loss, relative; of a gradient and of the weights after
 # the last step, the relative L2 norm. Both sides round to bf16 at other places, and sum in other orders.
@@ -74,12 +74,8 @@ def same_bits(one: Path, other: Path, step: int) -> list[str]:
 
 def nccl() -> dict[str, str]:
     """Returns the variable that names NCCL, if it is only in a Python package, as PyTorch brings it."""
-    found = [path for folder in (*site.getsitepackages(), site.getusersitepackages())
-             for path in Path(folder).glob("nvidia/nccl/lib/libnccl.so.2")]
-    return {"LMC_NCCL": str(found[0])} if found and "LMC_NCCL" not in os.environ else {}
-
-
-NCCL = nccl()
+    found = package_library("nccl", "libnccl.so.2")
+    return {"LMC_NCCL": found} if found and "LMC_NCCL" not in os.environ else {}
 
 
 class Job:
@@ -90,8 +86,9 @@ class Job:
         self.name, self.steps = facts["name"], facts["steps"]
         self.files = session.data / "conformance"
         self.out = session.build / "conformance" / self.name
+        plans = self.files if session.arch == session.manifest["arch"] else self.files / session.arch
         # Products by a fixed choice: those that are timed may differ from run to run.
-        self.command = [session.folder / "bin/lmc-run", self.files / f"{self.name}.plan", "--gemm=default",
+        self.command = [session.lmc_run, plans / f"{self.name}.plan", "--gemm=default",
                         f'--set=data.train=["{self.files / "train.bin"}"]']
         if facts["ranks"] > 1:
             # NCCL does not let ranks share a GPU.
@@ -100,19 +97,13 @@ class Job:
     def train(self, item: str, name: str, *extra) -> bool:
         """Trains into the folder `name`, and returns whether lmc-run ended well."""
         done = call([*self.command, f"--out={self.out / name}", *RUNS[name], *extra],
-                    min(120 if not self.session.dry else 300, self.session.seconds_left()), env=NCCL)
+                    min(120 if not self.session.dry else 300, self.session.seconds_left()), env=nccl())
         if done.code != 0:
-            self.report.fail(item, done.complaint())
+            self.report.fail(item, done.complaint(), done)
         for line in (done.err + done.out).splitlines():
             if "warning" in line and f"{self.name}: {line}" not in self.report.notes:
                 self.report.notes.append(f"{self.name}: {line}")
         return done.code == 0
-
-    def run(self, item: str, name: str) -> None:
-        try:
-            self.compare(item, name)
-        except (OSError, ValueError, KeyError, IndexError) as error:
-            self.report.fail(item, f"lmc-run left something else than expected: {error}")
 
     def compare(self, item: str, name: str) -> None:
         out = self.out / name
@@ -132,9 +123,11 @@ class Job:
             wrong = same_bits(self.out / "graphs", out, self.steps)
             figures = {"bits": not wrong}
         if wrong:
-            self.report.fail(item, "differs: " + ", ".join(wrong[:5]))
+            self.report.fail(item, "differs: " + ", ".join(wrong[:5]), command=[str(part) for part in self.command],
+                             differs=wrong, figures=figures,
+                             inputs=failures.inputs_of([str(part) for part in self.command]))
         if self.session.dry:
-            self.report.rows.append({"item": item})
+            self.report.gone_through(item)
             if not wrong:
                 print(f"  {item}: agrees, on the stand-in for the driver")
         else:
@@ -148,7 +141,8 @@ class Job:
         weights, _ = distance(out / f"checkpoints/{self.steps}/model.safetensors",
                               self.files / f"{cpu['reference']}.model.safetensors")
         figures = {"loss": off, "gradients": gradient, "weights": weights, "worst": worst,
-                   "memory": lines[-1]["memory_bytes"], "planned": cpu["planned_bytes"]}
+                   "memory": lines[-1]["memory_bytes"],
+                   "planned": cpu.get("others", {}).get(self.session.arch, cpu["planned_bytes"])}
         allowed = TOLERANCES[cpu["dtype"]]
         wrong = [f"{key} by {figures[key]:.2g} (at most {limit:.0e})" for key, limit in allowed.items()
                  if not figures[key] <= limit]
@@ -166,14 +160,22 @@ def run(session) -> Report:
     report.notes.append("loss, gradients and weights: largest relative difference from the CPU; "
                         "allowed: " + json.dumps(TOLERANCES))
     every = json.loads((session.data / "conformance/jobs.json").read_text())
-    jobs = {job["name"]: job for job in every}
+    why, main = session.why_not(everything=False), session.manifest["arch"]
+    jobs = {job["name"]: job for job in every if session.arch in (None, main, *job.get("others", {}))}
+    if why or len(jobs) < len(every):
+        for job in every:
+            if why or job["name"] not in jobs:
+                report.skip(job["name"], why or f"it is packed for {main} only; this GPU runs plans for {session.arch}")
+    if why:
+        return report
     items = [f"{job} {name}" for job in jobs for name in RUNS]
     small = next(iter(jobs))
     if session.dry:
         # A stand-in for the driver computes on the host, slowly: one job, one with biases in bf16, and
         # those with collectives must do.
-        items = [*(f"{small} {name}" for name in RUNS), "biases-bf16-gas4 graphs", "two-ranks-f32 graphs",
-                 *(["nccl-f32-gas2 graphs"] if "LMC_NCCL" in os.environ else [])]
+        items = [*(f"{small} {name}" for name in RUNS), *(f"{job} graphs" for job in (
+            "biases-bf16-gas4", "two-ranks-f32", *(["nccl-f32-gas2"] if "LMC_NCCL" in os.environ else []))
+            if job in jobs)]
     elif shutil.which("compute-sanitizer"):
         items += [f"{tool} {small}" for tool in SANITIZED]
     else:
@@ -182,7 +184,7 @@ def run(session) -> Report:
     for item in report.items(items, seconds=20):
         first, second = item.split(" ")
         if not session.has_driver:
-            report.rows.append({"item": item})
+            report.gone_through(item)
         elif first in SANITIZED:
             out = session.build / "conformance" / first
             shutil.rmtree(out, ignore_errors=True)
@@ -191,7 +193,8 @@ def run(session) -> Report:
                               f"--out={out}", "--no-cuda-graphs", "--steps=1"],
                        lambda text: [{"bits": None}], limit=240)
         else:
-            if first not in made:
-                made[first] = Job(session, report, jobs[first])
-            made[first].run(item, second)
+            with report.guard(item):
+                if first not in made:
+                    made[first] = Job(session, report, jobs[first])
+                made[first].compare(item, second)
     return report

@@ -5,7 +5,13 @@ chunks of 1024 and 4096 tokens of the loss; and those for a vocabulary of 50,257
 
 import json
 
+from sections.ceilings import cublaslt
 from session import Report, json_lines
+
+
+def programs(data) -> dict:
+    """Returns the program that the section runs: name -> source, options."""
+    return {"gemm": (data / "src/gemm.cu", ["-O2", "-std=c++17"])}
 
 
 def run(session) -> Report:
@@ -14,11 +20,13 @@ def run(session) -> Report:
         "best_ms": "best ms", "gain": "first / best", "best_tflops": "TFLOP/s", "algorithms": "algorithms",
         "predicted_ms": "predicted ms", "ratio": "predicted / measured", "sm_mhz": "SM MHz", "watts": "W"})
     shapes = {shape["name"]: shape for shape in json.loads((session.data / "gemms.json").read_text())}
-    for name, why in session.compile(
-            {"gemm": (session.data / "src/gemm.cu", ["-O2", "-std=c++17"])}, 1).items():
-        report.fail(name, f"does not compile: {why}")
+    missing = {} if (why := session.why_not(everything=True)) else session.compile(programs(session.data), 1)
+    if "gemm" in report.failed:
         return report
     for name in report.items(shapes, seconds=10):
+        if why or missing:
+            report.skip(name, why or missing["gemm"])
+            continue
         shape = shapes[name]
         line = " ".join(str(part) for part in (
             "shape", shape["m"], shape["n"], shape["k"], int(shape["transpose_a"]), int(shape["transpose_b"]),
@@ -33,7 +41,8 @@ def run(session) -> Report:
                      "gain": row["first_ms"] / row["best_ms"], "predicted_ms": predicted,
                      "ratio": predicted / row["best_ms"]}]
 
-        report.run(name, [session.build / "gemm"], read, limit=120, stdin=line + "\n")
+        report.run(name, [session.program("gemm")], read, limit=120, stdin=line + "\n", env=cublaslt(session),
+                   source=session.data / "src/gemm.cu")
     heads = {}  # milliseconds of each head's products
     for row in report.rows:
         if row["item"].startswith("head") and "best_ms" in row:

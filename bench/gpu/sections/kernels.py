@@ -56,16 +56,28 @@ def programs_of(folder) -> dict:
     return {name: made[name] for name in [*order, *sorted(made.keys() - set(order))]}
 
 
+def programs(data) -> dict:
+    """Returns the programs that the section runs: name -> source, options."""
+    return {**programs_of(data / "kernels"), "copy": (data / "src/copy.cu", ["-O2", "-std=c++17"]),
+            **programs_of(data / "small")}
+
+
 def run(session) -> Report:
     report = Report(session, "kernels", {
         "item": "kernel", "wrong": "wrong", "compared": "of", "ms": "ms", "predicted_ms": "predicted ms",
         "ratio": "predicted / measured", "gbps": "GB/s", "of_copy": "of copy speed", "tflops": "TFLOP/s",
         "sm_mhz": "SM MHz", "watts": "W"})
     kernels, small = (programs_of(session.data / name) for name in ("kernels", "small"))
-    copy = {"copy": (session.data / "src/copy.cu", ["-O2", "-std=c++17"])}
-    broken = session.compile({**kernels, **copy, **small}, len(FIRST))
-    for name, why in broken.items():
-        report.fail(name, f"does not compile: {why}")
+    has_sanitizer = session.dry or shutil.which("compute-sanitizer")
+    if not has_sanitizer:
+        report.notes.append("compute-sanitizer is not on this machine: neither memcheck nor racecheck ran")
+    checks = [f"{tool} {name}" for tool in TOOLS for name in small] if has_sanitizer else []
+    if why := session.why_not(everything=True):
+        for item in report.items([*kernels, *checks]):
+            report.skip(item, why)
+        return report
+    every = programs(session.data)
+    missing = session.compile(every, len(FIRST))
     speed = 0.0
 
     def speeds(text: str) -> list[dict]:
@@ -73,26 +85,24 @@ def run(session) -> Report:
         speed = max(row["gbps"] for row in json_lines(text))
         return [{"gbps": speed, "of_copy": 1.0}]
 
-    if not broken.get("copy"):
-        report.run("copy", [session.build / "copy"], speeds)
+    if "copy" not in missing:
+        report.run("copy", [session.program("copy")], speeds)
 
     def rated(text: str) -> list[dict]:
         return [{**row, "of_copy": row["gbps"] / speed} if "gbps" in row and speed else row
                 for row in read(text)]
 
-    has_sanitizer = session.dry or shutil.which("compute-sanitizer")
-    if not has_sanitizer:
-        report.notes.append("compute-sanitizer is not on this machine: neither memcheck nor racecheck ran")
-    checks = [f"{tool} {name}" for tool in TOOLS for name in small] if has_sanitizer else []
     for item in report.items([*kernels, *checks], seconds=10):
         tool, _, name = item.rpartition(" ")
-        if name in broken:
+        if name in missing:
+            if name not in report.failed:
+                report.skip(item, missing[name])
             continue
-        program = session.build / name
+        program = session.program(name)
         if tool:
             report.run(item, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", program,
-                              "check"], read, limit=120)
+                              "check"], read, limit=120, source=every[name][0])
         else:
-            report.run(item, [program], rated, limit=120)
+            report.run(item, [program], rated, limit=120, source=every[name][0])
     note_predictions(report)
     return report

@@ -62,13 +62,19 @@ def run(session) -> Report:
     order = sorted([*ours, *peers], key=lambda item: (item.split(" ")[0] != "llama1b", item in peers))
     if session.dry:
         print("  DRY RUN: neither lmc-run nor PyTorch trains these models")
+    why = session.why_not(everything=True)
+    no_peer = "" if session.dry or why else absent(session)
     for item in report.items(order, seconds=60):
-        if item in peers:
-            peer(session, report, item, *peers[item], jobs)
-        elif ours[item][1]:
-            bench(session, report, item, jobs[ours[item][0]], ours[item][1])
-        else:
-            lmc(session, report, item, jobs[ours[item][0]])
+        if why or (item in peers and no_peer):
+            report.skip(item, why or no_peer)
+            continue
+        with report.guard(item):
+            if item in peers:
+                peer(session, report, item, *peers[item], jobs)
+            elif ours[item][1]:
+                bench(session, report, item, jobs[ours[item][0]], ours[item][1])
+            else:
+                lmc(session, report, item, jobs[ours[item][0]])
     for model in dict.fromkeys(job["model"] for job in jobs.values()):
         compare(report, model, {item: jobs[name] for item, (name, choice) in ours.items() if not choice}, peers)
     rates = {row["item"]: row["tokens_per_second"] for row in report.rows if "tokens_per_second" in row}
@@ -106,13 +112,25 @@ def bench(session, report: Report, item: str, job: dict, choice: str) -> None:
     report.run(item, command, read, limit=200)
 
 
+def absent(session) -> str:
+    """Returns why PyTorch cannot be the peer here, "" if it can or if its failure is to be reported."""
+    done = call([sys.executable, session.folder / "peer.py", "--probe"], 120)
+    if "No module named 'torch'" in done.err:
+        return f"PyTorch is not here ({sys.executable})"
+    try:
+        found = json_lines(done.out)[-1]
+    except ValueError:
+        return ""
+    return "" if found.get("sees_the_gpu", True) else f"PyTorch {found['torch']} does not see the GPU"
+
+
 def lmc(session, report: Report, item: str, job: dict) -> None:
     name = f"training-{item.replace(' ', '-')}"
     out = session.build / name / datetime.datetime.now().strftime("%H%M%S")
     plan = session.data / "training" / job["plan"]
     data = tokens(session, job["vocabulary"], 4 * job["tokens_per_step"] + 1) if not session.dry else ""
     # Far more steps than are wanted: a run that ends saves a checkpoint of many gigabytes.
-    command = [session.folder / "bin/lmc-run", plan, f"--out={out}", "--steps=1000",
+    command = [session.lmc_run, plan, f"--out={out}", "--steps=1000",
                f'--set=data.train=["{data}"]', "--set=data.format=uint32"]
     began = datetime.datetime.now(datetime.timezone.utc)
 
@@ -157,7 +175,7 @@ def peer(session, report: Report, item: str, model: str, mode: str, mbs: int, jo
     elif "OutOfMemory" in done.err or "out of memory" in done.err:
         report.notes.append(f"{item}: out of memory")  # the peer's largest batch is behind us
     else:
-        report.fail(item, done.complaint())
+        report.fail(item, done.complaint(), done)
 
 
 def compare(report: Report, model: str, jobs: dict, peers: dict) -> None:
