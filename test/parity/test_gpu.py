@@ -857,6 +857,14 @@ def test_sections_go_on_after_a_fault(copied, host, tmp_path, fault):
     assert done.stdout.split("== summary\n")[1].count("\n") == len(SECTIONS)
 
 
+def test_wrong_sums_are_left_out(packed, host, tmp_path):
+    """lmc-run finds them itself, warns, and takes another algorithm, which agrees; so do products with a bias."""
+    done = run(packed, "smoke", "--dry-run", f"--out={tmp_path / 'out'}", env={**host, "LMC_HOST_BAD_ALGORITHM": "sum"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    notes = json.loads((tmp_path / "out/dry-run-smoke.json").read_text())["notes"]
+    assert any(note.startswith("gpt2: warning: an algorithm of matrix products was left out: ") for note in notes)
+
+
 def test_results_go_elsewhere_until_they_can_be_written(copied, tmp_path):
     out = tmp_path / "out"
     out.write_text("in the way")

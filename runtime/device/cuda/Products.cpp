@@ -85,6 +85,12 @@ public:
   cublasLtMatmulAlgo_t algorithm{}; // the chosen one
 
 private:
+  // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of the one that is
+  // set; multiply() sets the real one.
+  cublasStatus_t pointToBias(CUdeviceptr bias) const {
+    return library.cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                  &bias, sizeof bias);
+  }
   Result<void> layout(cublasLtMatrixLayout_t &made, plan::DType dtype, uint64_t rows,
                       uint64_t columns);
 
@@ -150,9 +156,7 @@ Result<void> Product::describe(const ProductShape &of) {
     const cudaDataType_t type = dataTypeOf(described.bias);
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
     LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type));
-    // Algorithms are proposed for the alignment of this address; run() sets the real one.
-    const CUdeviceptr aligned = described.alignBias;
-    LMC_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
+    LMC_TRY(check(pointToBias(described.alignBias)));
   }
   LMC_TRY(layout(first, described.input, described.transposeB ? described.n : described.k,
                  described.transposeB ? described.k : described.n));
@@ -182,6 +186,9 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, described.alignA));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
+  // A trial may have left the address of its own bias.
+  if (described.hasBias)
+    LMC_TRY(check(pointToBias(described.alignBias)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
   int count = 0;
   const cublasStatus_t status = library.cublasLtMatmulAlgoGetHeuristic(
@@ -203,12 +210,9 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
 
 cublasStatus_t Product::multiply(const ProductAddresses &at, const cublasLtMatmulAlgo_t &chosen,
                                  CUstream stream) const {
-  if (described.hasBias) {
-    const cublasStatus_t set = library.cublasLtMatmulDescSetAttribute(
-        operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias, sizeof at.bias);
-    if (set != CUBLAS_STATUS_SUCCESS)
+  if (described.hasBias)
+    if (const cublasStatus_t set = pointToBias(at.bias); set != CUBLAS_STATUS_SUCCESS)
       return set;
-  }
   const float one = 1, beta = described.accumulate ? 1 : 0;
   const double wideOne = 1, wideBeta = beta;
   const bool wide = described.input == plan::DType::F64;
