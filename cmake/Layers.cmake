@@ -25,7 +25,7 @@ lmc_layer(runtime/checkpoint runtime/comm runtime/data runtime/plan runtime/supp
 lmc_layer(runtime/monitor runtime/support)
 lmc_layer(runtime/train runtime/checkpoint runtime/comm runtime/data runtime/device
           runtime/monitor runtime/plan runtime/support runtime/tokenizer)
-lmc_program(tools/lmc-run runtime/comm runtime/support runtime/train tools/support)
+lmc_program(tools/lmc-run runtime/comm runtime/device runtime/support runtime/train tools/support)
 lmc_script(tools/lmc-wandb)
 lmc_plugin(tools/parquet)
 lmc_program(tools/lmc-data runtime/checkpoint runtime/data runtime/support runtime/tokenizer

@@ -22,7 +22,8 @@ HEADS_OF_64 = {**LLAMA, **BF16, "model.hidden_size": 128, "model.num_attention_h
 # Name, config, settings, and the largest relative difference of a command's results. Together the plans have a kernel
 # of each template that the code generators emit: f32 has attention without tensor cores; heads64 has it with tensor
 # cores, copies of the weights in bf16, moments in 8 bits, and rows that several blocks add to the embedding's gradient;
-# gpt2 has LayerNorm, GELU and a gradient that is not added; muon has products in batches, and its iteration enlarges
+# experts has a router and products for each expert, experts16 these on tensor cores, where rounding may give a token
+# another expert; gpt2 has LayerNorm, GELU and a gradient that is not added; muon has products in batches, and its iteration enlarges
 # differences.
 SMOKE = (
     ("f32", "test-tiny", LLAMA, 1e-4),
@@ -32,6 +33,8 @@ SMOKE = (
     ("muon", "test-tiny", {**LLAMA, "model.num_hidden_layers": 1, "optimizer.type": "muon"}, 5e-2),
     ("mistral", "test-mistral", {**LLAMA, "model.num_hidden_layers": 1, "training.document_mask": "true",
                                  "data.end_of_document": 0}, 1e-4),
+    ("experts", "test-mixtral", {**SMALL, "model.num_hidden_layers": 1}, 1e-4),
+    ("experts16", "test-mixtral", {**SMALL, **BF16, "model.num_hidden_layers": 1}, 0.3),
 )
 TRAINED = ("f32", "heads64")  # whose step is also compared by its loss
 NCCL = "nccl"  # the plan of f32, with sums over its one rank

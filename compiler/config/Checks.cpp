@@ -357,7 +357,7 @@ void groups(const CheckedJob &job) {
 void intermediatePadding(const CheckedJob &job) {
   const char *key = "target.make_intermediate_size_divisible_by";
   const int64_t multiple = job.config.target.intermediateMultiple;
-  if (job.sound({"model.architecture", key}) && multiple > 1 && !job.config.model.family->hasGate)
+  if (job.sound({"model.architecture", key}) && multiple > 1 && !job.config.model.family->mayPadMlp)
     job.error(key,
               "make_intermediate_size_divisible_by = {} pads MLPs with a gate, which {} does not "
               "have; leave it out",
@@ -484,6 +484,26 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
                 *shared.begin(),
                 shared.size() > 1 ? fmt::format(" (and {} more)", shared.size() - 1) : "",
                 taken[*shared.begin()], name);
+  }
+  // The experts of a layer lie in few tensors, which are each of one group.
+  std::map<std::string, std::string> firstOf; // by the layer's experts
+  for (const std::string &parameter : parameters) {
+    const size_t experts = parameter.find(".experts.");
+    if (experts == std::string::npos)
+      continue;
+    const std::string first =
+        firstOf.emplace(parameter.substr(0, experts), parameter).first->second;
+    const auto groupOf = [&](const std::string &each) {
+      const auto found = taken.find(each);
+      return found == taken.end() ? std::string() : found->second;
+    };
+    if (groupOf(first) == groupOf(parameter))
+      continue;
+    const std::string group = groupOf(first).empty() ? groupOf(parameter) : groupOf(first);
+    return job.error(names::groupSetting(group, "parameters"),
+                     "{} and {} are of different groups, and the experts of a layer are of one; "
+                     "name all of them, as in '{}.experts.*'",
+                     first, parameter, parameter.substr(0, experts));
   }
 }
 

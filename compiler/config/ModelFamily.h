@@ -55,8 +55,9 @@ struct ModelFamily {
   std::vector<std::string> dropouts = {};
   // model.intermediate_size is this many times hidden_size if it is not given; 0: it is required.
   int64_t intermediateRatio = 0;
-  // The MLP has a gate. Only such an MLP is padded (target.make_intermediate_size_divisible_by).
-  bool hasGate = true;
+  // The MLP may be padded (target.make_intermediate_size_divisible_by): it has a gate and no
+  // experts.
+  bool mayPadMlp = true;
 
   // Reports keys that contradict each other. Null if the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;

@@ -68,6 +68,29 @@ public:
     return ScatterWork{int64_t(op.rows()), int64_t(op.columns()), int64_t(op.vocabulary()),
                        widthOf(op.x()),    widthOf(op.d()),       op.accumulate()};
   }
+  // Products with the experts' matrices, priced as if all experts had equally many rows.
+  Work operator()(const plan::ExpertLinear &op) const {
+    const auto experts = int64_t(op.experts());
+    GemmWork work{std::max<int64_t>(1, int64_t(op.rows()) / experts),
+                  int64_t(op.columns()),
+                  int64_t(op.inner()),
+                  typeOf(op.x()),
+                  typeOf(op.y()),
+                  false};
+    work.batch = experts;
+    return work;
+  }
+  Work operator()(const plan::ExpertLinearGrad &op) const {
+    const auto experts = int64_t(op.experts());
+    GemmWork work{int64_t(op.columns()),
+                  int64_t(op.inner()),
+                  std::max<int64_t>(1, int64_t(op.rows()) / experts),
+                  typeOf(op.x()),
+                  typeOf(op.d()),
+                  op.accumulate()};
+    work.batch = experts;
+    return work;
+  }
   Work operator()(const plan::Collective &op) const {
     CollectiveWork work;
     work.kind = op.kind() == plan::CollectiveKind::AllGather       ? CollectiveKind::AllGather

@@ -72,6 +72,101 @@ public:
     return body;
   }
 
+  plan::RouteT body(plan_ir::RouteOp op) const {
+    plan::RouteT body;
+    body.logits = sliceOf(op.getLogits());
+    body.weights = sliceOf(op.getWeights());
+    body.experts = sliceOf(op.getExperts());
+    body.counts = sliceOf(op.getCounts());
+    body.mass = sliceOf(op.getMass());
+    fillRoute(op, body);
+    return body;
+  }
+
+  plan::RouteGradT body(plan_ir::RouteGradOp op) const {
+    plan::RouteGradT body;
+    body.logits = sliceOf(op.getLogits());
+    body.experts = sliceOf(op.getExperts());
+    body.dweights = sliceOf(op.getDweights());
+    body.dmass = optional(op.getDmass());
+    body.dlogits = sliceOf(op.getDlogits());
+    fillRoute(op, body);
+    return body;
+  }
+
+  plan::SortRowsT body(plan_ir::SortRowsOp op) const {
+    plan::SortRowsT body;
+    body.experts = sliceOf(op.getExperts());
+    body.offsets = sliceOf(op.getOffsets());
+    body.rows = sliceOf(op.getRows());
+    body.places = sliceOf(op.getPlaces());
+    body.choices = extent(op.getRows(), 0);
+    body.count = extent(op.getOffsets(), 0) - 1;
+    return body;
+  }
+
+  plan::TakeRowsT body(plan_ir::TakeRowsOp op) const {
+    plan::TakeRowsT body;
+    body.x = sliceOf(op.getX());
+    body.rows = sliceOf(op.getRows());
+    body.y = sliceOf(op.getY());
+    fillRows(op.getX(), op.getY(), body);
+    return body;
+  }
+
+  plan::TakeRowsGradT body(plan_ir::TakeRowsGradOp op) const {
+    plan::TakeRowsGradT body;
+    body.dy = sliceOf(op.getDy());
+    body.places = sliceOf(op.getPlaces());
+    body.dx = sliceOf(op.getDx());
+    fillRows(op.getDx(), op.getDy(), body);
+    return body;
+  }
+
+  plan::CombineRowsT body(plan_ir::CombineRowsOp op) const {
+    plan::CombineRowsT body;
+    body.y = sliceOf(op.getY());
+    body.weights = sliceOf(op.getWeights());
+    body.places = sliceOf(op.getPlaces());
+    body.out = sliceOf(op.getOut());
+    fillRows(op.getOut(), op.getY(), body);
+    return body;
+  }
+
+  plan::CombineRowsGradT body(plan_ir::CombineRowsGradOp op) const {
+    plan::CombineRowsGradT body;
+    body.dout = sliceOf(op.getDout());
+    body.y = sliceOf(op.getY());
+    body.weights = sliceOf(op.getWeights());
+    body.rows = sliceOf(op.getRows());
+    body.dy = sliceOf(op.getDy());
+    body.dweights = sliceOf(op.getDweights());
+    fillRows(op.getDout(), op.getY(), body);
+    return body;
+  }
+
+  plan::ExpertLinearT body(plan_ir::ExpertLinearOp op) const {
+    plan::ExpertLinearT body;
+    body.x = sliceOf(op.getX());
+    body.weight = sliceOf(op.getWeight());
+    body.offsets = sliceOf(op.getOffsets());
+    body.y = sliceOf(op.getY());
+    fillExperts(op.getX(), op.getY(), op.getOffsets(), body);
+    body.transposed = op.getTransposed();
+    return body;
+  }
+
+  plan::ExpertLinearGradT body(plan_ir::ExpertLinearGradOp op) const {
+    plan::ExpertLinearGradT body;
+    body.dy = sliceOf(op.getDy());
+    body.x = sliceOf(op.getX());
+    body.offsets = sliceOf(op.getOffsets());
+    body.d = sliceOf(op.getD());
+    fillExperts(op.getX(), op.getDy(), op.getOffsets(), body);
+    body.accumulate = op.getAccumulate();
+    return body;
+  }
+
   plan::CopyT body(plan_ir::CopyOp op) const {
     plan::CopyT body;
     body.x = sliceOf(op.getX());
@@ -121,6 +216,28 @@ private:
     return uint64_t(cast<plan_ir::SliceType>(slice.getType()).getContent().getDimSize(dim));
   }
 
+  template <typename Op, typename Body> void fillRoute(Op op, Body &body) const {
+    body.tokens = extent(op.getLogits(), 0);
+    body.count = extent(op.getLogits(), 1);
+    body.chosen = extent(op.getExperts(), 1);
+    body.normalize = op.getNormalize();
+  }
+
+  // `tokens` has a row for each token, `rows` one for each choice.
+  template <typename Body> void fillRows(Value tokens, Value rows, Body &body) const {
+    body.tokens = extent(tokens, 0);
+    body.chosen = extent(rows, 0) / body.tokens;
+    body.columns = extent(tokens, 1);
+  }
+
+  template <typename Body>
+  void fillExperts(Value x, Value y, Value offsets, Body &body) const {
+    body.rows = extent(x, 0);
+    body.experts = extent(offsets, 0) - 1;
+    body.inner = extent(x, 1);
+    body.columns = extent(y, 1);
+  }
+
   // Sets the fields that attention and its gradient have in common.
   template <typename Op, typename Body> void fillAttention(Op op, Body &body) const {
     body.q = sliceOf(op.getQ());
@@ -151,7 +268,10 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
   LogicalResult known =
       llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
           .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
-                plan_ir::ScatterAddOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
+                plan_ir::ScatterAddOp, plan_ir::RouteOp, plan_ir::RouteGradOp,
+                plan_ir::SortRowsOp, plan_ir::TakeRowsOp, plan_ir::TakeRowsGradOp,
+                plan_ir::CombineRowsOp, plan_ir::CombineRowsGradOp, plan_ir::ExpertLinearOp,
+                plan_ir::ExpertLinearGradOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
                 plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>([&](auto op) {
             command->body.Set(emitter.body(op));
             if constexpr (requires { op.getAsync(); })

@@ -120,6 +120,22 @@ llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &comma
                                   const plan::Wait &) {
   return noTemplate(command);
 }
+#define LMC_NO_TEMPLATE(Body)                                                                      \
+  template <>                                                                                      \
+  llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command,              \
+                                    const plan::Body &) {                                          \
+    return noTemplate(command);                                                                    \
+  }
+LMC_NO_TEMPLATE(Route)
+LMC_NO_TEMPLATE(RouteGrad)
+LMC_NO_TEMPLATE(SortRows)
+LMC_NO_TEMPLATE(TakeRows)
+LMC_NO_TEMPLATE(TakeRowsGrad)
+LMC_NO_TEMPLATE(CombineRows)
+LMC_NO_TEMPLATE(CombineRowsGrad)
+LMC_NO_TEMPLATE(ExpertLinear)
+LMC_NO_TEMPLATE(ExpertLinearGrad)
+#undef LMC_NO_TEMPLATE
 } // namespace extract
 
 // Returns the program for the first command that launches the kernel with index `kernel`, or for a

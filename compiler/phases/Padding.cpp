@@ -109,7 +109,7 @@ Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
   padding.vocabulary.addedBytes =
       double((padding.vocabulary.padded - shape.vocabSize) * shape.hiddenSize) * stateBytes(config);
   const bool isCoded = config.optimizer.type == "adamw8bit";
-  const bool isKept = isCoded || !shape.family->hasGate; // unless the job asks for it
+  const bool isKept = isCoded || !shape.family->mayPadMlp; // unless the job asks for it
   padding.intermediate = padded(shape.intermediateSize, config.target.intermediateMultiple,
                                 isKept ? 1 : suggested, model ? Price(mlp) : Price());
   const int64_t biases = shape.mlpBias ? 2 : 0; // of gate and up

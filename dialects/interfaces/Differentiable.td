@@ -36,7 +36,10 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       `buildVjp` made; empty where it does not. They take the place of the op, which is
       then not needed.
     }], "::llvm::SmallVector<::mlir::Value>", "getResultsFromVjp",
-      (ins "::mlir::ValueRange":$gradients), "", [{ return {}; }]>
+      (ins "::mlir::ValueRange":$gradients), "", [{ return {}; }]>,
+    InterfaceMethod<[{
+      False for a result that only changes in steps, such as a count: it has no cotangent.
+    }], "bool", "hasGradient", (ins "unsigned":$result), "", [{ return true; }]>
   ];
 }
 

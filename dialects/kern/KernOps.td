@@ -192,4 +192,116 @@ def ScatterAddOp : Kern_PlainCall<"scatter_add", [{
   let hasVerifier = 1;
 }
 
+def Kern_Ids : 1DTensorOf<[I32]>;
+def Kern_Sums : RankedTensorOf<[F32, F64]>;
+
+def RouteOp : Kern_PlainCall<"route", [{
+    {"logits", getLogits()}, {"weights", getWeights(), Write}, {"experts", getExperts(), Write},
+    {"counts", getCounts(), Write}, {"mass", getMass(), Write}
+  }]> {
+  let summary = "the k experts of each token, and their weights, a template call";
+  let description = [{Operands and attributes are those of `lm.route`.}];
+  let fields = (ins Kern_Matrix:$logits, UnitAttr:$normalize);
+  let results = (outs Kern_Sums:$weights, 2DTensorOf<[I32]>:$experts, Kern_Sums:$counts,
+                      Kern_Sums:$mass);
+  let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
+}
+
+def RouteGradOp : Kern_PlainCall<"route_grad", [{
+    {"logits", getLogits()}, {"experts", getExperts()}, {"dweights", getDweights()},
+    {"dmass", getDmass()}, {"dlogits", getResult(), Write}
+  }]> {
+  let summary = "gradient of route, a template call";
+  let description = [{Operands and attributes are those of `lm.route_grad`.}];
+  let fields = (ins Kern_Matrix:$logits, 2DTensorOf<[I32]>:$experts, Kern_Sums:$dweights,
+                    Optional<Kern_Sums>:$dmass, UnitAttr:$normalize);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = [{
+    $logits `,` $experts `,` $dweights (`mass` $dmass^)? `:` functional-type(operands, results)
+    attr-dict
+  }];
+}
+
+def SortRowsOp : Kern_PlainCall<"sort_rows", [{
+    {"experts", getExperts()}, {"offsets", getOffsets(), Write}, {"rows", getRows(), Write},
+    {"places", getPlaces(), Write}
+  }]> {
+  let summary = "the order of choices by expert, a template call";
+  let description = [{Operands and attributes are those of `lm.sort_rows`.}];
+  let fields = (ins 2DTensorOf<[I32]>:$experts);
+  let results = (outs Kern_Ids:$offsets, Kern_Ids:$rows, Kern_Ids:$places);
+  let assemblyFormat = "$experts `:` functional-type(operands, results) attr-dict";
+}
+
+def TakeRowsOp : Kern_PlainCall<"take_rows", [{
+    {"x", getX()}, {"rows", getRows()}, {"y", getResult(), Write}
+  }]> {
+  let summary = "y[r, :] = x[token of row r, :], a template call";
+  let description = [{`x` `[T, n]`, `rows` `[T k]`, y `[T k, n]`.}];
+  let fields = (ins Kern_Matrix:$x, Kern_Ids:$rows);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = "$x `,` $rows `:` functional-type(operands, results) attr-dict";
+}
+
+def TakeRowsGradOp : Kern_PlainCall<"take_rows_grad", [{
+    {"dy", getDy()}, {"places", getPlaces()}, {"dx", getResult(), Write}
+  }]> {
+  let summary = "dx[t, :] = sum over j of dy[places[t k + j], :], a template call";
+  let description = [{Operands are those of `lm.take_rows_grad`.}];
+  let fields = (ins Kern_Matrix:$dy, Kern_Ids:$places);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = "$dy `,` $places `:` functional-type(operands, results) attr-dict";
+}
+
+def CombineRowsOp : Kern_PlainCall<"combine_rows", [{
+    {"y", getY()}, {"weights", getWeights()}, {"places", getPlaces()}, {"out", getResult(), Write}
+  }]> {
+  let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :], a template call";
+  let description = [{`y` `[T k, n]`, `weights` `[T, k]`, `places` `[T k]`, out `[T, n]`.}];
+  let fields = (ins Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$places);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = [{
+    $y `,` $weights `,` $places `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def CombineRowsGradOp : Kern_PlainCall<"combine_rows_grad", [{
+    {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()},
+    {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
+  }]> {
+  let summary = "gradients of combine_rows, a template call";
+  let description = [{Operands are those of `lm.combine_rows_grad`.}];
+  let fields = (ins Kern_Matrix:$dout, Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$rows);
+  let results = (outs Kern_Matrix:$dy, Kern_Sums:$dweights);
+  let assemblyFormat = [{
+    $dout `,` $y `,` $weights `,` $rows `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def ExpertLinearOp : Kern_PlainCall<"expert_linear", [{
+    {"x", getX()}, {"weight", getWeight()}, {"offsets", getOffsets()}, {"y", getResult(), Write}
+  }]> {
+  let summary = "products of rows with the matrix of their expert, one call for all experts";
+  let description = [{Operands and attributes are those of `lm.expert_linear`.}];
+  let fields = (ins Kern_Matrix:$x, Kern_Matrix:$weight, Kern_Ids:$offsets, UnitAttr:$transposed);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = [{
+    $x `,` $weight `,` $offsets `:` functional-type(operands, results) attr-dict
+  }];
+}
+
+def ExpertLinearGradOp : Kern_PlainCall<"expert_linear_grad", [{
+    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"acc", getAcc(), Accumulate},
+    {"d", getResult(), Write}
+  }]> {
+  let summary = "gradients of the experts' matrices, one call for all experts";
+  let description = [{Operands are those of `lm.expert_linear_grad`.}];
+  let fields = (ins Kern_Matrix:$dy, Kern_Matrix:$x, Kern_Ids:$offsets,
+                    Optional<Kern_Matrix>:$acc);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $offsets (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
+  }];
+}
+
 #endif

@@ -54,6 +54,8 @@ def DifferentiableParameters
 def DifferentiableLoss
     : DeclareOpInterfaceMethods<DifferentiableOpInterface,
                                 ["getParameterOperands", "getResultsFromVjp"]>;
+def DifferentiableRouter
+    : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
 def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
 def AccumulatingOneOfMany
     : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
@@ -544,6 +546,161 @@ def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
   let fields = (ins FloatTensor:$dy, FloatTensor:$x);
   let results = (outs FloatTensor:$dx);
   let assemblyFormat = "$dy `,` $x `:` type($dx) attr-dict";
+}
+
+
+//===-- Mixture of experts ------------------------------------------------------------------===//
+
+// The choices of experts of a micro-step: T tokens choose k of E experts each. Choice c = t k + j is
+// the j-th of token t. There are T k of them, whatever the router says: only where the rows of an
+// expert begin is known late, and that stays in a tensor.
+
+def RouteOp : Lm_PureOp<"route", [DifferentiableRouter, BecomesCall]> {
+  let summary = "the k experts of each token, and their weights";
+  let description = [{
+    `logits` `[T, E]`. With p = softmax of a row, in f32 (f64 for f64): the experts of a token
+    are those with the k largest p, the largest first, of equal ones the lower number first;
+    their weights are p, divided by the sum of the k with `normalize`. `experts` and `weights`
+    are `[T, k]`. `counts` `[E]` says how many choices each expert got, `mass` `[E]` is the sum of
+    p over all tokens. Shazeer et al. 2017, https://arxiv.org/abs/1701.06538; Fedus et al. 2021,
+    https://arxiv.org/abs/2101.03961.
+  }];
+  let fields = (ins Matrix:$logits, UnitAttr:$normalize);
+  let results = (outs 2DTensorOf<[F32, F64]>:$weights, 2DTensorOf<[I32]>:$experts,
+                      1DTensorOf<[F32, F64]>:$counts, 1DTensorOf<[F32, F64]>:$mass);
+  let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def RouteGradOp : Lm_PureOp<"route_grad", [BecomesCall]> {
+  let summary = "gradient of route for the logits";
+  let description = [{
+    `dweights` `[T, k]` and `dmass` `[E]` (none: zeros) are the gradients of the results. With dp =
+    dmass + those of the chosen p (with `normalize`, (dw - sum of dw w) / sum of the chosen p):
+    dlogits = p (dp - sum of p dp).
+  }];
+  let fields = (ins Matrix:$logits, 2DTensorOf<[I32]>:$experts,
+                    2DTensorOf<[F32, F64]>:$dweights, Optional<1DTensorOf<[F32, F64]>>:$dmass,
+                    UnitAttr:$normalize);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $logits `,` $experts `,` $dweights (`mass` $dmass^)? `:` functional-type(operands, results)
+    attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def SortRowsOp : Lm_PureOp<"sort_rows", [BecomesCall]> {
+  let summary = "the order of choices by expert, stable";
+  let description = [{
+    `experts` `[T, k]`, each in [0, E). Row r of the sorted rows is of choice `rows[r]`, choice c
+    has row `places[c]`, both `[T k]`; expert e has the rows `offsets[e]` to `offsets[e + 1]`
+    (`[E + 1]`), perhaps none.
+  }];
+  let fields = (ins 2DTensorOf<[I32]>:$experts);
+  let results = (outs Ids:$offsets, Ids:$rows, Ids:$places);
+  let assemblyFormat = "$experts `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def TakeRowsOp : Lm_PureOp<"take_rows", [Differentiable]> {
+  let summary = "y[r, :] = x[token of row r, :]";
+  let description = [{`x` `[T, n]`, `rows` and `places` of `lm.sort_rows`, y `[T k, n]`.}];
+  let fields = (ins Matrix:$x, Ids:$rows, Ids:$places);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $x `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def TakeRowsGradOp : Lm_PureOp<"take_rows_grad", [BecomesCall]> {
+  let summary = "dx[t, :] = sum over j of dy[places[t k + j], :]";
+  let fields = (ins Matrix:$dy, Ids:$places);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$dy `,` $places `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def CombineRowsOp : Lm_PureOp<"combine_rows", [Differentiable]> {
+  let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :]";
+  let description = [{
+    `y` `[T k, n]`, `weights` `[T, k]`, `rows` and `places` of `lm.sort_rows`, out `[T, n]`.
+  }];
+  let fields = (ins Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows, Ids:$places);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $y `,` $weights `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def CombineRowsGradOp : Lm_PureOp<"combine_rows_grad", [BecomesCall]> {
+  let summary = "gradients of combine_rows for y and weights";
+  let description = [{
+    With the choice c = rows[r] of row r, and its token t: dy[r, :] = weights[c] dout[t, :],
+    dweights[c] = sum of dout[t, :] y[r, :].
+  }];
+  let fields = (ins Matrix:$dout, Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows);
+  let results = (outs Matrix:$dy, 2DTensorOf<[F32, F64]>:$dweights);
+  let assemblyFormat = [{
+    $dout `,` $y `,` $weights `,` $rows `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def ExpertLinearOp : Lm_PureOp<"expert_linear", [DifferentiableParameters, BecomesCall]> {
+  let summary = "y[r, :] = x[r, :] w_e^T for the rows r of each expert e";
+  let description = [{
+    `x` `[R, in]`, whose rows are sorted by expert; `weight` `[E out, in]`, the matrices of the
+    experts one below the other; `offsets` `[E + 1]` of `lm.sort_rows`; y `[R, out]`. With
+    `transposed`, y[r, :] = x[r, :] w_e, with w_e `[in, out]`.
+  }];
+  let fields = (ins Matrix:$x, Matrix:$weight, Ids:$offsets, UnitAttr:$transposed);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $x `,` $weight `,` $offsets `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def ExpertLinearGradOp : Lm_PureOp<"expert_linear_grad", [Accumulating, BecomesCall]> {
+  let summary = "dw_e = sum of dy[r, :]^T x[r, :] over the rows r of each expert e (+ acc)";
+  let description = [{
+    `dy` `[R, out]`, `x` `[R, in]`, the result `[E out, in]`. An expert without rows gets zeros.
+  }];
+  let fields = (ins Matrix:$dy, Matrix:$x, Ids:$offsets, Optional<Matrix>:$acc);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = [{
+    $dy `,` $x `,` $offsets (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def BalanceLossOp : Lm_PureOp<"balance_loss", [Differentiable]> {
+  let summary = "loss + factor * sum over e of counts[e] mass[e]";
+  let description = [{
+    `counts` and `mass` `[E]` are sums over layers of those of `lm.route`; `loss` is a scalar. The
+    gradient for mass is factor * counts, times that of the result; counts has none. With factor
+    = c E T / (L T)^2 for L layers of T tokens, this adds c times the loss of Fedus et al. 2021,
+    https://arxiv.org/abs/2101.03961, for each of the T tokens.
+  }];
+  let fields = (ins Tensor0D:$loss, 1DTensorOf<[F32, F64]>:$counts, 1DTensorOf<[F32, F64]>:$mass,
+                    F64Attr:$factor);
+  let results = (outs Tensor0D:$result);
+  let assemblyFormat = [{
+    $loss `,` $counts `,` $mass `factor` $factor `:` functional-type(operands, results) attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
+  let summary = "dmass[e] = dloss factor counts[e]";
+  let fields = (ins Tensor0D:$dloss, 1DTensorOf<[F32, F64]>:$counts, F64Attr:$factor);
+  let results = (outs 1DTensorOf<[F32, F64]>:$result);
+  let assemblyFormat = [{
+    $dloss `,` $counts `factor` $factor `:` functional-type(operands, results) attr-dict
+  }];
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//

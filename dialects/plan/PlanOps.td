@@ -258,6 +258,78 @@ def ScatterAddOp : Plan_Command<"scatter_add", [{
   let hasVerifier = 1;
 }
 
+def RouteOp : Plan_Command<"route", [{
+    {"logits", getLogits()}, {"weights", getWeights(), Write}, {"experts", getExperts(), Write}, {"counts", getCounts(), Write}, {"mass", getMass(), Write}, {"workspace", getWorkspace(), Scratch}
+  }]> {
+  let summary = "the k experts of each token, and their weights";
+  let fields = (ins SliceType:$logits, SliceType:$weights, SliceType:$experts, SliceType:$counts, SliceType:$mass, Optional<SliceType>:$workspace, UnitAttr:$normalize);
+  let assemblyFormat = CommandFormat<[Line<"logits">.format, Line<"weights">.format, Line<"experts">.format, Line<"counts">.format, Line<"mass">.format, OptionalLine<"workspace">.format]>.format;
+}
+
+def RouteGradOp : Plan_Command<"route_grad", [{
+    {"logits", getLogits()}, {"experts", getExperts()}, {"dweights", getDweights()}, {"dmass", getDmass()}, {"dlogits", getDlogits(), Write}
+  }]> {
+  let summary = "gradient of route for the logits";
+  let fields = (ins SliceType:$logits, SliceType:$experts, SliceType:$dweights, Optional<SliceType>:$dmass, SliceType:$dlogits, UnitAttr:$normalize);
+  let assemblyFormat = CommandFormat<[Line<"logits">.format, Line<"experts">.format, Line<"dweights">.format, OptionalLine<"dmass">.format, Line<"dlogits">.format]>.format;
+}
+
+def SortRowsOp : Plan_Command<"sort_rows", [{
+    {"experts", getExperts()}, {"offsets", getOffsets(), Write}, {"rows", getRows(), Write}, {"places", getPlaces(), Write}, {"workspace", getWorkspace(), Scratch}
+  }]> {
+  let summary = "the order of choices by expert";
+  let fields = (ins SliceType:$experts, SliceType:$offsets, SliceType:$rows, SliceType:$places, Optional<SliceType>:$workspace);
+  let assemblyFormat = CommandFormat<[Line<"experts">.format, Line<"offsets">.format, Line<"rows">.format, Line<"places">.format, OptionalLine<"workspace">.format]>.format;
+}
+
+def TakeRowsOp : Plan_Command<"take_rows", [{
+    {"x", getX()}, {"rows", getRows()}, {"y", getY(), Write}
+  }]> {
+  let summary = "y[r, :] = x[token of row r, :]";
+  let fields = (ins SliceType:$x, SliceType:$rows, SliceType:$y);
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"rows">.format, Line<"y">.format]>.format;
+}
+
+def TakeRowsGradOp : Plan_Command<"take_rows_grad", [{
+    {"dy", getDy()}, {"places", getPlaces()}, {"dx", getDx(), Write}
+  }]> {
+  let summary = "dx[t, :] = sum over j of dy[places[t k + j], :]";
+  let fields = (ins SliceType:$dy, SliceType:$places, SliceType:$dx);
+  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"places">.format, Line<"dx">.format]>.format;
+}
+
+def CombineRowsOp : Plan_Command<"combine_rows", [{
+    {"y", getY()}, {"weights", getWeights()}, {"places", getPlaces()}, {"out", getOut(), Write}
+  }]> {
+  let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :]";
+  let fields = (ins SliceType:$y, SliceType:$weights, SliceType:$places, SliceType:$out);
+  let assemblyFormat = CommandFormat<[Line<"y">.format, Line<"weights">.format, Line<"places">.format, Line<"out">.format]>.format;
+}
+
+def CombineRowsGradOp : Plan_Command<"combine_rows_grad", [{
+    {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
+  }]> {
+  let summary = "gradients of combine_rows";
+  let fields = (ins SliceType:$dout, SliceType:$y, SliceType:$weights, SliceType:$rows, SliceType:$dy, SliceType:$dweights);
+  let assemblyFormat = CommandFormat<[Line<"dout">.format, Line<"y">.format, Line<"weights">.format, Line<"rows">.format, Line<"dy">.format, Line<"dweights">.format]>.format;
+}
+
+def ExpertLinearOp : Plan_Command<"expert_linear", [{
+    {"x", getX()}, {"weight", getWeight()}, {"offsets", getOffsets()}, {"y", getY(), Write}
+  }]> {
+  let summary = "y[r, :] = x[r, :] w_e^T for the rows r of each expert e";
+  let fields = (ins SliceType:$x, SliceType:$weight, SliceType:$offsets, SliceType:$y, UnitAttr:$transposed);
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"weight">.format, Line<"offsets">.format, Line<"y">.format]>.format;
+}
+
+def ExpertLinearGradOp : Plan_Command<"expert_linear_grad", [{
+    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"d", getD(), getAccumulate() ? Accumulate : Write}
+  }]> {
+  let summary = "dw_e (+)= sum of dy[r, :]^T x[r, :] over the rows r of each expert e";
+  let fields = (ins SliceType:$dy, SliceType:$x, SliceType:$offsets, SliceType:$d, UnitAttr:$accumulate);
+  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"x">.format, Line<"offsets">.format, Line<"d">.format]>.format;
+}
+
 def CopyOp : Plan_Command<"copy", [{
     {"x", getX(), Read, mayBeSpaced}, {"d", getD(), Write, mayBeSpaced}
   }]> {

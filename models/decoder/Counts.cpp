@@ -15,9 +15,11 @@ namespace {
 // Sums the counts of the ops of a function and of the layer functions that it calls.
 class Counter {
 public:
+  explicit Counter(int64_t tokens) : tokens(tokens) {}
   LogicalResult add(func::FuncOp function, int64_t &traffic);
 
-  int64_t weights = 0; // elements of the weights of matrix products
+  const int64_t tokens; // of a micro-step
+  int64_t weights = 0;  // elements of the weights of matrix products that a token meets
   // The columns of q, summed per mean number of keys that a query sees: with the mask (causal) and
   // without it (full). Each mean is multiplied by its sum of columns only once, so it is rounded
   // only once.
@@ -101,13 +103,17 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //               Of a table of RoPE it only reads a row and writes it: 2c. A sum of the rows of a
 //               token and of its position is one kernel, so that the position's row adds a read
 //               of it, and a read of dx: 2c. Its main gradient has few rows, which stay in caches.
+//   take_rows   reads x, writes k rows a token; its gradient reads those of dy and writes dx: 2c of
+//               x and 2c of its result
+//   combine_rows  reads k rows a token, writes their sum: c of y and c of its result; its gradient
+//               reads dout and y, writes dy: c of its result and 2c of y
 //   loss        reads the logits, writes their gradient: 2c, where c is the vocabulary size
 //
 // Row statistics, weights and token ids are left out: they are less than a thousandth of the
 // traffic.
 LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   auto move = [&](Value value, int64_t times) {
-    traffic += times * columnsOf(value) * widthOf(value);
+    traffic += times * columnsOf(value) * widthOf(value) * rowsOf(value) / tokens;
   };
   for (Operation &op : function.getOps()) {
     if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
@@ -119,7 +125,8 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
       continue; // counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
-      move(sum.getResult(), 3);
+      if (cast<ShapedType>(sum.getType()).getRank() > 1) // else of the counts of routers
+        move(sum.getResult(), 3);
     } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {
       move(rope.getResult(), 2);
     } else if (auto swiglu = dyn_cast<lm::SwigluOp>(op)) {
@@ -138,13 +145,23 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
       traffic += 2 * rowsOf(loss.getWeight()) * widthOf(loss.getX());
     } else if (auto linear = dyn_cast<lm::LinearOp>(op)) {
       weights += elementsOf(linear.getWeight());
+    } else if (auto linear = dyn_cast<lm::ExpertLinearOp>(op)) {
+      weights +=
+          columnsOf(linear.getX()) * columnsOf(linear.getResult()) * rowsOf(linear.getX()) / tokens;
+    } else if (auto take = dyn_cast<lm::TakeRowsOp>(op)) {
+      move(take.getX(), 2);
+      move(take.getResult(), 2);
+    } else if (auto combine = dyn_cast<lm::CombineRowsOp>(op)) {
+      move(combine.getResult(), 2);
+      move(combine.getY(), 3);
     } else if (auto attention = dyn_cast<lm::AttentionOp>(op)) {
       addAttention(attention);
     } else if (auto call = dyn_cast<func::CallOp>(op)) {
       if (failed(add(SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr()),
                      layerTraffic)))
         return failure();
-    } else if (!isa<lm::SplitOp, lm::JoinOp, lm::LoadOp, func::ReturnOp>(op)) { // move nothing
+    } else if (!isa<lm::SplitOp, lm::JoinOp, lm::LoadOp, lm::RouteOp, lm::SortRowsOp,
+                    lm::BalanceLossOp, func::ReturnOp>(op)) { // move nothing
       return op.emitOpError("has no count of its operations and traffic");
     }
   }
@@ -152,9 +169,13 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
 }
 
 FailureOr<ModelCounts> lmc::modelCounts(ModuleOp module) {
-  Counter counter;
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  int64_t tokens = 1;
+  for (auto embedding : forward.getOps<lm::EmbeddingOp>())
+    tokens = rowsOf(embedding.getResult());
+  Counter counter(tokens);
   int64_t headTraffic = 0;
-  if (failed(counter.add(module.lookupSymbol<func::FuncOp>("forward"), headTraffic)))
+  if (failed(counter.add(forward, headTraffic)))
     return failure();
   ModelCounts counts;
   for (auto variable : module.getOps<lm::VariableOp>())

@@ -24,6 +24,9 @@ struct Parameter {
   double initial;
   // Of a weight [in, out]: the columns of the linear maps that lie side by side in it.
   SmallVector<int64_t> columns = {};
+  // Of matrices that lie one below the other: their names and rows, with initial values of
+  // `initial`.
+  std::vector<std::pair<std::string, int64_t>> parts = {};
 };
 
 // The function of a kind of layer, and the parameters that it takes as arguments, in the order of
@@ -91,7 +94,9 @@ private:
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
-    const ParameterGroup *group = groupOf(config.optimizer, name);
+    // All parts are of one group (config::checkPatterns).
+    const ParameterGroup *group = groupOf(
+        config.optimizer, parameter.parts.empty() ? name : prefix + parameter.parts.front().first);
     lm::InitAttr init =
         matrix ? lm::InitAttr::normal(b.getContext(), parameter.initial)
                : initializer(parameter.initial == 1.0 ? lm::InitKind::Ones : lm::InitKind::Zeros);
@@ -101,6 +106,13 @@ private:
     variable.setHidden(matrix && !prefix.empty());
     if (!parameter.columns.empty())
       variable.setColumns(parameter.columns);
+    if (!parameter.parts.empty()) {
+      SmallVector<Attribute> parts;
+      for (const auto &[part, rows] : parameter.parts)
+        parts.push_back(
+            lm::PartAttr::get(b.getContext(), b.getStringAttr(prefix + part), rows, init));
+      variable.setPartsAttr(b.getArrayAttr(parts));
+    }
     if (group)
       variable.setGroupAttr(lm::GroupAttr::get(b.getContext(), b.getStringAttr(group->name),
                                                group->ownDecay, group->optimBits == 32));
@@ -220,7 +232,8 @@ private:
 
   //===-- A layer ---------------------------------------------------------------------------===//
 
-  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x.
+  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x, and
+  // [counts, mass] of the router of a layer with experts, if there is a balancing loss.
   // `starts` (the start of each token's document) exists only if there is a document mask, the
   // tables only with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
@@ -239,9 +252,16 @@ private:
     Value x = body->getArgument(0);
     x = addBranch(layer, x, kind.attention, "attention_residual",
                   [&](Value h) { return attention(layer, kind, h); });
-    x = addBranch(layer, x, kind.mlp, "mlp_residual", [&](Value h) { return mlp(layer, kind, h); });
-    func::ReturnOp::create(b, loc, x);
-    layer.function.setType(b.getFunctionType(body->getArgumentTypes(), {Type(activations)}));
+    // What the layer adds to the loss that keeps experts equally busy: the counts and the mass of
+    // lm.route.
+    SmallVector<Value> results{x};
+    x = addBranch(layer, x, kind.mlp, "mlp_residual", [&](Value h) {
+      return kind.experts.count ? experts(layer, kind.experts, h, results) : mlp(layer, kind, h);
+    });
+    results[0] = x;
+    func::ReturnOp::create(b, loc, results);
+    layer.function.setType(
+        b.getFunctionType(body->getArgumentTypes(), TypeRange(ValueRange(results))));
     return layer;
   }
 
@@ -303,6 +323,48 @@ private:
     Value activated = gate ? lm::SwigluOp::create(b, named("mlp"), gate, up).getResult()
                            : lm::GeluOp::create(b, named("mlp"), up.getType(), up).getResult();
     return linear(layer, kind.down, activated, model.hiddenSize, residualStddev());
+  }
+
+  // Appends the counts and the mass of the router to `results`, if there is a balancing loss.
+  Value experts(LayerFunction &layer, const Experts &of, Value h, SmallVectorImpl<Value> &results) {
+    const int64_t count = of.count, width = of.intermediateSize, hidden = model.hiddenSize;
+    const int64_t choices = tokens * of.chosen;
+    Type index = b.getI32Type();
+    Value logits = linear(layer, {of.router}, h, count, linearStddev(hidden));
+    SmallVector<Type> routed{tensor({tokens, of.chosen}, master),
+                             tensor({tokens, of.chosen}, index), tensor({count}, master),
+                             tensor({count}, master)};
+    auto route = lm::RouteOp::create(b, named("router"), routed, logits, of.normalize);
+    SmallVector<Type> sorted{tensor({count + 1}, index), tensor({choices}, index),
+                             tensor({choices}, index)};
+    auto sort = lm::SortRowsOp::create(b, named("sort"), sorted, route.getExperts());
+    Value rows = lm::TakeRowsOp::create(b, named("take"), tensor({choices, hidden}, compute), h,
+                                        sort.getRows(), sort.getPlaces());
+    // Each expert's gate and up are neighbours.
+    Parameter gateUp{
+        of.experts + ".gate_up.weight", {count * 2 * width, hidden}, linearStddev(hidden)};
+    Parameter down{
+        of.experts + "." + of.down + ".weight", {count * hidden, width}, residualStddev()};
+    for (int64_t e = 0; e < count; ++e) {
+      const std::string expert = of.experts + "." + std::to_string(e) + ".";
+      gateUp.parts.push_back({expert + of.gate + ".weight", width});
+      gateUp.parts.push_back({expert + of.up + ".weight", width});
+      down.parts.push_back({expert + of.down + ".weight", hidden});
+    }
+    Value joined = lm::ExpertLinearOp::create(
+        b, named("experts.gate_up"), tensor({choices, 2 * width}, compute), rows,
+        parameter(layer, std::move(gateUp)), sort.getOffsets(), false);
+    SmallVector<Type> halves(2, tensor({choices, width}, compute));
+    auto split = lm::SplitOp::create(b, named("experts.gate_up"), halves, joined);
+    Value activated =
+        lm::SwigluOp::create(b, named("experts"), split.getParts()[0], split.getParts()[1]);
+    Value out = lm::ExpertLinearOp::create(
+        b, named("experts.down"), tensor({choices, hidden}, compute), activated,
+        parameter(layer, std::move(down)), sort.getOffsets(), false);
+    if (decoder.balanceLoss > 0)
+      results.append({route.getCounts(), route.getMass()});
+    return lm::CombineRowsOp::create(b, named("combine"), activations, out, route.getWeights(),
+                                     sort.getRows(), sort.getPlaces());
   }
 
   // Adds a parameter to the layer and returns the function's argument for it.
@@ -423,6 +485,8 @@ private:
     }
     if (model.embeddingNorm)
       x = loadedNorm(embeddingNorm(), "embed_norm", x);
+    Value counts, mass; // of all routers
+    int64_t routers = 0;
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
       SmallVector<Value> operands{x};
       if (isRotary())
@@ -435,6 +499,14 @@ private:
                                        layerFunction(layer).function, operands);
       call->setAttr(lm::kLayer, b.getI64IntegerAttr(layer));
       x = call.getResult(0);
+      if (call.getNumResults() > 1) {
+        auto add = [&](Value sum, Value value, StringRef name) -> Value {
+          return sum ? lm::AddOp::create(b, named(name), sum, value).getResult() : value;
+        };
+        counts = add(counts, call.getResult(1), "router.counts");
+        mass = add(mass, call.getResult(2), "router.mass");
+        ++routers;
+      }
     }
     if (output == Output::NextLogits) {
       auto rowsType = tensor({config.training.microBatchSize}, b.getI32Type());
@@ -460,6 +532,13 @@ private:
     Value loss = lm::LinearCrossEntropyOp::create(
         b, named("loss"), lossType, x, weight, targets, b.getI64IntegerAttr(lossChunk()),
         b.getI64IntegerAttr(0), z > 0 ? b.getF64FloatAttr(z) : FloatAttr());
+    if (routers > 0) {
+      const auto experts = double(cast<RankedTensorType>(counts.getType()).getDimSize(0));
+      const double choices = double(routers) * double(tokens);
+      const double factor = decoder.balanceLoss * experts * double(tokens) / (choices * choices);
+      loss = lm::BalanceLossOp::create(b, named("balance_loss"), lossType, loss, counts, mass,
+                                       b.getF64FloatAttr(factor));
+    }
     func::ReturnOp::create(b, loc, loss);
   }
 
@@ -491,8 +570,15 @@ std::vector<std::string> lmc::parameterNames(const Config &config) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> model = buildModel(config, context);
   std::vector<std::string> names;
-  for (auto variable : model->getOps<lm::VariableOp>())
-    if (variable.getKind() == lm::VariableKind::Parameter)
+  for (auto variable : model->getOps<lm::VariableOp>()) {
+    if (variable.getKind() != lm::VariableKind::Parameter)
+      continue;
+    if (!variable.getParts()) {
       names.push_back(variable.getSymName().str());
+      continue;
+    }
+    for (auto part : variable.getPartsAttr().getAsRange<lm::PartAttr>())
+      names.push_back(part.getName().str());
+  }
   return names;
 }

@@ -34,6 +34,17 @@ struct Norms {
 // or the whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
+// An MLP of experts: a router, a linear layer without bias, chooses some of them for each token,
+// and the layer's result is the sum of theirs, each times its weight. An expert is
+// down(silu(gate(x)) * up(x)), without biases. There is none if `count` is 0.
+struct Experts {
+  int64_t count = 0, chosen = 0; // how many there are, and how many a token has
+  int64_t intermediateSize = 0;  // of one expert
+  bool normalize = false;        // the weights of a token add up to 1
+  // The weight of gate in expert 3 is `experts` + `.3.` + `gate` + `.weight`.
+  std::string router, experts, gate, up, down;
+};
+
 struct DecoderLayer {
   std::string name = "layer"; // name of the function in the graph
   Norms attention{"input_layernorm", ""}, mlp{"post_attention_layernorm", ""};
@@ -41,6 +52,7 @@ struct DecoderLayer {
       o{"self_attn.o_proj"};
   Projection qkv{""}; // one layer in the place of q, k and v, whose outputs stand side by side
   Projection gate{"mlp.gate_proj"}, up{"mlp.up_proj"}, down{"mlp.down_proj"};
+  Experts experts; // in the place of gate, up and down
   HeadNorm headNorm = HeadNorm::None;
   std::string qNorm = "self_attn.q_norm", kNorm = "self_attn.k_norm";
   int64_t window = 0; // number of keys that a token sees, itself included; 0: all before it
@@ -60,6 +72,8 @@ struct Decoder {
   Positions positions = Positions::Rotary;
   // The weights of layers are [in, out], as in GPT-2's Conv1D, and not [out, in].
   bool transposedWeights = false;
+  // Factor of the loss that keeps experts equally busy (lm.balance_loss); 0: none.
+  double balanceLoss = 0;
   // Names of Hugging Face's checkpoints.
   std::string embedding = "model.embed_tokens.weight", positionTable = "", lastNorm = "model.norm",
               layers = "model.layers", head = "lm_head.weight";

@@ -8,10 +8,11 @@ const ModelFamily &qwen2();
 const ModelFamily &qwen3();
 const ModelFamily &olmo2();
 const ModelFamily &gpt2();
+const ModelFamily &mixtral();
 
 const ModelFamilies &modelFamilies() {
-  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(),
-                                         &qwen3(), &olmo2(),   &gpt2()};
+  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(),  &qwen3(),
+                                         &olmo2(), &gpt2(),    &mixtral()};
   return families;
 }
 

@@ -84,7 +84,7 @@ const ModelFamily &gpt2() {
                      {"add_cross_attention", false}},
       .dropouts = {"resid_pdrop", "embd_pdrop", "attn_pdrop"},
       .intermediateRatio = 4,
-      .hasGate = false,
+      .mayPadMlp = false,
       .check = check,
       .modelKeys = modelKeys,
       .decoder = decoder,

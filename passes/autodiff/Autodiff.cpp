@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -38,7 +39,7 @@ namespace {
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
   func::FuncOp backward; // (cotangents of results, saved, args that it reads) -> gradients
-  unsigned results = 0;
+  SmallVector<bool> hasGradient; // per result of `forward` but the saved ones
   SmallVector<unsigned> readArguments;     // arguments of `forward` that `backward` reads
   SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
 };
@@ -101,6 +102,12 @@ static void markBackward(Operation *first, Operation *end) {
       step.setBackward(true);
 }
 
+// Returns false for a result of an op that only changes in steps.
+static bool hasGradient(Value value) {
+  auto op = value.getDefiningOp<DifferentiableOpInterface>();
+  return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
+}
+
 // Appends the VJPs of `forwardOps`, from the last op to the first, at the builder's insertion
 // point. Ops whose VJP also computes their results are added to `recomputed`, if it is given.
 LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
@@ -142,13 +149,16 @@ LogicalResult Differentiator::differentiateCall(func::CallOp call, Cotangents &c
   });
   Halves &halves = it->second;
   SmallVector<Value> operands;
-  for (unsigned i = 0; i < halves.results; ++i) {
+  const auto results = unsigned(halves.hasGradient.size());
+  for (unsigned i = 0; i < results; ++i) {
+    if (!halves.hasGradient[i])
+      continue;
     Value seed = cotangents.get(call.getResult(i));
     if (!seed)
       return call.emitOpError("has a result that the loss does not depend on");
     operands.push_back(seed);
   }
-  for (unsigned i = halves.results; i < call.getNumResults(); ++i)
+  for (unsigned i = results; i < call.getNumResults(); ++i)
     operands.push_back(call.getResult(i));
   for (unsigned argument : halves.readArguments)
     operands.push_back(call.getOperand(argument));
@@ -185,18 +195,22 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
     return function.emitOpError("is a layer without ops");
 
   // Builds the joint graph. The cotangents of the results are additional arguments.
-  unsigned numArguments = body.getNumArguments(), numResults = ret.getNumOperands();
+  Halves halves;
+  unsigned numArguments = body.getNumArguments(), numCotangents = 0;
   b.setInsertionPoint(ret);
   Cotangents cotangents(b);
-  for (Value result : ret.getOperands())
+  for (Value result : ret.getOperands()) {
+    halves.hasGradient.push_back(hasGradient(result));
+    if (!halves.hasGradient.back())
+      continue;
     cotangents.add(result, body.addArgument(result.getType(), result.getLoc()));
+    ++numCotangents;
+  }
   Operation *lastForward = ret->getPrevNode();
   if (failed(appendBackward(forwardOps, cotangents)))
     return failure();
   markBackward(lastForward->getNextNode(), ret);
 
-  Halves halves;
-  halves.results = numResults;
   SmallVector<Value> gradients;
   for (unsigned i = 0; i < numArguments; ++i) {
     Value gradient = cotangents.get(body.getArgument(i));
@@ -250,7 +264,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
 
   for (Operation *op : llvm::reverse(moved))
     op->erase();
-  body.eraseArguments(numArguments, numResults);
+  body.eraseArguments(numArguments, numCotangents);
   ret.getOperandsMutable().append(saved.getArrayRef());
   SmallVector<Type> forwardResults(ret.getOperandTypes());
   joint.setFunctionType(
@@ -338,9 +352,15 @@ LogicalResult Differentiator::run() {
   markBackward(scale.getDefiningOp(), ret);
 
   // If a VJP also computes a result of its op, the forward pass does not compute the result, unless
-  // an op of the forward pass reads it.
+  // an op of the forward pass reads it. An op that only adds to the loss is moved behind the VJP.
   for (auto &[op, results] : recomputed) {
     Operation *again = results.front().getDefiningOp();
+    for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))
+      if (auto balance = dyn_cast<lm::BalanceLossOp>(reader);
+          balance && balance->hasOneUse() && *balance->user_begin() == ret) {
+        balance->moveAfter(again);
+        balance.setBackward(true);
+      }
     if (!llvm::all_of(op->getUsers(),
                       [&](Operation *reader) { return again->isBeforeInBlock(reader); }))
       continue;
@@ -401,9 +421,17 @@ LogicalResult Differentiator::run() {
   forward.setSymName(names::kEval);
   auto evalReturn = cast<func::ReturnOp>(forward.getBody().front().getTerminator());
   b.setInsertionPoint(evalReturn);
-  lm::StoreOp::create(b, forward.getLoc(), evalReturn.getOperand(0),
-                      names::kEvalLoss);
+  Value evalLoss = evalReturn.getOperand(0);
+  if (auto balance = evalLoss.getDefiningOp<lm::BalanceLossOp>())
+    evalLoss = balance.getLoss(); // the loss of the tokens alone
+  lm::StoreOp::create(b, forward.getLoc(), evalLoss, names::kEvalLoss);
   evalReturn.getOperandsMutable().clear();
+  for (Operation *op = evalReturn->getPrevNode(); op;) {
+    Operation *before = op->getPrevNode();
+    if (isOpTriviallyDead(op))
+      op->erase();
+    op = before;
+  }
   forward.setFunctionType(b.getFunctionType({}, {}));
   return success();
 }

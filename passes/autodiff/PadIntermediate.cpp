@@ -105,6 +105,8 @@ LogicalResult WidthPadder::padMlp(lm::SwigluOp swiglu) {
   const int64_t size = int64_t(llvm::alignTo(uint64_t(width), uint64_t(multiple)));
   if (size == width)
     return success();
+  if (swiglu.getGate().getDefiningOp<lm::SplitOp>())
+    return success(); // of experts, which stay as they are
   auto gate = swiglu.getGate().getDefiningOp<lm::LinearOp>(),
        up = swiglu.getUp().getDefiningOp<lm::LinearOp>();
   auto down = swiglu->hasOneUse() ? dyn_cast<lm::LinearOp>(*swiglu->user_begin()) : lm::LinearOp();

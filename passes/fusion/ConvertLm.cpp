@@ -837,6 +837,41 @@ static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
       .getResults();
 }
 
+//===-- Mixture of experts ------------------------------------------------------------------===//
+
+static SmallVector<Value> convertBalanceLoss(OpBuilder &b, lm::BalanceLossOp op) {
+  Location loc = op.getLoc();
+  FusionBuilder f(b, loc, Hero::RowReduction, op.getOperands(), "lm.balance_loss");
+  RankedTensorType type = tensorTypeOf(op.getMass()), lossType = tensorTypeOf(op.getResult());
+  const double factor = op.getFactor().convertToDouble();
+  Value sum = f.reduce(type.getShape(), 0, type.getElementType(),
+                       {{f.arg(1), f.all(1)}, {f.arg(2), f.all(1)}}, Combine::Add,
+                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return arith::MulFOp::create(b, loc, s[0], s[1]);
+                       });
+  return f
+      .finish(f.map(lossType, {{f.arg(0), f.all(0)}, {sum, f.all(0)}},
+                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value scale = constant(b, loc, s[1].getType(), factor);
+                      return arith::AddFOp::create(b, loc, s[0],
+                                                   arith::MulFOp::create(b, loc, s[1], scale));
+                    }))
+      .getResults();
+}
+
+static SmallVector<Value> convertBalanceLossGrad(OpBuilder &b, lm::BalanceLossGradOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.balance_loss_grad");
+  const double factor = op.getFactor().convertToDouble();
+  return f
+      .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.none(1)}, {f.arg(1), f.all(1)}},
+                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value scale = constant(b, loc, s[0].getType(), factor);
+                      return arith::MulFOp::create(b, loc, s[1],
+                                                   arith::MulFOp::create(b, loc, s[0], scale));
+                    }))
+      .getResults();
+}
+
 //===-- Pass --------------------------------------------------------------------------------===//
 
 // Converts an op with the trait BecomesCall.
@@ -892,6 +927,16 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
         return SmallVector<Value>{
             kern::ScatterAddOp::create(b, loc, op.getType(), op.getIds(), op.getDy(), op.getAcc())};
       })
+      .Case([&](lm::TakeRowsOp op) {
+        return SmallVector<Value>{
+            kern::TakeRowsOp::create(b, loc, op.getType(), op.getX(), op.getRows())};
+      })
+      .Case([&](lm::CombineRowsOp op) {
+        return SmallVector<Value>{kern::CombineRowsOp::create(
+            b, loc, op.getType(), op.getY(), op.getWeights(), op.getPlaces())};
+      })
+      .Case([&](lm::BalanceLossOp op) { return convertBalanceLoss(b, op); })
+      .Case([&](lm::BalanceLossGradOp op) { return convertBalanceLossGrad(b, op); })
       .Case([&](lm::MatmulOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
                                                        op.getAcc(), Value(), op.getTransposeA(),

@@ -56,6 +56,12 @@ double lmc::forwardFlops(Operation *op) {
         return 2 * dim(op.getResult(), 0) * dim(op.getResult(), 1) *
                dim(op.getA(), op.getTransposeA() ? 0 : 1);
       })
+      .Case([](lm::ExpertLinearOp op) {
+        return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getResult(), 1);
+      })
+      .Case([](lm::ExpertLinearGradOp op) {
+        return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getDy(), 1);
+      })
       .Case(attentionFlops)
       .Default(0.0);
 }

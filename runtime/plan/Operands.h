@@ -84,6 +84,42 @@ inline Operands operandsOf(const ScatterAdd &op) {
           {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
 }
 
+inline Operands operandsOf(const Route &op) {
+  return {{"logits", op.logits()}, {"weights", op.weights(), Role::Write}, {"experts", op.experts(), Role::Write}, {"counts", op.counts(), Role::Write}, {"mass", op.mass(), Role::Write}};
+}
+
+inline Operands operandsOf(const RouteGrad &op) {
+  return {{"logits", op.logits()}, {"experts", op.experts()}, {"dweights", op.dweights()}, {"dmass", op.dmass()}, {"dlogits", op.dlogits(), Role::Write}};
+}
+
+inline Operands operandsOf(const SortRows &op) {
+  return {{"experts", op.experts()}, {"offsets", op.offsets(), Role::Write}, {"rows", op.rows(), Role::Write}, {"places", op.places(), Role::Write}};
+}
+
+inline Operands operandsOf(const TakeRows &op) {
+  return {{"x", op.x()}, {"rows", op.rows()}, {"y", op.y(), Role::Write}};
+}
+
+inline Operands operandsOf(const TakeRowsGrad &op) {
+  return {{"dy", op.dy()}, {"places", op.places()}, {"dx", op.dx(), Role::Write}};
+}
+
+inline Operands operandsOf(const CombineRows &op) {
+  return {{"y", op.y()}, {"weights", op.weights()}, {"places", op.places()}, {"out", op.out(), Role::Write}};
+}
+
+inline Operands operandsOf(const CombineRowsGrad &op) {
+  return {{"dout", op.dout()}, {"y", op.y()}, {"weights", op.weights()}, {"rows", op.rows()}, {"dy", op.dy(), Role::Write}, {"dweights", op.dweights(), Role::Write}};
+}
+
+inline Operands operandsOf(const ExpertLinear &op) {
+  return {{"x", op.x()}, {"weight", op.weight()}, {"offsets", op.offsets()}, {"y", op.y(), Role::Write}};
+}
+
+inline Operands operandsOf(const ExpertLinearGrad &op) {
+  return {{"dy", op.dy()}, {"x", op.x()}, {"offsets", op.offsets()}, {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
+}
+
 inline Operands operandsOf(const Copy &op) {
   return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
 }
@@ -117,6 +153,24 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
     return visit(*command.body_as_Collective());
   case CommandBody::Wait:
     return visit(*command.body_as_Wait());
+  case CommandBody::Route:
+    return visit(*command.body_as_Route());
+  case CommandBody::RouteGrad:
+    return visit(*command.body_as_RouteGrad());
+  case CommandBody::SortRows:
+    return visit(*command.body_as_SortRows());
+  case CommandBody::TakeRows:
+    return visit(*command.body_as_TakeRows());
+  case CommandBody::TakeRowsGrad:
+    return visit(*command.body_as_TakeRowsGrad());
+  case CommandBody::CombineRows:
+    return visit(*command.body_as_CombineRows());
+  case CommandBody::CombineRowsGrad:
+    return visit(*command.body_as_CombineRowsGrad());
+  case CommandBody::ExpertLinear:
+    return visit(*command.body_as_ExpertLinear());
+  case CommandBody::ExpertLinearGrad:
+    return visit(*command.body_as_ExpertLinearGrad());
   case CommandBody::NONE:
     break;
   }

@@ -752,6 +752,110 @@ private:
     return {};
   }
 
+  // Checks what the commands of a mixture of experts have alike: extents that a command may have,
+  // and their indices, which are as many as 32 bits can count.
+  Result<void> extents(DType type, std::initializer_list<uint64_t> all, uint64_t choices) {
+    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+    if (!isFloat(type))
+      return fail("it is of {}", plan::EnumNameDType(type));
+    for (uint64_t each : all)
+      if (each == 0 || each > kMost)
+        return fail("it has an extent of {}", each);
+    if (choices > kMost)
+      return fail("it has {} rows", choices);
+    return {};
+  }
+
+  Result<void> shapes(const plan::Route &op) {
+    const DType type = dtypeOf(op.logits()), real = sumType(type);
+    LMC_TRY(extents(type, {op.tokens(), op.count(), op.chosen()},
+                    product({op.tokens(), op.chosen()})));
+    if (op.chosen() > op.count())
+      return fail("it chooses {} of {} experts", op.chosen(), op.count());
+    const uint64_t choices = product({op.tokens(), op.chosen()});
+    LMC_TRY(operand("logits", op.logits(), type, product({op.tokens(), op.count()})));
+    LMC_TRY(operand("weights", op.weights(), real, choices));
+    LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
+    LMC_TRY(operand("counts", op.counts(), real, op.count()));
+    return operand("mass", op.mass(), real, op.count());
+  }
+
+  Result<void> shapes(const plan::RouteGrad &op) {
+    const DType type = dtypeOf(op.logits()), real = sumType(type);
+    LMC_TRY(extents(type, {op.tokens(), op.count(), op.chosen()},
+                    product({op.tokens(), op.chosen()})));
+    if (op.chosen() > op.count())
+      return fail("it chooses {} of {} experts", op.chosen(), op.count());
+    const uint64_t choices = product({op.tokens(), op.chosen()});
+    const uint64_t all = product({op.tokens(), op.count()});
+    LMC_TRY(operand("logits", op.logits(), type, all));
+    LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
+    LMC_TRY(operand("dweights", op.dweights(), real, choices));
+    if (op.dmass() != -1)
+      LMC_TRY(operand("dmass", op.dmass(), real, op.count()));
+    return operand("dlogits", op.dlogits(), type, all);
+  }
+
+  Result<void> shapes(const plan::SortRows &op) {
+    LMC_TRY(extents(DType::F32, {op.choices(), op.count()}, op.choices()));
+    LMC_TRY(operand("experts", op.experts(), DType::I32, op.choices()));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.count() + 1));
+    LMC_TRY(operand("rows", op.rows(), DType::I32, op.choices()));
+    return operand("places", op.places(), DType::I32, op.choices());
+  }
+
+  // Checks the matrices with a row per token and per choice, and the indices of choices.
+  Result<void> rows(const auto &op, std::pair<const char *, uint32_t> tokens,
+                    std::pair<const char *, uint32_t> choices,
+                    std::pair<const char *, uint32_t> indices) {
+    const DType type = dtypeOf(tokens.second);
+    const uint64_t count = product({op.tokens(), op.chosen()});
+    LMC_TRY(extents(type, {op.tokens(), op.chosen(), op.columns()}, count));
+    LMC_TRY(operand(tokens.first, tokens.second, type, product({op.tokens(), op.columns()})));
+    LMC_TRY(operand(choices.first, choices.second, type, product({count, op.columns()})));
+    return operand(indices.first, indices.second, DType::I32, count);
+  }
+
+  Result<void> shapes(const plan::TakeRows &op) {
+    return rows(op, {"x", op.x()}, {"y", op.y()}, {"rows", op.rows()});
+  }
+  Result<void> shapes(const plan::TakeRowsGrad &op) {
+    return rows(op, {"dx", op.dx()}, {"dy", op.dy()}, {"places", op.places()});
+  }
+  Result<void> shapes(const plan::CombineRows &op) {
+    LMC_TRY(rows(op, {"out", op.out()}, {"y", op.y()}, {"places", op.places()}));
+    return operand("weights", op.weights(), sumType(dtypeOf(op.y())),
+                   product({op.tokens(), op.chosen()}));
+  }
+  Result<void> shapes(const plan::CombineRowsGrad &op) {
+    LMC_TRY(rows(op, {"dout", op.dout()}, {"y", op.y()}, {"rows", op.rows()}));
+    LMC_TRY(rows(op, {"dout", op.dout()}, {"dy", op.dy()}, {"rows", op.rows()}));
+    const DType real = sumType(dtypeOf(op.y()));
+    const uint64_t choices = product({op.tokens(), op.chosen()});
+    LMC_TRY(operand("weights", op.weights(), real, choices));
+    return operand("dweights", op.dweights(), real, choices);
+  }
+
+  Result<void> shapes(const plan::ExpertLinear &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.inner(), op.columns()}, op.rows()));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.inner()})));
+    LMC_TRY(operand("weight", op.weight(), type,
+                    product({op.experts(), op.inner(), op.columns()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("y", op.y(), type, product({op.rows(), op.columns()}));
+  }
+
+  Result<void> shapes(const plan::ExpertLinearGrad &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.inner(), op.columns()}, op.rows()));
+    LMC_TRY(operand("dy", op.dy(), type, product({op.rows(), op.columns()})));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.inner()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("d", op.d(), sumType(type),
+                   product({op.experts(), op.inner(), op.columns()}));
+  }
+
   Result<void> shapes(const plan::Copy &op) {
     LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
     const plan::Slice &from = slice(op.x());

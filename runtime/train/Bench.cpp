@@ -252,7 +252,7 @@ Result<ExitCode> recordCommands(Session &session, const RunOptions &options,
     return ExitCode::Interrupted;
   if (session.functions->has(names::kEval))
     LMC_TRY(session.functions->run(names::kEval));
-  LMC_TRY(session.commands->finish(options.json, options.output));
+  LMC_TRY(session.commands->finish(options.output));
   if (!options.recordCommands.empty())
     console.note("wrote what the commands of a step compute to " + options.recordCommands);
   return ExitCode::Success;

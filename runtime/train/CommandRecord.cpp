@@ -161,10 +161,12 @@ CommandRecord::toWrite(const PlanFile &plan, const std::string &device, const st
   return record;
 }
 
-Result<std::unique_ptr<CommandRecord>>
-CommandRecord::toCompare(const PlanFile &plan, const std::string &path, double tolerance) {
+Result<std::unique_ptr<CommandRecord>> CommandRecord::toCompare(const PlanFile &plan,
+                                                                const std::string &path,
+                                                                double tolerance, FILE *json) {
   std::unique_ptr<CommandRecord> record(new CommandRecord(plan, path));
   record->compares = true;
+  record->json = json;
   record->tolerance = tolerance > 0 ? tolerance : defaultTolerance(*plan);
   record->runs.resize(plan->functions()->size());
   std::ifstream file(path);
@@ -294,43 +296,50 @@ Result<void> CommandRecord::take(Device &device, uint32_t function, uint32_t at)
   ordered_json line = lineOf(function, at);
   line["outputs"] = std::move(outputs);
   lines.push_back(std::move(line));
+  return compares ? compareLast() : Result<void>();
+}
+
+Error CommandRecord::damaged(const std::string &why) const {
+  return Error{fmt::format("{}: {}; record it again with lmc-run --record-commands", path, why)};
+}
+
+Result<void> CommandRecord::compareLast() {
+  const size_t number = lines.size() - 1;
+  if (number >= expected.size())
+    return damaged(fmt::format("has {} commands, and the step has more", expected.size()));
+  ordered_json &line = lines[number];
+  try {
+    const std::string place = placeOf(line);
+    if (place != placeOf(expected[number]) ||
+        line["outputs"].size() != expected[number]["outputs"].size())
+      return damaged(fmt::format("line {} is not of {}", number + 2, place));
+    if (!compare(line, expected[number], tolerance) && !first)
+      first = number;
+    if (line["difference"] > lines[worst]["difference"])
+      worst = number;
+  } catch (const ordered_json::exception &thrown) {
+    return damaged(thrown.what());
+  }
+  if (!json)
+    return {};
+  ordered_json shown = line;
+  for (ordered_json &each : shown["outputs"])
+    each.erase("projections");
+  std::fputs((shown.dump() + "\n").c_str(), json);
+  std::fflush(json);
   return {};
 }
 
-Result<void> CommandRecord::finish(bool json, FILE *output) {
+Result<void> CommandRecord::finish(FILE *output) {
   if (!compares) {
     std::string text = head.dump() + "\n";
     for (const ordered_json &line : lines)
       text += line.dump() + "\n";
     return writeTextFile(path, text);
   }
-  auto damaged = [&](const std::string &why) {
-    return Error{fmt::format("{}: {}; record it again with lmc-run --record-commands", path, why)};
-  };
   if (lines.size() != expected.size())
     return damaged(
         fmt::format("has {} commands, and the step has {}", expected.size(), lines.size()));
-  const ordered_json *first = nullptr, *worst = nullptr;
-  try {
-    for (size_t i = 0; i < lines.size(); ++i) {
-      const std::string place = placeOf(lines[i]);
-      if (place != placeOf(expected[i]) ||
-          lines[i]["outputs"].size() != expected[i]["outputs"].size())
-        return damaged(fmt::format("line {} is not of {}", i + 2, place));
-      if (!compare(lines[i], expected[i], tolerance) && !first)
-        first = &lines[i];
-      if (!worst || (*worst)["difference"] < lines[i]["difference"])
-        worst = &lines[i];
-      if (json) {
-        ordered_json shown = lines[i];
-        for (ordered_json &each : shown["outputs"])
-          each.erase("projections");
-        std::fputs((shown.dump() + "\n").c_str(), output);
-      }
-    }
-  } catch (const ordered_json::exception &thrown) {
-    return damaged(thrown.what());
-  }
   auto nameOf = [](const ordered_json &line) {
     return fmt::format("{} ({} {}{}{})", placeOf(line), line["kind"].get<std::string>(),
                        line["op"].get<std::string>(), line["kernel"].is_null() ? "" : ", kernel ",
@@ -339,13 +348,13 @@ Result<void> CommandRecord::finish(bool json, FILE *output) {
   if (first)
     return Error{fmt::format("{} is the first that differs from {} (of {}): by {:.2g}, relative to "
                              "its size; at most {:.2g} is allowed",
-                             nameOf(*first), path, head.value("device", "another device"),
-                             (*first)["difference"].get<double>(), tolerance),
+                             nameOf(lines[*first]), path, head.value("device", "another device"),
+                             lines[*first]["difference"].get<double>(), tolerance),
                  ExitCode::Failure};
-  if (!json)
-    std::fputs(fmt::format("{} commands agree with {}; the largest difference is {:.2g}{}{}\n",
-                           lines.size(), path, worst ? (*worst)["difference"].get<double>() : 0,
-                           worst ? ", of " : "", worst ? nameOf(*worst) : "")
+  if (!json && !lines.empty())
+    std::fputs(fmt::format("{} commands agree with {}; the largest difference is {:.2g}, of {}\n",
+                           lines.size(), path, lines[worst]["difference"].get<double>(),
+                           nameOf(lines[worst]))
                    .c_str(),
                output);
   std::fflush(output);

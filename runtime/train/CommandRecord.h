@@ -27,6 +27,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,32 +57,39 @@ public:
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
   // Compares with the file `path`. Results may differ by `tolerance`, relative; 0: by 1e-9 where
-  // the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Error: the file cannot be read, is
-  // damaged, or is of another plan.
+  // the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Prints to `json`, unless it is null, the
+  // line of each command with its `difference` and `ok`, as soon as it is compared: a failure of
+  // the device loses none before it. Error: the file cannot be read, is damaged, or is of another
+  // plan.
   static Result<std::unique_ptr<CommandRecord>>
-  toCompare(const PlanFile &plan, const std::string &path, double tolerance);
+  toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
 
   bool isRecording() const override { return true; }
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
-  // Writes the file; with `json`, prints to `output` the line of each command that was compared,
-  // with `difference` and `ok`, else one line for all. Error: the file cannot be written; the
-  // first command differs from the file, by name.
-  Result<void> finish(bool json, FILE *output);
+  // Writes the file, or prints one line for all comparisons to `output` if none was printed. Error:
+  // the file cannot be written; the first command that differs from the file, by name.
+  Result<void> finish(FILE *output);
 
 private:
   CommandRecord(const PlanFile &plan, const std::string &path) : plan(plan), path(path) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
   Result<ResultSums> sums(Device &device, const plan::Slice &slice);
   Result<double> scaleOf(Device &device, const plan::Operands &operands, const ResultSums &of);
+  Error damaged(const std::string &why) const;
+  // Compares the last of `lines`.
+  Result<void> compareLast();
   nlohmann::ordered_json lineOf(uint32_t function, uint32_t command) const;
 
   const PlanFile &plan;
   const std::string path;
   bool compares = false;
   double tolerance = 0;
+  FILE *json = nullptr;
   nlohmann::ordered_json head;
   std::vector<nlohmann::ordered_json> expected, lines;
+  std::optional<size_t> first;        // the line of the first command that differs
+  size_t worst = 0;                   // that of the largest difference
   std::vector<uint64_t> runs;         // of each function, so far
   std::unique_ptr<HostBuffer> buffer; // for results on their way to the host
 };

@@ -208,8 +208,9 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
     commands = CommandRecord::toWrite(*plan, deviceInfo.name,
                                       CommandRecord::fileOf(options.recordCommands, world));
   } else if (!options.compareCommands.empty()) {
-    auto record = CommandRecord::toCompare(
-        *plan, CommandRecord::fileOf(options.compareCommands, world), options.tolerance);
+    auto record =
+        CommandRecord::toCompare(*plan, CommandRecord::fileOf(options.compareCommands, world),
+                                 options.tolerance, options.json ? options.output : nullptr);
     if (!record)
       return record.error();
     commands = std::move(*record);

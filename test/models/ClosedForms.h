@@ -36,6 +36,10 @@ inline uint64_t parameterCount(const ModelConfig &model) {
     layer += q + kv;
   if (model.mlpBias)
     layer += 2 * ffn + hidden;
+  if (model.architecture == "mixtral") { // a router, and as many MLPs as there are experts
+    const auto experts = uint64_t(model.familyValue<int64_t>("num_local_experts"));
+    layer += experts * hidden + (experts - 1) * 3 * hidden * ffn;
+  }
   const uint64_t embedding = model.vocabSize * hidden;
   return embedding * (model.tieWordEmbeddings ? 1 : 2) + model.numHiddenLayers * layer + hidden;
 }
@@ -52,6 +56,9 @@ inline FlopsPerToken flopsPerToken(const ModelConfig &m, int64_t sequenceLength)
          layers = double(m.numHiddenLayers), seq = double(sequenceLength);
   const double mlp = m.architecture == "gpt2" ? 2 : 3; // matrices
   double layerWeights = hidden * (2 * heads + 2 * kvHeads) + mlp * hidden * ffn;
+  if (m.architecture == "mixtral") // the router, and the experts that a token has
+    layerWeights += hidden * double(m.familyValue<int64_t>("num_local_experts")) +
+                    double(m.familyValue<int64_t>("num_experts_per_tok") - 1) * mlp * hidden * ffn;
   double weights = layers * layerWeights + hidden * double(m.vocabSize);
   double window = m.slidingWindow > 0 ? std::min(double(m.slidingWindow), seq) : seq;
   double visible = window - window * window / (2 * seq); // mean of min(i, window) over i
@@ -76,6 +83,8 @@ struct TrafficFloor {
 //   cross entropy           2V
 // GPT-2 has no RoPE; its GELU reads f and writes f, and the gradient reads 2f and writes 2f; the
 // row of a position is read with that of the token, and its gradient reads dx: 2h.
+// With k experts a token, SwiGLU is of k rows. They are taken from x (h and kh, and as much for the
+// gradient) and summed (kh and h; the gradient reads h and kh, and writes kh).
 inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
   double h = double(model.hiddenSize), f = double(model.intermediateSize),
          V = double(model.vocabSize),
@@ -89,6 +98,10 @@ inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
   const double norms = model.architecture == "olmo2" ? 2 * (3 * h + 5 * h) : 2 * (4 * h + 4 * h);
   const bool gpt2 = model.architecture == "gpt2";
   double layer = norms + (gpt2 ? 2 * f + 4 * f : (normsHeads ? 5 : 2) * r + 3 * f + 5 * f + f);
+  if (model.architecture == "mixtral") {
+    const auto k = double(model.familyValue<int64_t>("num_experts_per_tok"));
+    layer += (k - 1) * 9 * f + 2 * (h + k * h) + 2 * h + 3 * k * h;
+  }
   double head = 2 * h + h + 2 * h + 3 * h + 2 * V + (gpt2 ? 2 * h : 0);
   return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
 }

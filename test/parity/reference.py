@@ -30,7 +30,7 @@ LLAMA3_SCALING = {
 class Model:
     """The keys of config.json that say what is computed, under their names there."""
 
-    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2" | "gpt2"
+    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2" | "gpt2" | "mixtral"
     vocab_size: int = 256
     hidden_size: int = 64
     intermediate_size: int = 176
@@ -48,13 +48,31 @@ class Model:
     mlp_bias: bool = False
     sliding_window: int = 0  # 0: every earlier key is seen
     embedding_norm: bool = False  # a norm behind the embedding, which transformers does not have
+    # Of models with experts.
+    num_local_experts: int = 8
+    num_experts_per_tok: int = 2
+    router_aux_loss_coef: float = 0.0
 
     def keys(self) -> dict[str, Any]:
         """The [model] section: every key that is not at "absent"."""
         absent = {"rope_scaling": None, "sliding_window": 0, "embedding_norm": False}
         others = LLAMA_KEYS if self.architecture == "gpt2" else {"layer_norm_epsilon"}
+        if not self.sparse:
+            others = others | EXPERT_KEYS
         return {k: v for k, v in asdict(self).items()
                 if k not in others and (k not in absent or v != absent[k])}
+
+    @property
+    def sparse(self) -> bool:
+        return self.architecture == "mixtral"
+
+    def expert(self, layer: int, number: int) -> tuple[str, str, str]:
+        """The names of an expert's gate, up and down."""
+        prefix = f"model.layers.{layer}.block_sparse_moe.experts.{number}."
+        return prefix + "w1", prefix + "w3", prefix + "w2"
+
+    def router(self, layer: int) -> str:
+        return f"model.layers.{layer}.block_sparse_moe.gate"
 
     @property
     def embedding(self) -> str:
@@ -99,6 +117,13 @@ class Model:
                 "mlp.up_proj": (ffn, hidden, self.mlp_bias),
                 "mlp.down_proj": (hidden, ffn, self.mlp_bias),
             }
+            if self.sparse:
+                linears = {name: shape for name, shape in linears.items() if not name.startswith("mlp.")}
+                shapes[self.router(layer) + ".weight"] = (self.num_local_experts, hidden)
+                for number in range(self.num_local_experts):
+                    gate, up, down = self.expert(layer, number)
+                    shapes[gate + ".weight"] = shapes[up + ".weight"] = (ffn, hidden)
+                    shapes[down + ".weight"] = (hidden, ffn)
             for name, (rows, columns, bias) in linears.items():
                 shapes[f"{prefix}{name}.weight"] = (rows, columns)
                 if bias:
@@ -115,6 +140,8 @@ class Model:
         return shapes
 
 
+# Keys that only models with experts have.
+EXPERT_KEYS = {"num_local_experts", "num_experts_per_tok", "router_aux_loss_coef"}
 # Keys that a GPT-2 does not have.
 LLAMA_KEYS = {"num_key_value_heads", "head_dim", "rope_theta", "rope_scaling", "rms_norm_eps", "attention_bias",
               "mlp_bias", "sliding_window"}
@@ -230,11 +257,12 @@ def documents(tokens: torch.Tensor, end_of_document: int) -> torch.Tensor:
 
 def logits(
     model: Model, weights: Weights, tokens: torch.Tensor, end_of_document: int | None = None,
-    positions: torch.Tensor | None = None,
+    positions: torch.Tensor | None = None, routers: list | None = None,
 ) -> torch.Tensor:
     """[batch, seq] token ids -> [batch, seq, vocab], in the weights' dtype. With an
     `end_of_document` attention stays within a document. `positions`, [batch, seq], are those of
-    RoPE or learned ones; without them token t has position t."""
+    RoPE or learned ones; without them token t has position t. The logits of each layer's router,
+    [batch * seq, experts], are appended to `routers`."""
     if model.architecture == "gpt2":
         return gpt2_logits(model, weights, tokens, end_of_document, positions)
     batch, seq = tokens.shape
@@ -293,6 +321,8 @@ def logits(
             return linear(attended.transpose(1, 2).reshape(batch, seq, heads * dim), attn + "o_proj")
 
         def mlp(h: torch.Tensor) -> torch.Tensor:
+            if model.sparse:
+                return experts(model, weights, layer, h.reshape(batch * seq, -1), routers).view(h.shape)
             gated = F.silu(linear(h, prefix + "mlp.gate_proj")) * linear(h, prefix + "mlp.up_proj")
             return linear(gated, prefix + "mlp.down_proj")
 
@@ -301,6 +331,38 @@ def logits(
     x = rms_norm(x, "model.norm")
     head = "model.embed_tokens.weight" if model.tie_word_embeddings else "lm_head.weight"
     return F.linear(x, weights[head])
+
+
+def chosen(model: Model, router: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The experts of each token, [tokens, num_experts_per_tok], and their weights, from the router's
+    logits. Of equal experts the first come first."""
+    probabilities = router.softmax(-1)
+    order = probabilities.argsort(dim=-1, descending=True, stable=True)[:, :model.num_experts_per_tok]
+    weights = probabilities.gather(1, order)
+    return order, weights / weights.sum(-1, keepdim=True)
+
+
+def experts(model: Model, weights: Weights, layer: int, x: torch.Tensor, routers: list | None) -> torch.Tensor:
+    """The MLP of a layer with experts, of x [tokens, hidden]."""
+    router = F.linear(x, weights[model.router(layer) + ".weight"])
+    if routers is not None:
+        routers.append(router)
+    order, scores = chosen(model, router)
+    result = torch.zeros_like(x)
+    for number in range(model.num_local_experts):
+        gate, up, down = (weights[name + ".weight"] for name in model.expert(layer, number))
+        score = (scores * (order == number)).sum(-1, keepdim=True)  # 0 for tokens of other experts
+        result = result + score * F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+    return result
+
+
+def balance_loss(model: Model, routers: list[torch.Tensor]) -> torch.Tensor:
+    """Switch Transformer's loss over the routers of all layers, as transformers'
+    load_balancing_loss_func."""
+    router = torch.cat(routers)
+    order, _ = chosen(model, router)
+    counts = F.one_hot(order, model.num_local_experts).sum((0, 1)).to(router.dtype)
+    return model.num_local_experts * (counts * router.softmax(-1).sum(0)).sum() / len(router) ** 2
 
 
 def gpt2_logits(model: Model, weights: Weights, tokens: torch.Tensor, end_of_document: int | None,
@@ -345,8 +407,12 @@ def loss(
 ) -> torch.Tensor:
     """Mean cross entropy of [batch, seq + 1] token windows: each token predicts the next, also
     where that begins another document."""
-    predicted = logits(model, weights, windows[:, :-1], end_of_document)
-    return F.cross_entropy(predicted.flatten(0, 1), windows[:, 1:].flatten())
+    routers: list[torch.Tensor] = []
+    predicted = logits(model, weights, windows[:, :-1], end_of_document, routers=routers)
+    value = F.cross_entropy(predicted.flatten(0, 1), windows[:, 1:].flatten())
+    if model.sparse and model.router_aux_loss_coef:
+        value = value + model.router_aux_loss_coef * balance_loss(model, routers)
+    return value
 
 
 def z_loss(model: Model, weights: Weights, windows: torch.Tensor) -> torch.Tensor:

@@ -23,6 +23,10 @@ MODELS = {
     "gpt2-odd-sizes": Model(architecture="gpt2", vocab_size=251, hidden_size=60, intermediate_size=91,
                             num_attention_heads=6, max_position_embeddings=37),
     "olmo2": Model(architecture="olmo2", attention_bias=True),
+    "mixtral": Model(architecture="mixtral", intermediate_size=96, num_local_experts=4, num_experts_per_tok=2,
+                     router_aux_loss_coef=0.1),
+    "mixtral-odd-sizes": Model(architecture="mixtral", vocab_size=251, hidden_size=60, intermediate_size=37, head_dim=10,
+                               num_local_experts=7, num_experts_per_tok=3, sliding_window=7),
 }
 # Random weights have gradients of norm above 1, so clipping is part of every comparison.
 OPTIMIZER = Optimizer(clip_grad=1.0)

@@ -29,6 +29,9 @@ MODELS = {
     "gpt2": Model(architecture="gpt2", tie_word_embeddings=True, intermediate_size=256),
     "gpt2-odd-sizes": Model(architecture="gpt2", vocab_size=251, hidden_size=60, intermediate_size=91,
                             num_attention_heads=6, max_position_embeddings=53, layer_norm_epsilon=1e-3),
+    "mixtral": Model(architecture="mixtral", intermediate_size=96, num_local_experts=4, num_experts_per_tok=2),
+    "mixtral-odd-sizes": Model(architecture="mixtral", vocab_size=251, hidden_size=60, intermediate_size=37, head_dim=10,
+                               num_attention_heads=6, num_local_experts=7, num_experts_per_tok=3, sliding_window=7),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 
@@ -66,7 +69,7 @@ def test_exported_weights_have_the_same_logits(programs, compiled, tmp_path, nam
     ).ok()
 
     made, report = AutoModelForCausalLM.from_pretrained(
-        exported, dtype=torch.float32, attn_implementation="eager", output_loading_info=True
+        exported, dtype=torch.float32, output_loading_info=True, **huggingface.options(job.model)
     )
     assert not report["missing_keys"] and not report["unexpected_keys"], report
     assert not report["mismatched_keys"], report
@@ -86,7 +89,7 @@ def test_exported_weights_have_the_same_logits(programs, compiled, tmp_path, nam
 
 @pytest.mark.parametrize("shard_size", ["10GB", "100KB"], ids=["one-file", "sharded"])
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3-biases", "olmo2",
-                                  "gpt2", "gpt2-odd-sizes"])
+                                  "gpt2", "gpt2-odd-sizes", "mixtral", "mixtral-odd-sizes"])
 def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name, shard_size):
     job = job_of(name)
     weights = reference.random_weights(job.model, seed=13)
@@ -103,7 +106,7 @@ def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name,
 
 
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-rope-llama3", "mistral-window", "qwen2", "qwen3", "olmo2-grouped-biases",
-                                  "gpt2", "gpt2-odd-sizes"])
+                                  "gpt2", "gpt2-odd-sizes", "mixtral-odd-sizes"])
 def test_saved_config_describes_the_model(programs, tmp_path, name):
     """[model] config = "config.json" of save_pretrained is as good as the keys themselves: the
     weights saved beside it fit, and the export has a config.json of the same model."""
@@ -122,7 +125,7 @@ def test_saved_config_describes_the_model(programs, tmp_path, name):
         f"--init={tmp_path / 'saved'}", f"--export={exported}",
     ).ok()
     back = AutoModelForCausalLM.from_pretrained(
-        exported, dtype=torch.float32, attn_implementation="eager"
+        exported, dtype=torch.float32, **huggingface.options(job.model)
     )
     renamed = {"intermediate_size": "n_inner"} if job.model.architecture == "gpt2" else {}
     for key in job.model.keys().keys() - {"architecture", "rope_theta", "rope_scaling"}:

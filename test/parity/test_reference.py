@@ -30,6 +30,9 @@ MODELS = {
     "gpt2": Model(architecture="gpt2", tie_word_embeddings=True),
     "gpt2-untied-odd-sizes": Model(architecture="gpt2", vocab_size=251, hidden_size=60, intermediate_size=91,
                                    num_attention_heads=6, max_position_embeddings=50, layer_norm_epsilon=1e-3),
+    "mixtral": Model(architecture="mixtral", intermediate_size=96, num_local_experts=4, num_experts_per_tok=2),
+    "mixtral-tied-window": Model(architecture="mixtral", intermediate_size=40, num_local_experts=7, num_experts_per_tok=3,
+                                 tie_word_embeddings=True, sliding_window=7),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 

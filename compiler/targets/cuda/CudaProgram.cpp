@@ -1,9 +1,12 @@
 #include "compiler/targets/cuda/CudaProgram.h"
 
-#include "compiler/targets/cuda/CudaCode.h"
-#include "compiler/targets/cuda/InitializerTemplates.h"
-#include "compiler/targets/cuda/ScatterAddTemplates.h"
 #include "compiler/targets/cuda/AttentionTemplates.h"
+#include "compiler/targets/cuda/CudaCode.h"
+#include "compiler/targets/cuda/ExpertGemmTemplates.h"
+#include "compiler/targets/cuda/ExpertRowsTemplates.h"
+#include "compiler/targets/cuda/InitializerTemplates.h"
+#include "compiler/targets/cuda/RouteTemplates.h"
+#include "compiler/targets/cuda/ScatterAddTemplates.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -27,6 +30,9 @@ public:
 private:
   size_t indexOf(CudaKernel kernel, StringRef sourceOp);
   void addScatterAdd(plan_ir::ScatterAddOp scatter);
+  void addLaunch(Operation *command, CudaKernel kernel, ArrayRef<Value> inputs,
+                 ArrayRef<Value> results);
+  LogicalResult addExperts(Operation &command);
   LogicalResult addAttention(plan_ir::AttentionOp attention);
   LogicalResult addAttentionGrad(plan_ir::AttentionGradOp grad);
   LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
@@ -201,6 +207,109 @@ LogicalResult Planner::addAttentionGrad(plan_ir::AttentionGradOp op) {
                                 {op.getDk(), op.getDv()})});
 }
 
+//===-- Mixture of experts ------------------------------------------------------------------===//
+
+// Adds the launch of a template kernel.
+void Planner::addLaunch(Operation *command, CudaKernel kernel, ArrayRef<Value> inputs,
+                        ArrayRef<Value> results) {
+  const std::string source = "lm." + command->getName().stripDialect().str();
+  program.launches[command].push_back(
+      launchOf(indexOf(std::move(kernel), source), inputs, results));
+}
+
+// The shape of a router, from what its command and that of its gradient name alike.
+template <typename Op> static RouteShape routeShapeOf(Op op) {
+  RankedTensorType logits = contentOf(op.getLogits());
+  RouteShape shape;
+  shape.tokens = logits.getDimSize(0);
+  shape.experts = logits.getDimSize(1);
+  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
+  shape.type = *dataTypeOf(logits.getElementType());
+  shape.normalize = op.getNormalize();
+  return shape;
+}
+
+// The shape of rows that are moved, of which `tokens` has one for each token and `rows` one for
+// each choice.
+static ExpertRowsShape rowsShapeOf(Value tokens, Value rows) {
+  ExpertRowsShape shape;
+  shape.tokens = contentOf(tokens).getDimSize(0);
+  shape.chosen = contentOf(rows).getDimSize(0) / shape.tokens;
+  shape.experts = 1; // of the sort alone
+  shape.columns = contentOf(tokens).getDimSize(1);
+  shape.type = *dataTypeOf(contentOf(tokens).getElementType());
+  return shape;
+}
+
+static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets) {
+  ExpertGemmShape shape;
+  shape.rows = contentOf(x).getDimSize(0);
+  shape.experts = contentOf(offsets).getDimSize(0) - 1;
+  shape.inner = contentOf(x).getDimSize(1);
+  shape.columns = contentOf(y).getDimSize(1);
+  shape.type = *dataTypeOf(contentOf(x).getElementType());
+  return shape;
+}
+
+// Adds the kernels of a command of a mixture of experts.
+LogicalResult Planner::addExperts(Operation &command) {
+  llvm::TypeSwitch<Operation *>(&command)
+      .Case([&](plan_ir::RouteOp op) {
+        std::vector<CudaKernel> kernels = routeKernels(routeShapeOf(op));
+        addLaunch(op, std::move(kernels[0]), op.getLogits(),
+                  {op.getWeights(), op.getExperts(), op.getWorkspace()});
+        addLaunch(op, std::move(kernels[1]), op.getWorkspace(), {op.getCounts(), op.getMass()});
+      })
+      .Case([&](plan_ir::RouteGradOp op) {
+        RouteShape shape = routeShapeOf(op);
+        shape.mass = bool(op.getDmass());
+        addLaunch(op, routeGradKernel(shape),
+                  {op.getLogits(), op.getExperts(), op.getDweights(), op.getDmass()},
+                  op.getDlogits());
+      })
+      .Case([&](plan_ir::SortRowsOp op) {
+        ExpertRowsShape shape;
+        shape.tokens = contentOf(op.getExperts()).getDimSize(0);
+        shape.chosen = contentOf(op.getExperts()).getDimSize(1);
+        shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
+        shape.columns = 1;
+        std::vector<CudaKernel> kernels = sortRowsKernels(shape);
+        addLaunch(op, std::move(kernels[0]), op.getExperts(), op.getWorkspace());
+        addLaunch(op, std::move(kernels[1]), {op.getExperts(), op.getWorkspace()},
+                  {op.getOffsets(), op.getRows(), op.getPlaces()});
+      })
+      .Case([&](plan_ir::TakeRowsOp op) {
+        addLaunch(op, takeRowsKernel(rowsShapeOf(op.getX(), op.getY())), {op.getX(), op.getRows()},
+                  op.getY());
+      })
+      .Case([&](plan_ir::TakeRowsGradOp op) {
+        addLaunch(op, takeRowsGradKernel(rowsShapeOf(op.getDx(), op.getDy())),
+                  {op.getDy(), op.getPlaces()}, op.getDx());
+      })
+      .Case([&](plan_ir::CombineRowsOp op) {
+        addLaunch(op, combineRowsKernel(rowsShapeOf(op.getOut(), op.getY())),
+                  {op.getY(), op.getWeights(), op.getPlaces()}, op.getOut());
+      })
+      .Case([&](plan_ir::CombineRowsGradOp op) {
+        addLaunch(op, combineRowsGradKernel(rowsShapeOf(op.getDout(), op.getY())),
+                  {op.getDout(), op.getY(), op.getWeights(), op.getRows()},
+                  {op.getDy(), op.getDweights()});
+      })
+      .Case([&](plan_ir::ExpertLinearOp op) {
+        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getY(), op.getOffsets());
+        shape.transposed = op.getTransposed();
+        addLaunch(op, expertGemmKernel(shape), {op.getX(), op.getWeight(), op.getOffsets()},
+                  op.getY());
+      })
+      .Case([&](plan_ir::ExpertLinearGradOp op) {
+        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getDy(), op.getOffsets());
+        shape.accumulate = op.getAccumulate();
+        addLaunch(op, expertGemmGradKernel(shape), {op.getDy(), op.getX(), op.getOffsets()},
+                  op.getD());
+      });
+  return success();
+}
+
 LogicalResult Planner::addCommand(Operation &command) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&command)
       .Case([&](plan_ir::ScatterAddOp op) {
@@ -209,6 +318,10 @@ LogicalResult Planner::addCommand(Operation &command) {
       })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
+      .Case<plan_ir::RouteOp, plan_ir::RouteGradOp, plan_ir::SortRowsOp, plan_ir::TakeRowsOp,
+            plan_ir::TakeRowsGradOp, plan_ir::CombineRowsOp, plan_ir::CombineRowsGradOp,
+            plan_ir::ExpertLinearOp, plan_ir::ExpertLinearGradOp>(
+          [&](auto op) { return addExperts(*op); })
       // The kernels of launches are printed elsewhere; a library or the driver runs the others.
       .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
             plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
@@ -244,6 +357,24 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
   // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return cast<RankedTensorType>(grad.getLse().getType());
+  // Thread blocks leave sums over their tokens.
+  if (auto route = dyn_cast<kern::RouteOp>(op)) {
+    auto logits = cast<RankedTensorType>(route.getLogits().getType());
+    RouteShape shape;
+    shape.tokens = logits.getDimSize(0);
+    shape.experts = logits.getDimSize(1);
+    shape.type = *dataTypeOf(logits.getElementType());
+    return bytesType(op->getContext(), shape.workspaceBytes());
+  }
+  // Thread blocks leave the numbers of their choices.
+  if (auto sort = dyn_cast<kern::SortRowsOp>(op)) {
+    auto experts = cast<RankedTensorType>(sort.getExperts().getType());
+    ExpertRowsShape shape;
+    shape.tokens = experts.getDimSize(0);
+    shape.chosen = experts.getDimSize(1);
+    shape.experts = cast<RankedTensorType>(sort.getOffsets().getType()).getDimSize(0) - 1;
+    return bytesType(op->getContext(), shape.sortBytes());
+  }
   auto scatter = dyn_cast<kern::ScatterAddOp>(op);
   if (!scatter)
     return {};

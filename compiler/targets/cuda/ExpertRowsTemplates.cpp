@@ -1,6 +1,6 @@
 #include "compiler/targets/cuda/ExpertRowsTemplates.h"
 
-#include "compiler/targets/cuda/ScatterAddLayout.h"
+#include "compiler/targets/cuda/TokenSort.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -14,16 +14,15 @@ namespace {
 
 constexpr int64_t kRowThreads = 256, kRowWarps = 8;
 
-// The tiles and the digit of the sort are those of a sort of tokens by id.
-ScatterAddLayout sortLayout(const ExpertRowsShape &shape) {
-  return scatterAddLayout(shape.choices(), 1, shape.experts, 4);
+TokenSortTiles sortOf(const ExpertRowsShape &shape) {
+  return tokenSortTiles(shape.choices(), shape.experts);
 }
 
 // Prints a kernel whose body is one call. In `parameters`, {0} is the type of rows and {1} the type
 // of weights; `call` is the device function with its arguments.
 CudaKernel rowsKernel(const ExpertRowsShape &shape, const char *hero, const std::string &comment,
                       const char *parameters, const std::string &call, int64_t blocks) {
-  const ScatterAddLayout layout = sortLayout(shape);
+  const TokenSortTiles layout = sortOf(shape);
   const char *type = cudaName(shape.type), *real = cudaName(shape.realType());
   CudaKernel kernel;
   kernel.hero = hero;
@@ -51,14 +50,13 @@ uint64_t rowBytes(const ExpertRowsShape &shape, int64_t rows) {
 } // namespace
 
 int64_t ExpertRowsShape::sortBytes() const {
-  const ScatterAddLayout layout = sortLayout(*this);
-  return int64_t(llvm::alignTo(layout.tiles << (layout.digitBits + 2), 64));
+  return int64_t(llvm::alignTo(sortOf(*this).countBytes(), 64));
 }
 
 std::vector<CudaKernel> lmc::codegen::sortRowsKernels(const ExpertRowsShape &shape) {
-  const ScatterAddLayout layout = sortLayout(shape);
+  const TokenSortTiles layout = sortOf(shape);
   const uint64_t choices = uint64_t(shape.choices()) * 4;
-  const uint64_t counts = uint64_t(layout.tiles << (layout.digitBits + 2));
+  const uint64_t counts = uint64_t(layout.countBytes());
   const auto counters = uint32_t(kRowWarps << (layout.digitBits + 2));
   CudaKernel count = rowsKernel(
       shape, "expert_count",

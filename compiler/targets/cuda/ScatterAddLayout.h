@@ -11,18 +11,15 @@
 // compiler/targets/cuda/device/scatter_add.cuh.
 #pragma once
 
+#include "compiler/targets/cuda/TokenSort.h"
+
 #include <cstdint>
 
 namespace lmc::codegen {
 
-struct ScatterAddLayout {
-  int64_t threads = 256; // threads per thread block of the sort
-  int64_t tile = 0;      // positions per thread block of the sort, a multiple of `threads`
-  int64_t tiles = 0;     // thread blocks of the sort
-  int64_t digitBits = 0; // bits per digit, 5 to 10
-  // Number of passes of the sort. digitBits * passes bits can hold the values 0..vocabulary;
-  // `vocabulary` is the key of ids outside of the vocabulary.
-  int64_t passes = 0;
+// The sort is of the values 0..vocabulary; `vocabulary` is the key of ids outside of the
+// vocabulary.
+struct ScatterAddLayout : TokenSortTiles {
   int64_t range = 64;    // sorted positions that one warp sums
   int64_t ranges = 0;
   // Offsets of arrays in the workspace, in bytes, multiples of 64. Pass p writes keys[p % 2] and

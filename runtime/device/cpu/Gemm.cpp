@@ -245,6 +245,12 @@ Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
   return gemm.get();
 }
 
+std::unique_ptr<Gemm> GemmCache::packed(const GemmShape &shape) {
+  return makePackedGemm(shape, state->threads, state->buffers);
+}
+
+void GemmCache::reservePacked(const GemmShape &shape) { (void)packed(shape); }
+
 void GemmCache::clear() {
   state->chosen.clear();
   state->gemms.clear();

@@ -71,6 +71,13 @@ public:
   Result<Gemm *> find(const GemmShape &shape);
   // Returns the product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
+  // Returns a product by the packed kernels, for a shape that is known only when it runs. It must
+  // not be used after another product has been made with a larger shape, unless reservePacked() was
+  // called for that.
+  std::unique_ptr<Gemm> packed(const GemmShape &shape);
+  // Takes the memory that packed() needs for products of this shape, or of another number of rows m
+  // or a smaller k.
+  void reservePacked(const GemmShape &shape);
   // Forgets all products, which must not be used any more.
   void clear();
   // Returns the libraries that can compute the product.

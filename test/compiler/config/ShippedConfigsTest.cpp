@@ -38,6 +38,9 @@ const std::map<std::string, uint64_t> kParameters = {
     {"gpt2-124m.toml", 124'439'808},
     {"test-gpt2.toml", 128 * 64 + 48 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64},
     {"test-tiny.toml", 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
+    // A router and four experts in the place of gate, up and down.
+    {"test-mixtral.toml",
+     2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 4 * 64 + 4 * 3 * 64 * 96) + 64},
     {"test-mistral.toml",
      2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
 };

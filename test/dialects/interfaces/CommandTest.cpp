@@ -16,7 +16,8 @@ namespace {
 
 const char *const kOps = R"(
 func.func @ops(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %d: tensor<8x4xf32>, %bias: tensor<4xf32>,
-               %s: tensor<8xi32>, %lse: tensor<8x2xf32>, %t: tensor<4x4xf32>, %w: tensor<5x4xf32>) {
+               %s: tensor<8xi32>, %lse: tensor<8x2xf32>, %t: tensor<4x4xf32>, %w: tensor<5x4xf32>,
+               %l: tensor<4x3xf32>, %m: tensor<12x4xf32>, %o: tensor<4xi32>) {
   %0 = kern.gemm %a, %b : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   %1 = kern.gemm %a, %b acc %d bias %bias : (tensor<8x16xf32>, tensor<16x4xf32>, tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
   %2:2 = kern.attention %a, %a, %a : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x2xf32>) {head_dim = 8 : i64, seq = 4 : i64, scale = 1.0, window = 0 : i64}
@@ -24,6 +25,17 @@ func.func @ops(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %d: tensor<8x4xf32>, 
   %4:3 = kern.attention_grad %a, %a, %a, %a, %a, %lse starts %s rope %t, %t : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x2xf32>, tensor<8xi32>, tensor<4x4xf32>, tensor<4x4xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) {head_dim = 8 : i64, seq = 4 : i64, scale = 1.0, window = 0 : i64}
   %5 = kern.scatter_add %s, %d : (tensor<8xi32>, tensor<8x4xf32>) -> tensor<5x4xf32>
   %6 = kern.scatter_add %s, %d acc %w : (tensor<8xi32>, tensor<8x4xf32>, tensor<5x4xf32>) -> tensor<5x4xf32>
+  %7:4 = kern.route %l : (tensor<4x3xf32>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
+  %8 = kern.route_grad %l, %7#1, %7#0 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x3xf32>
+  %9 = kern.route_grad %l, %7#1, %7#0 mass %7#3 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xf32> {normalize}
+  %10:3 = kern.sort_rows %7#1 : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
+  %11 = kern.take_rows %t, %s : (tensor<4x4xf32>, tensor<8xi32>) -> tensor<8x4xf32>
+  %12 = kern.take_rows_grad %d, %s : (tensor<8x4xf32>, tensor<8xi32>) -> tensor<4x4xf32>
+  %13 = kern.combine_rows %d, %7#0, %s : (tensor<8x4xf32>, tensor<4x2xf32>, tensor<8xi32>) -> tensor<4x4xf32>
+  %14:2 = kern.combine_rows_grad %t, %d, %7#0, %s : (tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x4xf32>, tensor<4x2xf32>)
+  %15 = kern.expert_linear %d, %m, %o : (tensor<8x4xf32>, tensor<12x4xf32>, tensor<4xi32>) -> tensor<8x4xf32> {transposed}
+  %16 = kern.expert_linear_grad %d, %d, %o : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xi32>) -> tensor<12x4xf32>
+  %17 = kern.expert_linear_grad %d, %d, %o acc %m : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xi32>, tensor<12x4xf32>) -> tensor<12x4xf32>
   return
 }
 )";
@@ -75,5 +87,5 @@ TEST(CommandOpInterface, AnOpAndItsCommandAgree) {
     EXPECT_FALSE(command.getScratch());
     ++commands;
   }
-  EXPECT_EQ(commands, 7);
+  EXPECT_EQ(commands, 18);
 }

@@ -122,3 +122,27 @@ func.func @scatter(%ids: tensor<4xi32>, %x: tensor<4x8xf32>, %acc: tensor<16x8xf
   %1 = kern.scatter_add %ids, %x acc %acc : (tensor<4xi32>, tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<16x8xf32>
   return
 }
+
+// CHECK-LABEL: func.func @experts(
+// CHECK-SAME:    %[[L:.*]]: tensor<4x3xbf16>, %[[X:.*]]: tensor<4x8xbf16>, %[[W:.*]]: tensor<18x8xbf16>, %[[A:.*]]: tensor<18x8xf32>)
+func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<18x8xbf16>, %acc: tensor<18x8xf32>) {
+  // CHECK: %[[P:.*]], %[[E:.*]], %{{.*}}, %[[M:.*]] = kern.route %[[L]] : ({{.*}}) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
+  %p, %e, %c, %m = kern.route %logits : (tensor<4x3xbf16>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
+  // CHECK: kern.route_grad %[[L]], %[[E]], %[[P]] mass %[[M]] : ({{.*}}) -> tensor<4x3xbf16>
+  %0 = kern.route_grad %logits, %e, %p mass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16>
+  // CHECK: %[[O:.*]], %[[R:.*]], %[[Q:.*]] = kern.sort_rows %[[E]] : ({{.*}}) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
+  %o, %r, %q = kern.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
+  // CHECK: %[[T:.*]] = kern.take_rows %[[X]], %[[R]] : ({{.*}}) -> tensor<8x8xbf16>
+  %t = kern.take_rows %x, %r : (tensor<4x8xbf16>, tensor<8xi32>) -> tensor<8x8xbf16>
+  // CHECK: kern.take_rows_grad %[[T]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
+  %1 = kern.take_rows_grad %t, %q : (tensor<8x8xbf16>, tensor<8xi32>) -> tensor<4x8xbf16>
+  // CHECK: %[[Y:.*]] = kern.expert_linear %[[T]], %[[W]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>
+  %y = kern.expert_linear %t, %w, %o : (tensor<8x8xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x6xbf16>
+  // CHECK: kern.expert_linear_grad %[[Y]], %[[T]], %[[O]] acc %[[A]] : ({{.*}}) -> tensor<18x8xf32>
+  %3 = kern.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
+  // CHECK: %[[D:.*]] = kern.combine_rows %[[T]], %[[P]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
+  %d = kern.combine_rows %t, %p, %q : (tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> tensor<4x8xbf16>
+  // CHECK: kern.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  %4:2 = kern.combine_rows_grad %d, %t, %p, %r : (tensor<4x8xbf16>, tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  return
+}

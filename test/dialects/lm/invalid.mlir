@@ -1033,3 +1033,107 @@ func.func @ownRows(%x: tensor<8x16xf32>, %s: tensor<f32>) {
   %0 = lm.own_rows %x of %s : (tensor<8x16xf32>, tensor<f32>) -> tensor<3x16xf32>
   return
 }
+
+// -----
+
+func.func @moreThanThereAre(%x: tensor<4x3xf32>) {
+  // expected-error @+1 {{'lm.route' op chooses 5 of 3 experts}}
+  %0:4 = lm.route %x : (tensor<4x3xf32>) -> (tensor<4x5xf32>, tensor<4x5xi32>, tensor<3xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @otherCounts(%x: tensor<4x3xf32>) {
+  // expected-error @+1 {{'lm.route' op counts is 'tensor<2xf32>', not [3]}}
+  %0:4 = lm.route %x : (tensor<4x3xf32>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<2xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @wideWeights(%x: tensor<4x3xbf16>) {
+  // expected-error @+1 {{'lm.route' op computes 'tensor<4x3xbf16>' in 'tensor<4x2xf64>'}}
+  %0:4 = lm.route %x : (tensor<4x3xbf16>) -> (tensor<4x2xf64>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @fewGradients(%x: tensor<4x3xf32>, %e: tensor<4x2xi32>, %w: tensor<4x1xf32>) {
+  // expected-error @+1 {{'lm.route_grad' op dweights is 'tensor<4x1xf32>', not [4, 2]}}
+  %0 = lm.route_grad %x, %e, %w : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x1xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @noExpert(%e: tensor<4x2xi32>) {
+  // expected-error @+1 {{'lm.sort_rows' op has no expert}}
+  %0:3 = lm.sort_rows %e : (tensor<4x2xi32>) -> (tensor<1xi32>, tensor<8xi32>, tensor<8xi32>)
+  return
+}
+
+// -----
+
+func.func @fewPlaces(%e: tensor<4x2xi32>) {
+  // expected-error @+1 {{'lm.sort_rows' op places is 'tensor<7xi32>', not [8]}}
+  %0:3 = lm.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<7xi32>)
+  return
+}
+
+// -----
+
+func.func @partOfARow(%x: tensor<3x8xf32>, %r: tensor<8xi32>) {
+  // expected-error @+1 {{'lm.take_rows' op takes 8 rows of 3 tokens}}
+  %0 = lm.take_rows %x, %r, %r : (tensor<3x8xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @partOfASum(%x: tensor<8x8xf32>, %r: tensor<8xi32>) {
+  // expected-error @+1 {{'lm.take_rows_grad' op adds 8 rows to 3 tokens}}
+  %0 = lm.take_rows_grad %x, %r : (tensor<8x8xf32>, tensor<8xi32>) -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @otherRows(%y: tensor<8x8xf32>, %w: tensor<4x3xf32>, %r: tensor<8xi32>) {
+  // expected-error @+1 {{'lm.combine_rows' op rows is 'tensor<8xi32>', not [12]}}
+  %0 = lm.combine_rows %y, %w, %r, %r : (tensor<8x8xf32>, tensor<4x3xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @otherGradient(%d: tensor<4x8xf32>, %y: tensor<8x8xf32>, %w: tensor<4x2xf32>, %r: tensor<8xi32>) {
+  // expected-error @+1 {{'lm.combine_rows_grad' op has gradients of other types than y and weights}}
+  %0:2 = lm.combine_rows_grad %d, %y, %w, %r : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  return
+}
+
+// -----
+
+func.func @otherMatrices(%x: tensor<8x8xf32>, %w: tensor<17x8xf32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.expert_linear' op weight is 'tensor<17x8xf32>', not [18, 8]}}
+  %0 = lm.expert_linear %x, %w, %o : (tensor<8x8xf32>, tensor<17x8xf32>, tensor<4xi32>) -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
+func.func @otherAccumulator(%x: tensor<8x8xf32>, %o: tensor<4xi32>, %a: tensor<17x8xf32>) {
+  // expected-error @+1 {{'lm.expert_linear_grad' op has an accumulator of type 'tensor<17x8xf32>'}}
+  %0 = lm.expert_linear_grad %x, %x, %o acc %a : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<4xi32>, tensor<17x8xf32>) -> tensor<24x8xf32>
+  return
+}
+
+// -----
+
+func.func @otherMass(%l: tensor<f32>, %c: tensor<3xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{'lm.balance_loss' op mass is 'tensor<4xf32>', not [3]}}
+  %0 = lm.balance_loss %l, %c, %m factor 1.0 : (tensor<f32>, tensor<3xf32>, tensor<4xf32>) -> tensor<f32>
+  return
+}

@@ -196,3 +196,33 @@ func.func @columns(%x: tensor<4x8xf32>) {
   %1 = lm.join %0#1, %0#0 : (tensor<4x5xf32>, tensor<4x3xf32>) -> tensor<4x8xf32>
   return
 }
+
+// CHECK-LABEL: func.func @experts(
+// CHECK-SAME:    %[[L:.*]]: tensor<4x3xbf16>, %[[X:.*]]: tensor<4x8xbf16>, %[[W:.*]]: tensor<18x8xbf16>, %[[A:.*]]: tensor<18x8xf32>, %[[S:.*]]: tensor<f32>)
+func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<18x8xbf16>, %acc: tensor<18x8xf32>, %loss: tensor<f32>) {
+  // CHECK: %[[P:.*]], %[[E:.*]], %[[C:.*]], %[[M:.*]] = lm.route %[[L]] : (tensor<4x3xbf16>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>) {normalize}
+  %p, %e, %c, %m = lm.route %logits : (tensor<4x3xbf16>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>) {normalize}
+  // CHECK: lm.route_grad %[[L]], %[[E]], %[[P]] mass %[[M]] : ({{.*}}) -> tensor<4x3xbf16> {normalize}
+  %0 = lm.route_grad %logits, %e, %p mass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16> {normalize}
+  // CHECK: %[[O:.*]], %[[R:.*]], %[[Q:.*]] = lm.sort_rows %[[E]] : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
+  %o, %r, %q = lm.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
+  // CHECK: %[[T:.*]] = lm.take_rows %[[X]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<8x8xbf16>
+  %t = lm.take_rows %x, %r, %q : (tensor<4x8xbf16>, tensor<8xi32>, tensor<8xi32>) -> tensor<8x8xbf16>
+  // CHECK: lm.take_rows_grad %[[T]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
+  %1 = lm.take_rows_grad %t, %q : (tensor<8x8xbf16>, tensor<8xi32>) -> tensor<4x8xbf16>
+  // CHECK: %[[Y:.*]] = lm.expert_linear %[[T]], %[[W]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>
+  %y = lm.expert_linear %t, %w, %o : (tensor<8x8xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x6xbf16>
+  // CHECK: lm.expert_linear %[[Y]], %[[W]], %[[O]] : ({{.*}}) -> tensor<8x8xbf16> {transposed}
+  %2 = lm.expert_linear %y, %w, %o : (tensor<8x6xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x8xbf16> {transposed}
+  // CHECK: lm.expert_linear_grad %[[Y]], %[[T]], %[[O]] acc %[[A]] : ({{.*}}) -> tensor<18x8xf32>
+  %3 = lm.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
+  // CHECK: %[[D:.*]] = lm.combine_rows %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
+  %d = lm.combine_rows %t, %p, %r, %q : (tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<4x8xbf16>
+  // CHECK: lm.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  %4:2 = lm.combine_rows_grad %d, %t, %p, %r : (tensor<4x8xbf16>, tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  // CHECK: lm.balance_loss %[[S]], %[[C]], %[[M]] factor 5.000000e-01 : ({{.*}}) -> tensor<f32>
+  %5 = lm.balance_loss %loss, %c, %m factor 5.0e-1 : (tensor<f32>, tensor<3xf32>, tensor<3xf32>) -> tensor<f32>
+  // CHECK: lm.balance_loss_grad %[[S]], %[[C]] factor 5.000000e-01 : ({{.*}}) -> tensor<3xf32>
+  %6 = lm.balance_loss_grad %loss, %c factor 5.0e-1 : (tensor<f32>, tensor<3xf32>) -> tensor<3xf32>
+  return
+}

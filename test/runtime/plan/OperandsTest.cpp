@@ -60,6 +60,31 @@ TEST(Operands, AnAccumulatorIsReadAndWritten) {
   EXPECT_THAT(texts(commandOf(scatter)), ElementsAre("<ids=0", "<x=0", "+d=0"));
 }
 
+TEST(Operands, OfExperts) {
+  EXPECT_THAT(texts(commandOf(plan::RouteT())),
+              ElementsAre("<logits=0", ">weights=0", ">experts=0", ">counts=0", ">mass=0"));
+  plan::RouteGradT route;
+  EXPECT_THAT(texts(commandOf(route)),
+              ElementsAre("<logits=0", "<experts=0", "<dweights=0", ">dlogits=0"));
+  route.dmass = 3;
+  EXPECT_THAT(texts(commandOf(route)),
+              ElementsAre("<logits=0", "<experts=0", "<dweights=0", "<dmass=3", ">dlogits=0"));
+  EXPECT_THAT(texts(commandOf(plan::SortRowsT())),
+              ElementsAre("<experts=0", ">offsets=0", ">rows=0", ">places=0"));
+  EXPECT_THAT(texts(commandOf(plan::TakeRowsT())), ElementsAre("<x=0", "<rows=0", ">y=0"));
+  EXPECT_THAT(texts(commandOf(plan::TakeRowsGradT())), ElementsAre("<dy=0", "<places=0", ">dx=0"));
+  EXPECT_THAT(texts(commandOf(plan::CombineRowsT())),
+              ElementsAre("<y=0", "<weights=0", "<places=0", ">out=0"));
+  EXPECT_THAT(texts(commandOf(plan::CombineRowsGradT())),
+              ElementsAre("<dout=0", "<y=0", "<weights=0", "<rows=0", ">dy=0", ">dweights=0"));
+  EXPECT_THAT(texts(commandOf(plan::ExpertLinearT())),
+              ElementsAre("<x=0", "<weight=0", "<offsets=0", ">y=0"));
+  plan::ExpertLinearGradT grad;
+  EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=0", "<x=0", "<offsets=0", ">d=0"));
+  grad.accumulate = true;
+  EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=0", "<x=0", "<offsets=0", "+d=0"));
+}
+
 TEST(Operands, TheWorkspaceIsScratch) {
   plan::CommandT command = commandOf(plan::ScatterAddT());
   command.workspace = 7;

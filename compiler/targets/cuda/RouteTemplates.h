@@ -1,0 +1,35 @@
+// Generates the kernels of the router of a mixture of experts, from route.cuh in
+// compiler/targets/cuda/device.
+#pragma once
+
+#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
+
+#include <vector>
+
+namespace lmc::codegen {
+
+// The shape of a router: logits [tokens, experts] of `type`; experts i32 and weights [tokens,
+// chosen], counts and mass [experts] in realType().
+struct RouteShape {
+  int64_t tokens = 0, experts = 0, chosen = 0;
+  DataType type = DataType::BF16;
+  bool normalize = false;
+  bool mass = false; // of the gradient: the mass has a gradient
+
+  // A lane keeps the weights of a token, and a bit for each of its experts.
+  static constexpr int64_t kMostChosen = 32, kMostExperts = 1023;
+  DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
+  // The bytes of the workspace, in which the sums of thread blocks are kept.
+  int64_t workspaceBytes() const;
+};
+
+// Returns the kernels in the order to run. The arguments of the first are logits, weights, experts,
+// workspace; those of the second workspace, counts, mass.
+std::vector<CudaKernel> routeKernels(const RouteShape &shape);
+
+// Returns the kernel of the gradient; its arguments are logits, experts, dweights, dmass (only with
+// shape.mass), dlogits.
+CudaKernel routeGradKernel(const RouteShape &shape);
+
+} // namespace lmc::codegen

@@ -1,0 +1,238 @@
+// The router of a mixture of experts, and its gradient: softmax, and the `chosen` largest of each
+// row. A warp has a token, a lane every 32nd of its experts.
+//
+// A `Shape` describes the problem by constants:
+//   int tokens, experts, chosen;
+//   bool normalize;   the weights of a token add up to 1
+//   bool mass;        of the gradient: there is an argument `dmass`
+//
+// Of equal probabilities the lower expert comes first; a NaN comes before all numbers. Sums over
+// tokens are in a fixed order, so that results do not depend on the order of blocks.
+#pragma once
+
+#include "lmc/expert_rows.cuh"
+
+namespace lmc {
+
+namespace experts {
+
+constexpr int kTokensPerWarp = 8, kTokensPerBlock = kTokensPerWarp * kWarps;
+
+__device__ inline float exponential(float x) { return expf(x); }
+__device__ inline double exponential(double x) { return exp(x); }
+
+template <typename Real> __device__ inline Real warpSum(Real x) {
+#pragma unroll
+  for (int other = 16; other > 0; other /= 2)
+    x += __shfl_xor_sync(kFullWarp, x, other);
+  return x;
+}
+
+// The probabilities of a token: p[i] is that of expert lane + 32 i, and 0 beyond the last expert.
+template <typename Shape, typename Real> struct Probabilities {
+  static constexpr int kOwn = (Shape::experts + 31) / 32;
+  Real p[kOwn];
+
+  __device__ static int expertOf(int i) { return int(threadIdx.x) % 32 + 32 * i; }
+
+  template <typename T> __device__ void load(const T *logits, int token) {
+    const T *row = logits + i64(token) * Shape::experts;
+    Real top = -Real(attention::infinity()), sum = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      p[i] = expertOf(i) < Shape::experts ? Real(toReal(loadOne(row + expertOf(i))))
+                                          : -Real(attention::infinity());
+      top = p[i] > top ? p[i] : top;
+    }
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) {
+      const Real theirs = __shfl_xor_sync(kFullWarp, top, other);
+      top = theirs > top ? theirs : top;
+    }
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      p[i] = expertOf(i) < Shape::experts ? exponential(p[i] - top) : Real(0);
+      sum += p[i];
+    }
+    sum = warpSum(sum);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      p[i] = p[i] / sum;
+  }
+
+  // Returns the probability of an expert, which all lanes pass alike.
+  __device__ Real at(int expert) const {
+    Real value = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      value = i == expert / 32 ? p[i] : value;
+    return __shfl_sync(kFullWarp, value, expert % 32);
+  }
+
+  __device__ static bool isBefore(Real a, int expert, Real b, int other) {
+    const bool aIsNumber = a == a, bIsNumber = b == b;
+    if (aIsNumber && bIsNumber)
+      return a > b || (a == b && expert < other);
+    return aIsNumber == bIsNumber ? expert < other : bIsNumber;
+  }
+
+  // Returns the first of the experts that are not in `taken`, a bit for each of the lane's own, and
+  // adds it there.
+  __device__ int takeFirst(u32 &taken) const {
+    Real best = -1;
+    int expert = 0x7fffffff;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i)
+      if (expertOf(i) < Shape::experts && !(taken >> i & 1) &&
+          isBefore(p[i], expertOf(i), best, expert)) {
+        best = p[i];
+        expert = expertOf(i);
+      }
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2) {
+      const Real theirs = __shfl_xor_sync(kFullWarp, best, other);
+      const int index = __shfl_xor_sync(kFullWarp, expert, other);
+      if (isBefore(theirs, index, best, expert)) {
+        best = theirs;
+        expert = index;
+      }
+    }
+    if (expert % 32 == int(threadIdx.x) % 32)
+      taken |= 1u << expert / 32;
+    return expert;
+  }
+};
+
+} // namespace experts
+
+// Sets weights and experts of the tokens, and for each block the sums of p and the numbers of
+// choices: parts [blocks, 2, experts]. Grid: ceilDiv(tokens, kTokensPerBlock), with 8 * 2 * experts
+// Reals of shared memory.
+template <typename Shape, typename T>
+__device__ inline void route(const T *logits, typename experts::RealOf<T>::Type *weights,
+                             i32 *chosen, typename experts::RealOf<T>::Type *parts) {
+  using namespace experts;
+  using Real = typename RealOf<T>::Type;
+  using Row = Probabilities<Shape, Real>;
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  Real mass[Row::kOwn] = {}, counts[Row::kOwn] = {};
+  for (int each = 0; each < kTokensPerWarp; ++each) {
+    const int token = (int(blockIdx.x) * kWarps + warp) * kTokensPerWarp + each;
+    if (token >= Shape::tokens)
+      break;
+    Row row;
+    row.load(logits, token);
+    u32 taken = 0;
+    Real sum = 0, own = 0; // the weight of choice `lane`, of the first 32
+    const i64 first = i64(token) * Shape::chosen;
+    for (int j = 0; j < Shape::chosen; ++j) {
+      const int expert = row.takeFirst(taken);
+      const Real weight = row.at(expert);
+      sum += weight;
+      if (lane == 0)
+        storeOne(chosen + first + j, i32(expert));
+      if constexpr (Shape::normalize) {
+        own = lane == j ? weight : own;
+      } else {
+        if (lane == 0)
+          storeOne(weights + first + j, weight);
+      }
+    }
+    if constexpr (Shape::normalize) {
+      static_assert(Shape::chosen <= 32, "a lane keeps one weight");
+      if (lane < Shape::chosen)
+        storeOne(weights + first + lane, own / sum);
+    }
+#pragma unroll
+    for (int i = 0; i < Row::kOwn; ++i) {
+      mass[i] += row.p[i];
+      counts[i] += Real(taken >> i & 1);
+    }
+  }
+  Real *shared = reinterpret_cast<Real *>(sharedMemory());
+#pragma unroll
+  for (int i = 0; i < Row::kOwn; ++i)
+    if (Row::expertOf(i) < Shape::experts) {
+      shared[(warp * 2 + 0) * Shape::experts + Row::expertOf(i)] = mass[i];
+      shared[(warp * 2 + 1) * Shape::experts + Row::expertOf(i)] = counts[i];
+    }
+  __syncthreads();
+  for (int at = int(threadIdx.x); at < 2 * Shape::experts; at += kThreads) {
+    Real sum = 0;
+    for (int other = 0; other < kWarps; ++other)
+      sum += shared[other * 2 * Shape::experts + at];
+    storeOne(parts + i64(blockIdx.x) * 2 * Shape::experts + at, sum);
+  }
+}
+
+// Adds the parts of all blocks: counts and mass [experts]. Grid: ceilDiv(experts, kThreads).
+template <typename Shape, typename Real>
+__device__ inline void routeSums(const Real *parts, Real *counts, Real *mass) {
+  using namespace experts;
+  const int expert = int(blockIdx.x) * kThreads + int(threadIdx.x);
+  if (expert >= Shape::experts)
+    return;
+  Real sums[2] = {};
+#pragma unroll 4
+  for (int block = 0; block < ceilDiv(Shape::tokens, kTokensPerBlock); ++block)
+#pragma unroll
+    for (int kind = 0; kind < 2; ++kind)
+      sums[kind] += loadOne(parts + (i64(block) * 2 + kind) * Shape::experts + expert);
+  storeOne(mass + expert, sums[0]);
+  storeOne(counts + expert, sums[1]);
+}
+
+// dlogits from the gradients of weights and, with Shape::mass, of mass. Grid: ceilDiv(tokens, 8).
+template <typename Shape, typename T>
+__device__ inline void routeGrad(const T *logits, const i32 *chosen,
+                                 const typename experts::RealOf<T>::Type *dweights,
+                                 const typename experts::RealOf<T>::Type *dmass, T *dlogits) {
+  using namespace experts;
+  using Real = typename RealOf<T>::Type;
+  using Row = Probabilities<Shape, Real>;
+  const int token = warpRow();
+  if (token >= Shape::tokens)
+    return;
+  Row row;
+  row.load(logits, token);
+  Real dp[Row::kOwn];
+#pragma unroll
+  for (int i = 0; i < Row::kOwn; ++i) {
+    dp[i] = 0;
+    if constexpr (Shape::mass)
+      if (Row::expertOf(i) < Shape::experts)
+        dp[i] = loadOne(dmass + Row::expertOf(i));
+  }
+  const i64 first = i64(token) * Shape::chosen;
+  Real sum = 1, along = 0;
+  if constexpr (Shape::normalize) {
+    sum = 0;
+    for (int j = 0; j < Shape::chosen; ++j) {
+      const Real p = row.at(loadOne(chosen + first + j));
+      sum += p;
+      along += loadOne(dweights + first + j) * p;
+    }
+    along = along / sum;
+  }
+  for (int j = 0; j < Shape::chosen; ++j) {
+    const int expert = loadOne(chosen + first + j);
+    const Real gradient = (loadOne(dweights + first + j) - along) / sum;
+#pragma unroll
+    for (int i = 0; i < Row::kOwn; ++i)
+      dp[i] += Row::expertOf(i) == expert ? gradient : Real(0);
+  }
+  Real inner = 0;
+#pragma unroll
+  for (int i = 0; i < Row::kOwn; ++i)
+    inner += row.p[i] * dp[i];
+  inner = warpSum(inner);
+#pragma unroll
+  for (int i = 0; i < Row::kOwn; ++i)
+    if (Row::expertOf(i) < Shape::experts) {
+      T value;
+      fromReal(value, row.p[i] * (dp[i] - inner));
+      storeOne(dlogits + i64(token) * Shape::experts + Row::expertOf(i), value);
+    }
+}
+
+} // namespace lmc

@@ -1,0 +1,188 @@
+// The ops of a mixture of experts: what they check, and their vector-Jacobian products.
+#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace lmc;
+using namespace lmc::lm;
+
+static int64_t extent(Value value, unsigned dimension) {
+  return tensorTypeOf(value).getDimSize(dimension);
+}
+
+// Fails unless `value` has the shape `shape`.
+static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> shape,
+                                 StringRef what) {
+  if (tensorTypeOf(value).getShape() == shape)
+    return success();
+  InFlightDiagnostic error = op->emitOpError() << what << " is " << value.getType() << ", not [";
+  llvm::interleaveComma(shape, error);
+  return error << "]";
+}
+
+// Fails unless `values` have the type in which values of `like` are computed.
+static LogicalResult expectReal(Operation *op, Value like, ValueRange values) {
+  const bool isDouble = tensorTypeOf(like).getElementType().isF64();
+  for (Value value : values)
+    if (value && tensorTypeOf(value).getElementType().isF64() != isDouble)
+      return op->emitOpError("computes ") << like.getType() << " in " << value.getType();
+  return success();
+}
+
+LogicalResult RouteOp::verify() {
+  const int64_t tokens = extent(getLogits(), 0), experts = extent(getLogits(), 1);
+  const int64_t chosen = extent(getExperts(), 1);
+  if (chosen < 1 || chosen > experts)
+    return emitOpError("chooses ") << chosen << " of " << experts << " experts";
+  if (failed(expectShape(*this, getExperts(), {tokens, chosen}, "experts")) ||
+      failed(expectShape(*this, getWeights(), {tokens, chosen}, "weights")) ||
+      failed(expectShape(*this, getCounts(), {experts}, "counts")) ||
+      failed(expectShape(*this, getMass(), {experts}, "mass")))
+    return failure();
+  return expectReal(*this, getLogits(), {getWeights(), getCounts(), getMass()});
+}
+
+LogicalResult RouteGradOp::verify() {
+  const int64_t tokens = extent(getLogits(), 0), experts = extent(getLogits(), 1);
+  const int64_t chosen = extent(getExperts(), 1);
+  if (failed(expectShape(*this, getExperts(), {tokens, chosen}, "experts")) ||
+      failed(expectShape(*this, getDweights(), {tokens, chosen}, "dweights")) ||
+      failed(expectShape(*this, getResult(), {tokens, experts}, "result")) ||
+      (getDmass() && failed(expectShape(*this, getDmass(), {experts}, "dmass"))))
+    return failure();
+  return expectReal(*this, getLogits(), {getDweights(), getDmass()});
+}
+
+LogicalResult SortRowsOp::verify() {
+  const int64_t choices = tensorTypeOf(getExperts()).getNumElements();
+  if (extent(getOffsets(), 0) < 2)
+    return emitOpError("has no expert");
+  if (failed(expectShape(*this, getRows(), {choices}, "rows")))
+    return failure();
+  return expectShape(*this, getPlaces(), {choices}, "places");
+}
+
+LogicalResult TakeRowsOp::verify() {
+  const int64_t choices = extent(getRows(), 0);
+  if (choices % extent(getX(), 0) != 0)
+    return emitOpError("takes ") << choices << " rows of " << extent(getX(), 0) << " tokens";
+  if (failed(expectShape(*this, getPlaces(), {choices}, "places")))
+    return failure();
+  return expectShape(*this, getResult(), {choices, extent(getX(), 1)}, "result");
+}
+
+LogicalResult TakeRowsGradOp::verify() {
+  const int64_t choices = extent(getPlaces(), 0);
+  if (choices % extent(getResult(), 0) != 0)
+    return emitOpError("adds ") << choices << " rows to " << extent(getResult(), 0) << " tokens";
+  return expectShape(*this, getDy(), {choices, extent(getResult(), 1)}, "dy");
+}
+
+LogicalResult CombineRowsOp::verify() {
+  const int64_t tokens = extent(getWeights(), 0), choices = tokens * extent(getWeights(), 1);
+  if (failed(expectShape(*this, getRows(), {choices}, "rows")) ||
+      failed(expectShape(*this, getPlaces(), {choices}, "places")) ||
+      failed(expectShape(*this, getY(), {choices, extent(getResult(), 1)}, "y")) ||
+      failed(expectReal(*this, getY(), {getWeights()})))
+    return failure();
+  return expectShape(*this, getResult(), {tokens, extent(getY(), 1)}, "result");
+}
+
+LogicalResult CombineRowsGradOp::verify() {
+  const int64_t tokens = extent(getWeights(), 0), choices = tokens * extent(getWeights(), 1);
+  if (getDy().getType() != getY().getType() || getDweights().getType() != getWeights().getType())
+    return emitOpError("has gradients of other types than y and weights");
+  if (failed(expectShape(*this, getRows(), {choices}, "rows")) ||
+      failed(expectShape(*this, getY(), {choices, extent(getDout(), 1)}, "y")))
+    return failure();
+  return expectShape(*this, getDout(), {tokens, extent(getY(), 1)}, "dout");
+}
+
+LogicalResult ExpertLinearOp::verify() {
+  const int64_t experts = extent(getOffsets(), 0) - 1, rows = extent(getX(), 0);
+  const int64_t inner = extent(getX(), 1), columns = extent(getResult(), 1);
+  const bool transposed = getTransposed();
+  if (experts < 1)
+    return emitOpError("has no expert");
+  if (failed(expectShape(*this, getWeight(),
+                         {experts * (transposed ? inner : columns), transposed ? columns : inner},
+                         "weight")))
+    return failure();
+  return expectShape(*this, getResult(), {rows, columns}, "result");
+}
+
+LogicalResult ExpertLinearGradOp::verify() {
+  const int64_t experts = extent(getOffsets(), 0) - 1;
+  if (getAcc() && getAcc().getType() != getType())
+    return emitOpError("has an accumulator of type ") << getAcc().getType();
+  if (experts < 1 || extent(getDy(), 0) != extent(getX(), 0))
+    return emitOpError("has ") << extent(getDy(), 0) << " rows of dy and " << extent(getX(), 0)
+                               << " of x for " << experts << " experts";
+  return expectShape(*this, getResult(), {experts * extent(getDy(), 1), extent(getX(), 1)},
+                     "result");
+}
+
+LogicalResult BalanceLossOp::verify() {
+  return expectShape(*this, getMass(), {extent(getCounts(), 0)}, "mass");
+}
+
+//===-- Gradients ---------------------------------------------------------------------------===//
+
+// The weights and the mass; which experts are chosen, and how often, changes in steps.
+bool RouteOp::hasGradient(unsigned result) { return result == 0 || result == 3; }
+
+LogicalResult RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                SmallVectorImpl<Value> &gradients) {
+  if (!cotangents[0])
+    return emitOpError("has weights that the loss does not depend on");
+  gradients.push_back(RouteGradOp::create(b, getLoc(), getLogits().getType(), getLogits(),
+                                          getExperts(), cotangents[0], cotangents[3],
+                                          getNormalize()));
+  return success();
+}
+
+LogicalResult TakeRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                   SmallVectorImpl<Value> &gradients) {
+  gradients.push_back(
+      TakeRowsGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getPlaces()));
+  gradients.append({Value(), Value()});
+  return success();
+}
+
+LogicalResult CombineRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                      SmallVectorImpl<Value> &gradients) {
+  auto grad = CombineRowsGradOp::create(b, getLoc(), getY().getType(), getWeights().getType(),
+                                        cotangents[0], getY(), getWeights(), getRows());
+  gradients.append({grad.getDy(), grad.getDweights(), Value(), Value()});
+  return success();
+}
+
+LogicalResult ExpertLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                       SmallVectorImpl<Value> &gradients) {
+  Value dy = cotangents[0];
+  auto weight = tensorTypeOf(getWeight());
+  Type sums = weight.getElementType().isF64() ? weight.getElementType() : b.getF32Type();
+  const bool transposed = getTransposed();
+  gradients.push_back(ExpertLinearOp::create(b, getLoc(), getX().getType(), dy, getWeight(),
+                                             getOffsets(), !transposed));
+  gradients.push_back(ExpertLinearGradOp::create(b, getLoc(), weight.clone(sums),
+                                                 transposed ? getX() : dy, transposed ? dy : getX(),
+                                                 getOffsets(), Value()));
+  gradients.push_back(Value());
+  return success();
+}
+
+SmallVector<unsigned> ExpertLinearOp::getParameterOperands() { return {1}; }
+
+Value ExpertLinearGradOp::getAccumulator() { return getAcc(); }
+void ExpertLinearGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
+
+LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                      SmallVectorImpl<Value> &gradients) {
+  gradients.append({cotangents[0], Value(),
+                    BalanceLossGradOp::create(b, getLoc(), getMass().getType(), cotangents[0],
+                                              getCounts(), getFactorAttr())});
+  return success();
+}

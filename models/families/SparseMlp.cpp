@@ -1,0 +1,62 @@
+#include "models/families/SparseMlp.h"
+
+namespace lmc {
+
+config::Key expertsKey(const char *name, int64_t initial) {
+  return {.section = "model",
+          .name = name,
+          .field = config::familyField(name, initial),
+          .minimum = 1,
+          .maximum = 1023,
+          .doc = "Experts in the MLP of a layer."};
+}
+
+config::Key chosenKey(int64_t initial) {
+  return {.section = "model",
+          .name = kChosen,
+          .field = config::familyField(kChosen, initial),
+          .minimum = 1,
+          .maximum = 32,
+          .doc =
+              "Experts of a token: those that the router finds most probable. No token is dropped, "
+              "whatever the router chooses."};
+}
+
+config::Key balanceLossKey(double initial) {
+  return {.section = "model",
+          .name = kBalanceLoss,
+          .field = config::familyField(kBalanceLoss, initial),
+          .minimum = 0,
+          .maximum = 1,
+          .doc = "Factor of the loss that keeps experts equally busy (Fedus et al. 2021), which is "
+                 "added to the training loss; 0: none."};
+}
+
+config::Key expertWidthKey(int64_t initial) {
+  return {.section = "model",
+          .name = kExpertWidth,
+          .field = config::familyField(kExpertWidth, initial),
+          .minimum = 1,
+          .maximum = 1048576,
+          .doc = "Width of the MLP of one expert."};
+}
+
+config::Key normalizeKey() {
+  return {.section = "model",
+          .name = kNormalize,
+          .field = config::familyField(kNormalize, false),
+          .doc = "The weights of a token's experts add up to 1; otherwise they are their "
+                 "probabilities."};
+}
+
+void checkExperts(const config::CheckedJob &job, const char *experts) {
+  const std::string all = std::string("model.") + experts, own = std::string("model.") + kChosen;
+  if (!job.sound({all.c_str(), own.c_str()}))
+    return;
+  const auto count = job.config.model.familyValue<int64_t>(experts);
+  const auto chosen = job.config.model.familyValue<int64_t>(kChosen);
+  if (chosen > count)
+    job.error(own, "{} = {} is more than {} = {}", kChosen, chosen, experts, count);
+}
+
+} // namespace lmc

@@ -1,0 +1,26 @@
+// What families with an MLP of experts have in common: their keys of [model], in Hugging Face's
+// names.
+#pragma once
+
+#include "compiler/config/Checks.h"
+#include "compiler/config/ModelFamily.h"
+#include "models/families/Decoder.h"
+
+namespace lmc {
+
+inline constexpr const char *kChosen = "num_experts_per_tok";
+inline constexpr const char *kBalanceLoss = "router_aux_loss_coef";
+inline constexpr const char *kExpertWidth = "moe_intermediate_size";
+inline constexpr const char *kNormalize = "norm_topk_prob";
+
+// Returns the key `name`, which is the number of experts of a layer.
+config::Key expertsKey(const char *name, int64_t initial);
+config::Key chosenKey(int64_t initial);
+config::Key balanceLossKey(double initial);
+config::Key expertWidthKey(int64_t initial);
+config::Key normalizeKey();
+
+// Reports a token that has more experts than there are; the key `experts` is their number.
+void checkExperts(const config::CheckedJob &job, const char *experts);
+
+} // namespace lmc

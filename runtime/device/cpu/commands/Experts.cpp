@@ -1,0 +1,387 @@
+// The commands of a mixture of experts on the CPU. Every sum has one order, so that results do not
+// depend on the number of threads.
+#include "runtime/device/cpu/Resolver.h"
+#include "runtime/plan/FloatConvert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace lmc::cpu {
+namespace {
+
+struct StoredBf16 {
+  uint16_t bits;
+};
+float widened(float x) { return x; }
+double widened(double x) { return x; }
+float widened(StoredBf16 x) { return fromBFloat16(x.bits); }
+void narrow(float &to, float x) { to = x; }
+void narrow(double &to, double x) { to = x; }
+void narrow(StoredBf16 &to, float x) { to.bits = toBFloat16(x); }
+
+// The type of arithmetic on values of type T.
+template <typename T> using RealOf = decltype(widened(T()));
+
+// Calls visit(T()) with the type of `storage`.
+template <typename Visit> Step stepOf(Storage storage, Visit visit) {
+  switch (storage) {
+  case Storage::F64:
+    return visit(double());
+  case Storage::BF16:
+    return visit(StoredBf16());
+  case Storage::F32:
+    break;
+  }
+  return visit(float());
+}
+
+// Runs task(i) for every i in [0, tasks) on `threads` threads.
+template <typename Task> void inParallel(int threads, int64_t tasks, Task task) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (tasks > 1)
+  for (int64_t i = 0; i < tasks; ++i)
+    task(i);
+}
+
+constexpr int64_t kRowsPerTask = 64;
+int64_t tasksOf(int64_t rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask; }
+
+// Runs row(i) for every row, kRowsPerTask of them in a task.
+template <typename Row> void forRows(int threads, int64_t rows, Row row) {
+  inParallel(threads, tasksOf(rows), [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
+    for (int64_t i = task * kRowsPerTask; i < end; ++i)
+      row(i);
+  });
+}
+
+// Sets p to the softmax of a row.
+template <typename T, typename Real> void softmax(const T *logits, int64_t count, Real *p) {
+  Real top = -std::numeric_limits<Real>::infinity(), sum = 0;
+  for (int64_t e = 0; e < count; ++e)
+    top = std::max(top, Real(widened(logits[e])));
+  for (int64_t e = 0; e < count; ++e)
+    sum += p[e] = std::exp(Real(widened(logits[e])) - top);
+  for (int64_t e = 0; e < count; ++e)
+    p[e] /= sum;
+}
+
+// A router's choice: see Route in plan.fbs.
+template <typename T> struct Router {
+  using Real = RealOf<T>;
+  int64_t tokens, count, chosen;
+  bool normalize;
+  const T *logits;
+  Real *weights;
+  int32_t *experts;
+  Real *counts, *mass;
+  // The softmax of a row, for each task, and the sums of a task's rows.
+  std::vector<Real> rows, sums;
+
+  void run(int threads) {
+    const int64_t tasks = tasksOf(tokens);
+    inParallel(threads, tasks, [&](int64_t task) {
+      Real *p = rows.data() + task * count, *sum = sums.data() + task * count;
+      std::fill(sum, sum + count, Real(0));
+      const int64_t end = std::min(tokens, (task + 1) * kRowsPerTask);
+      for (int64_t t = task * kRowsPerTask; t < end; ++t) {
+        softmax(logits + t * count, count, p);
+        for (int64_t e = 0; e < count; ++e)
+          sum[e] += p[e];
+        choose(p, weights + t * chosen, experts + t * chosen);
+      }
+    });
+    std::fill(counts, counts + count, Real(0));
+    std::fill(mass, mass + count, Real(0));
+    for (int64_t c = 0; c < tokens * chosen; ++c)
+      counts[experts[c]] += 1;
+    for (int64_t task = 0; task < tasks; ++task)
+      for (int64_t e = 0; e < count; ++e)
+        mass[e] += sums[size_t(task * count + e)];
+  }
+
+  // Takes the largest of p, and of equal ones the first.
+  void choose(Real *p, Real *weight, int32_t *expert) const {
+    Real sum = 0;
+    for (int64_t j = 0; j < chosen; ++j) {
+      // A NaN is larger than no number: a row of NaN gets the first experts, with weights of NaN.
+      int64_t best = -1;
+      for (int64_t e = 0; e < count; ++e)
+        if (std::find(expert, expert + j, int32_t(e)) == expert + j &&
+            (best < 0 || p[e] > p[best]))
+          best = e;
+      expert[j] = int32_t(best);
+      weight[j] = p[best];
+      sum += p[best];
+    }
+    for (int64_t j = 0; normalize && j < chosen; ++j)
+      weight[j] /= sum;
+  }
+};
+
+template <typename T> struct RouterGrad {
+  using Real = RealOf<T>;
+  int64_t tokens, count, chosen;
+  bool normalize;
+  const T *logits;
+  const int32_t *experts;
+  const Real *dweights, *dmass; // dmass may be null
+  T *dlogits;
+  std::vector<Real> rows; // p and its gradient, for each task
+
+  void run(int threads) {
+    inParallel(threads, tasksOf(tokens), [&](int64_t task) {
+      Real *p = rows.data() + task * 2 * count, *dp = p + count;
+      const int64_t end = std::min(tokens, (task + 1) * kRowsPerTask);
+      for (int64_t t = task * kRowsPerTask; t < end; ++t)
+        row(t, p, dp);
+    });
+  }
+
+  void row(int64_t t, Real *p, Real *dp) const {
+    const int32_t *expert = experts + t * chosen;
+    const Real *dw = dweights + t * chosen;
+    softmax(logits + t * count, count, p);
+    for (int64_t e = 0; e < count; ++e)
+      dp[e] = dmass ? dmass[e] : Real(0);
+    Real sum = 0, along = 0; // of the chosen p, and of dw w
+    for (int64_t j = 0; j < chosen; ++j)
+      sum += p[expert[j]];
+    for (int64_t j = 0; j < chosen; ++j)
+      along += dw[j] * p[expert[j]] / sum;
+    for (int64_t j = 0; j < chosen; ++j)
+      dp[expert[j]] += normalize ? (dw[j] - along) / sum : dw[j];
+    Real inner = 0;
+    for (int64_t e = 0; e < count; ++e)
+      inner += p[e] * dp[e];
+    for (int64_t e = 0; e < count; ++e)
+      narrow(dlogits[t * count + e], p[e] * (dp[e] - inner));
+  }
+};
+
+// What the commands that move rows have alike.
+struct Rows {
+  int64_t tokens, chosen, columns;
+  const int32_t *index; // rows or places
+  int threads;
+  int64_t choices() const { return tokens * chosen; }
+};
+
+template <typename Op> Rows rowsOf(Resolver &at, const Op &op, uint32_t index) {
+  return {int64_t(op.tokens()), int64_t(op.chosen()), int64_t(op.columns()),
+          at.address<const int32_t>(index), at.threads};
+}
+
+// to[t, :] = the sum of weights[c] from[places[c], :] over the choices c of token t; without weights
+// each is 1.
+template <typename T>
+void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
+  using Real = RealOf<T>;
+  constexpr int64_t kColumns = 256;
+  forRows(rows.threads, rows.tokens, [&](int64_t t) {
+    for (int64_t first = 0; first < rows.columns; first += kColumns) {
+      const int64_t width = std::min(kColumns, rows.columns - first);
+      Real sum[kColumns] = {};
+      for (int64_t j = 0; j < rows.chosen; ++j) {
+        const int64_t choice = t * rows.chosen + j;
+        const T *row = from + int64_t(rows.index[choice]) * rows.columns + first;
+        const Real weight = weights ? weights[choice] : Real(1);
+        for (int64_t i = 0; i < width; ++i)
+          sum[i] += weight * widened(row[i]);
+      }
+      for (int64_t i = 0; i < width; ++i)
+        narrow(to[t * rows.columns + first + i], sum[i]);
+    }
+  });
+}
+
+// The products of all experts, one after the other: rows of `dynamic` extent.
+struct ExpertProducts {
+  GemmCache *gemms;
+  GemmShape shape; // without the extent that depends on the offsets
+  int64_t experts;
+  const int32_t *offsets;
+
+  // Calls product(expert, first row, rows) for every expert.
+  template <typename Product> void forExperts(Product product) const {
+    for (int64_t e = 0; e < experts; ++e)
+      product(e, int64_t(offsets[e]), int64_t(offsets[e + 1] - offsets[e]));
+  }
+};
+
+} // namespace
+
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
+  return stepOf(at.storage(op.logits()), [&](auto type) {
+    using T = decltype(type);
+    using Real = RealOf<T>;
+    const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
+    const auto size = size_t(tasksOf(tokens) * count);
+    Router<T> router{tokens,
+                     count,
+                     int64_t(op.chosen()),
+                     op.normalize(),
+                     at.address<const T>(op.logits()),
+                     at.address<Real>(op.weights()),
+                     at.address<int32_t>(op.experts()),
+                     at.address<Real>(op.counts()),
+                     at.address<Real>(op.mass()),
+                     std::vector<Real>(size),
+                     std::vector<Real>(size)};
+    return Step([router = std::move(router), threads = at.threads]() mutable {
+      router.run(threads);
+    });
+  });
+}
+
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::RouteGrad &op) {
+  return stepOf(at.storage(op.logits()), [&](auto type) {
+    using T = decltype(type);
+    using Real = RealOf<T>;
+    const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
+    RouterGrad<T> router{tokens,
+                         count,
+                         int64_t(op.chosen()),
+                         op.normalize(),
+                         at.address<const T>(op.logits()),
+                         at.address<const int32_t>(op.experts()),
+                         at.address<const Real>(op.dweights()),
+                         at.address<const Real>(op.dmass()),
+                         at.address<T>(op.dlogits()),
+                         std::vector<Real>(size_t(tasksOf(tokens) * 2 * count))};
+    return Step([router = std::move(router), threads = at.threads]() mutable {
+      router.run(threads);
+    });
+  });
+}
+
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::SortRows &op) {
+  const auto choices = int64_t(op.choices()), count = int64_t(op.count());
+  const auto *experts = at.address<const int32_t>(op.experts());
+  auto *offsets = at.address<int32_t>(op.offsets());
+  auto *rows = at.address<int32_t>(op.rows()), *places = at.address<int32_t>(op.places());
+  return Step([=, next = std::vector<int32_t>(size_t(count))]() mutable {
+    std::fill(offsets, offsets + count + 1, 0);
+    for (int64_t c = 0; c < choices; ++c)
+      ++offsets[experts[c] + 1];
+    std::partial_sum(offsets, offsets + count + 1, offsets);
+    std::copy(offsets, offsets + count, next.begin());
+    for (int64_t c = 0; c < choices; ++c) {
+      const int32_t row = next[size_t(experts[c])]++;
+      rows[row] = int32_t(c);
+      places[c] = row;
+    }
+  });
+}
+
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::TakeRows &op) {
+  const Rows rows = rowsOf(at, op, op.rows());
+  const int64_t bytes = rows.columns * elementBytes(at.storage(op.x()));
+  return Step([rows, bytes, x = at.address<const char>(op.x()), y = at.address(op.y())] {
+    forRows(rows.threads, rows.choices(), [&](int64_t row) {
+      std::memcpy(y + row * bytes, x + rows.index[row] / rows.chosen * bytes, size_t(bytes));
+    });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::TakeRowsGrad &op) {
+  return stepOf(at.storage(op.dy()), [&](auto type) {
+    using T = decltype(type);
+    return Step([rows = rowsOf(at, op, op.places()), dy = at.address<const T>(op.dy()),
+                 dx = at.address<T>(op.dx())] { combine<T>(rows, dy, nullptr, dx); });
+  });
+}
+
+template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRows &op) {
+  return stepOf(at.storage(op.y()), [&](auto type) {
+    using T = decltype(type);
+    return Step([rows = rowsOf(at, op, op.places()), y = at.address<const T>(op.y()),
+                 weights = at.address<const RealOf<T>>(op.weights()),
+                 out = at.address<T>(op.out())] { combine<T>(rows, y, weights, out); });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRowsGrad &op) {
+  return stepOf(at.storage(op.y()), [&](auto type) {
+    using T = decltype(type);
+    using Real = RealOf<T>;
+    return Step([rows = rowsOf(at, op, op.rows()), dout = at.address<const T>(op.dout()),
+                 y = at.address<const T>(op.y()), weights = at.address<const Real>(op.weights()),
+                 dy = at.address<T>(op.dy()), dweights = at.address<Real>(op.dweights())] {
+      forRows(rows.threads, rows.choices(), [&](int64_t row) {
+        const int64_t choice = rows.index[row];
+        const T *from = dout + choice / rows.chosen * rows.columns, *value = y + row * rows.columns;
+        const Real weight = weights[choice];
+        Real sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < rows.columns; ++i) {
+          const Real d = widened(from[i]);
+          sum += d * widened(value[i]);
+          narrow(dy[row * rows.columns + i], weight * d);
+        }
+        dweights[choice] = sum;
+      });
+    });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinear &op) {
+  const auto inner = int64_t(op.inner()), columns = int64_t(op.columns());
+  const Storage type = at.storage(op.x());
+  GemmShape shape{0, columns, inner};
+  shape.transposeB = !op.transposed();
+  shape.input = shape.output = type;
+  const ExpertProducts products{&at.gemms, shape, int64_t(op.experts()),
+                                at.address<const int32_t>(op.offsets())};
+  at.gemms.reservePacked(shape);
+  return Step([=, width = elementBytes(type), x = at.address<const char>(op.x()),
+               weight = at.address<const char>(op.weight()), y = at.address(op.y())] {
+    products.forExperts([&](int64_t expert, int64_t first, int64_t rows) {
+      if (rows == 0)
+        return;
+      GemmShape own = products.shape;
+      own.m = rows;
+      products.gemms->packed(own)->run(x + first * inner * width,
+                                       weight + expert * inner * columns * width,
+                                       y + first * columns * width, nullptr);
+    });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinearGrad &op) {
+  const auto inner = int64_t(op.inner()), columns = int64_t(op.columns());
+  const Storage type = at.storage(op.x()), sums = at.storage(op.d());
+  GemmShape shape{columns, inner, 0};
+  shape.transposeA = true;
+  shape.accumulate = op.accumulate();
+  shape.input = type;
+  shape.output = sums;
+  const ExpertProducts products{&at.gemms, shape, int64_t(op.experts()),
+                                at.address<const int32_t>(op.offsets())};
+  GemmShape largest = shape;
+  largest.k = int64_t(op.rows());
+  at.gemms.reservePacked(largest);
+  return Step([=, width = elementBytes(type), dy = at.address<const char>(op.dy()),
+               x = at.address<const char>(op.x()), d = at.address(op.d())] {
+    const int64_t matrix = inner * columns * elementBytes(sums);
+    products.forExperts([&](int64_t expert, int64_t first, int64_t rows) {
+      char *to = d + expert * matrix;
+      if (rows == 0) {
+        if (!products.shape.accumulate)
+          std::memset(to, 0, size_t(matrix));
+        return;
+      }
+      GemmShape own = products.shape;
+      own.k = rows;
+      products.gemms->packed(own)->run(dy + first * columns * width, x + first * inner * width, to,
+                                       nullptr);
+    });
+  });
+}
+
+} // namespace lmc::cpu
