@@ -36,10 +36,18 @@ void submit(const Collective &collective, CUstream stream) {
   void *to = Memory::host(d.begin);
   work->ready = [from, ready = collective.ready] { return ready(from); };
   work->execute = [to, run = collective.run] { run(to); };
+  work->stopped = collective.stopped;
   driver().graphs.submit(stream, std::move(work));
 }
 
 std::string graphOf(const void *communicator) { return driver().graphs.userOf(communicator); }
+
+std::string runningCollective() {
+  const Streams &streams = driver().streams;
+  return streams.sticky == CUDA_SUCCESS ? streams.collective() : "";
+}
+
+bool isCaptured(CUstream stream) { return driver().streams.streams.has(stream) && stream->capture; }
 
 void checkSafe() { driver().graphs.checkSafe(); }
 

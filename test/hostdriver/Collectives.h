@@ -19,6 +19,7 @@ struct Collective {
   // computes the result.
   std::function<bool(const void *x)> ready;
   std::function<void(void *d)> run;
+  std::function<bool()> stopped; // says whether the communicator was aborted
 };
 
 // Appends the collective to the stream, or to the graph that it is being captured into. Fails if
@@ -30,6 +31,12 @@ LMC_HOST_EXPORT void submit(const Collective &collective, CUstream stream);
 LMC_HOST_EXPORT void checkUnused(const void *communicator);
 // Returns the name of a collective of the communicator that a graph has; "": there is none.
 LMC_HOST_EXPORT std::string graphOf(const void *communicator);
+
+// Returns the name of a queued collective of a communicator that was not aborted; "": there is
+// none.
+LMC_HOST_EXPORT std::string runningCollective();
+// Returns true if the stream is being captured.
+LMC_HOST_EXPORT bool isCaptured(CUstream stream);
 
 // Fails if a capture goes on that forbids the call.
 LMC_HOST_EXPORT void checkSafe();

@@ -169,14 +169,14 @@ TEST_F(Contracts, PinnedMemoryStartsAsGarbage) {
 TEST_F(Contracts, UnsafeCallsBreakACapture) {
   void *host = nullptr;
   CUmodule module;
-  cublasLtHandle_t handle = nullptr;
+  cublasLtHandle_t handle = nullptr, made = nullptr;
+  ASSERT_EQ(cublasLtCreate(&made), CUBLAS_STATUS_SUCCESS);
   const std::pair<const char *, std::function<bool()>> calls[] = {
       {"cuMemHostAlloc", [&] { return cuMemHostAlloc(&host, 64, 0) == CUDA_SUCCESS; }},
       {"cuModuleLoadDataEx",
-       [&] {
-         return cuModuleLoadDataEx(&module, "twice", 0, nullptr, nullptr) == CUDA_SUCCESS;
-       }},
+       [&] { return cuModuleLoadDataEx(&module, "twice", 0, nullptr, nullptr) == CUDA_SUCCESS; }},
       {"cublasLtCreate", [&] { return cublasLtCreate(&handle) == CUBLAS_STATUS_SUCCESS; }},
+      {"cublasLtDestroy", [&] { return cublasLtDestroy(made) == CUBLAS_STATUS_SUCCESS; }},
       {"cuStreamSynchronize", [&] { return cuStreamSynchronize(other) == CUDA_SUCCESS; }},
   };
   for (const auto &[name, call] : calls) {
@@ -380,6 +380,25 @@ TEST_F(GraphContracts, AGraphSaysHowManyNodesItHas) {
   size_t count = 0;
   check(cuGraphGetNodes(graph, nullptr, &count));
   EXPECT_EQ(count, 2u);
+  CUgraphNode nodes[3] = {nullptr, nullptr, reinterpret_cast<CUgraphNode>(&count)};
+  count = 3;
+  check(cuGraphGetNodes(graph, nodes, &count));
+  EXPECT_EQ(count, 2u);
+  EXPECT_NE(nodes[1], nullptr);
+  EXPECT_EQ(nodes[2], nullptr);
+}
+
+TEST_F(GraphContracts, AGraphHasTheFlagsOfTheHeader) {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  check(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  check(launchTwice(at(x), at(y), stream));
+  check(cuStreamEndCapture(stream, &graph));
+  EXPECT_EQ(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
+            CUDA_ERROR_INVALID_VALUE)
+      << "that flag is one of cuGraphInstantiateWithParams";
+  check(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY));
+  expectOnly("a graph has flags 0x2");
 }
 
 TEST_F(GraphContracts, AGraphIsUploadedOutsideOfACapture) {
@@ -537,10 +556,34 @@ TEST_F(LtContracts, AProductNamesItsAlgorithm) {
 
 TEST_F(LtContracts, AWorkspaceIsAligned) {
   Call call = usual();
-  call.workspace += 8;
-  call.workspaceBytes -= 8;
+  call.workspace += 128;
+  call.workspaceBytes -= 128;
   EXPECT_EQ(multiply(splitting(), call), CUBLAS_STATUS_INVALID_VALUE);
-  expectOnly("the workspace is not aligned to 16 bytes");
+  expectOnly("the workspace is not aligned to 256 bytes");
+}
+
+// Whatever beta is: the heuristic does not know it.
+TEST_F(LtContracts, CHasTheShapeOfD) {
+  cublasLtMatrixLayout_t cLayout = nullptr;
+  auto ask = [&] {
+    int found = 0;
+    cublasLtMatmulHeuristicResult_t result;
+    return cublasLtMatmulAlgoGetHeuristic(handle, desc, bLayout, aLayout, cLayout, dLayout,
+                                          preference, 1, &result, &found);
+  };
+  EXPECT_EQ(ask(), CUBLAS_STATUS_SUCCESS) << "without one, it is d's";
+  cublasLtMatrixLayoutCreate(&cLayout, type, 5, 4, 7);
+  EXPECT_EQ(ask(), CUBLAS_STATUS_SUCCESS) << "the leading dimension may differ";
+  for (const auto &[of, rows, columns] :
+       {std::tuple(CUDA_R_16BF, 5, 4), std::tuple(CUDA_R_32F, 4, 5)}) {
+    cublasLtMatrixLayoutDestroy(cLayout);
+    cublasLtMatrixLayoutCreate(&cLayout, of, uint64_t(rows), uint64_t(columns), 7);
+    EXPECT_EQ(ask(), CUBLAS_STATUS_INVALID_VALUE);
+  }
+  const auto all = report()["violations"];
+  ASSERT_EQ(all.size(), 2u) << all.dump(2);
+  for (const auto &each : all)
+    EXPECT_NE(each.get<std::string>().find("c of a product has 1 matrices of"), std::string::npos);
 }
 
 TEST_F(LtContracts, CIsDOrApartFromIt) {

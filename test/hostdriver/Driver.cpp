@@ -89,6 +89,11 @@ bool Driver::isInGraph(const void *communicator) {
   return !graphs.userOf(communicator).empty();
 }
 
+bool Driver::hasCollective() {
+  std::lock_guard lock(mutex);
+  return streams.sticky == CUDA_SUCCESS && streams.hasCollective();
+}
+
 Driver::~Driver() {
   if (hostility().report.empty())
     return;

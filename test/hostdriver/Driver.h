@@ -36,6 +36,9 @@ public:
   // Returns true if a graph has a collective of the communicator.
   LMC_HOST_EXPORT bool isInGraph(const void *communicator);
 
+  // Returns true if a collective is queued that may wait for other ranks.
+  LMC_HOST_EXPORT bool hasCollective();
+
   void violation(const std::string &text); // reports a broken rule
   // Shows something that is no fault of the program.
   LMC_HOST_EXPORT void note(const std::string &text);

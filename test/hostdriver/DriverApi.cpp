@@ -256,7 +256,9 @@ CUresult cuMemAlloc(CUdeviceptr *pointer, size_t bytes) {
 static void freeMemory(uint64_t start, bool pinned) {
   driver().graphs.checkSafe();
   const Access all = driver().memory.startingAt(start, pinned).all();
-  driver().streams.release(all, pinned ? "pinned memory is freed" : "device memory is freed");
+  const char *const action = pinned ? "pinned memory is freed" : "device memory is freed";
+  driver().streams.release(all, action);
+  driver().streams.checkNoCollective(action);
   driver().plan.forget(start);
   driver().memory.free(start);
 }
@@ -351,6 +353,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned, CUjit
 CUresult cuModuleUnload(CUmodule module) {
   return call("cuModuleUnload", Kind::Release, [&] {
     driver().graphs.checkSafe();
+    driver().streams.checkNoCollective("a module is unloaded");
     driver().modules.unload(module);
   });
 }
@@ -544,8 +547,12 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
               [&] { *needed(mode) = Graphs::exchangeMode(*needed(mode)); });
 }
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long) {
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
   return call("cuGraphInstantiateWithFlags", Kind::Allocate, [&] {
+    checkFlags("a graph", unsigned(flags),
+               CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                   CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
     CUgraph_st &captured = driver().graphs.graphs.check(graph);
     driver().memory.takeForLibrary();
     *needed(exec) = driver().graphs.instantiate(&captured);
@@ -581,10 +588,11 @@ CUresult cuGraphDestroy(CUgraph graph) {
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   return call("cuGraphGetNodes", Kind::Call, [&] {
     const auto &all = *driver().graphs.graphs.check(graph).nodes;
-    for (size_t i = 0; nodes && i < std::min(*needed(count), all.size()); ++i)
-      nodes[i] = reinterpret_cast<CUgraphNode>(const_cast<Node *>(&all[i]));
-    if (!nodes)
-      *needed(count) = all.size();
+    const size_t room = nodes ? *needed(count) : 0;
+    for (size_t i = 0; i < room; ++i)
+      nodes[i] =
+          i < all.size() ? reinterpret_cast<CUgraphNode>(const_cast<Node *>(&all[i])) : nullptr;
+    *needed(count) = nodes ? std::min(room, all.size()) : all.size();
   });
 }
 

@@ -207,6 +207,20 @@ Access bytesOf(const void *data, const Layout &layout) {
           lines * uint64_t(layout.leading) * lmc::byteWidth(dtypeOf(layout.type)), true};
 }
 
+// Returns the layout of c, which is d's if none is given. Fails unless it differs from d's in the
+// leading dimension alone, whatever beta is.
+const Layout &layoutOfC(cublasLtMatrixLayout_t cLayout, const Layout &d) {
+  const Layout &c = cLayout ? find(layouts, cLayout) : d;
+  if (c.type != d.type || c.rows != d.rows || c.columns != d.columns || c.batch != d.batch ||
+      c.order != d.order)
+    broken(CUDA_ERROR_INVALID_VALUE,
+           "c of a product has {} matrices of {} x {} elements of type {} in order {}, and d {} of "
+           "{} x {} of type {} in order {}",
+           c.batch, c.rows, c.columns, int(c.type), int(c.order), d.batch, d.rows, d.columns,
+           int(d.type), int(d.order));
+  return c;
+}
+
 uint64_t hashOf(const PlainProduct &product) {
   std::string all;
   for (const Matrix *matrix : {&product.a, &product.b, &product.d})
@@ -254,6 +268,8 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return call("cublasLtDestroy", Kind::Release, [&] {
+    driver().graphs.checkSafe();
+    driver().streams.checkNoCollective("a handle of cuBLASLt is destroyed");
     destroy(handles, "cublaslt_handles", handle);
     driver().memory.giveBack();
   });
@@ -392,7 +408,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
 cublasStatus_t
 cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                                cublasLtMatrixLayout_t aLayout, cublasLtMatrixLayout_t bLayout,
-                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t dLayout,
+                               cublasLtMatrixLayout_t cLayout, cublasLtMatrixLayout_t dLayout,
                                cublasLtMatmulPreference_t wanted, int most,
                                cublasLtMatmulHeuristicResult_t results[], int *found) {
   return call("cublasLtMatmulAlgoGetHeuristic", Kind::Call, [&] {
@@ -400,6 +416,7 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
     const PlainProduct product =
         productOf(find(operations, desc), nullptr, find(layouts, aLayout), nullptr,
                   find(layouts, bLayout), nullptr, find(layouts, dLayout));
+    layoutOfC(cLayout, find(layouts, dLayout));
     const Preference preference = wanted ? find(preferences, wanted) : Preference{};
     if (most <= 0)
       broken(CUDA_ERROR_INVALID_VALUE, "the heuristic is asked for {} algorithms", most);
@@ -436,17 +453,17 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
   });
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
-                                       cublasLtMatrixLayout_t aLayout,
-                                       cublasLtMatrixLayout_t bLayout, cublasLtMatrixLayout_t,
-                                       cublasLtMatrixLayout_t dLayout,
-                                       const cublasLtMatmulAlgo_t *algo,
-                                       cublasLtMatmulHeuristicResult_t *result) {
+cublasStatus_t
+cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                        cublasLtMatrixLayout_t aLayout, cublasLtMatrixLayout_t bLayout,
+                        cublasLtMatrixLayout_t cLayout, cublasLtMatrixLayout_t dLayout,
+                        const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result) {
   return call("cublasLtMatmulAlgoCheck", Kind::Call, [&] {
     find(handles, handle);
     const PlainProduct product =
         productOf(find(operations, desc), nullptr, find(layouts, aLayout), nullptr,
                   find(layouts, bLayout), nullptr, find(layouts, dLayout));
+    layoutOfC(cLayout, find(layouts, dLayout));
     OpaqueAlgorithm algorithm;
     std::memcpy(&algorithm, algo, sizeof(algorithm));
     if (algorithm.marker != kMarker || algorithm.hash != algorithm.hashed() ||
@@ -507,11 +524,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
              "a product with alpha {} and beta {}: products of plans have alpha 1, and beta 0 or 1",
              scale, old);
     product.accumulate = old == 1;
-    const Layout &cAs = find(layouts, cLayout), &dAs = find(layouts, dLayout);
+    const Layout &dAs = find(layouts, dLayout), &cAs = layoutOfC(cLayout, dAs);
     if (!product.accumulate && c && c != d && mayOverlap(bytesOf(c, cAs), bytesOf(d, dAs)))
       broken(kRuleBroken, "c of a product overlaps d, and is not d");
-    if (product.accumulate && (c != d || cAs.leading != dAs.leading || cAs.order != dAs.order ||
-                               cAs.type != dAs.type || cAs.rows != dAs.rows))
+    if (product.accumulate && (c != d || cAs.leading != dAs.leading))
       broken(kRuleBroken, "a product with beta 1 whose c is not d");
     // The heuristic was promised the alignment of all matrices of a batch.
     auto bits = [](const void *pointer, const Layout &layout, cudaDataType_t type) {
@@ -533,8 +549,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       broken(CUDA_ERROR_INVALID_VALUE,
              "the algorithm needs {} bytes of workspace, and {} are given", algorithm.workspace,
              workspace ? workspaceBytes : 0);
-    if (reinterpret_cast<uint64_t>(workspace) % 16)
-      broken(CUDA_ERROR_INVALID_VALUE, "the workspace is not aligned to 16 bytes");
+    if (reinterpret_cast<uint64_t>(workspace) % 256)
+      broken(CUDA_ERROR_INVALID_VALUE, "the workspace is not aligned to 256 bytes");
     if (algorithm.workspace) {
       product.workspace = reinterpret_cast<uint64_t>(workspace);
       product.workspaceBytes = workspaceBytes;

@@ -143,7 +143,8 @@ ncclResult_t start(const char *name, CollectiveKind kind, const void *x, void *d
   return call(name, Kind::Call, [&] {
     const std::shared_ptr<ncclComm> comm = find(handle);
     const uint64_t all = bytes * uint64_t(comm->memory->ranks);
-    const Shown shown{kind, dtypeOf(), kind == CollectiveKind::ReduceScatter ? all : bytes};
+    const Shown shown{kind, dtypeOf(), kind == CollectiveKind::ReduceScatter ? all : bytes,
+                      isCaptured(stream)};
     if (shown.inputBytes > RankMemory::kMostBytes)
       broken(CUDA_ERROR_NOT_SUPPORTED, "{} is too large for the stand-in", shown.text());
     Collective collective;
@@ -156,6 +157,7 @@ ncclResult_t start(const char *name, CollectiveKind kind, const void *x, void *d
     collective.rank = uint64_t(comm->memory->rank);
     const std::pair<CollectiveKind, int> connection{kind, std::bit_width(shown.inputBytes)};
     collective.mayBeCaptured = comm->connected.contains(connection);
+    collective.stopped = [comm] { return comm->aborted.load(); };
     collective.ready = [comm, shown](const void *input) {
       if (comm->aborted)
         return true;
@@ -174,12 +176,17 @@ ncclResult_t start(const char *name, CollectiveKind kind, const void *x, void *d
   });
 }
 
-// NCCL stops what runs, and then waits until no graph has a collective of the communicator.
-void awaitGraphs(ncclComm_t handle) {
+// NCCL stops what runs, and then waits until no graph has a collective of the communicator. It
+// frees memory, too, which may wait for all that the device runs: also for collectives of other
+// communicators.
+void awaitOthers(ncclComm_t handle) {
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(hostility().patience);
-  while (driver().isInGraph(handle) && std::chrono::steady_clock::now() < end)
+  while ((driver().isInGraph(handle) || driver().hasCollective()) &&
+         std::chrono::steady_clock::now() < end) {
+    Driver::advance();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 void add(const std::shared_ptr<ncclComm> &comm) {
@@ -274,24 +281,43 @@ ncclResult_t ncclCommInitRank(ncclComm_t *handle, int ranks, ncclUniqueId id, in
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t handle) {
-  return call("ncclCommDestroy", Kind::Release, [&] {
-    const auto comm = find(handle);
+  std::shared_ptr<ncclComm> comm;
+  const ncclResult_t begun = call("ncclCommDestroy", Kind::Release, [&] {
+    comm = find(handle);
     remove(comm);
+    comm->memory->leave();
     checkUnused(handle);
   });
+  if (begun != ncclSuccess)
+    return begun;
+  if (const int missing = comm->memory->awaitLeaving(hostility().patience); missing >= 0)
+    return call("ncclCommDestroy", Kind::Leave, [&] {
+      broken(kRuleBroken,
+             "rank {} waits for ever for rank {} of this machine, which does not destroy the "
+             "communicator",
+             comm->memory->rank, missing);
+    });
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
-  const ncclResult_t begun =
-      call("ncclCommAbort", Kind::Release, [&] { find(handle)->aborted = true; });
+  const ncclResult_t begun = call("ncclCommAbort", Kind::Release, [&] {
+    const auto comm = find(handle);
+    comm->aborted = true;
+    comm->memory->leave();
+  });
   if (begun == ncclInvalidArgument) // there is no such communicator
     return begun;
-  awaitGraphs(handle);
+  awaitOthers(handle);
   return call("ncclCommAbort", Kind::Release, [&] {
     const auto comm = find(handle);
     if (const std::string user = graphOf(handle); !user.empty())
       broken(kRuleBroken, "an abort waits for ever for the graph of '{}', which is not destroyed",
              user);
+    if (const std::string other = runningCollective(); !other.empty())
+      broken(kRuleBroken,
+             "an abort waits for ever for '{}' of another communicator, which is not aborted",
+             other);
     remove(comm);
   });
 }

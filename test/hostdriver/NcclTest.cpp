@@ -62,7 +62,38 @@ protected:
     return exec;
   }
 
+  // Starts this program once more, for a test of its own that is rank 1, and connects to it.
+  void connectWith(const char *test) {
+    ncclUniqueId id;
+    ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+    second = ::fork();
+    if (second == 0) {
+      ::setenv("LMC_TEST_COMMUNICATOR", id.internal, 1);
+      const std::string filter = std::string("--gtest_filter=Nccl.") + test;
+      ::execl("/proc/self/exe", "host-driver-tests", filter.c_str(),
+              "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
+      ::_exit(127);
+    }
+    ASSERT_GT(second, 0);
+    ASSERT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclSuccess);
+  }
+
+  void connectAsSecond() {
+    const char *name = std::getenv("LMC_TEST_COMMUNICATOR");
+    ASSERT_TRUE(name);
+    ncclUniqueId id = {};
+    std::strncpy(id.internal, name, sizeof(id.internal) - 1);
+    ASSERT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclSuccess);
+  }
+
+  void awaitSecond() {
+    int status = 0;
+    ASSERT_EQ(::waitpid(second, &status, 0), second);
+    EXPECT_EQ(status, 0);
+  }
+
   ncclComm_t comm = nullptr;
+  pid_t second = -1;
 };
 
 bool contains(const std::string &text, const std::string &part) {
@@ -145,6 +176,55 @@ TEST_F(Nccl, AnAbortEndsWhenItsGraphsAreDestroyed) {
   abort.join();
   check(cuStreamSynchronize(stream));
   EXPECT_EQ(violations(), "[]");
+}
+
+// An abort frees memory, which waits for what the device runs. Ranks 0 and 1 of the second
+// communicator are two threads of this program.
+TEST_F(Nccl, AnAbortWaitsForCollectivesOfOtherCommunicators) {
+  start({{"LMC_HOST_PATIENCE", "20"}});
+  connect();
+  ncclUniqueId id;
+  ncclComm_t pair[2] = {};
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  std::thread rank([&] {
+    CUcontext context;
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxSetCurrent(context);
+    EXPECT_EQ(ncclCommInitRank(&pair[1], 2, id, 1), ncclSuccess);
+  });
+  ASSERT_EQ(ncclCommInitRank(&pair[0], 2, id, 0), ncclSuccess);
+  rank.join();
+  auto *data = reinterpret_cast<void *>(at(x));
+  EXPECT_EQ(ncclAllReduce(data, data, 64, ncclFloat32, ncclSum, pair[0], stream), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(comm), ncclInvalidUsage) << "rank 1 of the pair never comes";
+  EXPECT_EQ(ncclCommAbort(pair[0]), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(pair[1]), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  EXPECT_TRUE(contains(violations(), "an abort waits for ever for 'AllReduce ()' of another "
+                                     "communicator, which is not aborted"));
+}
+
+// A rank that waits for its device does not take part in the next collective.
+TEST_F(Nccl, NothingWaitsForTheDeviceWhileACollectiveRuns) {
+  CUdeviceptr memory = 0;
+  cublasLtHandle_t handle = nullptr;
+  float *buffer = pinned(64);
+  check(cuMemAlloc(&memory, 256));
+  ASSERT_EQ(cublasLtCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(sum(x, stream), ncclSuccess);
+  EXPECT_EQ(cuMemFree(memory), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(cuMemFreeHost(buffer), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_EQ(cuModuleUnload(modules[1]), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_NE(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
+  check(cuStreamSynchronize(stream));
+  check(cuMemFree(memory));
+  check(cuMemFreeHost(buffer));
+  check(cuModuleUnload(modules[1]));
+  EXPECT_EQ(cublasLtDestroy(handle), CUBLAS_STATUS_SUCCESS);
+  const auto all = report()["violations"];
+  ASSERT_EQ(all.size(), 4u) << all.dump(2);
+  for (const auto &each : all)
+    EXPECT_TRUE(contains(each.get<std::string>(), "may run: the call may wait for the device"));
 }
 
 TEST_F(Nccl, AnOverlapIsInPlaceOrAFault) {
@@ -238,11 +318,7 @@ TEST_F(Nccl, CodeIsLoadedBeforeACollectiveRuns) {
 
 // Rank 1 of the next test: this program once more, under a name that no other run of it takes.
 TEST_F(Nccl, DISABLED_SecondRank) {
-  const char *name = std::getenv("LMC_TEST_COMMUNICATOR");
-  ASSERT_TRUE(name);
-  ncclUniqueId id = {};
-  std::strncpy(id.internal, name, sizeof(id.internal) - 1);
-  ASSERT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclSuccess);
+  connectAsSecond();
   auto *data = reinterpret_cast<void *>(at(x));
   EXPECT_EQ(ncclAllReduce(data, data, 128, ncclFloat16, ncclSum, comm, stream), ncclSuccess);
   EXPECT_NE(cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -252,25 +328,61 @@ TEST_F(Nccl, DISABLED_SecondRank) {
 }
 
 TEST_F(Nccl, RanksRunTheSameCollectives) {
-  ncclUniqueId id;
-  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  const pid_t second = ::fork();
-  if (second == 0) {
-    ::setenv("LMC_TEST_COMMUNICATOR", id.internal, 1);
-    ::execl("/proc/self/exe", "host-driver-tests", "--gtest_filter=Nccl.DISABLED_SecondRank",
-            "--gtest_also_run_disabled_tests", "--gtest_brief=1", nullptr);
-    ::_exit(127);
-  }
-  ASSERT_GT(second, 0);
-  ASSERT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclSuccess);
+  connectWith("DISABLED_SecondRank");
   EXPECT_EQ(sum(x, stream), ncclSuccess);
   EXPECT_NE(cuStreamSynchronize(stream), CUDA_SUCCESS);
-  int status = 0;
-  ASSERT_EQ(::waitpid(second, &status, 0), second);
-  EXPECT_EQ(status, 0);
+  awaitSecond();
   EXPECT_TRUE(contains(violations(),
                        "rank 0 of the communicator runs AllReduce of 256 bytes of F32, "
                        "and rank 1 runs AllReduce of 256 bytes of F16"));
+}
+
+// Rank 1 of the next test runs its collectives without a graph.
+TEST_F(Nccl, DISABLED_SecondRankThatCapturesNothing) {
+  connectAsSecond();
+  for (const bool captured : {false, true}) {
+    EXPECT_EQ(sum(x, stream), ncclSuccess);
+    EXPECT_EQ(cuStreamSynchronize(stream) != CUDA_SUCCESS, captured);
+  }
+}
+
+TEST_F(Nccl, AllRanksCaptureOrNone) {
+  connectWith("DISABLED_SecondRankThatCapturesNothing");
+  check(cuGraphLaunch(captureSum(), stream));
+  EXPECT_NE(cuStreamSynchronize(stream), CUDA_SUCCESS);
+  awaitSecond();
+  EXPECT_TRUE(contains(violations(),
+                       "rank 0 of the communicator runs AllReduce of 256 bytes of F32 in a graph, "
+                       "and rank 1 runs AllReduce of 256 bytes of F32"));
+}
+
+// Rank 1 of the next test has the second device of the machine. It destroys its first communicator,
+// and ends without a word to the second one.
+TEST_F(Nccl, DISABLED_SecondRankThatLeaves) {
+  start({{"LMC_HOST_DEVICES", "2"}});
+  CUcontext context;
+  check(cuDevicePrimaryCtxRetain(&context, 1));
+  connectAsSecond();
+  if (!std::getenv("LMC_TEST_STAYS")) {
+    EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+  }
+}
+
+TEST_F(Nccl, IsDestroyedByAllRanksOfAMachine) {
+  for (const bool stays : {false, true}) {
+    start({{"LMC_HOST_DEVICES", "2"}});
+    if (stays)
+      ::setenv("LMC_TEST_STAYS", "1", 1);
+    connectWith("DISABLED_SecondRankThatLeaves");
+    ::unsetenv("LMC_TEST_STAYS");
+    if (stays)
+      awaitSecond();
+    EXPECT_EQ(ncclCommDestroy(comm), stays ? ncclInvalidUsage : ncclSuccess);
+    if (!stays)
+      awaitSecond();
+  }
+  EXPECT_TRUE(contains(violations(), "rank 0 waits for ever for rank 1 of this machine, which does "
+                                     "not destroy the communicator"));
 }
 
 TEST_F(Nccl, IsDestroyedWhenItsCollectivesHaveEnded) {

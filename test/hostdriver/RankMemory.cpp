@@ -20,6 +20,7 @@ struct RankMemory::Layout {
   enum State : int { Absent, Here, Failed };
   struct Rank {
     std::atomic<int> state, process, device;
+    std::atomic<bool> left;
     std::atomic<uint64_t> shown, finished;
     Shown what;
   };
@@ -29,8 +30,8 @@ struct RankMemory::Layout {
 static constexpr uint64_t kInputs = 1 << 16; // where the inputs start
 
 std::string Shown::text() const {
-  return fmt::format("{} of {} bytes of {}", plan::EnumNameCollectiveKind(kind), inputBytes,
-                     plan::EnumNameDType(dtype));
+  return fmt::format("{} of {} bytes of {}{}", plan::EnumNameCollectiveKind(kind), inputBytes,
+                     plan::EnumNameDType(dtype), captured ? " in a graph" : "");
 }
 
 std::unique_ptr<RankMemory> RankMemory::open(const std::string &name, int rank, int ranks,
@@ -94,6 +95,23 @@ int RankMemory::findDuplicate() const {
     if (other != rank && layout->ranks[rank].device >= 0 &&
         layout->ranks[other].device == layout->ranks[rank].device)
       return other;
+  return -1;
+}
+
+void RankMemory::leave() { layout->ranks[rank].left = true; }
+
+int RankMemory::awaitLeaving(uint64_t milliseconds) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  for (int other = 0; other < ranks && layout->ranks[rank].device >= 0; ++other) {
+    const Layout::Rank &at = layout->ranks[other];
+    while (at.device >= 0 && !at.left) {
+      // One that has died does not come any more, but may just have said that it leaves.
+      const bool late = ::kill(at.process, 0) != 0 || std::chrono::steady_clock::now() > end;
+      if (late && !at.left)
+        return other;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
   return -1;
 }
 

@@ -17,6 +17,7 @@ struct Shown {
   plan::CollectiveKind kind;
   plan::DType dtype; // of sums; I8 for AllGather
   uint64_t inputBytes;
+  bool captured; // it is in a graph
 
   bool operator==(const Shown &) const = default;
   std::string text() const;
@@ -38,6 +39,11 @@ public:
   std::string awaitAll();
   // Returns the rank that has the same device as this one; -1: none has.
   int findDuplicate() const;
+  // Says that this rank ends the communicator.
+  void leave();
+  // Waits until all ranks with a device in this machine have said so, for at most `milliseconds`.
+  // Returns one that has not; -1: all have.
+  int awaitLeaving(uint64_t milliseconds) const;
 
   // Shows collective number `number`, from 1 on. Returns false if not all have finished the one
   // before.

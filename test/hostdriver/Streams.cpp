@@ -88,8 +88,23 @@ size_t Streams::pendingCommands() const {
   return count;
 }
 
-bool Streams::hasCollective() const {
-  return anyPending([](const Work &work) { return work.ready != nullptr; });
+bool Streams::hasCollective() const { return !collective().empty(); }
+
+std::string Streams::collective() const {
+  std::string name;
+  anyPending([&](const Work &work) {
+    if (work.ready && !work.stopped())
+      name = *work.name;
+    return !name.empty();
+  });
+  return name;
+}
+
+void Streams::checkNoCollective(const char *action) const {
+  if (sticky != CUDA_SUCCESS)
+    return;
+  if (const std::string name = collective(); !name.empty())
+    broken(kRuleBroken, "{} while '{}' may run: the call may wait for the device", action, name);
 }
 
 // Pinned bytes that a queued command writes will change without the host, so they have no hash.

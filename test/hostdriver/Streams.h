@@ -30,6 +30,8 @@ struct Work {
   // Says whether the command can be executed, when all before it have been: a collective waits for
   // other ranks. Null: it can.
   std::function<bool()> ready;
+  // Of a collective: says whether its communicator was aborted, so that it waits for nobody.
+  std::function<bool()> stopped;
 };
 
 // A byte that every collective writes, so that two of them that no order joins are a race: ranks
@@ -135,6 +137,11 @@ public:
   size_t pendingCommands() const;
   // Returns true if a collective is queued that may wait for other ranks.
   bool hasCollective() const;
+  // Returns the name of such a collective; "": there is none.
+  std::string collective() const;
+  // Fails in a call that may wait for the device if there is one: a rank that waits does not take
+  // part in the next collective. The error begins with `action`.
+  LMC_HOST_EXPORT void checkNoCollective(const char *action) const;
 
   // The error that a faulted command left behind. Every later call returns it.
   CUresult sticky = CUDA_SUCCESS;
