@@ -53,7 +53,9 @@ public:
   int contexts = 0;     // how often the primary context is retained
   int device = 0;       // whose context it is
   std::map<std::string, int64_t> libraryObjects; // live objects of cuBLASLt by kind
-  uint64_t patientCollectives = 0;               // enqueued on streams of the least priority
+  // Enqueued on streams of the least priority, or in graphs that were not told to use the
+  // priorities of their nodes.
+  uint64_t patientCollectives = 0;
   uint64_t pinnedAtLaunch = 0;                   // bytes of pinned memory at the last graph launch
 
 private:

@@ -555,7 +555,8 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
                    CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
     CUgraph_st &captured = driver().graphs.graphs.check(graph);
     driver().memory.takeForLibrary();
-    *needed(exec) = driver().graphs.instantiate(&captured);
+    *needed(exec) = driver().graphs.instantiate(
+        &captured, flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   });
 }
 

@@ -166,8 +166,9 @@ CUstreamCaptureMode Graphs::exchangeMode(CUstreamCaptureMode mode) {
   return std::exchange(threadMode, mode);
 }
 
-CUgraphExec Graphs::instantiate(CUgraph graph) {
+CUgraphExec Graphs::instantiate(CUgraph graph, bool nodesHavePriorities) {
   auto exec = std::make_unique<CUgraphExec_st>();
+  exec->nodesHavePriorities = nodesHavePriorities;
   exec->nodes = graph->nodes;
   for (uint32_t chain = 0; chain < graph->chains; ++chain)
     exec->lines.push_back(driver().streams.newLine());
@@ -178,6 +179,9 @@ void Graphs::launch(CUgraphExec exec, CUstream stream) {
   if (stream->capture)
     invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   Streams &streams = driver().streams;
+  if (!exec->nodesHavePriorities)
+    for (const Node &node : *exec->nodes)
+      driver().patientCollectives += node.work->ready != nullptr;
   if (exec->lastLaunch)
     streams.waitFor(stream, exec->lastLaunch);
   streams.enqueueGraph(stream, exec->nodes, exec->lines);

@@ -29,6 +29,7 @@ struct CUgraphExec_st {
   std::shared_ptr<const std::vector<lmc::hostdriver::Node>> nodes;
   std::vector<uint32_t> lines;         // of the chains
   lmc::hostdriver::MarkPtr lastLaunch; // the next one is ordered behind it
+  bool nodesHavePriorities = false;    // else they have that of the stream they are launched into
 };
 
 namespace lmc::hostdriver {
@@ -58,7 +59,7 @@ public:
   // Exchanges the calling thread's mode.
   static CUstreamCaptureMode exchangeMode(CUstreamCaptureMode mode);
 
-  CUgraphExec instantiate(CUgraph graph);
+  CUgraphExec instantiate(CUgraph graph, bool nodesHavePriorities);
   void launch(CUgraphExec exec, CUstream stream);
   // Fails if a graph or a queued command uses code of the module.
   void checkModuleUnused(const void *module) const;

@@ -227,6 +227,27 @@ TEST_F(Nccl, NothingWaitsForTheDeviceWhileACollectiveRuns) {
     EXPECT_TRUE(contains(each.get<std::string>(), "may run: the call may wait for the device"));
 }
 
+// The priority of a stream is copied into the nodes that it captures, and a graph does not use it
+// unless it is told to.
+TEST_F(Nccl, APriorityInAGraphIsAskedFor) {
+  for (const unsigned long long flag : {0, int(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY)}) {
+    start({});
+    connect();
+    CUstream first = nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    check(cuStreamCreateWithPriority(&first, CU_STREAM_NON_BLOCKING, -1));
+    EXPECT_EQ(sum(x, first), ncclSuccess);
+    check(cuStreamSynchronize(first));
+    check(cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    EXPECT_EQ(sum(x, first), ncclSuccess);
+    check(cuStreamEndCapture(first, &graph));
+    check(cuGraphInstantiate(&exec, graph, flag));
+    check(cuGraphLaunch(exec, first));
+    EXPECT_EQ(report()["patient_collectives"], flag ? 0 : 1);
+  }
+}
+
 TEST_F(Nccl, AnOverlapIsInPlaceOrAFault) {
   auto *from = reinterpret_cast<void *>(at(x)), *to = reinterpret_cast<void *>(at(x) + 128);
   EXPECT_EQ(ncclAllGather(from, to, 256, ncclInt8, comm, stream), ncclInvalidArgument);
