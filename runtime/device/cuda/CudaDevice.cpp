@@ -488,7 +488,9 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
   LMC_TRY(driver.check(ended, what));
   LMC_CUDA(driver, cuGraphGetNodes(graph.get(), nullptr, &part.nodes), what);
   CUgraphExec instance = nullptr;
-  const CUresult made = driver.cuGraphInstantiate(&instance, graph.get(), 0);
+  // Without the flag all nodes have one priority, and collectives wait behind large products.
+  const CUresult made = driver.cuGraphInstantiate(
+      &instance, graph.get(), CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   if (made == CUDA_ERROR_OUT_OF_MEMORY)
     if (auto free = gpu.freeBytes())
       return Error{
