@@ -85,6 +85,8 @@ def worst(every: list[dict], count: int = WORST) -> list[dict]:
 
 
 def show(value) -> str:
+    if isinstance(value, str):  # "inf", where plain() has written it
+        return value
     if isinstance(value, bool):
         return "yes" if value else "NO"
     return f"{value:.4g}" if isinstance(value, float) and abs(value) < 1e4 else f"{value:.0f}"
