@@ -1,5 +1,6 @@
 // All CUDA kernels of a plan: those printed from its kern.kernel ops, and those instantiated from
-// templates for attention, scatter-add and the initial values of variables.
+// templates: attention, scatter-add, the routing, rows and products of experts, and the initial
+// values of variables.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"

@@ -196,7 +196,8 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   });
 }
 
-// The products of all experts, one after the other: rows of `dynamic` extent.
+// One matrix product per expert, one after the other. `offsets` (experts + 1 numbers) says which
+// rows belong to which expert, so their number is known only when the command runs.
 struct ExpertProducts {
   GemmCache *gemms;
   GemmShape shape; // without the extent that depends on the offsets
