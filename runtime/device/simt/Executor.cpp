@@ -109,11 +109,10 @@ struct Thread {
 };
 
 struct Warp {
-  uint32_t live, ready, waiting;
+  uint32_t live, waiting;
   Collective kind[kLanes];
   uint64_t value[kLanes], operand[kLanes], result[kLanes];
   bool transposed[kLanes];
-  uint32_t priority;
 };
 
 const char *nameOf(Collective kind, bool transposed) {
@@ -204,8 +203,11 @@ private:
   void startBlock(uint32_t number);
   void runBlock();
   Thread *pick();
+  void enter(Thread &next, fcontext_t &mine);
+  void arrived(transfer_t from);
   void suspend(State state, Place place, const void *instruction);
   void wake(Thread &thread);
+  void unready(uint32_t place, uint32_t lane);
   void finish();
   void releaseBarrier();
   void completeCollective(uint32_t number);
@@ -227,9 +229,15 @@ private:
   GuardedMemory shared, emergency;
   std::vector<std::unique_ptr<Thread>> threads; // reused; a block uses the first `launch.threads`
   std::vector<Warp> warps;
+  // Which threads are ready, and not running. Warps have places: 0 is the one that runs first if
+  // they run by priority. These fields are small, because every switch between threads reads them.
+  uint32_t readyPlaces = 0;    // bit p: a thread of the warp at place p is ready
+  uint32_t readyLanes[kLanes]; // of the warp at a place
+  uint8_t placeOfWarp[kLanes], warpAtPlace[kLanes];
   std::vector<void *> arguments;
   fcontext_t scheduler = nullptr;
   Thread *running = nullptr;
+  fcontext_t *left = nullptr; // where the place is kept that the next jump leaves; null: nowhere
   uint32_t blockNumber = 0, live = 0, atBarrier = 0;
   int votes = 0, voteResult = 0;
   bool allVoted = false, byPriority = false, atomics = false;
@@ -474,13 +482,43 @@ void Executor::suspend(State state, Place place, const void *instruction) {
   self.state = state;
   self.place = place;
   self.instruction = instruction;
-  transfer_t back = jump_fcontext(scheduler, nullptr);
-  scheduler = back.fctx;
+  if (Thread *next = pick()) {
+    enter(*next, self.context);
+  } else {
+    left = &self.context;
+    arrived(jump_fcontext(scheduler, nullptr));
+  }
+}
+
+// Jumps to the thread `next`, and returns when something jumps to `mine`, which is the context of the
+// caller: a thread, or the scheduler. Threads jump to each other, because a way through the scheduler
+// has two jumps.
+void Executor::enter(Thread &next, fcontext_t &mine) {
+  left = &mine;
+  running = &next;
+  table.thread = next.index;
+  arrived(jump_fcontext(next.context, arguments.data()));
+}
+
+// Keeps the place that the jump to here has left.
+void Executor::arrived(transfer_t from) {
+  if (left)
+    *left = from.fctx;
+  left = nullptr;
 }
 
 void Executor::wake(Thread &thread) {
   thread.state = State::Ready;
-  warpOf(thread).ready |= 1u << thread.number % kLanes;
+  const uint32_t place = placeOfWarp[thread.number / kLanes];
+  readyLanes[place] |= 1u << thread.number % kLanes;
+  readyPlaces |= 1u << place;
+}
+
+// Takes a thread that runs from those that are ready.
+void Executor::unready(uint32_t place, uint32_t lane) {
+  readyLanes[place] &= ~(1u << lane);
+  if (!readyLanes[place])
+    readyPlaces &= ~(1u << place);
 }
 
 int Executor::barrier(BlockVote vote, int predicate, Place place, const void *instruction) {
@@ -491,7 +529,7 @@ int Executor::barrier(BlockVote vote, int predicate, Place place, const void *in
   if (++atBarrier == live) {
     self.state = State::AtBarrier;
     releaseBarrier();
-    warpOf(self).ready &= ~(1u << self.number % kLanes);
+    unready(placeOfWarp[self.number / kLanes], self.number % kLanes);
   } else {
     suspend(State::AtBarrier, place, instruction);
   }
@@ -543,7 +581,7 @@ uint64_t Executor::collective(Collective kind, uint32_t mask, uint64_t value, ui
   if (warp.waiting == warp.live) {
     self.state = State::AtCollective;
     completeCollective(self.number / kLanes);
-    warp.ready &= ~(1u << lane);
+    unready(placeOfWarp[self.number / kLanes], lane);
     self.state = State::Ready;
   } else {
     suspend(State::AtCollective, place, instruction);
@@ -626,10 +664,15 @@ void Executor::loadMatrices(Warp &warp, const void *instruction) {
 
 void Executor::enterThread(transfer_t from) {
   Executor &e = executor();
-  e.scheduler = from.fctx;
+  e.arrived(from);
   e.launch.entry(static_cast<void *const *>(from.data));
   e.finish();
-  jump_fcontext(e.scheduler, nullptr);
+  Thread *next = e.pick();
+  if (next) {
+    e.running = next;
+    e.table.thread = next->index;
+  }
+  jump_fcontext(next ? next->context : e.scheduler, next ? e.arguments.data() : nullptr);
   std::abort();
 }
 
@@ -659,11 +702,19 @@ void Executor::startBlock(uint32_t number) {
   // each block does one of the two at random.
   byPriority = random.below(2);
   warps.resize(launch.threads / kLanes);
-  for (Warp &warp : warps) {
-    warp.live = warp.ready = kFullMask;
-    warp.waiting = 0;
-    warp.priority = random.below(1u << 31);
+  std::vector<std::pair<uint32_t, uint32_t>> ranked; // rank, warp
+  for (uint32_t i = 0; i < warps.size(); ++i) {
+    warps[i].live = kFullMask;
+    warps[i].waiting = 0;
+    ranked.emplace_back(byPriority ? kFullMask - random.below(1u << 31) : i, i);
   }
+  std::sort(ranked.begin(), ranked.end());
+  for (uint32_t place = 0; place < ranked.size(); ++place) {
+    warpAtPlace[place] = uint8_t(ranked[place].second);
+    placeOfWarp[ranked[place].second] = uint8_t(place);
+    readyLanes[place] = kFullMask;
+  }
+  readyPlaces = kFullMask >> (kLanes - ranked.size());
   while (threads.size() < launch.threads) {
     threads.push_back(std::make_unique<Thread>());
     threads.back()->stack.reserve(kStackBytes);
@@ -683,34 +734,22 @@ void Executor::startBlock(uint32_t number) {
 }
 
 Thread *Executor::pick() {
-  uint32_t ready = 0, best = 0;
-  for (uint32_t i = 0; i < warps.size(); ++i)
-    if (warps[i].ready) {
-      if (!ready || warps[i].priority > warps[best].priority)
-        best = i;
-      ready |= 1u << i;
-    }
-  if (!ready)
+  if (!readyPlaces)
     return nullptr;
-  const uint32_t number = byPriority ? best : random.bitOf(ready);
-  const uint32_t lane = random.bitOf(warps[number].ready);
-  warps[number].ready &= ~(1u << lane);
-  return threads[number * kLanes + lane].get();
+  const uint32_t place =
+      byPriority ? uint32_t(std::countr_zero(readyPlaces)) : random.bitOf(readyPlaces);
+  const uint32_t lane = random.bitOf(readyLanes[place]);
+  unready(place, lane);
+  return threads[warpAtPlace[place] * kLanes + lane].get();
 }
 
+// Runs the block's threads until all have returned, one fails, or none can go on.
 void Executor::runBlock() {
-  while (live && failure.empty()) {
-    running = pick();
-    if (!running) {
-      failure = stuckText();
-      break;
-    }
-    table.thread = running->index;
-    transfer_t back = jump_fcontext(running->context, arguments.data());
-    running->context = back.fctx;
-    running = nullptr;
-  }
+  Thread *first = pick();
+  enter(*first, scheduler);
   running = nullptr;
+  if (live && failure.empty())
+    failure = stuckText();
 }
 
 constexpr size_t kCanary = 128;
