@@ -312,13 +312,20 @@ class Pack:
                 archive.add(path, path.relative_to(self.data))
 
     def layers_that_fit(self) -> int:
-        """Returns the largest number of Mistral-7B's layers that the GPU can train."""
-        for layers in range(32, 0, -1):
+        """Returns the largest number of Mistral-7B's layers that the GPU can train. More layers need more memory, so
+        it halves the range of numbers."""
+        fits, too_many = 0, 33
+        while too_many - fits > 1:
+            layers = (fits + too_many) // 2
             command = self.command("mistral-7b", self.scratch / "layers.plan", mistral(layers), "--plan-only")
             code = subprocess.run([self.bin / "lmc", *map(str, command)], capture_output=True).returncode
-            if code != 3:  # lmc's exit code for a job that does not fit
-                return layers
-        raise SystemExit("pack: error: no layer of Mistral-7B fits")
+            if code == 3:  # lmc's exit code for a job that does not fit
+                too_many = layers
+            else:
+                fits = layers
+        if fits == 0:
+            raise SystemExit("pack: error: no layer of Mistral-7B fits")
+        return fits
 
 
 def planned_bytes(report: dict) -> int:
