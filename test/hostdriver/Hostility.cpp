@@ -26,7 +26,8 @@ Hostility::Hostility()
       driverVersion(int(number("LMC_HOST_DRIVER_VERSION", 13000))),
       ncclVersion(int(number("LMC_HOST_NCCL_VERSION", 0))),
       extraRegisters(int(number("LMC_HOST_EXTRA_REGISTERS", 0))),
-      noKernels(number("LMC_HOST_NO_KERNELS", 0)), plan(text("LMC_HOST_PLAN")),
+      noKernels(number("LMC_HOST_NO_KERNELS", 0)), abortHangs(number("LMC_HOST_ABORT_HANGS", 0)),
+      plan(text("LMC_HOST_PLAN")),
       report(text("LMC_HOST_REPORT")), failCall(text("LMC_HOST_FAIL_CALL")),
       badAlgorithm(text("LMC_HOST_BAD_ALGORITHM")),
       noAlgorithm(number("LMC_HOST_NO_ALGORITHM", 0)) {

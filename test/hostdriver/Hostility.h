@@ -17,6 +17,7 @@
 //                             zeros
 // LMC_HOST_QUEUE=N            calls that enqueue wait until at most N commands are queued; 0: never
 // LMC_HOST_PATIENCE=MS        how long an abort of a communicator waits for graphs that use it
+// LMC_HOST_ABORT_HANGS=1      an abort of a communicator never returns
 // LMC_HOST_NCCL_VERSION=N     as ncclGetVersion returns it, default that of nccl.h
 // LMC_HOST_NO_ALGORITHM=N     from the N-th question on cuBLASLt's heuristic has no answer
 // LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the
@@ -38,7 +39,7 @@ struct Hostility {
 
   uint64_t seed, memory, free, takes, failAt, faultAt, queue, patience;
   int arch, devices, driverVersion, ncclVersion, extraRegisters;
-  bool noKernels;
+  bool noKernels, abortHangs;
   std::string plan, report, failCall, badAlgorithm; // failCall is "" or a name
   uint64_t failCallAt = 0, noAlgorithm;
 

@@ -308,6 +308,8 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   });
   if (begun == ncclInvalidArgument) // there is no such communicator
     return begun;
+  while (hostility().abortHangs)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   awaitOthers(handle);
   return call("ncclCommAbort", Kind::Release, [&] {
     const auto comm = find(handle);

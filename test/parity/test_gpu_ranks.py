@@ -281,3 +281,15 @@ def test_a_rank_that_dies_ends_the_other(compiled, start):
     assert run.ranks[0].report, "it did not end by itself: NCCL's abort waited for a graph with its collectives"
     run.ranks[0].clean()
     assert not list(Path("/dev/shm").glob(f"lmc-nccl-{processes[0].pid}-*"))
+
+
+def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, start):
+    """It is reported of NCCL where a rank of the same machine was killed. A launcher waits for the other."""
+    plan = compiled(replace(JOB, train_iters=100_000, epoch_steps=100_000), *options(*SMALL))
+    processes, finish = start(plan, 2, LMC_HOST_NO_KERNELS=1, LMC_HOST_ABORT_HANGS=1)
+    time.sleep(4)
+    assert [process.poll() for process in processes] == [None, None]
+    processes[1].send_signal(signal.SIGKILL)
+    rank = finish().ranks[0]
+    errors = [line for line in rank.stderr.splitlines() if ": error: " in line]
+    assert rank.code == RANK_FAILED and len(errors) == 1 and "rank 1" in errors[0], rank.stderr
