@@ -121,6 +121,7 @@ struct OptimizerConfig {
   std::string muonAdjustLrFn = "match_rms_adamw";
   std::string muonNsDType = "bf16";
   std::string muonOwners = "auto"; // auto | yes | no
+  double routerBiasUpdateSpeed = 0.001; // of lm.balance_bias
   double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
   bool decayNormsAndBiases = false;
   std::map<std::string, ParameterGroup> groups; // by name

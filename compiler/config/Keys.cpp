@@ -452,6 +452,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc =
            "Muon: a step adds 1 - `muon_momentum` of the gradient's difference to the momentum."},
       {.section = "optimizer",
+       .name = "router_bias_update_speed",
+       .field = FIELD(optimizer.routerBiasUpdateSpeed),
+       .minimum = 0,
+       .maximum = 1,
+       .runTime = true,
+       .identity = true,
+       .doc = "Of routers with a bias that keeps experts equally busy: after each step the bias of "
+              "an expert grows by so much if the expert got fewer rows than the mean, and shrinks "
+              "by so much if it got more. 0: the bias stays as it is. DeepSeek-AI 2024 (2.1.2)."},
+      {.section = "optimizer",
        .name = "muon_nesterov",
        .field = FIELD(optimizer.muonNesterov),
        .identity = true,

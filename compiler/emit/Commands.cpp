@@ -75,6 +75,7 @@ public:
   plan::RouteT body(plan_ir::RouteOp op) const {
     plan::RouteT body;
     body.logits = sliceOf(op.getLogits());
+    body.bias = optional(op.getBias());
     body.weights = sliceOf(op.getWeights());
     body.experts = sliceOf(op.getExperts());
     body.counts = sliceOf(op.getCounts());
@@ -221,6 +222,8 @@ private:
     body.count = extent(op.getLogits(), 1);
     body.chosen = extent(op.getExperts(), 1);
     body.normalize = op.getNormalize();
+    body.sigmoid = op.getSigmoid();
+    body.scale = op.getScale().convertToDouble();
   }
 
   // `tokens` has a row for each token, `rows` one for each choice.

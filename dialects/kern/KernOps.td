@@ -195,16 +195,19 @@ def ScatterAddOp : Kern_PlainCall<"scatter_add", [{
 def Kern_Ids : 1DTensorOf<[I32]>;
 def Kern_Sums : RankedTensorOf<[F32, F64]>;
 
-def RouteOp : Kern_PlainCall<"route", [{
-    {"logits", getLogits()}, {"weights", getWeights(), Write}, {"experts", getExperts(), Write},
-    {"counts", getCounts(), Write}, {"mass", getMass(), Write}
+def RouteOp : Kern_Call<"route", [{
+    {"logits", getLogits()}, {"bias", getBias()}, {"weights", getWeights(), Write},
+    {"experts", getExperts(), Write}, {"counts", getCounts(), Write}, {"mass", getMass(), Write}
   }]> {
   let summary = "the k experts of each token, and their weights, a template call";
   let description = [{Operands and attributes are those of `lm.route`.}];
-  let fields = (ins Kern_Matrix:$logits, UnitAttr:$normalize);
+  let fields = (ins Kern_Matrix:$logits, Optional<Kern_Sums>:$bias, UnitAttr:$normalize,
+                    UnitAttr:$sigmoid, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Kern_Sums:$weights, 2DTensorOf<[I32]>:$experts, Kern_Sums:$counts,
                       Kern_Sums:$mass);
-  let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
+  let assemblyFormat = [{
+    $logits (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
+  }];
 }
 
 def RouteGradOp : Kern_PlainCall<"route_grad", [{
@@ -214,7 +217,8 @@ def RouteGradOp : Kern_PlainCall<"route_grad", [{
   let summary = "gradient of route, a template call";
   let description = [{Operands and attributes are those of `lm.route_grad`.}];
   let fields = (ins Kern_Matrix:$logits, 2DTensorOf<[I32]>:$experts, Kern_Sums:$dweights,
-                    Optional<Kern_Sums>:$dmass, UnitAttr:$normalize);
+                    Optional<Kern_Sums>:$dmass, UnitAttr:$normalize, UnitAttr:$sigmoid,
+                    DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Kern_Matrix:$result);
   let assemblyFormat = [{
     $logits `,` $experts `,` $dweights (`mass` $dmass^)? `:` functional-type(operands, results)

@@ -39,14 +39,17 @@ LogicalResult RouteOp::verify() {
   if (failed(expectShape(*this, getExperts(), {tokens, chosen}, "experts")) ||
       failed(expectShape(*this, getWeights(), {tokens, chosen}, "weights")) ||
       failed(expectShape(*this, getCounts(), {experts}, "counts")) ||
-      failed(expectShape(*this, getMass(), {experts}, "mass")))
+      failed(expectShape(*this, getMass(), {experts}, "mass")) ||
+      (getBias() && failed(expectShape(*this, getBias(), {experts}, "bias"))))
     return failure();
-  return expectReal(*this, getLogits(), {getWeights(), getCounts(), getMass()});
+  return expectReal(*this, getLogits(), {getBias(), getWeights(), getCounts(), getMass()});
 }
 
 LogicalResult RouteGradOp::verify() {
   const int64_t tokens = extent(getLogits(), 0), experts = extent(getLogits(), 1);
   const int64_t chosen = extent(getExperts(), 1);
+  if (getSigmoid() && getDmass())
+    return emitOpError("has a gradient of the mass, which sigmoids do not have");
   if (failed(expectShape(*this, getExperts(), {tokens, chosen}, "experts")) ||
       failed(expectShape(*this, getDweights(), {tokens, chosen}, "dweights")) ||
       failed(expectShape(*this, getResult(), {tokens, experts}, "result")) ||
@@ -130,8 +133,12 @@ LogicalResult BalanceLossOp::verify() {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// The weights and the mass; which experts are chosen, and how often, changes in steps.
-bool RouteOp::hasGradient(unsigned result) { return result == 0 || result == 3; }
+// The weights and the mass of a softmax; which experts are chosen, and how often, changes in steps.
+bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
+
+SmallVector<unsigned> RouteOp::getParameterOperands() {
+  return getBias() ? SmallVector<unsigned>{1} : SmallVector<unsigned>();
+}
 
 LogicalResult RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                 SmallVectorImpl<Value> &gradients) {
@@ -139,7 +146,9 @@ LogicalResult RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents,
     return emitOpError("has weights that the loss does not depend on");
   gradients.push_back(RouteGradOp::create(b, getLoc(), getLogits().getType(), getLogits(),
                                           getExperts(), cotangents[0], cotangents[3],
-                                          getNormalize()));
+                                          getNormalize(), getSigmoid(), getScale()));
+  if (getBias())
+    gradients.push_back(getCounts());
   return success();
 }
 

@@ -121,7 +121,7 @@ void VariableOp::build(OpBuilder &b, OperationState &state, StringRef name, Vari
   build(b, state, b.getStringAttr(name), VariableKindAttr::get(b.getContext(), kind),
         TypeAttr::get(type), init, weightDecay ? b.getUnitAttr() : UnitAttr(), UnitAttr(),
         DenseI64ArrayAttr(), parameter, ArrayAttr(), FlatSymbolRefAttr(), IntegerAttr(), UnitAttr(),
-        StringAttr(), StepValueAttr(), IntegerAttr(), ArrayAttr(), GroupAttr());
+        StringAttr(), StepValueAttr(), IntegerAttr(), ArrayAttr(), GroupAttr(), FloatAttr());
 }
 
 LogicalResult VariableOp::verify() {
@@ -486,6 +486,22 @@ LogicalResult AdamW8bitOp::verify() {
       return failure();
   return success();
 }
+
+//===-- The bias of a router ----------------------------------------------------------------===//
+
+ArrayRef<OptimizerScalar> BalanceBiasOp::getScalars() {
+  static constexpr OptimizerScalar scalars[] = {
+      {.name = "run.router_bias_update_speed", .setting = "optimizer.router_bias_update_speed"},
+  };
+  return scalars;
+}
+
+SmallVector<OptimizerState> BalanceBiasOp::getStates(RankedTensorType) { return {}; }
+
+// It is the optimizer of nothing that has a gradient.
+bool BalanceBiasOp::takes(const SteppedParameter &) { return false; }
+StringRef BalanceBiasOp::getFallback() { return "adamw"; }
+StringRef BalanceBiasOp::getRequirement() { return "steps the biases of routers alone"; }
 
 //===-- Muon --------------------------------------------------------------------------------===//
 

@@ -55,7 +55,8 @@ def DifferentiableLoss
     : DeclareOpInterfaceMethods<DifferentiableOpInterface,
                                 ["getParameterOperands", "getResultsFromVjp"]>;
 def DifferentiableRouter
-    : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
+    : DeclareOpInterfaceMethods<DifferentiableOpInterface,
+                                ["hasGradient", "getParameterOperands"]>;
 def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
 def AccumulatingOneOfMany
     : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
@@ -267,7 +268,7 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
                        OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
                        OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
                        OptionalAttr<I64Attr>:$shards, OptionalAttr<ShardedListAttr>:$sharded,
-                       OptionalAttr<GroupAttr>:$group);
+                       OptionalAttr<GroupAttr>:$group, OptionalAttr<F64Attr>:$balanced);
   let builders = [
     OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
                    "InitAttr":$init, CArg<"bool", "false">:$weight_decay,
@@ -558,17 +559,25 @@ def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
 def RouteOp : Lm_PureOp<"route", [DifferentiableRouter, BecomesCall]> {
   let summary = "the k experts of each token, and their weights";
   let description = [{
-    `logits` `[T, E]`. With p = softmax of a row, in f32 (f64 for f64): the experts of a token
-    are those with the k largest p, the largest first, of equal ones the lower number first;
-    their weights are p, divided by the sum of the k with `normalize`. `experts` and `weights`
-    are `[T, k]`. `counts` `[E]` says how many choices each expert got, `mass` `[E]` is the sum of
-    p over all tokens. Shazeer et al. 2017, https://arxiv.org/abs/1701.06538; Fedus et al. 2021,
-    https://arxiv.org/abs/2101.03961.
+    `logits` `[T, E]`. With p = softmax of a row, in f32 (f64 for f64), or, with `sigmoid`, the
+    sigmoid of each element: the experts of a token are those with the k largest p (with a `bias`
+    `[E]`, p + bias), the largest first, of equal ones the lower number first; their weights are p,
+    with `normalize` divided by the sum of the k (for `sigmoid` + 1e-20), times `scale`. `experts`
+    and `weights` are `[T, k]`. `counts` `[E]` says how many choices each expert got, `mass` `[E]`
+    is the sum of p, with `sigmoid` of p divided by the sum of its row, over all tokens. Shazeer et
+    al. 2017, https://arxiv.org/abs/1701.06538; Fedus et al. 2021, https://arxiv.org/abs/2101.03961;
+    `sigmoid` and `bias`: DeepSeek-AI 2024, https://arxiv.org/abs/2412.19437 (2.1.2).
+
+    The bias takes no part in the weights, so it has no gradient. What is passed back to it is
+    `counts`: `lm.balance_bias`, which steps it, reads how busy the experts were.
   }];
-  let fields = (ins Matrix:$logits, UnitAttr:$normalize);
+  let fields = (ins Matrix:$logits, Optional<1DTensorOf<[F32, F64]>>:$bias, UnitAttr:$normalize,
+                    UnitAttr:$sigmoid, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs 2DTensorOf<[F32, F64]>:$weights, 2DTensorOf<[I32]>:$experts,
                       1DTensorOf<[F32, F64]>:$counts, 1DTensorOf<[F32, F64]>:$mass);
-  let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
+  let assemblyFormat = [{
+    $logits (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
+  }];
   let hasVerifier = 1;
 }
 
@@ -576,12 +585,14 @@ def RouteGradOp : Lm_PureOp<"route_grad", [BecomesCall]> {
   let summary = "gradient of route for the logits";
   let description = [{
     `dweights` `[T, k]` and `dmass` `[E]` (none: zeros) are the gradients of the results. With dp =
-    dmass + those of the chosen p (with `normalize`, (dw - sum of dw w) / sum of the chosen p):
-    dlogits = p (dp - sum of p dp).
+    dmass + those of the chosen p (dw scale; with `normalize`, (dw scale - sum of dw w) / sum of the
+    chosen p): dlogits = p (dp - sum of p dp), with `sigmoid` dp p (1 - p). With `sigmoid` there is
+    no `dmass`.
   }];
   let fields = (ins Matrix:$logits, 2DTensorOf<[I32]>:$experts,
                     2DTensorOf<[F32, F64]>:$dweights, Optional<1DTensorOf<[F32, F64]>>:$dmass,
-                    UnitAttr:$normalize);
+                    UnitAttr:$normalize, UnitAttr:$sigmoid,
+                    DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
     $logits `,` $experts `,` $dweights (`mass` $dmass^)? `:` functional-type(operands, results)
@@ -850,6 +861,28 @@ def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface
     `:` functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
+}
+
+def BalanceBiasOp
+    : Lm_PureOp<"balance_bias", [DeclareOpInterfaceMethods<
+          OptimizerOpInterface, ["takes", "getFallback", "getRequirement"]>]> {
+  let summary = "one step of a router's bias, which keeps experts equally busy";
+  let description = [{
+    p = p + speed sign(balanced - gradient), where the "gradient" says how many choices each expert
+    got in the step (`lm.route` passes that back), and `balanced` is the number that each would get
+    if all were equally busy. If `norm` is not finite, nothing changes. DeepSeek-AI 2024,
+    https://arxiv.org/abs/2412.19437 (2.1.2); Wang et al. 2024, https://arxiv.org/abs/2408.15664.
+
+    The optimizer of a parameter with the attribute `balanced`, whatever the job's optimizer is.
+  }];
+  let fields = (ins FloatTensor:$parameter, FloatTensor:$gradient, Tensor0D:$norm, Tensor0D:$speed,
+                    F64Attr:$balanced);
+  let results = (outs FloatTensor:$new_parameter, Vector:$update_sq, Vector:$param_sq,
+                      Optional<FloatTensor>:$compute);
+  let assemblyFormat = [{
+    $parameter `,` $gradient `norm` $norm `speed` $speed `balanced` $balanced
+    `:` functional-type(operands, results) attr-dict
+  }];
 }
 
 def AdamW8bitOp

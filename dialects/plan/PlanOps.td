@@ -259,19 +259,30 @@ def ScatterAddOp : Plan_Command<"scatter_add", [{
 }
 
 def RouteOp : Plan_Command<"route", [{
-    {"logits", getLogits()}, {"weights", getWeights(), Write}, {"experts", getExperts(), Write}, {"counts", getCounts(), Write}, {"mass", getMass(), Write}, {"workspace", getWorkspace(), Scratch}
-  }]> {
+    {"logits", getLogits()}, {"bias", getBias()}, {"weights", getWeights(), Write},
+    {"experts", getExperts(), Write}, {"counts", getCounts(), Write}, {"mass", getMass(), Write},
+    {"workspace", getWorkspace(), Scratch}
+  }], [AttrSizedOperandSegments]> {
   let summary = "the k experts of each token, and their weights";
-  let fields = (ins SliceType:$logits, SliceType:$weights, SliceType:$experts, SliceType:$counts, SliceType:$mass, Optional<SliceType>:$workspace, UnitAttr:$normalize);
-  let assemblyFormat = CommandFormat<[Line<"logits">.format, Line<"weights">.format, Line<"experts">.format, Line<"counts">.format, Line<"mass">.format, OptionalLine<"workspace">.format]>.format;
+  let fields = (ins SliceType:$logits, Optional<SliceType>:$bias, SliceType:$weights,
+                    SliceType:$experts, SliceType:$counts, SliceType:$mass,
+                    Optional<SliceType>:$workspace, UnitAttr:$normalize, UnitAttr:$sigmoid,
+                    DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let assemblyFormat = CommandFormat<[Line<"logits">.format, OptionalLine<"bias">.format,
+    Line<"weights">.format, Line<"experts">.format, Line<"counts">.format, Line<"mass">.format,
+    OptionalLine<"workspace">.format]>.format;
 }
 
 def RouteGradOp : Plan_Command<"route_grad", [{
-    {"logits", getLogits()}, {"experts", getExperts()}, {"dweights", getDweights()}, {"dmass", getDmass()}, {"dlogits", getDlogits(), Write}
+    {"logits", getLogits()}, {"experts", getExperts()}, {"dweights", getDweights()},
+    {"dmass", getDmass()}, {"dlogits", getDlogits(), Write}
   }]> {
   let summary = "gradient of route for the logits";
-  let fields = (ins SliceType:$logits, SliceType:$experts, SliceType:$dweights, Optional<SliceType>:$dmass, SliceType:$dlogits, UnitAttr:$normalize);
-  let assemblyFormat = CommandFormat<[Line<"logits">.format, Line<"experts">.format, Line<"dweights">.format, OptionalLine<"dmass">.format, Line<"dlogits">.format]>.format;
+  let fields = (ins SliceType:$logits, SliceType:$experts, SliceType:$dweights,
+                    Optional<SliceType>:$dmass, SliceType:$dlogits, UnitAttr:$normalize,
+                    UnitAttr:$sigmoid, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let assemblyFormat = CommandFormat<[Line<"logits">.format, Line<"experts">.format,
+    Line<"dweights">.format, OptionalLine<"dmass">.format, Line<"dlogits">.format]>.format;
 }
 
 def SortRowsOp : Plan_Command<"sort_rows", [{

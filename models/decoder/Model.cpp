@@ -27,6 +27,8 @@ struct Parameter {
   // Of matrices that lie one below the other: their names and rows, with initial values of
   // `initial`.
   std::vector<std::pair<std::string, int64_t>> parts = {};
+  // Of the bias of a router: the choices that each expert gets in a step if all are equally busy.
+  double balanced = 0;
 };
 
 // The function of a kind of layer, and the parameters that it takes as arguments, in the order of
@@ -102,7 +104,12 @@ private:
                : initializer(parameter.initial == 1.0 ? lm::InitKind::Ones : lm::InitKind::Zeros);
     lm::VariableOp variable =
         declare(name, lm::VariableKind::Parameter, tensor(parameter.shape, master), init,
-                matrix || config.optimizer.decayNormsAndBiases || (group && group->ownDecay));
+                parameter.balanced == 0 &&
+                    (matrix || config.optimizer.decayNormsAndBiases || (group && group->ownDecay)));
+    if (parameter.balanced > 0) {
+      variable.setBalancedAttr(b.getF64FloatAttr(parameter.balanced));
+      return;
+    }
     variable.setHidden(matrix && !prefix.empty());
     if (!parameter.columns.empty())
       variable.setColumns(parameter.columns);
@@ -256,7 +263,9 @@ private:
     // lm.route.
     SmallVector<Value> results{x};
     x = addBranch(layer, x, kind.mlp, "mlp_residual", [&](Value h) {
-      return kind.experts.count ? experts(layer, kind.experts, h, results) : mlp(layer, kind, h);
+      return kind.experts.count
+                 ? experts(layer, kind.experts, h, results)
+                 : mlp(layer, kind.gate, kind.up, kind.down, model.intermediateSize, h);
     });
     results[0] = x;
     func::ReturnOp::create(b, loc, results);
@@ -314,15 +323,14 @@ private:
     return linear(layer, kind.o, attended.getResult(), model.hiddenSize, residualStddev());
   }
 
-  Value mlp(LayerFunction &layer, const DecoderLayer &kind, Value h) {
+  Value mlp(LayerFunction &layer, const Projection &gateOf, const Projection &upOf,
+            const Projection &downOf, int64_t width, Value h) {
     double stddev = linearStddev(model.hiddenSize);
-    Value gate = kind.gate.name.empty()
-                     ? Value()
-                     : linear(layer, kind.gate, h, model.intermediateSize, stddev);
-    Value up = linear(layer, kind.up, h, model.intermediateSize, stddev);
+    Value gate = gateOf.name.empty() ? Value() : linear(layer, gateOf, h, width, stddev);
+    Value up = linear(layer, upOf, h, width, stddev);
     Value activated = gate ? lm::SwigluOp::create(b, named("mlp"), gate, up).getResult()
                            : lm::GeluOp::create(b, named("mlp"), up.getType(), up).getResult();
-    return linear(layer, kind.down, activated, model.hiddenSize, residualStddev());
+    return linear(layer, downOf, activated, model.hiddenSize, residualStddev());
   }
 
   // Appends the counts and the mass of the router to `results`, if there is a balancing loss.
@@ -334,7 +342,15 @@ private:
     SmallVector<Type> routed{tensor({tokens, of.chosen}, master),
                              tensor({tokens, of.chosen}, index), tensor({count}, master),
                              tensor({count}, master)};
-    auto route = lm::RouteOp::create(b, named("router"), routed, logits, of.normalize);
+    Value bias;
+    if (!of.bias.empty()) {
+      Parameter added{of.bias, {count}, 0.0};
+      added.balanced = double(config.training.batchSize * config.training.sequenceLength) *
+                       double(of.chosen) / double(count);
+      bias = parameter(layer, std::move(added));
+    }
+    auto route = lm::RouteOp::create(b, named("router"), routed, logits, bias, of.normalize,
+                                     of.sigmoid, llvm::APFloat(of.scale));
     SmallVector<Type> sorted{tensor({count + 1}, index), tensor({choices}, index),
                              tensor({choices}, index)};
     auto sort = lm::SortRowsOp::create(b, named("sort"), sorted, route.getExperts());
@@ -363,8 +379,14 @@ private:
         parameter(layer, std::move(down)), sort.getOffsets(), false);
     if (decoder.balanceLoss > 0)
       results.append({route.getCounts(), route.getMass()});
-    return lm::CombineRowsOp::create(b, named("combine"), activations, out, route.getWeights(),
-                                     sort.getRows(), sort.getPlaces());
+    Value combined =
+        lm::CombineRowsOp::create(b, named("combine"), activations, out, route.getWeights(),
+                                  sort.getRows(), sort.getPlaces());
+    if (of.sharedSize == 0)
+      return combined;
+    auto shared = [&](const std::string &name) { return Projection{of.shared + "." + name}; };
+    Value always = mlp(layer, shared(of.gate), shared(of.up), shared(of.down), of.sharedSize, h);
+    return lm::AddOp::create(b, named("experts_sum"), combined, always);
   }
 
   // Adds a parameter to the layer and returns the function's argument for it.

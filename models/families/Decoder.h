@@ -36,13 +36,21 @@ enum class HeadNorm { None, PerHead, WholeRow };
 
 // An MLP of experts: a router, a linear layer without bias, chooses some of them for each token,
 // and the layer's result is the sum of theirs, each times its weight. An expert is
-// down(silu(gate(x)) * up(x)), without biases. There is none if `count` is 0.
+// down(silu(gate(x)) * up(x)), without biases. There is none if `count` is 0. A shared expert,
+// whose result is added, has all tokens; there is none if `sharedSize` is 0.
 struct Experts {
   int64_t count = 0, chosen = 0; // how many there are, and how many a token has
   int64_t intermediateSize = 0;  // of one expert
   bool normalize = false;        // the weights of a token add up to 1
+  bool sigmoid = false;          // the router's scores are sigmoids, and not a softmax
+  double scale = 1;              // factor of the weights
+  // The bias that is added to the scores for the choice alone (lm.balance_bias); "": none.
+  std::string bias = "";
+  int64_t sharedSize = 0;
   // The weight of gate in expert 3 is `experts` + `.3.` + `gate` + `.weight`.
   std::string router, experts, gate, up, down;
+  // The weight of the shared expert's gate is `shared` + `.` + `gate` + `.weight`.
+  std::string shared = "";
 };
 
 struct DecoderLayer {

@@ -9,10 +9,11 @@ const ModelFamily &qwen3();
 const ModelFamily &olmo2();
 const ModelFamily &gpt2();
 const ModelFamily &mixtral();
+const ModelFamily &dots1();
 
 const ModelFamilies &modelFamilies() {
-  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(),  &qwen3(),
-                                         &olmo2(), &gpt2(),    &mixtral()};
+  static const ModelFamilies families = {&llama(), &mistral(), &qwen2(),   &qwen3(),
+                                         &olmo2(), &gpt2(),    &mixtral(), &dots1()};
   return families;
 }
 

@@ -233,6 +233,10 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
       }
     }
   halves.readArguments.append(readArguments.begin(), readArguments.end());
+  // What lm.route passes back to a bias is a result of its own.
+  for (Value gradient : gradients)
+    if (Operation *op = gradient.getDefiningOp(); op && !lastForward->isBeforeInBlock(op))
+      saved.insert(gradient);
 
   SmallVector<Type> backwardInputs, backwardResults;
   SmallVector<Value> backwardValues(body.getArguments().drop_front(numArguments));

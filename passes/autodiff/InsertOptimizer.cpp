@@ -8,7 +8,9 @@
 // A module without @run.loss has no lm.guard_norm. Parameters of a group read a learning rate of
 // the group's own (@run.lr.GROUP) and, if the group gives one, its own weight decay.
 //
-// Any op with OptimizerOpInterface can take the place of lm.adamw.
+// Any op with OptimizerOpInterface can take the place of lm.adamw. The bias of a router
+// (`balanced`) has lm.balance_bias, and no part in the norms: what is passed back to it is no
+// gradient.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -69,9 +71,9 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the optimizer op of each parameter: the op `type`, with `attributes` (or null), or, for
-  // a parameter that this op does not support, its fallback. Returns false if `type` supports no
-  // parameter at all.
+  // Chooses the optimizer op of each parameter: lm.balance_bias for the bias of a router; else the
+  // op `type`, with `attributes` (or null), or, for a parameter that this op does not support, its
+  // fallback. Returns false if `type` supports no parameter at all.
   bool chooseOptimizers(StringRef type, DictionaryAttr attributes);
   void declareScalars();
   void declareStates();
@@ -131,6 +133,11 @@ bool OptimizerBuilder::chooseOptimizers(StringRef type, DictionaryAttr attribute
   wanted.attributes = attributes;
   bool takesAny = false;
   for (lm::VariableOp parameter : parameters) {
+    if (FloatAttr balanced = parameter.getBalancedAttr()) {
+      optimizers.push_back(optimizerOf(b.getContext(), "balance_bias"));
+      optimizers.back().attributes = b.getDictionaryAttr(b.getNamedAttr("balanced", balanced));
+      continue;
+    }
     bool taken = wanted.facts->takes(lm::steppedParameter(parameter));
     takesAny |= taken;
     optimizers.push_back(
@@ -202,10 +209,9 @@ OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Opti
   if (lm::VariableOp copy = state.find(parameter.getSymName(), Kind::ComputeCopy))
     made.addTypes(copy.getType());
 
-  auto step = cast<OptimizerOpInterface>(b.create(made));
   if (optimizer.attributes)
-    for (NamedAttribute attribute : optimizer.attributes)
-      step->setAttr(attribute.getName(), attribute.getValue());
+    made.addAttributes(optimizer.attributes.getValue());
+  auto step = cast<OptimizerOpInterface>(b.create(made));
   if (step->hasAttr(lm::kMatrices))
     step->setAttr(lm::kMatrices, b.getArrayAttr(lm::matricesOf(parameter)));
   for (const lm::OptimizerUse &use : step.getUses())
@@ -232,10 +238,13 @@ void OptimizerBuilder::build(ModuleOp module) {
   symbols.insert(function);
   b.setInsertionPointToStart(function.addEntryBlock());
 
-  SmallVector<Value> gradients;
-  for (lm::VariableOp parameter : parameters)
+  SmallVector<Value> gradients, counted;
+  for (lm::VariableOp parameter : parameters) {
     gradients.push_back(load(parameter, Kind::Gradient));
-  Value norm = lm::GlobalNormOp::create(b, named("grad_norm"), scalarType, gradients);
+    if (!parameter.getBalanced())
+      counted.push_back(gradients.back());
+  }
+  Value norm = lm::GlobalNormOp::create(b, named("grad_norm"), scalarType, counted);
   store(norm, names::kGradNorm);
   const Value guarded = guard(norm);
   for (auto [parameter, optimizer] : llvm::zip(parameters, optimizers))
@@ -247,6 +256,8 @@ void OptimizerBuilder::build(ModuleOp module) {
   SmallVector<Value> updateParts, parameterParts;
   for (auto [parameter, optimizer, gradient] : llvm::zip(parameters, optimizers, gradients)) {
     OptimizerOpInterface made = step(parameter, optimizer, gradient, guarded);
+    if (lm::VariableOp(parameter).getBalanced())
+      continue;
     updateParts.push_back(made.getUpdateSums());
     parameterParts.push_back(made.getParameterSums());
   }
@@ -257,11 +268,13 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit".
+// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit". The step of a
+// router's bias is none.
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))
-    if (name.hasInterface<OptimizerOpInterface>())
+    if (name.hasInterface<OptimizerOpInterface>() &&
+        name.getStringRef() != lm::BalanceBiasOp::getOperationName())
       types.push_back(name.stripDialect());
   llvm::sort(types);
   return types;

@@ -11,7 +11,7 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
     Declares the mesh `dist.mesh @ranks(replicate = R, shard = S)` and forms units. A unit
     is all matrices of one layer, or one matrix outside of layers, or all vectors of the
     model (norms and biases). Matrices that weight decay treats differently, or of which
-    the optimizer takes only some, are units of their own. The tensors of a unit lie one
+    the optimizer takes only some, are units of their own, and so are the biases of routers. The tensors of a unit lie one
     after the other in one vector, which the S ranks along the axis `shard` divide evenly.
     Each piece is a whole number of moment blocks (256 elements); the vector is padded with
     zeros where that is needed.

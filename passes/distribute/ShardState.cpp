@@ -42,6 +42,7 @@ struct UnitKey {
   bool isVector;   // norms and biases, of all layers
   bool decays;     // weight decay
   lm::GroupAttr group; // of the optimizer; may be null
+  FloatAttr balanced;  // of the bias of a router; else null
   bool isTaken;    // the optimizer takes the parameter; otherwise its fallback does
   bool hasCopy;
   Type element;
@@ -141,6 +142,7 @@ void Sharder::formUnits() {
                 type.getRank() < 2,
                 bool(parameter.getWeightDecay()),
                 parameter.getGroupAttr(),
+                parameter.getBalancedAttr(),
                 facts->takes(lm::steppedParameter(parameter)),
                 bool(copy),
                 type.getElementType()};
@@ -235,6 +237,8 @@ void Sharder::declare(Unit &unit) {
   parameter.setWeightDecay(unit.key.decays);
   if (unit.key.group)
     parameter.setGroupAttr(unit.key.group);
+  if (unit.key.balanced)
+    parameter.setBalancedAttr(unit.key.balanced);
   parameter.setHidden(first.getHidden() && unit.key.isTaken);
   divided(parameter);
   divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,

@@ -214,11 +214,38 @@ static SmallVector<Value> convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
   return step.finish(b, op, p, {m8.codes, m8.scale, v8.codes, v8.scale});
 }
 
+//===-- lm.balance_bias ---------------------------------------------------------------------===//
+
+static SmallVector<Value> convertBalanceBias(OpBuilder &b, lm::BalanceBiasOp op) {
+  SmallVector<Value> inputs{asRows(b, op.getLoc(), op.getParameter()),
+                            asRows(b, op.getLoc(), op.getGradient()), op.getNorm(), op.getSpeed()};
+  FusionBuilder f(b, op.getLoc(), Hero::RowReduction, inputs, "lm.balance_bias");
+  auto type = cast<RankedTensorType>(inputs[0].getType());
+  OptimizerStep step(f, type, 2);
+  const double balanced = op.getBalanced().convertToDouble();
+  Value fresh =
+      f.map(type, {step.each(f.arg(0)), step.each(f.arg(1)), step.scalar(0), step.scalar(1)},
+            [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+              Value wanted = constant(b, loc, s[1].getType(), balanced);
+              auto compare = [&](arith::CmpFPredicate predicate) -> Value {
+                return arith::CmpFOp::create(b, loc, predicate, s[1], wanted);
+              };
+              Value more = arith::AddFOp::create(b, loc, s[0], s[3]);
+              Value less = arith::SubFOp::create(b, loc, s[0], s[3]);
+              Value moved = arith::SelectOp::create(
+                  b, loc, compare(arith::CmpFPredicate::OLT), more,
+                  arith::SelectOp::create(b, loc, compare(arith::CmpFPredicate::OGT), less, s[0]));
+              return keepUnlessFinite(b, loc, s[2], moved, s[0]);
+            });
+  return step.finish(b, op, fresh, {});
+}
+
 //===-- All ---------------------------------------------------------------------------------===//
 
 SmallVector<Value> lmc::convertOptimizer(OpBuilder &b, lm::OptimizerOpInterface op) {
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(op)
       .Case([&](lm::AdamWOp op) { return convertAdamW(b, op); })
       .Case([&](lm::AdamW8bitOp op) { return convertAdamW8bit(b, op); })
+      .Case([&](lm::BalanceBiasOp op) { return convertBalanceBias(b, op); })
       .Default([](Operation *) { return SmallVector<Value>(); });
 }

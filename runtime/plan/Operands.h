@@ -85,7 +85,12 @@ inline Operands operandsOf(const ScatterAdd &op) {
 }
 
 inline Operands operandsOf(const Route &op) {
-  return {{"logits", op.logits()}, {"weights", op.weights(), Role::Write}, {"experts", op.experts(), Role::Write}, {"counts", op.counts(), Role::Write}, {"mass", op.mass(), Role::Write}};
+  return {{"logits", op.logits()},
+          {"bias", op.bias()},
+          {"weights", op.weights(), Role::Write},
+          {"experts", op.experts(), Role::Write},
+          {"counts", op.counts(), Role::Write},
+          {"mass", op.mass(), Role::Write}};
 }
 
 inline Operands operandsOf(const RouteGrad &op) {

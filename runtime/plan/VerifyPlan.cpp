@@ -774,6 +774,8 @@ private:
       return fail("it chooses {} of {} experts", op.chosen(), op.count());
     const uint64_t choices = product({op.tokens(), op.chosen()});
     LMC_TRY(operand("logits", op.logits(), type, product({op.tokens(), op.count()})));
+    if (op.bias() != -1)
+      LMC_TRY(operand("bias", op.bias(), real, op.count()));
     LMC_TRY(operand("weights", op.weights(), real, choices));
     LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
     LMC_TRY(operand("counts", op.counts(), real, op.count()));
@@ -791,6 +793,8 @@ private:
     LMC_TRY(operand("logits", op.logits(), type, all));
     LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
     LMC_TRY(operand("dweights", op.dweights(), real, choices));
+    if (op.sigmoid() && op.dmass() != -1)
+      return fail("it has a gradient of the mass of sigmoids");
     if (op.dmass() != -1)
       LMC_TRY(operand("dmass", op.dmass(), real, op.count()));
     return operand("dlogits", op.dlogits(), type, all);

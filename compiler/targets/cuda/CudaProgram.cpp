@@ -226,6 +226,8 @@ template <typename Op> static RouteShape routeShapeOf(Op op) {
   shape.chosen = contentOf(op.getExperts()).getDimSize(1);
   shape.type = *dataTypeOf(logits.getElementType());
   shape.normalize = op.getNormalize();
+  shape.sigmoid = op.getSigmoid();
+  shape.scale = op.getScale().convertToDouble();
   return shape;
 }
 
@@ -255,8 +257,10 @@ static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets) {
 LogicalResult Planner::addExperts(Operation &command) {
   llvm::TypeSwitch<Operation *>(&command)
       .Case([&](plan_ir::RouteOp op) {
-        std::vector<CudaKernel> kernels = routeKernels(routeShapeOf(op));
-        addLaunch(op, std::move(kernels[0]), op.getLogits(),
+        RouteShape shape = routeShapeOf(op);
+        shape.bias = bool(op.getBias());
+        std::vector<CudaKernel> kernels = routeKernels(shape);
+        addLaunch(op, std::move(kernels[0]), {op.getLogits(), op.getBias()},
                   {op.getWeights(), op.getExperts(), op.getWorkspace()});
         addLaunch(op, std::move(kernels[1]), op.getWorkspace(), {op.getCounts(), op.getMass()});
       })

@@ -1,7 +1,9 @@
 #include "compiler/targets/cuda/RouteTemplates.h"
 
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace lmc;
 using namespace lmc::codegen;
@@ -19,21 +21,24 @@ CudaKernel routeKernel(const RouteShape &shape, const char *hero, const std::str
                        const char *parameters, const char *call, int64_t blocks) {
   CudaKernel kernel;
   kernel.hero = hero;
-  kernel.name =
-      formatv("{0}_{1}x{2}_{3}{4}{5}_{6}", hero, shape.tokens, shape.experts, shape.chosen,
-              shape.normalize ? "_n" : "", shape.mass ? "_m" : "", shortName(shape.type));
+  kernel.name = formatv("{0}_{1}x{2}_{3}{4}{5}{6}{7}_{8}", hero, shape.tokens, shape.experts,
+                        shape.chosen, shape.normalize ? "_n" : "", shape.mass ? "_m" : "",
+                        shape.sigmoid ? "_s" : "", shape.bias ? "_b" : "", shortName(shape.type));
+  std::string scale;
+  llvm::raw_string_ostream(scale) << llvm::format("%a", shape.scale);
   const std::string signature =
       formatv(parameters, cudaName(shape.type), cudaName(shape.realType()));
   kernel.source =
       formatv("// {0}\n#include \"lmc/route.cuh\"\n\n"
               "struct Shape {{\n"
               "  static constexpr int tokens = {1}, experts = {2}, chosen = {3};\n"
-              "  static constexpr bool normalize = {4}, mass = {5};\n"
+              "  static constexpr bool normalize = {4}, sigmoid = {5}, bias = {6}, mass = {7};\n"
+              "  static constexpr double scale = {8};\n"
               "};\n\n"
-              "extern \"C\" __global__ void __launch_bounds__({6}) {7}({8}) {{\n  {9};\n}\n",
-              comment, shape.tokens, shape.experts, shape.chosen,
-              shape.normalize ? "true" : "false", shape.mass ? "true" : "false", kRouteThreads,
-              kernel.name, signature, formatv(call, cudaName(shape.realType())).str());
+              "extern \"C\" __global__ void __launch_bounds__({9}) {10}({11}) {{\n  {12};\n}\n",
+              comment, shape.tokens, shape.experts, shape.chosen, shape.normalize, shape.sigmoid,
+              shape.bias, shape.mass, scale, kRouteThreads, kernel.name, signature,
+              formatv(call, cudaName(shape.realType())).str());
   kernel.grid = {uint32_t(blocks), 1, 1};
   kernel.threads = uint32_t(kRouteThreads);
   kernel.contract = true;
@@ -53,16 +58,23 @@ std::vector<CudaKernel> lmc::codegen::routeKernels(const RouteShape &shape) {
   const auto parts = uint64_t(shape.workspaceBytes());
   CudaKernel choose = routeKernel(
       shape, "route",
-      formatv("The {0} of {1} experts with the largest softmax of each row of logits, with their "
+      formatv("The {0} of {1} experts with the largest {2}{3} of each row of logits, with their "
               "weights.",
-              shape.chosen, shape.experts),
-      "const {0} *logits, {1} *weights, lmc::i32 *experts, lmc::u8 *workspace",
-      "lmc::route<Shape>(logits, weights, experts, reinterpret_cast<{0} *>(workspace))",
+              shape.chosen, shape.experts, shape.sigmoid ? "sigmoid" : "softmax",
+              shape.bias ? " and bias" : ""),
+      shape.bias ? "const {0} *logits, const {1} *bias, {1} *weights, lmc::i32 *experts, lmc::u8 "
+                   "*workspace"
+                 : "const {0} *logits, {1} *weights, lmc::i32 *experts, lmc::u8 *workspace",
+      shape.bias
+          ? "lmc::route<Shape>(logits, bias, weights, experts, reinterpret_cast<{0} *>(workspace))"
+          : "lmc::route<Shape>(logits, nullptr, weights, experts, "
+            "reinterpret_cast<{0} *>(workspace))",
       int64_t(divideCeil(shape.tokens, kRouteTokens)));
   choose.sharedBytes = uint32_t(kRouteWarps * 2 * shape.experts) * uint32_t(real);
-  choose.bytes = {logits, choices * (real + 4) + parts};
+  choose.bytes = {logits + (shape.bias ? uint64_t(shape.experts) * real : 0),
+                  choices * (real + 4) + parts};
   CudaKernel sums = routeKernel(
-      shape, "route_sums", "How many choices each expert got, and the sum of its softmax.",
+      shape, "route_sums", "How many choices each expert got, and the sum of its probabilities.",
       "const lmc::u8 *workspace, {1} *counts, {1} *mass",
       "lmc::routeSums<Shape>(reinterpret_cast<const {0} *>(workspace), counts, mass)",
       int64_t(divideCeil(shape.experts, kRouteThreads)));

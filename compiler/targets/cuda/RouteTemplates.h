@@ -15,7 +15,9 @@ struct RouteShape {
   int64_t tokens = 0, experts = 0, chosen = 0;
   DataType type = DataType::BF16;
   bool normalize = false;
-  bool mass = false; // of the gradient: the mass has a gradient
+  bool mass = false;                  // of the gradient: the mass has a gradient
+  bool sigmoid = false, bias = false; // p is a sigmoid; a bias is added to it for the choice
+  double scale = 1;                   // of the weights
 
   // A lane keeps the weights of a token, and a bit for each of its experts.
   static constexpr int64_t kMostChosen = 32, kMostExperts = 1023;
@@ -24,8 +26,8 @@ struct RouteShape {
   int64_t workspaceBytes() const;
 };
 
-// Returns the kernels in the order to run. The arguments of the first are logits, weights, experts,
-// workspace; those of the second workspace, counts, mass.
+// Returns the kernels in the order to run. The arguments of the first are logits, bias (only with
+// shape.bias), weights, experts, workspace; those of the second workspace, counts, mass.
 std::vector<CudaKernel> routeKernels(const RouteShape &shape);
 
 // Returns the kernel of the gradient; its arguments are logits, experts, dweights, dmass (only with

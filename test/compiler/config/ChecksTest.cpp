@@ -530,6 +530,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "optimizer.eps",
                                                   "optimizer.muon_lr",
                                                   "optimizer.muon_momentum",
+                                                  "optimizer.router_bias_update_speed",
                                                   "optimizer.muon_eps",
                                                   "optimizer.clip_grad",
                                                   "lr_schedule.style",

@@ -219,7 +219,7 @@ TEST_F(HuggingFaceTest, Mistakes) {
             "config.json: error: has neither 'model_type' nor 'architectures'\n");
   EXPECT_EQ(errorsWith({{"model_type", "gpt_neox"}}),
             "config.json: error: model 'gpt_neox' is not supported; llama, mistral, qwen2, qwen3, "
-            "olmo2, gpt2 and mixtral are\n");
+            "olmo2, gpt2, mixtral and dots1 are\n");
 
   Json qwen = {{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}};
   EXPECT_NE(errorsWith(qwen).find("config.json: error: 'layer_types' has \"sliding_attention\"; lmc "

@@ -116,9 +116,10 @@ TEST_F(ModelFamilyTest, KeysThatAFamilyLacksMayNotBeSet) {
   EXPECT_EQ(config.model.maxPositionEmbeddings, config.training.sequenceLength);
   for (const ResolvedSetting &setting : config.settings)
     EXPECT_NE(setting.key, "model.rope_theta");
-  EXPECT_EQ(errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
-            "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
-            "\"qwen2\", \"qwen3\", \"olmo2\", \"mixtral\" and \"capped\", not of \"gpt2\"\n");
+  EXPECT_EQ(
+      errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
+      "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
+      "\"qwen2\", \"qwen3\", \"olmo2\", \"mixtral\", \"dots1\" and \"capped\", not of \"gpt2\"\n");
   auto withHeads = [&](const std::string &heads) {
     std::string text = gpt2;
     return errorsOf(text.replace(text.find("n_head = 4"), 10, "n_head = " + heads) + kTraining);
@@ -178,8 +179,9 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
   EXPECT_EQ(config.model.familyValue<double>("softcap"), 50.0);
   json["architectures"] = {"OtherForCausalLM"};
   write("config.json", json.dump());
-  EXPECT_EQ(errorsOf(job), "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
-                           "mistral, qwen2, qwen3, olmo2, gpt2, mixtral and capped_lm are\n");
+  EXPECT_EQ(errorsOf(job),
+            "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
+            "mistral, qwen2, qwen3, olmo2, gpt2, mixtral, dots1 and capped_lm are\n");
 }
 
 TEST_F(ModelFamilyTest, TheReferenceHasThem) {
@@ -187,7 +189,7 @@ TEST_F(ModelFamilyTest, TheReferenceHasThem) {
   EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 | *identity* | Bound of the "
                       "logits. Only of `capped`. |\n"),
             std::string::npos);
-  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral or capped_lm)"),
+  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, dots1 or capped_lm)"),
             std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
 }

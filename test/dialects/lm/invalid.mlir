@@ -1060,6 +1060,22 @@ func.func @wideWeights(%x: tensor<4x3xbf16>) {
 
 // -----
 
+func.func @shortBias(%x: tensor<4x3xf32>, %b: tensor<2xf32>) {
+  // expected-error @+1 {{'lm.route' op bias is 'tensor<2xf32>', not [3]}}
+  %0:4 = lm.route %x bias %b : (tensor<4x3xf32>, tensor<2xf32>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @massOfSigmoids(%x: tensor<4x3xf32>, %e: tensor<4x2xi32>, %w: tensor<4x2xf32>, %m: tensor<3xf32>) {
+  // expected-error @+1 {{'lm.route_grad' op has a gradient of the mass, which sigmoids do not have}}
+  %0 = lm.route_grad %x, %e, %w mass %m : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xf32> {sigmoid}
+  return
+}
+
+// -----
+
 func.func @fewGradients(%x: tensor<4x3xf32>, %e: tensor<4x2xi32>, %w: tensor<4x1xf32>) {
   // expected-error @+1 {{'lm.route_grad' op dweights is 'tensor<4x1xf32>', not [4, 2]}}
   %0 = lm.route_grad %x, %e, %w : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x1xf32>) -> tensor<4x3xf32>

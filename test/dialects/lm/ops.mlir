@@ -202,6 +202,10 @@ func.func @columns(%x: tensor<4x8xf32>) {
 func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<18x8xbf16>, %acc: tensor<18x8xf32>, %loss: tensor<f32>) {
   // CHECK: %[[P:.*]], %[[E:.*]], %[[C:.*]], %[[M:.*]] = lm.route %[[L]] : (tensor<4x3xbf16>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>) {normalize}
   %p, %e, %c, %m = lm.route %logits : (tensor<4x3xbf16>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>) {normalize}
+  // CHECK: lm.route %[[L]] bias %[[C]] : ({{.*}}) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>) {scale = 2.500000e+00 : f64, sigmoid}
+  %sp, %se, %sc, %sm = lm.route %logits bias %c : (tensor<4x3xbf16>, tensor<3xf32>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>) {scale = 2.5 : f64, sigmoid}
+  // CHECK: lm.balance_bias %[[C]], %{{.*}} norm %[[S]] speed %[[S]] balanced 2.500000e+00 : ({{.*}}) -> (tensor<3xf32>, tensor<1xf32>, tensor<1xf32>)
+  %nb, %us, %ps = lm.balance_bias %c, %sc norm %loss speed %loss balanced 2.5 : (tensor<3xf32>, tensor<3xf32>, tensor<f32>, tensor<f32>) -> (tensor<3xf32>, tensor<1xf32>, tensor<1xf32>)
   // CHECK: lm.route_grad %[[L]], %[[E]], %[[P]] mass %[[M]] : ({{.*}}) -> tensor<4x3xbf16> {normalize}
   %0 = lm.route_grad %logits, %e, %p mass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16> {normalize}
   // CHECK: %[[O:.*]], %[[R:.*]], %[[Q:.*]] = lm.sort_rows %[[E]] : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)

@@ -261,6 +261,13 @@ std::vector<Case> cases() {
                (normalize ? " {normalize}" : ""),
            0,
            results});
+  for (bool normalize : {false, true})
+    add({std::string("route_sigmoid") + (normalize ? "_normalized" : ""),
+         {"tensor<6x5xf64>"},
+         std::string("%r, %e, %c, %m = lm.route %0 : (tensor<6x5xf64>) -> (tensor<6x2xf64>, "
+                     "tensor<6x2xi32>, tensor<5xf64>, tensor<5xf64>) {scale = 2.5 : f64, "
+                     "sigmoid") +
+             (normalize ? ", normalize}" : "}")});
   // An order that is its own inverse, so that rows and places are equal.
   const std::vector<int32_t> order{11, 10, 2, 8, 7, 6, 5, 4, 3, 9, 1, 0};
   add({"take_rows",

@@ -63,6 +63,10 @@ TEST(Operands, AnAccumulatorIsReadAndWritten) {
 TEST(Operands, OfExperts) {
   EXPECT_THAT(texts(commandOf(plan::RouteT())),
               ElementsAre("<logits=0", ">weights=0", ">experts=0", ">counts=0", ">mass=0"));
+  plan::RouteT biased;
+  biased.bias = 7;
+  EXPECT_THAT(texts(commandOf(biased)), ElementsAre("<logits=0", "<bias=7", ">weights=0",
+                                                    ">experts=0", ">counts=0", ">mass=0"));
   plan::RouteGradT route;
   EXPECT_THAT(texts(commandOf(route)),
               ElementsAre("<logits=0", "<experts=0", "<dweights=0", ">dlogits=0"));

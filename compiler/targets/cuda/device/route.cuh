@@ -1,9 +1,12 @@
-// The router of a mixture of experts, and its gradient: softmax, and the `chosen` largest of each
-// row. A warp has a token, a lane every 32nd of its experts.
+// The router of a mixture of experts, and its gradient: softmax or sigmoid, and the `chosen` largest
+// of each row. A warp has a token, a lane every 32nd of its experts.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;
 //   bool normalize;   the weights of a token add up to 1
+//   bool sigmoid;     p is the sigmoid of each logit, and not the softmax of the row
+//   bool bias;        there is an argument `bias`, which is added to p for the choice alone
+//   double scale;     factor of the weights
 //   bool mass;        of the gradient: there is an argument `dmass`
 //
 // Of equal probabilities the lower expert comes first; a NaN comes before all numbers. Sums over
@@ -21,6 +24,9 @@ constexpr int kTokensPerWarp = 8, kTokensPerBlock = kTokensPerWarp * kWarps;
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
+// What the sum of a token's chosen sigmoids is at least, as in DeepSeek-V3's code.
+template <typename Shape> constexpr double leastSum() { return Shape::sigmoid ? 1e-20 : 0; }
+
 template <typename Real> __device__ inline Real warpSum(Real x) {
 #pragma unroll
   for (int other = 16; other > 0; other /= 2)
@@ -37,6 +43,14 @@ template <typename Shape, typename Real> struct Probabilities {
 
   template <typename T> __device__ void load(const T *logits, int token) {
     const T *row = logits + i64(token) * Shape::experts;
+    if constexpr (Shape::sigmoid) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i)
+        p[i] = expertOf(i) < Shape::experts
+                   ? 1 / (1 + exponential(-Real(toReal(loadOne(row + expertOf(i))))))
+                   : Real(0);
+      return;
+    }
     Real top = -Real(attention::infinity()), sum = 0;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
@@ -76,16 +90,16 @@ template <typename Shape, typename Real> struct Probabilities {
     return aIsNumber == bIsNumber ? expert < other : bIsNumber;
   }
 
-  // Returns the first of the experts that are not in `taken`, a bit for each of the lane's own, and
-  // adds it there.
-  __device__ int takeFirst(u32 &taken) const {
-    Real best = -1;
+  // Returns the first by `score` of the experts that are not in `taken`, a bit for each of the lane's
+  // own, and adds it there.
+  __device__ static int takeFirst(const Real (&score)[kOwn], u32 &taken) {
+    Real best = -Real(attention::infinity());
     int expert = 0x7fffffff;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i)
       if (expertOf(i) < Shape::experts && !(taken >> i & 1) &&
-          isBefore(p[i], expertOf(i), best, expert)) {
-        best = p[i];
+          isBefore(score[i], expertOf(i), best, expert)) {
+        best = score[i];
         expert = expertOf(i);
       }
 #pragma unroll
@@ -109,8 +123,9 @@ template <typename Shape, typename Real> struct Probabilities {
 // choices: parts [blocks, 2, experts]. Grid: ceilDiv(tokens, kTokensPerBlock), with 8 * 2 * experts
 // Reals of shared memory.
 template <typename Shape, typename T>
-__device__ inline void route(const T *logits, typename experts::RealOf<T>::Type *weights,
-                             i32 *chosen, typename experts::RealOf<T>::Type *parts) {
+__device__ inline void route(const T *logits, const typename experts::RealOf<T>::Type *bias,
+                             typename experts::RealOf<T>::Type *weights, i32 *chosen,
+                             typename experts::RealOf<T>::Type *parts) {
   using namespace experts;
   using Real = typename RealOf<T>::Type;
   using Row = Probabilities<Shape, Real>;
@@ -122,11 +137,19 @@ __device__ inline void route(const T *logits, typename experts::RealOf<T>::Type 
       break;
     Row row;
     row.load(logits, token);
+    Real score[Row::kOwn];
+#pragma unroll
+    for (int i = 0; i < Row::kOwn; ++i) {
+      score[i] = row.p[i];
+      if constexpr (Shape::bias)
+        if (Row::expertOf(i) < Shape::experts)
+          score[i] += loadOne(bias + Row::expertOf(i));
+    }
     u32 taken = 0;
-    Real sum = 0, own = 0; // the weight of choice `lane`, of the first 32
+    Real sum = Real(leastSum<Shape>()), own = 0; // the weight of choice `lane`, of the first 32
     const i64 first = i64(token) * Shape::chosen;
     for (int j = 0; j < Shape::chosen; ++j) {
-      const int expert = row.takeFirst(taken);
+      const int expert = Row::takeFirst(score, taken);
       const Real weight = row.at(expert);
       sum += weight;
       if (lane == 0)
@@ -135,17 +158,25 @@ __device__ inline void route(const T *logits, typename experts::RealOf<T>::Type 
         own = lane == j ? weight : own;
       } else {
         if (lane == 0)
-          storeOne(weights + first + j, weight);
+          storeOne(weights + first + j, Real(Shape::scale) * weight);
       }
     }
     if constexpr (Shape::normalize) {
       static_assert(Shape::chosen <= 32, "a lane keeps one weight");
       if (lane < Shape::chosen)
-        storeOne(weights + first + lane, own / sum);
+        storeOne(weights + first + lane, Real(Shape::scale) * (own / sum));
+    }
+    Real whole = 1;
+    if constexpr (Shape::sigmoid) {
+      whole = 0;
+#pragma unroll
+      for (int i = 0; i < Row::kOwn; ++i)
+        whole += row.p[i];
+      whole = warpSum(whole) + Real(leastSum<Shape>());
     }
 #pragma unroll
     for (int i = 0; i < Row::kOwn; ++i) {
-      mass[i] += row.p[i];
+      mass[i] += row.p[i] / whole;
       counts[i] += Real(taken >> i & 1);
     }
   }
@@ -206,31 +237,34 @@ __device__ inline void routeGrad(const T *logits, const i32 *chosen,
   const i64 first = i64(token) * Shape::chosen;
   Real sum = 1, along = 0;
   if constexpr (Shape::normalize) {
-    sum = 0;
+    sum = Real(leastSum<Shape>());
     for (int j = 0; j < Shape::chosen; ++j) {
       const Real p = row.at(loadOne(chosen + first + j));
       sum += p;
-      along += loadOne(dweights + first + j) * p;
+      along += Real(Shape::scale) * loadOne(dweights + first + j) * p;
     }
     along = along / sum;
   }
   for (int j = 0; j < Shape::chosen; ++j) {
     const int expert = loadOne(chosen + first + j);
-    const Real gradient = (loadOne(dweights + first + j) - along) / sum;
+    const Real gradient = (Real(Shape::scale) * loadOne(dweights + first + j) - along) / sum;
 #pragma unroll
     for (int i = 0; i < Row::kOwn; ++i)
       dp[i] += Row::expertOf(i) == expert ? gradient : Real(0);
   }
   Real inner = 0;
+  if constexpr (!Shape::sigmoid) {
 #pragma unroll
-  for (int i = 0; i < Row::kOwn; ++i)
-    inner += row.p[i] * dp[i];
-  inner = warpSum(inner);
+    for (int i = 0; i < Row::kOwn; ++i)
+      inner += row.p[i] * dp[i];
+    inner = warpSum(inner);
+  }
 #pragma unroll
   for (int i = 0; i < Row::kOwn; ++i)
     if (Row::expertOf(i) < Shape::experts) {
       T value;
-      fromReal(value, row.p[i] * (dp[i] - inner));
+      fromReal(value, Shape::sigmoid ? dp[i] * row.p[i] * (1 - row.p[i])
+                                     : row.p[i] * (dp[i] - inner));
       storeOne(dlogits + i64(token) * Shape::experts + Row::expertOf(i), value);
     }
 }

@@ -67,12 +67,23 @@ template <typename T, typename Real> void softmax(const T *logits, int64_t count
     p[e] /= sum;
 }
 
+// Sets p to the sigmoids of a row.
+template <typename T, typename Real> void sigmoid(const T *logits, int64_t count, Real *p) {
+  for (int64_t e = 0; e < count; ++e)
+    p[e] = 1 / (1 + std::exp(-Real(widened(logits[e]))));
+}
+
+// What the sum of a token's chosen sigmoids is at least, as in DeepSeek-V3's code.
+constexpr double kLeastSum = 1e-20;
+
 // A router's choice: see Route in plan.fbs.
 template <typename T> struct Router {
   using Real = RealOf<T>;
   int64_t tokens, count, chosen;
-  bool normalize;
+  bool normalize, isSigmoid;
+  Real scale;
   const T *logits;
+  const Real *bias; // may be null
   Real *weights;
   int32_t *experts;
   Real *counts, *mass;
@@ -86,9 +97,15 @@ template <typename T> struct Router {
       std::fill(sum, sum + count, Real(0));
       const int64_t end = std::min(tokens, (task + 1) * kRowsPerTask);
       for (int64_t t = task * kRowsPerTask; t < end; ++t) {
-        softmax(logits + t * count, count, p);
+        Real whole = 1;
+        if (isSigmoid) {
+          sigmoid(logits + t * count, count, p);
+          whole = std::accumulate(p, p + count, Real(kLeastSum));
+        } else {
+          softmax(logits + t * count, count, p);
+        }
         for (int64_t e = 0; e < count; ++e)
-          sum[e] += p[e];
+          sum[e] += p[e] / whole;
         choose(p, weights + t * chosen, experts + t * chosen);
       }
     });
@@ -101,29 +118,31 @@ template <typename T> struct Router {
         mass[e] += sums[size_t(task * count + e)];
   }
 
-  // Takes the largest of p, and of equal ones the first.
+  // Takes the largest of p + bias, and of equal ones the first.
   void choose(Real *p, Real *weight, int32_t *expert) const {
-    Real sum = 0;
+    auto score = [&](int64_t e) { return bias ? p[e] + bias[e] : p[e]; };
+    Real sum = isSigmoid ? Real(kLeastSum) : Real(0);
     for (int64_t j = 0; j < chosen; ++j) {
       // A NaN is larger than no number: a row of NaN gets the first experts, with weights of NaN.
       int64_t best = -1;
       for (int64_t e = 0; e < count; ++e)
         if (std::find(expert, expert + j, int32_t(e)) == expert + j &&
-            (best < 0 || p[e] > p[best]))
+            (best < 0 || score(e) > score(best)))
           best = e;
       expert[j] = int32_t(best);
       weight[j] = p[best];
       sum += p[best];
     }
-    for (int64_t j = 0; normalize && j < chosen; ++j)
-      weight[j] /= sum;
+    for (int64_t j = 0; j < chosen; ++j)
+      weight[j] = scale * (normalize ? weight[j] / sum : weight[j]);
   }
 };
 
 template <typename T> struct RouterGrad {
   using Real = RealOf<T>;
   int64_t tokens, count, chosen;
-  bool normalize;
+  bool normalize, isSigmoid;
+  Real scale;
   const T *logits;
   const int32_t *experts;
   const Real *dweights, *dmass; // dmass may be null
@@ -142,16 +161,24 @@ template <typename T> struct RouterGrad {
   void row(int64_t t, Real *p, Real *dp) const {
     const int32_t *expert = experts + t * chosen;
     const Real *dw = dweights + t * chosen;
-    softmax(logits + t * count, count, p);
+    if (isSigmoid)
+      sigmoid(logits + t * count, count, p);
+    else
+      softmax(logits + t * count, count, p);
     for (int64_t e = 0; e < count; ++e)
       dp[e] = dmass ? dmass[e] : Real(0);
-    Real sum = 0, along = 0; // of the chosen p, and of dw w
+    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // of the chosen p, and of dw w
     for (int64_t j = 0; j < chosen; ++j)
       sum += p[expert[j]];
     for (int64_t j = 0; j < chosen; ++j)
-      along += dw[j] * p[expert[j]] / sum;
+      along += scale * dw[j] * p[expert[j]] / sum;
     for (int64_t j = 0; j < chosen; ++j)
-      dp[expert[j]] += normalize ? (dw[j] - along) / sum : dw[j];
+      dp[expert[j]] += normalize ? (scale * dw[j] - along) / sum : scale * dw[j];
+    if (isSigmoid) {
+      for (int64_t e = 0; e < count; ++e)
+        narrow(dlogits[t * count + e], dp[e] * p[e] * (1 - p[e]));
+      return;
+    }
     Real inner = 0;
     for (int64_t e = 0; e < count; ++e)
       inner += p[e] * dp[e];
@@ -223,7 +250,10 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
                      count,
                      int64_t(op.chosen()),
                      op.normalize(),
+                     op.sigmoid(),
+                     Real(op.scale()),
                      at.address<const T>(op.logits()),
+                     at.address<const Real>(op.bias()),
                      at.address<Real>(op.weights()),
                      at.address<int32_t>(op.experts()),
                      at.address<Real>(op.counts()),
@@ -245,6 +275,8 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
                          count,
                          int64_t(op.chosen()),
                          op.normalize(),
+                         op.sigmoid(),
+                         Real(op.scale()),
                          at.address<const T>(op.logits()),
                          at.address<const int32_t>(op.experts()),
                          at.address<const Real>(op.dweights()),
