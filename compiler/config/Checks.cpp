@@ -403,6 +403,8 @@ void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &
   for (const Key &key : keys) {
     if (family && family->intermediateRatio && key.path() == "model.intermediate_size")
       continue;
+    if (family ? !key.isOf(*family) : !key.families.empty())
+      continue;
     if (!key.required || provenance.given(key.path()) || provenance.broken.count(key.path()))
       continue;
     provenance.broken.insert(key.path());
@@ -425,6 +427,14 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
       **integer = int64_t(value);
     else
       *std::get<double *>(field) = value;
+  }
+  if (model.family) {
+    Config initial; // of the family: another family may have the same key with another default
+    for (const Key &own : model.family->keys) {
+      own.field(initial);
+      if (!provenance.given(own.path()))
+        model.familyValues[own.name] = initial.model.familyValues.at(own.name);
+    }
   }
   for (auto &[name, group] : config.optimizer.groups) {
     group.ownDecay = provenance.given(names::groupSetting(group.name, "weight_decay"));

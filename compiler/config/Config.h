@@ -47,6 +47,9 @@ struct RopeScaling {
   bool operator==(const RopeScaling &) const = default;
 };
 
+// The value of a key that only some families have.
+using FamilyValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>>;
+
 struct ModelConfig {
   std::string config;                 // path of a Hugging Face config.json to start from; "": none
   std::string architecture;           // name of a ModelFamily
@@ -73,7 +76,7 @@ struct ModelConfig {
   // down).
   std::string initializer = "fan_in";
   // Values of the keys that only some families have, by key name. T is the type of the key.
-  std::map<std::string, std::variant<bool, int64_t, double, std::string>> familyValues;
+  std::map<std::string, FamilyValue> familyValues;
   template <typename T> const T &familyValue(const std::string &name) const {
     return std::get<T>(familyValues.at(name));
   }

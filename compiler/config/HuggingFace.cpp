@@ -20,7 +20,11 @@ Value toValue(const Json &json) {
     return json.get<double>();
   if (json.is_string())
     return json.get<std::string>();
-  return OtherValue{json.is_array() ? "a list" : "an object"};
+  if (!json.is_array())
+    return OtherValue{"an object"};
+  if (!std::ranges::all_of(json, [](const Json &each) { return each.is_number_integer(); }))
+    return OtherValue{"a list"};
+  return json.get<std::vector<int64_t>>();
 }
 
 // Returns true if the family's Hugging Face class reads this key of [model] from config.json.
@@ -42,6 +46,9 @@ public:
     Json merged = family->defaults;
     for (const auto &[name, value] : json.items())
       merged[name] = value; // also null: "sliding_window": null means no window
+    for (const auto &[other, name] : family->otherNames)
+      if (json.contains(other) && !json.contains(name))
+        merged[name] = json[other];
     for (const auto &[name, only] : family->onlyValues.items())
       if (merged.contains(name) && !merged[name].is_null() && merged[name] != only)
         error(fmt::format("'{}' is {}; lmc has only {}", name, merged[name].dump(), only.dump()));

@@ -1464,8 +1464,7 @@ bool Key::isOf(const ModelFamily &family) const {
   return families.empty() || std::find(families.begin(), families.end(), &family) != families.end();
 }
 
-std::function<Field(Config &)>
-familyField(const char *name, std::variant<bool, int64_t, double, std::string> initial) {
+std::function<Field(Config &)> familyField(const char *name, FamilyValue initial) {
   return [=](Config &config) {
     auto &value = config.model.familyValues.try_emplace(name, initial).first->second;
     return std::visit([](auto &value) -> Field { return &value; }, value);
@@ -1531,6 +1530,7 @@ std::string typeText(const Key &key) {
     std::string operator()(std::vector<std::string> *) const {
       return "a string or a list of strings";
     }
+    std::string operator()(std::vector<int64_t> *) const { return "a list of integers"; }
     std::string operator()(void *) const { return "a string"; }
   } name;
   std::string text = key.isSize() ? "a size in bytes or with a unit, such as \"76GiB\""

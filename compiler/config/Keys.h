@@ -15,9 +15,9 @@ namespace lmc::config {
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 // The field of Config that stores a key's value; the type of the field is the type of the key.
-using Field =
-    std::variant<int64_t *, uint64_t *, double *, bool *, std::string *, std::vector<std::string> *,
-                 DataType *, RecomputeMode *, ShardingStrategy *, RopeScalingType *>;
+using Field = std::variant<int64_t *, uint64_t *, double *, bool *, std::string *,
+                           std::vector<std::string> *, std::vector<int64_t> *, DataType *,
+                           RecomputeMode *, ShardingStrategy *, RopeScalingType *>;
 
 // A word that a key accepts. For keys of an enum or integer type, `value` is what the word stands
 // for. The first of several words with the same value is the canonical spelling; the others are
@@ -42,7 +42,8 @@ struct Key {
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"
-  double minimum = -kUnbounded, maximum = kUnbounded; // range of numbers, inclusive
+  // Range of a number, or of each number of a list; inclusive.
+  double minimum = -kUnbounded, maximum = kUnbounded;
   std::vector<Choice> choices = {};
   bool required = false;
   // The default as text, if it is not simply the initial value of the field.
@@ -104,9 +105,9 @@ private:
 };
 
 // Returns the function for Key::field of a family's own key. The value is stored in
-// ModelConfig::familyValues[name] and starts as `initial`.
-std::function<Field(Config &)>
-familyField(const char *name, std::variant<bool, int64_t, double, std::string> initial);
+// ModelConfig::familyValues[name] and starts as `initial`. Families that have the same key may have
+// different initial values.
+std::function<Field(Config &)> familyField(const char *name, FamilyValue initial);
 
 // Joins the names as "a, b or c", where "or" is `word`.
 std::string listed(const std::vector<std::string> &names, const char *word);

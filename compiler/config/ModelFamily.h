@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lmc {
@@ -33,7 +34,8 @@ struct ModelFamily {
 
   // Keys of [model] that this family has in addition to those of Keys.cpp; familyField() makes the
   // `field` of each. In a job of a family without the key, the key is an error. config.json uses
-  // the same key names. Several families may have the same key.
+  // the same key names. Several families may have the same key, each with a default of its own; the
+  // rest of the key is that of the first of these families.
   std::vector<config::Key> keys = {};
   // Names of [model] keys of Keys.cpp that the family does not have: in a job, such a key is an
   // error. "rope_scaling" stands for all keys of [model.rope_scaling].
@@ -45,6 +47,9 @@ struct ModelFamily {
   // Values that the Hugging Face class uses for keys that config.json leaves out, where they differ
   // from the defaults of [model].
   config::Json defaults = config::Json::object();
+  // Names in config.json, in the place of those of keys: {other name, name of the key}. The class
+  // reads both, and writes this one.
+  std::vector<std::pair<const char *, const char *>> otherNames = {};
   // Keys of config.json that lmc supports with one value only, and this value.
   config::Json onlyValues = {{"hidden_act", "silu"},
                              {"attention_dropout", 0.0},

@@ -100,11 +100,17 @@ Value toValue(const toml::node &node) {
   if (auto text = node.value_exact<std::string>())
     return std::move(*text);
   if (const toml::array *array = node.as_array()) {
+    std::vector<int64_t> numbers;
+    for (const toml::node &element : *array)
+      if (const auto number = element.value_exact<int64_t>())
+        numbers.push_back(*number);
+    if (!numbers.empty() && numbers.size() == array->size())
+      return numbers;
     std::vector<std::string> list;
     for (const toml::node &element : *array) {
       auto text = element.value_exact<std::string>();
       if (!text)
-        return OtherValue{"a list with other things than strings"};
+        return OtherValue{"a list of other things"};
       list.push_back(std::move(*text));
     }
     return list;

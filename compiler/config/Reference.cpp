@@ -34,7 +34,7 @@ std::string typeCell(const Key &key) {
     cell = "string";
     break;
   case ResolvedSetting::Type::StringList:
-    cell = "string or list";
+    cell = typeText(key) == "a list of integers" ? "list of integers" : "string or list";
     break;
   }
   if (cell == "integer" && !key.choices.empty())
@@ -68,7 +68,17 @@ std::string defaultCell(const Key &key) {
   if (*key.defaultText)
     return key.defaultText;
   Config config;
-  return fmt::format("`{}`", resolvedSetting(key, config).value);
+  const std::string value = resolvedSetting(key, config).value;
+  std::string cell = fmt::format("`{}`", value);
+  for (const ModelFamily *family : key.families)
+    for (const Key &own : family->keys) {
+      Config ofFamily;
+      if (own.path() != key.path())
+        continue;
+      if (const std::string other = resolvedSetting(own, ofFamily).value; other != value)
+        cell += fmt::format("; of `{}` `{}`", family->name, other);
+    }
+  return cell;
 }
 
 std::string marksCell(const Key &key) {

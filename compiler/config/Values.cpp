@@ -29,6 +29,7 @@ std::string describe(const Value &value) {
     std::string operator()(double number) const { return fmt::format("{}", number); }
     std::string operator()(const std::string &text) const { return fmt::format("\"{}\"", text); }
     std::string operator()(const std::vector<std::string> &) const { return "a list"; }
+    std::string operator()(const std::vector<int64_t> &) const { return "a list of integers"; }
     std::string operator()(const OtherValue &other) const { return other.what; }
   } visitor;
   return std::visit(visitor, value);
@@ -147,6 +148,21 @@ struct Assigner {
     return {};
   }
 
+  Result<void> operator()(std::vector<int64_t> *field) const {
+    std::vector<int64_t> list;
+    const auto *texts = std::get_if<std::vector<std::string>>(&value);
+    if (const auto *numbers = std::get_if<std::vector<int64_t>>(&value))
+      list = *numbers;
+    else if (!texts || !texts->empty())
+      return wrongType();
+    for (int64_t number : list)
+      if (static_cast<double>(number) < key.minimum || static_cast<double>(number) > key.maximum)
+        return Error{
+            fmt::format("{} has {}; its numbers must be {}", key.path(), number, rangeText(key))};
+    *field = std::move(list);
+    return {};
+  }
+
   template <typename Enum> Result<void> operator()(Enum *field) const {
     static_assert(std::is_enum_v<Enum>);
     const auto *text = std::get_if<std::string>(&value);
@@ -194,6 +210,10 @@ ResolvedSetting resolvedSetting(const Key &key, Config &config) {
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           setting.type = Type::StringList;
           setting.values = *field;
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          setting.type = Type::StringList;
+          for (int64_t number : *field)
+            setting.values.push_back(fmt::format("{}", number));
         } else {
           setting.type = Type::String;
           setting.choices = choiceNames(key);

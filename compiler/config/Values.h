@@ -15,8 +15,9 @@ struct OtherValue {
   std::string what;
 };
 
-using Value =
-    std::variant<bool, int64_t, double, std::string, std::vector<std::string>, OtherValue>;
+// An empty list is one of strings.
+using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
+                           std::vector<int64_t>, OtherValue>;
 
 // Checks `value` against the key's type, range and choices, and stores it. The error is a sentence
 // that names the key.

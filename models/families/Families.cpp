@@ -9,11 +9,12 @@ const ModelFamily &qwen3();
 const ModelFamily &olmo2();
 const ModelFamily &gpt2();
 const ModelFamily &mixtral();
+const ModelFamily &qwen3Moe();
 const ModelFamily &dots1();
 
 const ModelFamilies &modelFamilies() {
   static const ModelFamilies families = {&llama(), &mistral(), &qwen2(),   &qwen3(),
-                                         &olmo2(), &gpt2(),    &mixtral(), &dots1()};
+                                         &olmo2(), &gpt2(),    &mixtral(), &qwen3Moe(), &dots1()};
   return families;
 }
 

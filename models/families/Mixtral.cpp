@@ -11,7 +11,7 @@ static void check(const config::CheckedJob &job) { checkExperts(job, kExperts); 
 static void writeConfig(const ModelConfig &model, config::Json &json) {
   json["sliding_window"] = model.slidingWindow ? config::Json(model.slidingWindow) : nullptr;
   json["router_jitter_noise"] = 0.0;
-  json["output_router_logits"] = model.familyValue<double>(kBalanceLoss) > 0;
+  writeBalanceLoss(model, json);
 }
 
 static Decoder decoder(const ModelConfig &model) {

@@ -32,13 +32,15 @@ config::Key balanceLossKey(double initial) {
                  "added to the training loss; 0: none."};
 }
 
-config::Key expertWidthKey(int64_t initial) {
+config::Key expertWidthKey() {
   return {.section = "model",
           .name = kExpertWidth,
-          .field = config::familyField(kExpertWidth, initial),
+          .field = config::familyField(kExpertWidth, int64_t(0)),
           .minimum = 1,
           .maximum = 1048576,
-          .doc = "Width of the MLP of one expert."};
+          .required = true,
+          .doc = "Width of the MLP of one expert. `intermediate_size` is that of layers without "
+                 "experts."};
 }
 
 config::Key normalizeKey() {
@@ -49,6 +51,22 @@ config::Key normalizeKey() {
                  "probabilities."};
 }
 
+void writeBalanceLoss(const ModelConfig &model, config::Json &json) {
+  json["output_router_logits"] = model.familyValue<double>(kBalanceLoss) > 0;
+}
+
+Experts expertsOf(const ModelConfig &model, const char *count, int64_t width) {
+  return {.count = model.familyValue<int64_t>(count),
+          .chosen = model.familyValue<int64_t>(kChosen),
+          .intermediateSize = width,
+          .normalize = model.familyValue<bool>(kNormalize),
+          .router = "mlp.gate",
+          .experts = "mlp.experts",
+          .gate = "gate_proj",
+          .up = "up_proj",
+          .down = "down_proj"};
+}
+
 void checkExperts(const config::CheckedJob &job, const char *experts) {
   const std::string all = std::string("model.") + experts, own = std::string("model.") + kChosen;
   if (!job.sound({all.c_str(), own.c_str()}))
@@ -56,7 +74,8 @@ void checkExperts(const config::CheckedJob &job, const char *experts) {
   const auto count = job.config.model.familyValue<int64_t>(experts);
   const auto chosen = job.config.model.familyValue<int64_t>(kChosen);
   if (chosen > count)
-    job.error(own, "{} = {} is more than {} = {}", kChosen, chosen, experts, count);
+    job.error(job.provenance.given(own) ? own : all, "{} = {} is more than {} = {}", kChosen,
+              chosen, experts, count);
 }
 
 } // namespace lmc

@@ -17,8 +17,15 @@ inline constexpr const char *kNormalize = "norm_topk_prob";
 config::Key expertsKey(const char *name, int64_t initial);
 config::Key chosenKey(int64_t initial);
 config::Key balanceLossKey(double initial);
-config::Key expertWidthKey(int64_t initial);
+config::Key expertWidthKey();
 config::Key normalizeKey();
+
+// Adds to an exported config.json whether the class adds the balancing loss to its loss.
+void writeBalanceLoss(const ModelConfig &model, config::Json &json);
+
+// Returns the experts under the names that most classes give them, `mlp.experts.3.gate_proj`, of
+// `width` columns each.
+Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
 // Reports a token that has more experts than there are; the key `experts` is their number.
 void checkExperts(const config::CheckedJob &job, const char *experts);

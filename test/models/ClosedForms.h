@@ -6,8 +6,36 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace lmc::test {
+
+// The experts of a model: how many a layer has, how many of them a token has, the width of one, and
+// how many layers have experts.
+struct Mixture {
+  int64_t experts = 0, chosen = 0, width = 0, layers = 0;
+};
+
+inline Mixture mixtureOf(const ModelConfig &model) {
+  const bool isMixtral = model.architecture == "mixtral",
+             isQwen = model.architecture == "qwen3_moe";
+  if (!isMixtral && !isQwen)
+    return {};
+  Mixture mixture{.experts =
+                      model.familyValue<int64_t>(isMixtral ? "num_local_experts" : "num_experts"),
+                  .chosen = model.familyValue<int64_t>("num_experts_per_tok"),
+                  .width = isQwen ? model.familyValue<int64_t>("moe_intermediate_size")
+                                  : model.intermediateSize,
+                  .layers = model.numHiddenLayers};
+  if (isQwen) {
+    mixture.layers = 0;
+    const auto &dense = model.familyValue<std::vector<int64_t>>("mlp_only_layers");
+    const auto step = model.familyValue<int64_t>("decoder_sparse_step");
+    for (int64_t layer = step - 1; layer < model.numHiddenLayers; layer += step)
+      mixture.layers += std::find(dense.begin(), dense.end(), layer) == dense.end();
+  }
+  return mixture;
+}
 
 inline uint64_t parameterCount(const ModelConfig &model) {
   const uint64_t hidden = model.hiddenSize, ffn = model.intermediateSize;
@@ -30,18 +58,21 @@ inline uint64_t parameterCount(const ModelConfig &model) {
     layer += q + 2 * kv + hidden;
   if (model.architecture == "qwen2") // the biases of q, k and v
     layer += q + 2 * kv;
-  if (model.architecture == "qwen3") // the norms of the heads of q and k
+  if (model.architecture == "qwen3" ||
+      model.architecture == "qwen3_moe") // the norms of the heads of q and k
     layer += 2 * model.headDim;
   if (model.architecture == "olmo2") // the norms of the rows of q and k
     layer += q + kv;
   if (model.mlpBias)
     layer += 2 * ffn + hidden;
-  if (model.architecture == "mixtral") { // a router, and as many MLPs as there are experts
-    const auto experts = uint64_t(model.familyValue<int64_t>("num_local_experts"));
-    layer += experts * hidden + (experts - 1) * 3 * hidden * ffn;
-  }
+  const Mixture mixture = mixtureOf(model);
+  // In the place of the MLP a router, and as many MLPs as there are experts.
+  const int64_t inMlp = int64_t(3 * hidden * ffn);
+  const int64_t more = mixture.experts * int64_t(hidden) +
+                       mixture.experts * 3 * int64_t(hidden) * mixture.width - inMlp;
   const uint64_t embedding = model.vocabSize * hidden;
-  return embedding * (model.tieWordEmbeddings ? 1 : 2) + model.numHiddenLayers * layer + hidden;
+  return embedding * (model.tieWordEmbeddings ? 1 : 2) + model.numHiddenLayers * layer + hidden +
+         uint64_t(mixture.layers * more);
 }
 
 struct FlopsPerToken {
@@ -56,10 +87,10 @@ inline FlopsPerToken flopsPerToken(const ModelConfig &m, int64_t sequenceLength)
          layers = double(m.numHiddenLayers), seq = double(sequenceLength);
   const double mlp = m.architecture == "gpt2" ? 2 : 3; // matrices
   double layerWeights = hidden * (2 * heads + 2 * kvHeads) + mlp * hidden * ffn;
-  if (m.architecture == "mixtral") // the router, and the experts that a token has
-    layerWeights += hidden * double(m.familyValue<int64_t>("num_local_experts")) +
-                    double(m.familyValue<int64_t>("num_experts_per_tok") - 1) * mlp * hidden * ffn;
   double weights = layers * layerWeights + hidden * double(m.vocabSize);
+  const Mixture mixture = mixtureOf(m); // the router, and the experts that a token has
+  weights += double(mixture.layers) * hidden *
+             (double(mixture.experts) + mlp * double(mixture.chosen * mixture.width) - mlp * ffn);
   double window = m.slidingWindow > 0 ? std::min(double(m.slidingWindow), seq) : seq;
   double visible = window - window * window / (2 * seq); // mean of min(i, window) over i
   return {6 * weights + 12 * layers * heads * visible, 6 * weights + 12 * layers * heads * seq};
@@ -92,18 +123,19 @@ inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
   double width = compute == DataType::BF16 ? 2 : compute == DataType::F32 ? 4 : 8;
   double gradientWidth = compute == DataType::F64 ? 8 : 4;
   // A norm of q or k is in registers with the rotation, but not backward: dy, x, dx.
-  const bool normsHeads = model.architecture == "qwen3" || model.architecture == "olmo2";
+  const bool normsHeads = model.architecture == "qwen3" || model.architecture == "qwen3_moe" ||
+                          model.architecture == "olmo2";
   // A norm with a residual add, in front of a branch or behind it: 4h forward and 4h backward in
   // front; x, the branch and the sum, then both gradients, the branch, their sum and dx behind.
   const double norms = model.architecture == "olmo2" ? 2 * (3 * h + 5 * h) : 2 * (4 * h + 4 * h);
   const bool gpt2 = model.architecture == "gpt2";
   double layer = norms + (gpt2 ? 2 * f + 4 * f : (normsHeads ? 5 : 2) * r + 3 * f + 5 * f + f);
-  if (model.architecture == "mixtral") {
-    const auto k = double(model.familyValue<int64_t>("num_experts_per_tok"));
-    layer += (k - 1) * 9 * f + 2 * (h + k * h) + 2 * h + 3 * k * h;
-  }
+  const Mixture mixture = mixtureOf(model);
+  const auto k = double(mixture.chosen);
+  const double more = 9 * (k * double(mixture.width) - f) + 2 * (h + k * h) + 2 * h + 3 * k * h;
   double head = 2 * h + h + 2 * h + 3 * h + 2 * V + (gpt2 ? 2 * h : 0);
-  return {double(model.numHiddenLayers) * layer * width, head * width + 2 * h * gradientWidth};
+  return {(double(model.numHiddenLayers) * layer + double(mixture.layers) * more) * width,
+          head * width + 2 * h * gradientWidth};
 }
 
 } // namespace lmc::test

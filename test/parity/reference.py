@@ -30,7 +30,7 @@ LLAMA3_SCALING = {
 class Model:
     """The keys of config.json that say what is computed, under their names there."""
 
-    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2" | "gpt2" | "mixtral"
+    architecture: str = "llama"  # "llama" | "mistral" | "qwen2" | "qwen3" | "olmo2" | "gpt2" | "mixtral" | "qwen3_moe" | "olmoe"
     vocab_size: int = 256
     hidden_size: int = 64
     intermediate_size: int = 176
@@ -49,30 +49,48 @@ class Model:
     sliding_window: int = 0  # 0: every earlier key is seen
     embedding_norm: bool = False  # a norm behind the embedding, which transformers does not have
     # Of models with experts.
-    num_local_experts: int = 8
+    num_local_experts: int = 8  # "num_experts" in all but Mixtral
     num_experts_per_tok: int = 2
     router_aux_loss_coef: float = 0.0
+    norm_topk_prob: bool = False  # not in Mixtral, which always does
+    moe_intermediate_size: int = 32  # of Qwen 3, as the two below
+    decoder_sparse_step: int = 1
+    mlp_only_layers: tuple[int, ...] = ()
 
     def keys(self) -> dict[str, Any]:
         """The [model] section: every key that is not at "absent"."""
         absent = {"rope_scaling": None, "sliding_window": 0, "embedding_norm": False}
         others = LLAMA_KEYS if self.architecture == "gpt2" else {"layer_norm_epsilon"}
-        if not self.sparse:
-            others = others | EXPERT_KEYS
-        return {k: v for k, v in asdict(self).items()
+        others = others | (EXPERT_KEYS - EXPERT_KEYS_OF.get(self.architecture, set()))
+        keys = {k: v for k, v in asdict(self).items()
                 if k not in others and (k not in absent or v != absent[k])}
+        if self.sparse and self.architecture != "mixtral":
+            keys["num_experts"] = keys.pop("num_local_experts")
+        return keys
 
     @property
     def sparse(self) -> bool:
-        return self.architecture == "mixtral"
+        return self.architecture in EXPERT_KEYS_OF
+
+    def has_experts(self, layer: int) -> bool:
+        if self.architecture != "qwen3_moe":
+            return self.sparse
+        return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
+
+    @property
+    def expert_size(self) -> int:
+        return self.moe_intermediate_size if self.architecture == "qwen3_moe" else self.intermediate_size
 
     def expert(self, layer: int, number: int) -> tuple[str, str, str]:
         """The names of an expert's gate, up and down."""
-        prefix = f"model.layers.{layer}.block_sparse_moe.experts.{number}."
-        return prefix + "w1", prefix + "w3", prefix + "w2"
+        if self.architecture == "mixtral":
+            prefix = f"model.layers.{layer}.block_sparse_moe.experts.{number}."
+            return prefix + "w1", prefix + "w3", prefix + "w2"
+        prefix = f"model.layers.{layer}.mlp.experts.{number}."
+        return prefix + "gate_proj", prefix + "up_proj", prefix + "down_proj"
 
     def router(self, layer: int) -> str:
-        return f"model.layers.{layer}.block_sparse_moe.gate"
+        return f"model.layers.{layer}." + ("block_sparse_moe.gate" if self.architecture == "mixtral" else "mlp.gate")
 
     @property
     def embedding(self) -> str:
@@ -85,7 +103,7 @@ class Model:
     @property
     def head_norm(self) -> str:
         """What the RMSNorms of q and k are over."""
-        return {"qwen3": "head", "olmo2": "row"}.get(self.architecture, "")
+        return {"qwen3": "head", "qwen3_moe": "head", "olmo2": "row", "olmoe": "row"}.get(self.architecture, "")
 
     @property
     def norms(self) -> tuple[str, str]:
@@ -117,13 +135,13 @@ class Model:
                 "mlp.up_proj": (ffn, hidden, self.mlp_bias),
                 "mlp.down_proj": (hidden, ffn, self.mlp_bias),
             }
-            if self.sparse:
+            if self.has_experts(layer):
                 linears = {name: shape for name, shape in linears.items() if not name.startswith("mlp.")}
                 shapes[self.router(layer) + ".weight"] = (self.num_local_experts, hidden)
                 for number in range(self.num_local_experts):
                     gate, up, down = self.expert(layer, number)
-                    shapes[gate + ".weight"] = shapes[up + ".weight"] = (ffn, hidden)
-                    shapes[down + ".weight"] = (hidden, ffn)
+                    shapes[gate + ".weight"] = shapes[up + ".weight"] = (self.expert_size, hidden)
+                    shapes[down + ".weight"] = (hidden, self.expert_size)
             for name, (rows, columns, bias) in linears.items():
                 shapes[f"{prefix}{name}.weight"] = (rows, columns)
                 if bias:
@@ -140,8 +158,14 @@ class Model:
         return shapes
 
 
-# Keys that only models with experts have.
-EXPERT_KEYS = {"num_local_experts", "num_experts_per_tok", "router_aux_loss_coef"}
+# Keys that only models with experts have, and those of each family.
+EXPERT_KEYS = {"num_local_experts", "num_experts_per_tok", "router_aux_loss_coef", "norm_topk_prob",
+               "moe_intermediate_size", "decoder_sparse_step", "mlp_only_layers"}
+EXPERT_KEYS_OF = {
+    "mixtral": {"num_local_experts", "num_experts_per_tok", "router_aux_loss_coef"},
+    "olmoe": {"num_local_experts", "num_experts_per_tok", "router_aux_loss_coef", "norm_topk_prob"},
+    "qwen3_moe": EXPERT_KEYS,
+}
 # Keys that a GPT-2 does not have.
 LLAMA_KEYS = {"num_key_value_heads", "head_dim", "rope_theta", "rope_scaling", "rms_norm_eps", "attention_bias",
               "mlp_bias", "sliding_window"}
@@ -321,7 +345,7 @@ def logits(
             return linear(attended.transpose(1, 2).reshape(batch, seq, heads * dim), attn + "o_proj")
 
         def mlp(h: torch.Tensor) -> torch.Tensor:
-            if model.sparse:
+            if model.has_experts(layer):
                 return experts(model, weights, layer, h.reshape(batch * seq, -1), routers).view(h.shape)
             gated = F.silu(linear(h, prefix + "mlp.gate_proj")) * linear(h, prefix + "mlp.up_proj")
             return linear(gated, prefix + "mlp.down_proj")
@@ -339,7 +363,9 @@ def chosen(model: Model, router: torch.Tensor) -> tuple[torch.Tensor, torch.Tens
     probabilities = router.softmax(-1)
     order = probabilities.argsort(dim=-1, descending=True, stable=True)[:, :model.num_experts_per_tok]
     weights = probabilities.gather(1, order)
-    return order, weights / weights.sum(-1, keepdim=True)
+    if model.norm_topk_prob or model.architecture == "mixtral":
+        weights = weights / weights.sum(-1, keepdim=True)
+    return order, weights
 
 
 def experts(model: Model, weights: Weights, layer: int, x: torch.Tensor, routers: list | None) -> torch.Tensor:
@@ -410,7 +436,7 @@ def loss(
     routers: list[torch.Tensor] = []
     predicted = logits(model, weights, windows[:, :-1], end_of_document, routers=routers)
     value = F.cross_entropy(predicted.flatten(0, 1), windows[:, 1:].flatten())
-    if model.sparse and model.router_aux_loss_coef:
+    if routers and model.router_aux_loss_coef:
         value = value + model.router_aux_loss_coef * balance_loss(model, routers)
     return value
 

@@ -27,6 +27,12 @@ MODELS = {
                      router_aux_loss_coef=0.1),
     "mixtral-odd-sizes": Model(architecture="mixtral", vocab_size=251, hidden_size=60, intermediate_size=37, head_dim=10,
                                num_local_experts=7, num_experts_per_tok=3, sliding_window=7),
+    "qwen3-moe": Model(architecture="qwen3_moe", head_dim=24, num_local_experts=12, num_experts_per_tok=5, norm_topk_prob=True,
+                       router_aux_loss_coef=0.1),
+    "qwen3-moe-every-second": Model(architecture="qwen3_moe", num_hidden_layers=4, decoder_sparse_step=2, attention_bias=True,
+                                    moe_intermediate_size=40, router_aux_loss_coef=0.1),
+    "qwen3-moe-dense-layers": Model(architecture="qwen3_moe", num_hidden_layers=3, mlp_only_layers=(0, 2),
+                                    router_aux_loss_coef=0.1),
 }
 # Random weights have gradients of norm above 1, so clipping is part of every comparison.
 OPTIMIZER = Optimizer(clip_grad=1.0)

@@ -32,6 +32,11 @@ MODELS = {
     "mixtral": Model(architecture="mixtral", intermediate_size=96, num_local_experts=4, num_experts_per_tok=2),
     "mixtral-odd-sizes": Model(architecture="mixtral", vocab_size=251, hidden_size=60, intermediate_size=37, head_dim=10,
                                num_attention_heads=6, num_local_experts=7, num_experts_per_tok=3, sliding_window=7),
+    "qwen3-moe": Model(architecture="qwen3_moe", head_dim=24, num_local_experts=12, num_experts_per_tok=5, norm_topk_prob=True),
+    "qwen3-moe-every-second": Model(architecture="qwen3_moe", num_hidden_layers=4, decoder_sparse_step=2, attention_bias=True,
+                                    moe_intermediate_size=37),
+    "qwen3-moe-dense-layers": Model(architecture="qwen3_moe", num_hidden_layers=3, mlp_only_layers=(0, 2),
+                                    tie_word_embeddings=True),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 
@@ -89,7 +94,8 @@ def test_exported_weights_have_the_same_logits(programs, compiled, tmp_path, nam
 
 @pytest.mark.parametrize("shard_size", ["10GB", "100KB"], ids=["one-file", "sharded"])
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3-biases", "olmo2",
-                                  "gpt2", "gpt2-odd-sizes", "mixtral", "mixtral-odd-sizes"])
+                                  "gpt2", "gpt2-odd-sizes", "mixtral", "mixtral-odd-sizes", "qwen3-moe-every-second",
+                                  "qwen3-moe-dense-layers"])
 def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name, shard_size):
     job = job_of(name)
     weights = reference.random_weights(job.model, seed=13)
@@ -106,7 +112,8 @@ def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name,
 
 
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-rope-llama3", "mistral-window", "qwen2", "qwen3", "olmo2-grouped-biases",
-                                  "gpt2", "gpt2-odd-sizes", "mixtral-odd-sizes"])
+                                  "gpt2", "gpt2-odd-sizes", "mixtral-odd-sizes", "qwen3-moe", "qwen3-moe-every-second",
+                                  "qwen3-moe-dense-layers"])
 def test_saved_config_describes_the_model(programs, tmp_path, name):
     """[model] config = "config.json" of save_pretrained is as good as the keys themselves: the
     weights saved beside it fit, and the export has a config.json of the same model."""

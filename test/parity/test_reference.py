@@ -33,6 +33,9 @@ MODELS = {
     "mixtral": Model(architecture="mixtral", intermediate_size=96, num_local_experts=4, num_experts_per_tok=2),
     "mixtral-tied-window": Model(architecture="mixtral", intermediate_size=40, num_local_experts=7, num_experts_per_tok=3,
                                  tie_word_embeddings=True, sliding_window=7),
+    "qwen3-moe": Model(architecture="qwen3_moe", head_dim=24, num_local_experts=12, num_experts_per_tok=5, norm_topk_prob=True),
+    "qwen3-moe-every-second": Model(architecture="qwen3_moe", num_hidden_layers=4, decoder_sparse_step=2, attention_bias=True),
+    "qwen3-moe-dense-layers": Model(architecture="qwen3_moe", num_hidden_layers=3, mlp_only_layers=(0, 2)),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 
@@ -47,6 +50,26 @@ def test_reference_has_the_logits_of_transformers(name):
     difference = (ours - theirs).abs().max() / theirs.abs().max()
     print(f"{name}: largest logit {theirs.abs().max():.3f}, difference {difference:.2e} of it")
     assert difference <= 1e-5
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.sparse])
+def test_reference_has_the_losses_and_gradients_of_transformers_with_experts(name):
+    """With the balancing loss, which transformers adds where it returns the logits of routers."""
+    model = replace(MODELS[name], router_aux_loss_coef=0.5)
+    weights = reference.random_weights(model, seed=1)
+    windows = torch.randint(model.vocab_size, (3, 33), generator=torch.Generator().manual_seed(2))
+    made = huggingface.build(model, weights)
+    out = made(input_ids=windows[:, :-1], output_router_logits=True, use_cache=False)
+    cross_entropy = torch.nn.functional.cross_entropy(out.logits.flatten(0, 1), windows[:, 1:].flatten())
+    theirs = cross_entropy + made.config.router_aux_loss_coef * out.aux_loss
+    theirs.backward()
+    ours = reference.loss(model, weights, windows)
+    print(f"{name}: loss {ours:.6f}, transformers {theirs:.6f}, of which {0.5 * out.aux_loss:.6f} balances")
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
+    gradients = huggingface.joined_experts(model, reference.gradients(model, weights, windows))
+    for parameter, value in made.named_parameters():
+        error = (gradients[parameter] - value.grad).norm() / value.grad.norm()
+        assert error <= 1e-5, (parameter, error)
 
 
 @pytest.mark.parametrize("key", ["sliding_window", "rope_scaling", "rope_theta", "rms_norm_eps"])

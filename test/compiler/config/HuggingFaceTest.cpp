@@ -219,7 +219,7 @@ TEST_F(HuggingFaceTest, Mistakes) {
             "config.json: error: has neither 'model_type' nor 'architectures'\n");
   EXPECT_EQ(errorsWith({{"model_type", "gpt_neox"}}),
             "config.json: error: model 'gpt_neox' is not supported; llama, mistral, qwen2, qwen3, "
-            "olmo2, gpt2, mixtral and dots1 are\n");
+            "olmo2, gpt2, mixtral, qwen3_moe and dots1 are\n");
 
   Json qwen = {{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}};
   EXPECT_NE(errorsWith(qwen).find("config.json: error: 'layer_types' has \"sliding_attention\"; lmc "
@@ -253,6 +253,93 @@ TEST_F(HuggingFaceTest, Mistakes) {
             "job.toml:1:1: error: missing required key 'hidden_size' in [model]\n");
 }
 
+// The config.json of Qwen/Qwen3-30B-A3B-Base, without what concerns texts.
+TEST_F(HuggingFaceTest, Qwen3Moe) {
+  Json qwen = {{"architectures", {"Qwen3MoeForCausalLM"}},
+               {"attention_bias", false},
+               {"attention_dropout", 0.0},
+               {"decoder_sparse_step", 1},
+               {"head_dim", 128},
+               {"hidden_act", "silu"},
+               {"hidden_size", 2048},
+               {"initializer_range", 0.02},
+               {"intermediate_size", 6144},
+               {"max_position_embeddings", 32768},
+               {"max_window_layers", 48},
+               {"mlp_only_layers", Json::array()},
+               {"model_type", "qwen3_moe"},
+               {"moe_intermediate_size", 768},
+               {"norm_topk_prob", true},
+               {"num_attention_heads", 32},
+               {"num_experts", 128},
+               {"num_experts_per_tok", 8},
+               {"num_hidden_layers", 48},
+               {"num_key_value_heads", 4},
+               {"output_router_logits", false},
+               {"rms_norm_eps", 1e-06},
+               {"rope_scaling", nullptr},
+               {"rope_theta", 1000000.0},
+               {"router_aux_loss_coef", 0.001},
+               {"sliding_window", nullptr},
+               {"tie_word_embeddings", false},
+               {"torch_dtype", "bfloat16"},
+               {"use_cache", true},
+               {"use_sliding_window", false},
+               {"vocab_size", 151936}};
+  ASSERT_EQ(errorsWith(qwen), "");
+  EXPECT_EQ(test::parameterCount(config.model), 30'532'122'624u);
+  EXPECT_EQ(config.model.headDim, 128);
+  EXPECT_EQ(config.model.familyValue<double>("router_aux_loss_coef"), 0.001);
+  EXPECT_TRUE(config.model.familyValue<bool>("norm_topk_prob"));
+
+  // transformers 5 writes the number of experts under another name.
+  qwen.erase("num_experts");
+  qwen["num_local_experts"] = 64;
+  qwen["mlp_only_layers"] = {0, 47};
+  qwen["norm_topk_prob"] = false;
+  ASSERT_EQ(errorsWith(qwen), "");
+  EXPECT_EQ(config.model.familyValue<int64_t>("num_experts"), 64);
+  EXPECT_EQ(config.model.familyValue<std::vector<int64_t>>("mlp_only_layers"),
+            (std::vector<int64_t>{0, 47}));
+  const std::string text = huggingFaceConfig(config);
+  write("config.json", text);
+  ASSERT_EQ(errorsOf(job + kTraining), "");
+  EXPECT_EQ(huggingFaceConfig(config), text);
+
+  for (const char *key : {"num_local_experts", "num_experts_per_tok", "moe_intermediate_size",
+                          "norm_topk_prob", "router_aux_loss_coef", "decoder_sparse_step"})
+    qwen.erase(key);
+  qwen["mlp_only_layers"] = nullptr;
+  ASSERT_EQ(errorsWith(qwen), "");
+  EXPECT_EQ(config.model.familyValue<int64_t>("num_experts"), 128);
+  EXPECT_EQ(config.model.familyValue<int64_t>("num_experts_per_tok"), 8);
+  EXPECT_EQ(config.model.familyValue<int64_t>("moe_intermediate_size"), 768);
+  EXPECT_FALSE(config.model.familyValue<bool>("norm_topk_prob"));
+
+  qwen["mlp_only_layers"] = {0, "1"};
+  EXPECT_EQ(errorsWith(qwen),
+            "config.json: error: model.mlp_only_layers must be a list of integers, "
+            "not a list\n");
+  qwen["mlp_only_layers"] = nullptr;
+  qwen["num_experts"] = 4;
+  EXPECT_EQ(errorsWith(qwen),
+            "config.json: error: num_experts_per_tok = 8 is more than num_experts "
+            "= 4\n");
+}
+
+// A router that adds noise in training is not what lmc computes.
+TEST_F(HuggingFaceTest, MixtralWithNoise) {
+  Json mixtral = llama;
+  mixtral["architectures"] = {"MixtralForCausalLM"};
+  mixtral["model_type"] = "mixtral";
+  mixtral.erase("rope_scaling");
+  mixtral["router_jitter_noise"] = 0.0;
+  ASSERT_EQ(errorsWith(mixtral), "");
+  mixtral["router_jitter_noise"] = 0.1;
+  EXPECT_EQ(errorsWith(mixtral),
+            "config.json: error: 'router_jitter_noise' is 0.1; lmc has only 0.0\n");
+}
+
 // What is written reads back as the same model, and again as the same text.
 TEST_F(HuggingFaceTest, ExportReadsBack) {
   const std::string models[] = {
@@ -265,6 +352,8 @@ TEST_F(HuggingFaceTest, ExportReadsBack) {
       "rope_scaling = { rope_type = \"dynamic\", factor = 2 }\n",
       "rope_scaling = { rope_type = \"llama3\", factor = 8, low_freq_factor = 1.5 }\n",
       "rope_scaling = { rope_type = \"yarn\", factor = 4, attention_factor = 1.25 }\n",
+      "architecture = \"mixtral\"\nnum_local_experts = 3\n",
+      "architecture = \"qwen3_moe\"\nmoe_intermediate_size = 32\nmlp_only_layers = [1]\n",
   };
   for (const std::string &more : models) {
     ASSERT_EQ(errorsOf(kModel + more + "max_position_embeddings = 64\n" + kTraining), "") << more;

@@ -116,10 +116,10 @@ TEST_F(ModelFamilyTest, KeysThatAFamilyLacksMayNotBeSet) {
   EXPECT_EQ(config.model.maxPositionEmbeddings, config.training.sequenceLength);
   for (const ResolvedSetting &setting : config.settings)
     EXPECT_NE(setting.key, "model.rope_theta");
-  EXPECT_EQ(
-      errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
-      "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
-      "\"qwen2\", \"qwen3\", \"olmo2\", \"mixtral\", \"dots1\" and \"capped\", not of \"gpt2\"\n");
+  EXPECT_EQ(errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
+            "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
+            "\"qwen2\", \"qwen3\", \"olmo2\", \"mixtral\", \"qwen3_moe\", \"dots1\" and \"capped\", not of "
+            "\"gpt2\"\n");
   auto withHeads = [&](const std::string &heads) {
     std::string text = gpt2;
     return errorsOf(text.replace(text.find("n_head = 4"), 10, "n_head = " + heads) + kTraining);
@@ -179,9 +179,65 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
   EXPECT_EQ(config.model.familyValue<double>("softcap"), 50.0);
   json["architectures"] = {"OtherForCausalLM"};
   write("config.json", json.dump());
-  EXPECT_EQ(errorsOf(job),
-            "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
-            "mistral, qwen2, qwen3, olmo2, gpt2, mixtral, dots1 and capped_lm are\n");
+  EXPECT_EQ(errorsOf(job), "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
+                           "mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, dots1 and capped_lm "
+                           "are\n");
+}
+
+// Mixtral has 2 experts per token, Qwen 3 has 8.
+TEST_F(ModelFamilyTest, AKeyOfSeveralFamiliesHasADefaultForEach) {
+  auto chosen = [&](const std::string &more) {
+    EXPECT_EQ(errorsOf(kModel + more + kTraining), "");
+    for (const ResolvedSetting &setting : config.settings)
+      if (setting.key == "model.num_experts_per_tok") {
+        EXPECT_EQ(setting.value,
+                  std::to_string(config.model.familyValue<int64_t>("num_experts_per_tok")));
+      }
+    return config.model.familyValue<int64_t>("num_experts_per_tok");
+  };
+  const std::string qwen = "architecture = \"qwen3_moe\"\nmoe_intermediate_size = 32\n";
+  EXPECT_EQ(chosen("architecture = \"mixtral\"\n"), 2);
+  EXPECT_EQ(chosen(qwen), 8);
+  EXPECT_EQ(chosen(qwen + "num_experts_per_tok = 2\n"), 2);
+  EXPECT_NE(configReference(families).find("| `num_experts_per_tok` | integer | `2`; of "
+                                           "`qwen3_moe` `8` |"),
+            std::string::npos);
+}
+
+TEST_F(ModelFamilyTest, ListsOfIntegers) {
+  const std::string qwen = "architecture = \"qwen3_moe\"\nmoe_intermediate_size = 32\n";
+  auto withLayers = [&](const std::string &list) {
+    return errorsOf(kModel + qwen + "mlp_only_layers = " + list + "\n" + kTraining);
+  };
+  auto layers = [&] { return config.model.familyValue<std::vector<int64_t>>("mlp_only_layers"); };
+  ASSERT_EQ(withLayers("[]"), "");
+  EXPECT_TRUE(layers().empty());
+  ASSERT_EQ(withLayers("[1, 0]"), "");
+  EXPECT_EQ(layers(), (std::vector<int64_t>{1, 0}));
+  for (const ResolvedSetting &setting : config.settings)
+    if (setting.key == "model.mlp_only_layers") {
+      EXPECT_EQ(setting.type, ResolvedSetting::Type::StringList);
+      EXPECT_EQ(setting.values, (std::vector<std::string>{"1", "0"}));
+      EXPECT_TRUE(setting.identity);
+    }
+  ASSERT_EQ(errorsOf(kModel + qwen + kTraining, {"model.mlp_only_layers=[1]"}), "");
+  EXPECT_EQ(layers(), std::vector<int64_t>{1});
+  const std::string must =
+      "job.toml:9:19: error: model.mlp_only_layers must be a list of integers, "
+      "not ";
+  EXPECT_EQ(withLayers("1"), must + "1\n");
+  EXPECT_EQ(withLayers("[0, \"1\"]"), must + "a list of other things\n");
+  EXPECT_EQ(withLayers("[\"0\"]"), must + "a list\n");
+  EXPECT_EQ(withLayers("[0.5]"), must + "a list of other things\n");
+  EXPECT_EQ(withLayers("[0, -1]"),
+            "job.toml:9:19: error: model.mlp_only_layers has -1; its numbers "
+            "must be from 0 to 4095\n");
+  EXPECT_EQ(withLayers("[2]"),
+            "job.toml:9:19: error: mlp_only_layers has 2; the model has layers 0 "
+            "to 1\n");
+  EXPECT_NE(errorsOf("[model]\nvocab_size = [1, 2]\n")
+                .find("model.vocab_size must be an integer, not a list of integers\n"),
+            std::string::npos);
 }
 
 TEST_F(ModelFamilyTest, TheReferenceHasThem) {
@@ -189,8 +245,9 @@ TEST_F(ModelFamilyTest, TheReferenceHasThem) {
   EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 | *identity* | Bound of the "
                       "logits. Only of `capped`. |\n"),
             std::string::npos);
-  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, dots1 or capped_lm)"),
-            std::string::npos);
+  EXPECT_NE(
+      page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, dots1 or capped_lm)"),
+      std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
 }
 

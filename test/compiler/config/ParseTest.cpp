@@ -97,7 +97,7 @@ TEST_F(ParseTest, WrongTypes) {
             "job.toml:9:18: error: model.sliding_window must be an integer, not 4.5\n"
             "job.toml:10:16: error: model.architecture must be a string, not 3\n"
             "job.toml:17:9: error: data.train must be a string or a list of strings, not a list "
-            "with other things than strings\n"
+            "of other things\n"
             "job.toml:18:15: error: data.num_workers must be an integer, not a date or time\n");
 }
 

@@ -41,6 +41,9 @@ const std::map<std::string, uint64_t> kParameters = {
     // A router and four experts in the place of gate, up and down.
     {"test-mixtral.toml",
      2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 4 * 64 + 4 * 3 * 64 * 96) + 64},
+    // A dense layer and one with a router and eight experts, and the norms of heads.
+    {"test-qwen3-moe.toml", 2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 96 + 2 * 64 * 48 + 2 * 24) +
+                                3 * 64 * 176 + 8 * 64 + 8 * 3 * 64 * 48 + 64},
     {"test-mistral.toml",
      2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
 };

@@ -101,6 +101,9 @@ TEST_F(CountsTest, SumsOverTheGraphAreTheClosedForms) {
   models.push_back({"mistral-7b.toml", {"training.sequence_length=8191"}});
   models.push_back(
       {"mistral-7b.toml", {"training.sequence_length=7777", "model.sliding_window=1023"}});
+  for (const char *more : {"model.decoder_sparse_step=1", "model.mlp_only_layers=[1]",
+                           "model.norm_topk_prob=false", "model.num_experts_per_tok=1"})
+    models.push_back({"test-qwen3-moe.toml", {more, "model.num_hidden_layers=4"}});
   for (const auto &[name, overrides] : models) {
     SCOPED_TRACE(testing::Message() << name << " " << testing::PrintToString(overrides));
     ModelCounts counts = count(name, overrides);
