@@ -19,7 +19,7 @@ struct Mixture {
 inline Mixture mixtureOf(const ModelConfig &model) {
   const bool isMixtral = model.architecture == "mixtral",
              isQwen = model.architecture == "qwen3_moe";
-  if (!isMixtral && !isQwen)
+  if (!isMixtral && !isQwen && model.architecture != "olmoe")
     return {};
   Mixture mixture{.experts =
                       model.familyValue<int64_t>(isMixtral ? "num_local_experts" : "num_experts"),
@@ -61,7 +61,8 @@ inline uint64_t parameterCount(const ModelConfig &model) {
   if (model.architecture == "qwen3" ||
       model.architecture == "qwen3_moe") // the norms of the heads of q and k
     layer += 2 * model.headDim;
-  if (model.architecture == "olmo2") // the norms of the rows of q and k
+  if (model.architecture == "olmo2" ||
+      model.architecture == "olmoe") // the norms of the rows of q and k
     layer += q + kv;
   if (model.mlpBias)
     layer += 2 * ffn + hidden;
@@ -124,7 +125,7 @@ inline TrafficFloor trafficFloor(const ModelConfig &model, DataType compute) {
   double gradientWidth = compute == DataType::F64 ? 8 : 4;
   // A norm of q or k is in registers with the rotation, but not backward: dy, x, dx.
   const bool normsHeads = model.architecture == "qwen3" || model.architecture == "qwen3_moe" ||
-                          model.architecture == "olmo2";
+                          model.architecture == "olmo2" || model.architecture == "olmoe";
   // A norm with a residual add, in front of a branch or behind it: 4h forward and 4h backward in
   // front; x, the branch and the sum, then both gradients, the branch, their sum and dx behind.
   const double norms = model.architecture == "olmo2" ? 2 * (3 * h + 5 * h) : 2 * (4 * h + 4 * h);

@@ -33,6 +33,11 @@ MODELS = {
                                     moe_intermediate_size=40, router_aux_loss_coef=0.1),
     "qwen3-moe-dense-layers": Model(architecture="qwen3_moe", num_hidden_layers=3, mlp_only_layers=(0, 2),
                                     router_aux_loss_coef=0.1),
+    "olmoe": Model(architecture="olmoe", num_key_value_heads=4, intermediate_size=48, num_local_experts=12, num_experts_per_tok=4,
+                   router_aux_loss_coef=0.1),
+    "olmoe-grouped-normalized": Model(architecture="olmoe", vocab_size=251, hidden_size=60, intermediate_size=91, head_dim=10,
+                                      num_attention_heads=6, num_local_experts=5, norm_topk_prob=True, attention_bias=True,
+                                      router_aux_loss_coef=0.1),
 }
 # Random weights have gradients of norm above 1, so clipping is part of every comparison.
 OPTIMIZER = Optimizer(clip_grad=1.0)

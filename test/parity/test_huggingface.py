@@ -37,6 +37,9 @@ MODELS = {
                                     moe_intermediate_size=37),
     "qwen3-moe-dense-layers": Model(architecture="qwen3_moe", num_hidden_layers=3, mlp_only_layers=(0, 2),
                                     tie_word_embeddings=True),
+    "olmoe": Model(architecture="olmoe", num_key_value_heads=4, num_local_experts=12, num_experts_per_tok=6),
+    "olmoe-grouped-normalized": Model(architecture="olmoe", vocab_size=251, hidden_size=60, intermediate_size=91, head_dim=10,
+                                      num_attention_heads=6, num_local_experts=5, norm_topk_prob=True, attention_bias=True),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 
@@ -95,7 +98,7 @@ def test_exported_weights_have_the_same_logits(programs, compiled, tmp_path, nam
 @pytest.mark.parametrize("shard_size", ["10GB", "100KB"], ids=["one-file", "sharded"])
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-biases", "mistral-window", "qwen2", "qwen3-biases", "olmo2",
                                   "gpt2", "gpt2-odd-sizes", "mixtral", "mixtral-odd-sizes", "qwen3-moe-every-second",
-                                  "qwen3-moe-dense-layers"])
+                                  "qwen3-moe-dense-layers", "olmoe", "olmoe-grouped-normalized"])
 def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name, shard_size):
     job = job_of(name)
     weights = reference.random_weights(job.model, seed=13)
@@ -113,7 +116,7 @@ def test_saved_weights_come_back_bit_for_bit(programs, compiled, tmp_path, name,
 
 @pytest.mark.parametrize("name", ["llama-grouped-tied", "llama-rope-llama3", "mistral-window", "qwen2", "qwen3", "olmo2-grouped-biases",
                                   "gpt2", "gpt2-odd-sizes", "mixtral-odd-sizes", "qwen3-moe", "qwen3-moe-every-second",
-                                  "qwen3-moe-dense-layers"])
+                                  "qwen3-moe-dense-layers", "olmoe", "olmoe-grouped-normalized"])
 def test_saved_config_describes_the_model(programs, tmp_path, name):
     """[model] config = "config.json" of save_pretrained is as good as the keys themselves: the
     weights saved beside it fit, and the export has a config.json of the same model."""

@@ -36,6 +36,9 @@ MODELS = {
     "qwen3-moe": Model(architecture="qwen3_moe", head_dim=24, num_local_experts=12, num_experts_per_tok=5, norm_topk_prob=True),
     "qwen3-moe-every-second": Model(architecture="qwen3_moe", num_hidden_layers=4, decoder_sparse_step=2, attention_bias=True),
     "qwen3-moe-dense-layers": Model(architecture="qwen3_moe", num_hidden_layers=3, mlp_only_layers=(0, 2)),
+    "olmoe": Model(architecture="olmoe", num_key_value_heads=4, num_local_experts=12, num_experts_per_tok=6),
+    "olmoe-grouped-normalized": Model(architecture="olmoe", vocab_size=251, hidden_size=60, intermediate_size=91, head_dim=10,
+                                      num_attention_heads=6, num_local_experts=5, norm_topk_prob=True, attention_bias=True),
     "olmo2-grouped-biases": Model(architecture="olmo2", attention_bias=True, tie_word_embeddings=True),
 }
 

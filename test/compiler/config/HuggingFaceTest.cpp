@@ -219,7 +219,7 @@ TEST_F(HuggingFaceTest, Mistakes) {
             "config.json: error: has neither 'model_type' nor 'architectures'\n");
   EXPECT_EQ(errorsWith({{"model_type", "gpt_neox"}}),
             "config.json: error: model 'gpt_neox' is not supported; llama, mistral, qwen2, qwen3, "
-            "olmo2, gpt2, mixtral, qwen3_moe and dots1 are\n");
+            "olmo2, gpt2, mixtral, qwen3_moe, olmoe and dots1 are\n");
 
   Json qwen = {{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}};
   EXPECT_NE(errorsWith(qwen).find("config.json: error: 'layer_types' has \"sliding_attention\"; lmc "
@@ -327,6 +327,59 @@ TEST_F(HuggingFaceTest, Qwen3Moe) {
             "= 4\n");
 }
 
+// The config.json of allenai/OLMoE-1B-7B-0924, without what concerns texts.
+TEST_F(HuggingFaceTest, Olmoe) {
+  Json olmoe = {{"architectures", {"OlmoeForCausalLM"}},
+                {"attention_bias", false},
+                {"attention_dropout", 0.0},
+                {"clip_qkv", nullptr},
+                {"hidden_act", "silu"},
+                {"hidden_size", 2048},
+                {"initializer_range", 0.02},
+                {"intermediate_size", 1024},
+                {"max_position_embeddings", 4096},
+                {"model_type", "olmoe"},
+                {"norm_topk_prob", false},
+                {"num_attention_heads", 16},
+                {"num_experts", 64},
+                {"num_experts_per_tok", 8},
+                {"num_hidden_layers", 16},
+                {"num_key_value_heads", 16},
+                {"output_router_logits", false},
+                {"rms_norm_eps", 1e-05},
+                {"rope_scaling", nullptr},
+                {"rope_theta", 10000.0},
+                {"router_aux_loss_coef", 0.01},
+                {"tie_word_embeddings", false},
+                {"torch_dtype", "bfloat16"},
+                {"use_cache", true},
+                {"vocab_size", 50304}};
+  ASSERT_EQ(errorsWith(olmoe), "");
+  EXPECT_EQ(test::parameterCount(config.model), 6'919'161'856u);
+  const std::string text = huggingFaceConfig(config);
+  write("config.json", text);
+  ASSERT_EQ(errorsOf(job + kTraining), "");
+  EXPECT_EQ(huggingFaceConfig(config), text);
+
+  for (const char *key : {"num_experts", "num_experts_per_tok", "norm_topk_prob",
+                          "router_aux_loss_coef", "num_key_value_heads"})
+    olmoe.erase(key);
+  ASSERT_EQ(errorsWith(olmoe), "");
+  EXPECT_EQ(config.model.numKeyValueHeads, 16);
+  EXPECT_EQ(config.model.familyValue<int64_t>("num_experts"), 64);
+  EXPECT_EQ(config.model.familyValue<int64_t>("num_experts_per_tok"), 8);
+  EXPECT_EQ(config.model.familyValue<double>("router_aux_loss_coef"), 0.01);
+  EXPECT_FALSE(config.model.familyValue<bool>("norm_topk_prob"));
+
+  olmoe["clip_qkv"] = 8.0;
+  EXPECT_EQ(errorsWith(olmoe), "config.json: error: 'clip_qkv' is 8.0; lmc has only null\n");
+  olmoe["clip_qkv"] = nullptr;
+  EXPECT_EQ(
+      errorsWith(olmoe, "head_dim = 64\n"),
+      "job.toml:3:12: error: head_dim = 64 times num_attention_heads = 16 is not hidden_size = "
+      "2048, as Hugging Face's OlmoeForCausalLM needs it; leave it out\n");
+}
+
 // A router that adds noise in training is not what lmc computes.
 TEST_F(HuggingFaceTest, MixtralWithNoise) {
   Json mixtral = llama;
@@ -354,6 +407,7 @@ TEST_F(HuggingFaceTest, ExportReadsBack) {
       "rope_scaling = { rope_type = \"yarn\", factor = 4, attention_factor = 1.25 }\n",
       "architecture = \"mixtral\"\nnum_local_experts = 3\n",
       "architecture = \"qwen3_moe\"\nmoe_intermediate_size = 32\nmlp_only_layers = [1]\n",
+      "architecture = \"olmoe\"\nattention_bias = true\nnorm_topk_prob = true\n",
   };
   for (const std::string &more : models) {
     ASSERT_EQ(errorsOf(kModel + more + "max_position_embeddings = 64\n" + kTraining), "") << more;

@@ -118,7 +118,8 @@ TEST_F(ModelFamilyTest, KeysThatAFamilyLacksMayNotBeSet) {
     EXPECT_NE(setting.key, "model.rope_theta");
   EXPECT_EQ(errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
             "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
-            "\"qwen2\", \"qwen3\", \"olmo2\", \"mixtral\", \"qwen3_moe\", \"dots1\" and \"capped\", not of "
+            "\"qwen2\", \"qwen3\", \"olmo2\", \"mixtral\", \"qwen3_moe\", \"olmoe\", \"dots1\" and "
+            "\"capped\", not of "
             "\"gpt2\"\n");
   auto withHeads = [&](const std::string &heads) {
     std::string text = gpt2;
@@ -179,9 +180,10 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
   EXPECT_EQ(config.model.familyValue<double>("softcap"), 50.0);
   json["architectures"] = {"OtherForCausalLM"};
   write("config.json", json.dump());
-  EXPECT_EQ(errorsOf(job), "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
-                           "mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, dots1 and capped_lm "
-                           "are\n");
+  EXPECT_EQ(errorsOf(job),
+            "config.json: error: model 'OtherForCausalLM' is not supported; llama, "
+            "mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, olmoe, dots1 and capped_lm "
+            "are\n");
 }
 
 // Mixtral has 2 experts per token, Qwen 3 has 8.
@@ -200,7 +202,7 @@ TEST_F(ModelFamilyTest, AKeyOfSeveralFamiliesHasADefaultForEach) {
   EXPECT_EQ(chosen(qwen), 8);
   EXPECT_EQ(chosen(qwen + "num_experts_per_tok = 2\n"), 2);
   EXPECT_NE(configReference(families).find("| `num_experts_per_tok` | integer | `2`; of "
-                                           "`qwen3_moe` `8` |"),
+                                           "`qwen3_moe` `8`; of `olmoe` `8` |"),
             std::string::npos);
 }
 
@@ -246,7 +248,8 @@ TEST_F(ModelFamilyTest, TheReferenceHasThem) {
                       "logits. Only of `capped`. |\n"),
             std::string::npos);
   EXPECT_NE(
-      page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, dots1 or capped_lm)"),
+      page.find(
+          "(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, olmoe, dots1 or capped_lm)"),
       std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
 }

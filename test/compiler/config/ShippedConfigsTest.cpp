@@ -44,6 +44,9 @@ const std::map<std::string, uint64_t> kParameters = {
     // A dense layer and one with a router and eight experts, and the norms of heads.
     {"test-qwen3-moe.toml", 2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 96 + 2 * 64 * 48 + 2 * 24) +
                                 3 * 64 * 176 + 8 * 64 + 8 * 3 * 64 * 48 + 64},
+    // Two layers with a router and eight experts, and the norms of rows of q and k.
+    {"test-olmoe.toml",
+     2 * 128 * 64 + 2 * (2 * 64 + 4 * 64 * 64 + 2 * 64 + 8 * 64 + 8 * 3 * 64 * 32) + 64},
     {"test-mistral.toml",
      2 * 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
 };
