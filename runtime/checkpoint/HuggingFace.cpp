@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <ranges>
 #include <set>
@@ -387,7 +389,19 @@ struct Model {
     const SafeTensorsFile::Entry *entry;
   };
   std::map<std::string, Tensor> tensors;
+  std::deque<SafeTensorsFile::Entry> experts; // the parts of fused experts
 };
+
+// How checkpoints name the MLP with experts of a layer, and the linear layers of an expert.
+struct ExpertNames {
+  std::string_view module, gate, up, down;
+};
+
+constexpr ExpertNames kExpertNames[] = {{".mlp.", "gate_proj", "up_proj", "down_proj"},
+                                        {".block_sparse_moe.", "w1", "w3", "w2"}}; // Mixtral
+constexpr std::string_view kExperts = ".experts.";
+constexpr std::string_view kFusedGateUp = ".mlp.experts.gate_up_proj";
+constexpr std::string_view kFusedDown = ".mlp.experts.down_proj";
 } // namespace
 
 static Result<void> addFile(Model &model, const std::string &path) {
@@ -500,6 +514,80 @@ static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   model.tensors = std::move(renamed);
 }
 
+// Returns the number of experts of each layer, by the part of their names that ends in ".experts.".
+template <typename Names> static std::map<std::string, uint64_t> countExperts(const Names &names) {
+  std::map<std::string, uint64_t> counts;
+  for (const std::string &name : names) {
+    const size_t at = name.find(kExperts);
+    if (at == std::string::npos)
+      continue;
+    const size_t begin = at + kExperts.size();
+    uint64_t number = 0;
+    const auto [end, error] =
+        std::from_chars(name.data() + begin, name.data() + name.size(), number);
+    if (error == std::errc() && end != name.data() + name.size() && *end == '.') {
+      uint64_t &count = counts[name.substr(0, begin)];
+      count = std::max(count, number + 1);
+    }
+  }
+  return counts;
+}
+
+static Error otherExperts(const std::string &path, std::string_view experts, uint64_t there,
+                          uint64_t here) {
+  return Error{fmt::format("{}: '{}' has {} experts there and {} in the model", path,
+                           experts.substr(0, experts.size() - 1), there, here)};
+}
+
+// Replaces the fused experts of a layer, which HuggingFace.h describes, by the tensors of each
+// expert, under the names that `tensors` have. Those of a layer without experts in `tensors` stay.
+static Result<void> divideExperts(Model &model, const std::vector<TensorView> &tensors) {
+  const std::map<std::string, uint64_t> counts =
+      countExperts(tensors | std::views::transform(&TensorView::name));
+  std::vector<std::string> fused;
+  for (const std::string &name : model.tensors | std::views::keys)
+    if (name.ends_with(kFusedGateUp) || name.ends_with(kFusedDown))
+      fused.push_back(name);
+  for (const std::string &name : fused) {
+    const bool isDown = name.ends_with(kFusedDown);
+    const std::string layer =
+        name.substr(0, name.size() - (isDown ? kFusedDown : kFusedGateUp).size());
+    const auto experts = [&](const ExpertNames &names) {
+      return fmt::format("{}{}experts.", layer, names.module);
+    };
+    const auto names = std::ranges::find_if(
+        kExpertNames, [&](const ExpertNames &each) { return counts.contains(experts(each)); });
+    if (names == std::end(kExpertNames))
+      continue;
+    const uint64_t count = counts.at(experts(*names)), halves = isDown ? 1 : 2;
+    const auto [file, whole] = model.tensors.at(name);
+    if (whole->shape.size() != 3 || whole->shape[1] % halves != 0)
+      return Error{fmt::format("{}: '{}' is {} there, which is not that of fused experts",
+                               file->path(), name, shapeText(whole->shape))};
+    if (whole->shape[0] != count)
+      return otherExperts(file->path(), experts(*names), whole->shape[0], count);
+    SafeTensorsFile::Entry part = *whole;
+    part.shape = {whole->shape[1] / halves, whole->shape[2]};
+    part.bytes = whole->bytes / (count * halves);
+    for (uint64_t i = 0; i < count * halves; ++i) {
+      const std::string_view linear = isDown ? names->down : i % 2 ? names->up : names->gate;
+      part.name = fmt::format("{}{}.{}.weight", experts(*names), i / halves, linear);
+      part.data = static_cast<const char *>(whole->data) + i * part.bytes;
+      part.offset = whole->offset + i * part.bytes;
+      model.experts.push_back(part);
+      if (!model.tensors.try_emplace(part.name, file, &model.experts.back()).second)
+        return Error{fmt::format("{}: has both '{}' and '{}'", file->path(), name, part.name)};
+    }
+    model.tensors.erase(name);
+    const std::string router = layer + ".mlp.gate.weight";
+    if (auto found = model.tensors.extract(router)) {
+      found.key() = fmt::format("{}{}gate.weight", layer, names->module);
+      model.tensors.insert(std::move(found));
+    }
+  }
+  return {};
+}
+
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
   // Checks that the bytes of each view match its shape, because `buffer` gets the size of the
@@ -511,6 +599,12 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
     return model.error();
 
   addPrefix(*model, tensors);
+  LMC_TRY(divideExperts(*model, tensors));
+  const std::map<std::string, uint64_t> there = countExperts(model->tensors | std::views::keys);
+  for (const auto &[experts, count] :
+       countExperts(tensors | std::views::transform(&TensorView::name)))
+    if (auto found = there.find(experts); found != there.end() && found->second != count)
+      return otherExperts(path, experts, found->second, count);
   std::set<std::string_view> wanted;
   std::vector<std::string> missing, extra;
   for (const TensorView &tensor : tensors) {

@@ -47,6 +47,17 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 // The names of a file may lack the first part of those requested ("model." or "transformer."), as
 // where `save_pretrained` wrote a model without its head, such as the published GPT-2.
 //
+// The experts of a layer may be fused, as transformers 5 holds them in memory and as
+// `save_pretrained` writes them with save_original_format=False (by default it writes each expert's
+// own tensors, which is how exportHuggingFace writes them and how published checkpoints have them):
+//
+//   LAYER.mlp.experts.gate_up_proj   [experts, 2 * width, hidden], the rows of gate before those of
+//   up LAYER.mlp.experts.down_proj      [experts, hidden, width]
+//
+// In such a file the router of a Mixtral is LAYER.mlp.gate.weight. Each requested tensor
+// LAYER.mlp.experts.N.gate_proj.weight or LAYER.block_sparse_moe.experts.N.w1.weight is then filled
+// from its part. Another number of experts than the requested one is an Error.
+//
 // Three kinds of tensors may be in the file without being requested: the inverse frequencies of
 // RoPE, the causal mask that GPT-2's layers keep (`attn.bias`, `attn.masked_bias`), and
 // `lm_head.weight`, as in a model whose head is tied to the embedding. The function does not check

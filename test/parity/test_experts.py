@@ -179,17 +179,6 @@ def test_mistakes_are_said_in_one_line(programs, compiled, tmp_path):
     assert done.code == USER_ERROR
     assert "num_experts_per_tok = 5 is more than num_local_experts = 4" in done.stderr and done.stderr.count("error") == 1
 
-    more = reference.random_weights(replace(MODEL, num_local_experts=6), seed=7)
-    save_file(more, tmp_path / "six.safetensors")
-    done = programs.run("lmc-run", compiled(JOB), f"--out={tmp_path / 'run'}", f"--init={tmp_path / 'six.safetensors'}")
-    assert done.code == USER_ERROR and done.stderr.count("error") == 1
-    print(done.stderr)
-    fewer = reference.random_weights(replace(MODEL, num_local_experts=3), seed=7)
-    save_file(fewer, tmp_path / "three.safetensors")
-    done = programs.run("lmc-run", compiled(JOB), f"--out={tmp_path / 'run3'}", f"--init={tmp_path / 'three.safetensors'}")
-    assert done.code == USER_ERROR and "experts.3.w" in done.stderr
-    print(done.stderr)
-
     for patterns, code in ((["*.experts.2.*"], USER_ERROR), (["*.w2.weight"], USER_ERROR), (["*.experts.*"], 0)):
         job = replace(JOB, tables=[("optimizer.group", {"name": "some", "parameters": patterns, "lr_mult": 0.5})])
         done = programs.run("lmc", "compile", job.write(tmp_path / str(len(patterns[0]))), "-o", tmp_path / "group.plan")
@@ -201,5 +190,5 @@ def test_mistakes_are_said_in_one_line(programs, compiled, tmp_path):
     sections = JOB.toml().split("[training]")[1]
     (tmp_path / "imported.toml").write_text(f'[model]\nconfig = "config.json"\n\n[training]{sections}')
     done = programs.run("lmc", "compile", tmp_path / "imported.toml", "-o", tmp_path / "bad.plan")
-    assert done.code == USER_ERROR and "router_jitter_noise" in done.stderr
-    print(done.stderr)
+    assert done.code == USER_ERROR and done.stderr.count("error") == 1
+    assert "config.json: error: 'router_jitter_noise' is 0.1; lmc has only 0.0" in done.stderr

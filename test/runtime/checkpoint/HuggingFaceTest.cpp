@@ -358,6 +358,94 @@ TEST(HuggingFace, NamesMayLackTheirFirstPart) {
                "lacks 'transformer.wte.weight', which the model has");
 }
 
+// transformers 5 holds the experts of a layer in two tensors, and can write them so.
+TEST(HuggingFace, ReadsFusedExperts) {
+  constexpr uint64_t kExperts = 3, kWidth = 2, kHidden = 4;
+  constexpr uint64_t kMatrix = kWidth * kHidden;
+  TestFolder folder;
+  const std::string file = folder / "fused.safetensors";
+  float next = 0;
+  auto numbers = [&](uint64_t count) {
+    std::vector<float> values(count);
+    for (float &value : values)
+      value = next++;
+    return values;
+  };
+  Weights fused;
+  fused.add("model.layers.1.mlp.experts.gate_up_proj", DType::F32, {kExperts, 2 * kWidth, kHidden},
+            numbers(kExperts * 2 * kMatrix));
+  fused.add("model.layers.1.mlp.experts.down_proj", DType::F32, {kExperts, kHidden, kWidth},
+            numbers(kExperts * kMatrix));
+  fused.add("model.layers.1.mlp.gate.weight", DType::F32, {kExperts, kHidden},
+            numbers(kExperts * kHidden));
+  ASSERT_OK(writeSafeTensors(file, fused.views, fused.fetch(), {}));
+
+  auto wanted = [&](uint64_t experts, const std::string &module, const char *gate, const char *up,
+                    const char *down) {
+    Weights weights;
+    auto add = [&](const std::string &name, std::vector<uint64_t> shape) {
+      const uint64_t count = shape[0] * shape[1];
+      weights.add("model.layers.1." + module + name + ".weight", DType::F32, std::move(shape),
+                  std::vector<float>(count));
+    };
+    for (uint64_t e = 0; e < experts; ++e) {
+      const std::string expert = fmt::format("experts.{}.", e);
+      add(expert + down, {kHidden, kWidth});
+      add(expert + gate, {kWidth, kHidden});
+      add(expert + up, {kWidth, kHidden});
+    }
+    add("gate", {experts, kHidden});
+    return weights;
+  };
+  auto qwen = [&](uint64_t experts) {
+    return wanted(experts, "mlp.", "gate_proj", "up_proj", "down_proj");
+  };
+  auto from = [](uint64_t first, uint64_t count) {
+    std::vector<float> values;
+    for (uint64_t i = 0; i < count; ++i)
+      values.push_back(float(first + i));
+    return values;
+  };
+  for (Weights back : {qwen(kExperts), wanted(kExperts, "block_sparse_moe.", "w1", "w3", "w2")}) {
+    ASSERT_OK(importHuggingFace(file, back.views, back.store()));
+    for (uint64_t e = 0; e < kExperts; ++e) {
+      EXPECT_EQ(back.values<float>(3 * e), from((2 * kExperts + e) * kMatrix, kMatrix));
+      EXPECT_EQ(back.values<float>(3 * e + 1), from(2 * e * kMatrix, kMatrix));
+      EXPECT_EQ(back.values<float>(3 * e + 2), from((2 * e + 1) * kMatrix, kMatrix));
+    }
+    EXPECT_EQ(back.values<float>(3 * kExperts), from(3 * kExperts * kMatrix, kExperts * kHidden));
+  }
+
+  Weights other = qwen(kExperts + 1);
+  EXPECT_ERROR(importHuggingFace(file, other.views, other.store()),
+               "'model.layers.1.mlp.experts' has 3 experts there and 4 in the model");
+  Weights apart = qwen(kExperts);
+  apart.store(); // gives each tensor no content
+  for (size_t i = 0; i < apart.views.size(); ++i)
+    apart.contents[i].resize(apart.views[i].bytes);
+  const std::string apartFile = folder / "apart.safetensors";
+  ASSERT_OK(writeSafeTensors(apartFile, apart.views, apart.fetch(), {}));
+  for (uint64_t experts : {kExperts - 1, kExperts + 1}) {
+    other = qwen(experts);
+    EXPECT_ERROR(importHuggingFace(apartFile, other.views, other.store()),
+                 fmt::format("'model.layers.1.mlp.experts' has 3 experts there and {} in the model",
+                             experts));
+  }
+  Weights both = fused;
+  both.add("model.layers.1.mlp.experts.1.up_proj.weight", DType::F32, {kWidth, kHidden},
+           std::vector<float>(kMatrix));
+  ASSERT_OK(writeSafeTensors(file, both.views, both.fetch(), {}));
+  Weights back = qwen(kExperts);
+  EXPECT_ERROR(importHuggingFace(file, back.views, back.store()),
+               "has both 'model.layers.1.mlp.experts.gate_up_proj' and "
+               "'model.layers.1.mlp.experts.1.up_proj.weight'");
+  fused.views[0].shape = {kExperts * 2 * kWidth, kHidden};
+  ASSERT_OK(writeSafeTensors(file, fused.views, fused.fetch(), {}));
+  EXPECT_ERROR(importHuggingFace(file, back.views, back.store()),
+               "'model.layers.1.mlp.experts.gate_up_proj' is [12, 4] there, which is not that of "
+               "fused experts");
+}
+
 TEST(HuggingFace, IntegersDoNotConvertToFloats) {
   TestFolder folder;
   Weights model;
