@@ -314,10 +314,19 @@ void LabelSearch::sweep(size_t mostLabels) {
       auto [need, time] = heads[chosen];
       if (need > allowed[l])
         break;
+      if (!to.empty() && to.back().time <= time) {
+        // Skips all entries of this option that are no faster either.
+        next[chosen] = size_t(
+            std::partition_point(from.begin() + ptrdiff_t(next[chosen]), from.end(),
+                                 [&](const Label &label) {
+                                   return to.back().time <= label.time + options[l][chosen].time;
+                                 }) -
+            from.begin());
+        advance(chosen);
+        continue;
+      }
       size_t parent = next[chosen]++;
       advance(chosen);
-      if (!to.empty() && to.back().time <= time)
-        continue;
       int64_t bound = time + relaxations[l].within(capacity - need, fasterHint);
       if (bound >= bestTime &&
           time + relaxations[l].within(bestNeed - 1 - need, smallerHint) > bestTime)
