@@ -185,7 +185,8 @@ def test_mistakes_are_said_in_one_line(programs, compiled, tmp_path):
         assert done.code == code and ("the experts of a layer are of one" in done.stderr) == bool(code), done.stderr
 
     config = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "vocab_size": 256, "hidden_size": 64,
-              "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "router_jitter_noise": 0.1}
+              "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+              "router_jitter_noise": 0.1}
     (tmp_path / "config.json").write_text(json.dumps(config))
     sections = JOB.toml().split("[training]")[1]
     (tmp_path / "imported.toml").write_text(f'[model]\nconfig = "config.json"\n\n[training]{sections}')
