@@ -151,10 +151,14 @@ Result<void> CpuDevice::chooseProducts(const plan::Plan &plan) {
   useThreads();
   resolver.gemms.clear();
   for (const auto *function : *plan.functions())
-    for (const auto *command : *function->commands())
+    for (const auto *command : *function->commands()) {
       if (const plan::Gemm *op = command->body_as_Gemm())
-        if (auto bound = bindGemm(*op, resolver.memory, resolver.gemms); !bound)
-          return bound.error();
+        LMC_TRY(bindGemm(*op, resolver.memory, resolver.gemms));
+      if (const plan::ExpertLinear *op = command->body_as_ExpertLinear())
+        LMC_TRY(bindExperts(*op, resolver.memory, resolver.gemms));
+      if (const plan::ExpertLinearGrad *op = command->body_as_ExpertLinearGrad())
+        LMC_TRY(bindExperts(*op, resolver.memory, resolver.gemms));
+    }
   return {};
 }
 

@@ -114,7 +114,8 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   const char *by = "SSE";
 #if defined(__x86_64__)
   const std::string_view set = kernelSet().name;
-  if (set == "x86-64-v4") {
+  const bool avx512 = set.starts_with("x86-64-v4");
+  if (avx512) {
     perCycle = 64;
     by = "AVX-512, two units";
   } else if (set == "x86-64-v3") {
@@ -123,7 +124,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   }
   if (compute == Storage::F64)
     perCycle /= 2;
-  if (compute == Storage::BF16 && set != "x86-64-v4") {
+  if (compute == Storage::BF16 && !avx512) {
     by = "f32 arithmetic";
   } else if (compute == Storage::BF16) {
     unsigned a = 0, b = 0, c = 0, d = 0;

@@ -39,6 +39,12 @@ std::string describe(const GemmShape &shape) {
   return text;
 }
 
+std::string describe(const GemmGroupShape &group) {
+  return fmt::format("{}, {} in {} part{}", describe(group.shape),
+                     group.split == GemmGroupShape::Split::M ? "m" : "k", group.parts,
+                     group.parts == 1 ? "" : "s");
+}
+
 void addBias(const GemmShape &shape, float *d, const float *bias) {
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < shape.m; ++row)
@@ -52,21 +58,26 @@ struct GemmCache::State {
   PackedBuffers buffers;
   std::map<GemmShape, GemmLibrary> chosen;
   std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
+  std::map<GemmGroupShape, GemmLibrary> chosenForGroups;
+  std::map<std::pair<GemmGroupShape, GemmLibrary>, std::unique_ptr<GemmGroup>> groups;
 
-  Result<GemmKey> key(const GemmShape &shape) const;
+  Result<GemmKey> key(const std::string &product) const;
   Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape) const;
+  Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group) const;
   Result<std::unique_ptr<Gemm>> make(const GemmShape &shape, GemmLibrary library);
-  Result<GemmLibrary> choose(const GemmShape &shape);
+  Result<std::unique_ptr<GemmGroup>> make(const GemmGroupShape &group, GemmLibrary library);
+  template <typename Shape> Result<GemmLibrary> choose(const Shape &shape);
   Result<GemmChoice> measure(const GemmShape &shape);
+  Result<GemmChoice> measure(const GemmGroupShape &group);
 };
 
-Result<GemmKey> GemmCache::State::key(const GemmShape &shape) const {
+Result<GemmKey> GemmCache::State::key(const std::string &product) const {
   auto mkl = openMkl();
   LMC_TRY(mkl);
   return GemmKey{fmt::format("{}, {} thread{}, kernels {}, oneDNN {}, {}", processorName(), threads,
                              threads == 1 ? "" : "s", kernelSet().name, oneDnnVersion(),
                              *mkl ? "MKL " + (*mkl)->version : "no MKL"),
-                 describe(shape)};
+                 product};
 }
 
 Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmShape &shape) const {
@@ -100,14 +111,39 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
   return Error{"no such library", ExitCode::Failure};
 }
 
-Result<GemmLibrary> GemmCache::State::choose(const GemmShape &shape) {
+Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmGroupShape &group) const {
+  auto found = libraries(group.shape);
+  if (found)
+    std::erase(*found, GemmLibrary::OneDnn); // its primitives are made for one m and k
+  return found;
+}
+
+Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &group,
+                                                          GemmLibrary library) {
+  switch (library) {
+  case GemmLibrary::OneDnn:
+    break;
+  case GemmLibrary::OneDnnSgemm:
+    return makeOneDnnSgemmGroup(group, threads);
+  case GemmLibrary::Packed:
+    return makePackedGroup(group, threads, buffers);
+  case GemmLibrary::Mkl: {
+    auto mkl = openMkl();
+    LMC_TRY(mkl);
+    return makeMklGroup(**mkl, group, threads);
+  }
+  }
+  return Error{"no such library", ExitCode::Failure};
+}
+
+template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Shape &shape) {
   // The bits of a fixed choice must not depend on the number of threads. Those of the packed kernels
   // do not. oneDNN 2.6 divides the sum over k among threads: with AVX2 often, and with AVX-512 where
   // a is transposed and k >= 2048, as it is in gradients of weights.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
-  auto product = key(shape);
+  auto product = key(describe(shape));
   LMC_TRY(product);
   auto available = libraries(shape);
   LMC_TRY(available);
@@ -175,6 +211,31 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
                 size_t(std::min(period, elements - i) * width));
 }
 
+// Times run(product) for the product of each library, and returns the fastest library with the
+// seconds of its best run.
+template <typename Product, typename Run>
+static GemmChoice fastest(std::vector<std::pair<GemmLibrary, std::unique_ptr<Product>>> products,
+                          Run run) {
+  std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
+  // The first run of each only warms up. Then they take turns, so that what disturbs the machine
+  // disturbs all, and those that are clearly slower are left out.
+  double best = std::numeric_limits<double>::infinity();
+  for (int turn = 0; turn <= kTimedRuns; ++turn)
+    for (size_t i = 0; i < products.size(); ++i) {
+      if (turn > 1 && seconds[i] > 1.25 * best)
+        continue;
+      const auto begin = std::chrono::steady_clock::now();
+      run(*products[i].second);
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+      if (turn == 0)
+        continue;
+      seconds[i] = std::min(seconds[i], spent.count());
+      best = std::min(best, seconds[i]);
+    }
+  const auto first = std::min_element(seconds.begin(), seconds.end());
+  return {nameOf(products[size_t(first - seconds.begin())].first), "", *first};
+}
+
 Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
   auto available = libraries(shape);
   LMC_TRY(available);
@@ -187,51 +248,87 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
   fillRandom(d, probe.m * probe.n, probe.output);
   fillRandom(bias, probe.n, probe.bias);
 
-  struct Candidate {
-    GemmLibrary library;
-    std::unique_ptr<Gemm> gemm;
-    double seconds = std::numeric_limits<double>::infinity();
-  };
-  std::vector<Candidate> candidates;
+  std::vector<std::pair<GemmLibrary, std::unique_ptr<Gemm>>> candidates;
   for (GemmLibrary library : *available) {
     auto gemm = make(probe, library);
     if (!gemm)
       return gemm.error();
-    candidates.push_back({library, std::move(*gemm)});
+    candidates.emplace_back(library, std::move(*gemm));
   }
-  // The first run of each only warms up. Then they take turns, so that what disturbs the machine
-  // disturbs all, and those that are clearly slower are left out.
-  double best = std::numeric_limits<double>::infinity();
-  for (int run = 0; run <= kTimedRuns; ++run)
-    for (Candidate &candidate : candidates) {
-      if (run > 1 && candidate.seconds > 1.25 * best)
-        continue;
-      const auto begin = std::chrono::steady_clock::now();
-      candidate.gemm->run(a.data(), b.data(), d.data(), bias.data());
-      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-      if (run == 0)
-        continue;
-      candidate.seconds = std::min(candidate.seconds, spent.count());
-      best = std::min(best, candidate.seconds);
-    }
-  auto fastest = std::min_element(
-      candidates.begin(), candidates.end(),
-      [](const Candidate &x, const Candidate &y) { return x.seconds < y.seconds; });
-  return GemmChoice{nameOf(fastest->library), "", fastest->seconds * shape.flops() / probe.flops()};
+  GemmChoice choice = fastest(std::move(candidates), [&](Gemm &gemm) {
+    gemm.run(a.data(), b.data(), d.data(), bias.data());
+  });
+  choice.seconds *= shape.flops() / probe.flops();
+  return choice;
+}
+
+// The bytes of each operand that the products of a group may take when they are timed: more than a
+// cache holds, because what experts read comes from memory.
+static constexpr int64_t kProbeBytes = 64 << 20;
+
+Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group) {
+  auto available = libraries(group);
+  LMC_TRY(available);
+  if (available->size() == 1)
+    return GemmChoice{nameOf(available->front()), "", 0};
+  // Fewer parts of the same size. If there are fewer rows than parts, a part still has one.
+  GemmShape part = group.shape;
+  int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
+  rows = std::max<int64_t>(1, rows / group.parts);
+  part = probeOf(part, kProbeSeconds * peakSpeed(part.input, threads).flops);
+  const int64_t width = elementBytes(part.input), sumWidth = elementBytes(part.output);
+  const int64_t largest =
+      std::max({part.m * part.k * width, part.k * part.n * width, part.m * part.n * sumWidth});
+  const double flops = kProbeSeconds * peakSpeed(part.input, threads).flops;
+  GemmGroupShape probe = group;
+  probe.parts = std::clamp<int64_t>(std::min(int64_t(flops / part.flops()), kProbeBytes / largest),
+                                    1, group.parts);
+  probe.shape = part;
+  (group.split == GemmGroupShape::Split::M ? probe.shape.m : probe.shape.k) = probe.parts * rows;
+
+  AlignedMemory a, b, d;
+  fillRandom(a, probe.parts * part.m * part.k, part.input);
+  fillRandom(b, probe.parts * part.k * part.n, part.input);
+  fillRandom(d, probe.parts * part.m * part.n, part.output);
+  std::vector<GemmPart> parts;
+  for (int64_t i = 0; i < probe.parts; ++i)
+    parts.push_back({a.at(i * part.m * part.k * width), b.at(i * part.k * part.n * width),
+                     d.at(i * part.m * part.n * sumWidth), part.m, part.k});
+  std::vector<std::pair<GemmLibrary, std::unique_ptr<GemmGroup>>> candidates;
+  for (GemmLibrary library : *available) {
+    auto product = make(probe, library);
+    if (!product)
+      return product.error();
+    candidates.emplace_back(library, std::move(*product));
+  }
+  GemmChoice choice =
+      fastest(std::move(candidates), [&](GemmGroup &product) { product.run(parts); });
+  choice.seconds *= group.shape.flops() / (part.flops() * double(probe.parts));
+  return choice;
 }
 
 GemmCache::GemmCache(int threads, GemmChoices *choices)
-    : state(new State{threads, choices, {}, {}, {}}) {}
+    : state(new State{threads, choices, {}, {}, {}, {}, {}}) {}
 GemmCache::~GemmCache() = default;
 
-Result<Gemm *> GemmCache::find(const GemmShape &shape) {
-  auto chosen = state->chosen.find(shape);
-  if (chosen == state->chosen.end()) {
-    auto library = state->choose(shape);
+// Returns the choice for a shape, and keeps it in `chosen`.
+template <typename Shape, typename Choose>
+static Result<GemmLibrary> choiceOf(std::map<Shape, GemmLibrary> &chosen, const Shape &shape,
+                                    Choose choose) {
+  auto found = chosen.find(shape);
+  if (found == chosen.end()) {
+    auto library = choose(shape);
     LMC_TRY(library);
-    chosen = state->chosen.emplace(shape, *library).first;
+    found = chosen.emplace(shape, *library).first;
   }
-  return find(shape, chosen->second);
+  return found->second;
+}
+
+Result<Gemm *> GemmCache::find(const GemmShape &shape) {
+  auto library =
+      choiceOf(state->chosen, shape, [this](const GemmShape &each) { return state->choose(each); });
+  LMC_TRY(library);
+  return find(shape, *library);
 }
 
 Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
@@ -245,19 +342,37 @@ Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
   return gemm.get();
 }
 
-std::unique_ptr<Gemm> GemmCache::packed(const GemmShape &shape) {
-  return makePackedGemm(shape, state->threads, state->buffers);
+Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group) {
+  auto library = choiceOf(state->chosenForGroups, group,
+                          [this](const GemmGroupShape &each) { return state->choose(each); });
+  LMC_TRY(library);
+  return find(group, *library);
 }
 
-void GemmCache::reservePacked(const GemmShape &shape) { (void)packed(shape); }
+Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group, GemmLibrary library) {
+  auto &product = state->groups[{group, library}];
+  if (!product) {
+    auto made = state->make(group, library);
+    if (!made)
+      return made.error();
+    product = std::move(*made);
+  }
+  return product.get();
+}
 
 void GemmCache::clear() {
   state->chosen.clear();
   state->gemms.clear();
+  state->chosenForGroups.clear();
+  state->groups.clear();
 }
 
 Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmShape &shape) {
   return state->libraries(shape);
+}
+
+Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmGroupShape &group) {
+  return state->libraries(group);
 }
 
 } // namespace lmc::cpu

@@ -53,6 +53,42 @@ public:
   virtual std::string implementation() const = 0;
 };
 
+// One product of a group. Its m and k stand in for those of the group's shape.
+struct GemmPart {
+  const void *a, *b;
+  void *d;
+  int64_t m, k;
+};
+
+// Products that differ in their operands, and in their m or their k, such as those of the experts
+// of a layer. Threads share the blocks of all of them, so that it does not matter whether there are
+// many small products or a large one. Each block is computed by one thread.
+class GemmGroup {
+public:
+  virtual ~GemmGroup() = default;
+  // Computes all products. Where k is 0, d becomes 0, or stays as it is if the shape accumulates.
+  // The sum of the parts' m, if m differs, or of their k, must be at most the shape's. Only one
+  // thread may call run() at a time. Two runs on equal operands give equal bits; those of the
+  // packed kernels depend neither on the number of threads nor on the other parts, and are those of
+  // Gemm.
+  virtual void run(const std::vector<GemmPart> &parts) = 0;
+  virtual std::string implementation() const = 0;
+};
+
+// The shape of a group of `parts` products without bias. The rows of all parts are shape.m, or, if
+// `split` is K, shape.k. If `split` is K, d is f32 or f64.
+struct GemmGroupShape {
+  enum class Split { M, K };
+  GemmShape shape;
+  int64_t parts = 1;
+  Split split = Split::M;
+
+  auto operator<=>(const GemmGroupShape &) const = default;
+};
+
+// Returns a text that differs for different shapes: "f32 4096x512x1024 b^T, m in 64 parts".
+std::string describe(const GemmGroupShape &group);
+
 enum class GemmLibrary { OneDnn, OneDnnSgemm, Packed, Mkl };
 
 // Returns the name of a library in choices: "oneDNN", "oneDNN sgemm", "packed", "MKL".
@@ -71,17 +107,14 @@ public:
   Result<Gemm *> find(const GemmShape &shape);
   // Returns the product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // Returns a product by the packed kernels, for a shape that is known only when it runs. It must
-  // not be used after another product has been made with a larger shape, unless reservePacked() was
-  // called for that.
-  std::unique_ptr<Gemm> packed(const GemmShape &shape);
-  // Takes the memory that packed() needs for products of this shape, or of another number of rows m
-  // or a smaller k.
-  void reservePacked(const GemmShape &shape);
+  // The same for products of a group. They are timed with parts of equal size.
+  Result<GemmGroup *> find(const GemmGroupShape &group);
+  Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
   // Forgets all products, which must not be used any more.
   void clear();
   // Returns the libraries that can compute the product.
   Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape);
+  Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group);
 
 private:
   struct State;

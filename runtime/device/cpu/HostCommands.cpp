@@ -47,6 +47,67 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      shape.m * shape.n * elementBytes(shape.output)};
 }
 
+Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memory,
+                                  GemmCache &gemms) {
+  const auto experts = int64_t(op.experts()), inner = int64_t(op.inner());
+  const auto columns = int64_t(op.columns());
+  GemmGroupShape group{{int64_t(op.rows()), columns, inner}, experts, GemmGroupShape::Split::M};
+  group.shape.transposeB = !op.transposed();
+  group.shape.input = group.shape.output = storageOf(memory.slice(op.x()).dtype());
+  auto product = gemms.find(group);
+  LMC_TRY(product);
+  const int64_t width = elementBytes(group.shape.input);
+  ExpertCommand command{};
+  command.gemms = *product;
+  command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
+  command.a = memory.address(op.x());
+  command.b = memory.address(op.weight());
+  command.d = memory.address(op.y());
+  command.rowA = inner * width;
+  command.rowD = columns * width;
+  command.expertB = inner * columns * width;
+  command.otherSize = inner;
+  command.parts.resize(size_t(experts));
+  return command;
+}
+
+Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &memory,
+                                  GemmCache &gemms) {
+  const auto experts = int64_t(op.experts()), inner = int64_t(op.inner());
+  const auto columns = int64_t(op.columns());
+  GemmGroupShape group{{columns, inner, int64_t(op.rows())}, experts, GemmGroupShape::Split::K};
+  group.shape.transposeA = true;
+  group.shape.accumulate = op.accumulate();
+  group.shape.input = storageOf(memory.slice(op.x()).dtype());
+  group.shape.output = storageOf(memory.slice(op.d()).dtype());
+  auto product = gemms.find(group);
+  LMC_TRY(product);
+  const int64_t width = elementBytes(group.shape.input);
+  ExpertCommand command{};
+  command.gemms = *product;
+  command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
+  command.a = memory.address(op.dy());
+  command.b = memory.address(op.x());
+  command.d = memory.address(op.d());
+  command.rowA = columns * width;
+  command.rowB = inner * width;
+  command.expertD = inner * columns * elementBytes(group.shape.output);
+  command.rowsAreDepth = true;
+  command.otherSize = columns;
+  command.parts.resize(size_t(experts));
+  return command;
+}
+
+void ExpertCommand::run() {
+  for (size_t e = 0; e < parts.size(); ++e) {
+    const int64_t first = offsets[e], rows = offsets[e + 1] - first;
+    parts[e] = {a + first * rowA, b + first * rowB + int64_t(e) * expertB,
+                d + first * rowD + int64_t(e) * expertD, rowsAreDepth ? otherSize : rows,
+                rowsAreDepth ? rows : otherSize};
+  }
+  gemms->run(parts);
+}
+
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
   const CopyRuns runs = copyRuns(memory.slice(op.d()), memory.slice(op.x()));
   return {memory.address(op.d()), memory.address(op.x()), int64_t(runs.bytes),

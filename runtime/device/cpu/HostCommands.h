@@ -23,6 +23,23 @@ struct GemmCommand {
   }
 };
 
+// The products of the experts of a layer. `offsets` (experts + 1 numbers) says which rows belong to
+// which expert, so the number of rows of each product is known only when the command runs.
+struct ExpertCommand {
+  GemmGroup *gemms;
+  const int32_t *offsets;
+  const char *a, *b;
+  char *d;
+  // The bytes from an operand of one expert to that of the next, and, where an operand has the rows
+  // of all experts, from one row to the next; 0 elsewhere.
+  int64_t rowA, rowB, rowD, expertB, expertD;
+  bool rowsAreDepth;           // an expert's rows are its k, not its m
+  int64_t otherSize;           // the one of m and k that all experts have alike
+  std::vector<GemmPart> parts; // one per expert
+
+  void run();
+};
+
 // A copy of `rows` runs of `bytes` bytes each from x to d. Runs start `xPitch` bytes apart in x and
 // `dPitch` bytes apart in d. If neither slice has a pitch, there is one run.
 struct CopyCommand {
@@ -34,6 +51,10 @@ struct CopyCommand {
 };
 
 Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache &gemms);
+Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memory,
+                                  GemmCache &gemms);
+Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &memory,
+                                  GemmCache &gemms);
 CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory);
 
 } // namespace lmc::cpu

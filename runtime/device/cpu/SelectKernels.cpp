@@ -15,13 +15,14 @@ const KernelSet &kernels();
 }
 namespace avx512 {
 const KernelSet &kernels();
+const KernelSet &kernelsWithBf16();
 }
 #endif
 
 namespace {
 
 struct Sets {
-  const KernelSet *sets[3];
+  const KernelSet *sets[4];
   int count = 0;
 
   Sets() {
@@ -33,6 +34,8 @@ struct Sets {
     if (count == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
       sets[count++] = &avx512::kernels();
+    if (count == 3 && __builtin_cpu_supports("avx512bf16"))
+      sets[count++] = &avx512::kernelsWithBf16();
 #endif
   }
 };

@@ -223,21 +223,6 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   });
 }
 
-// One matrix product per expert, one after the other. `offsets` (experts + 1 numbers) says which
-// rows belong to which expert, so their number is known only when the command runs.
-struct ExpertProducts {
-  GemmCache *gemms;
-  GemmShape shape; // without the extent that depends on the offsets
-  int64_t experts;
-  const int32_t *offsets;
-
-  // Calls product(expert, first row, rows) for every expert.
-  template <typename Product> void forExperts(Product product) const {
-    for (int64_t e = 0; e < experts; ++e)
-      product(e, int64_t(offsets[e]), int64_t(offsets[e + 1] - offsets[e]));
-  }
-};
-
 } // namespace
 
 template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
@@ -363,58 +348,16 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRow
 
 template <>
 Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinear &op) {
-  const auto inner = int64_t(op.inner()), columns = int64_t(op.columns());
-  const Storage type = at.storage(op.x());
-  GemmShape shape{0, columns, inner};
-  shape.transposeB = !op.transposed();
-  shape.input = shape.output = type;
-  const ExpertProducts products{&at.gemms, shape, int64_t(op.experts()),
-                                at.address<const int32_t>(op.offsets())};
-  at.gemms.reservePacked(shape);
-  return Step([=, width = elementBytes(type), x = at.address<const char>(op.x()),
-               weight = at.address<const char>(op.weight()), y = at.address(op.y())] {
-    products.forExperts([&](int64_t expert, int64_t first, int64_t rows) {
-      if (rows == 0)
-        return;
-      GemmShape own = products.shape;
-      own.m = rows;
-      products.gemms->packed(own)->run(x + first * inner * width,
-                                       weight + expert * inner * columns * width,
-                                       y + first * columns * width, nullptr);
-    });
-  });
+  auto command = bindExperts(op, at.memory, at.gemms);
+  LMC_TRY(command);
+  return Step([command = std::move(*command)]() mutable { command.run(); });
 }
 
 template <>
 Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinearGrad &op) {
-  const auto inner = int64_t(op.inner()), columns = int64_t(op.columns());
-  const Storage type = at.storage(op.x()), sums = at.storage(op.d());
-  GemmShape shape{columns, inner, 0};
-  shape.transposeA = true;
-  shape.accumulate = op.accumulate();
-  shape.input = type;
-  shape.output = sums;
-  const ExpertProducts products{&at.gemms, shape, int64_t(op.experts()),
-                                at.address<const int32_t>(op.offsets())};
-  GemmShape largest = shape;
-  largest.k = int64_t(op.rows());
-  at.gemms.reservePacked(largest);
-  return Step([=, width = elementBytes(type), dy = at.address<const char>(op.dy()),
-               x = at.address<const char>(op.x()), d = at.address(op.d())] {
-    const int64_t matrix = inner * columns * elementBytes(sums);
-    products.forExperts([&](int64_t expert, int64_t first, int64_t rows) {
-      char *to = d + expert * matrix;
-      if (rows == 0) {
-        if (!products.shape.accumulate)
-          std::memset(to, 0, size_t(matrix));
-        return;
-      }
-      GemmShape own = products.shape;
-      own.k = rows;
-      products.gemms->packed(own)->run(dy + first * columns * width, x + first * inner * width, to,
-                                       nullptr);
-    });
-  });
+  auto command = bindExperts(op, at.memory, at.gemms);
+  LMC_TRY(command);
+  return Step([command = std::move(*command)]() mutable { command.run(); });
 }
 
 } // namespace lmc::cpu

@@ -25,6 +25,7 @@ Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
 // oneDNN's sgemm.
 bool oneDnnHasSgemm(const GemmShape &shape);
 std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape);
+std::unique_ptr<GemmGroup> makeOneDnnSgemmGroup(const GemmGroupShape &group, int threads);
 // Returns the version and the instructions that oneDNN uses: "2.6.3 isa 0x1ff".
 std::string oneDnnVersion();
 
@@ -33,7 +34,23 @@ struct PackedBuffers {
   AlignedMemory panelsB, sums, perThread;
 };
 
-std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers);
+std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
+                                     const KernelSet &set = kernelSet());
+
+// The sizes of the blocks of a packed product. They fit the caches: kDepth x panelColumns packed
+// elements of b stay in the first-level cache, kRows x kDepth of a in the second. kRows is a
+// multiple of every kernel's panelRows. The order of the sum over k follows from kDepth alone.
+inline constexpr int64_t kPackedRows = 96, kPackedDepth = 256;
+
+// Returns the depth of the panels that hold `depth` elements.
+inline int64_t packedDepth(const PackedGemmKernels &kernels, int64_t depth) {
+  return (depth + kernels.depthUnit - 1) / kernels.depthUnit * kernels.depthUnit;
+}
+
+// Groups of products by the packed kernels.
+std::unique_ptr<GemmGroup> makePackedGroup(const GemmGroupShape &group, int threads,
+                                           PackedBuffers &buffers,
+                                           const KernelSet &set = kernelSet());
 
 // Intel's MKL. It is not linked: it is opened where it is installed.
 struct Mkl {
@@ -54,5 +71,6 @@ struct Mkl {
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 std::unique_ptr<Gemm> makeMklGemm(const Mkl &mkl, const GemmShape &shape, int threads);
+std::unique_ptr<GemmGroup> makeMklGroup(const Mkl &mkl, const GemmGroupShape &group, int threads);
 
 } // namespace lmc::cpu

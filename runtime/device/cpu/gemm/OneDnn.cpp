@@ -1,4 +1,5 @@
 // Matrix products by oneDNN: its primitive, and its sgemm, which divides the work in another way.
+#include "runtime/device/cpu/gemm/Groups.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>
@@ -72,6 +73,16 @@ private:
   std::string kind;
 };
 
+void sgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a, const void *b,
+           void *d, int64_t leadingD) {
+  const dnnl_status_t status = dnnl_sgemm(
+      shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f,
+      static_cast<const float *>(a), leadingA, static_cast<const float *>(b), leadingB,
+      shape.accumulate ? 1.0f : 0.0f, static_cast<float *>(d), leadingD);
+  if (status != dnnl_success)
+    throw dnnl::error(status, "dnnl_sgemm failed");
+}
+
 // f32 only. The product of row-major matrices is computed as that of their transposes,
 // d^T = b^T a^T.
 class OneDnnSgemm final : public Gemm {
@@ -79,12 +90,7 @@ public:
   explicit OneDnnSgemm(const GemmShape &shape) : shape(shape) {}
 
   void run(const void *a, const void *b, void *d, const void *bias) override {
-    dnnl_status_t status = dnnl_sgemm(
-        shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f,
-        static_cast<const float *>(a), shape.leadingA(), static_cast<const float *>(b),
-        shape.leadingB(), shape.accumulate ? 1.0f : 0.0f, static_cast<float *>(d), shape.n);
-    if (status != dnnl_success)
-      throw dnnl::error(status, "dnnl_sgemm failed");
+    sgemm(shape, shape.leadingA(), shape.leadingB(), a, b, d, shape.n);
     if (shape.hasBias)
       addBias(shape, static_cast<float *>(d), static_cast<const float *>(bias));
   }
@@ -136,6 +142,11 @@ Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape) {
 
 std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape) {
   return std::make_unique<OneDnnSgemm>(shape);
+}
+
+std::unique_ptr<GemmGroup> makeOneDnnSgemmGroup(const GemmGroupShape &group, int threads) {
+  // Within a parallel region, oneDNN uses only the thread that calls it.
+  return libraryGroup(group, threads, "oneDNN sgemm", sgemm);
 }
 
 } // namespace lmc::cpu

@@ -9,13 +9,12 @@
 namespace lmc::cpu {
 namespace {
 
-// A matrix product d = op(a) op(b) by the packed kernels. The block sizes fit the caches: kDepth x
-// panelColumns packed elements of b stay in the first-level cache, kRows x kDepth of a in the
-// second, kDeep x kWide of b in the third. kRows is a multiple of every kernel's panelRows, kWide
-// of every panelColumns.
+// A matrix product d = op(a) op(b) by the packed kernels. kDeep x kWide packed elements of b fit
+// into the third-level cache. kWide is a multiple of every kernel's panelColumns.
 class PackedGemm final : public Gemm {
 public:
-  static constexpr int64_t kRows = 96, kDepth = 256, kDeep = 1024, kWide = 1024, kTall = 2016;
+  static constexpr int64_t kRows = kPackedRows, kDepth = kPackedDepth, kDeep = 1024, kWide = 1024,
+                           kTall = 2016;
 
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
@@ -29,9 +28,9 @@ public:
     columnsPerItem = kWide;
     while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
       columnsPerItem /= 2;
-    const int64_t width = int64_t(input.arithmeticWidth);
-    buffers.panelsB.reserve(std::min(roundUp(shape.k), kDeep) * kWide * width);
-    blockBytes = kRows * kDepth * width;
+    const int64_t width = int64_t(input.arithmeticWidth), packed = int64_t(input.packedWidth);
+    buffers.panelsB.reserve(std::min(roundUp(shape.k), kDeep) * kWide * packed);
+    blockBytes = kRows * kDepth * packed + 64;
     threadBytes = blockBytes + (!direct && deepSteps == 1 ? kRows * columnsPerItem * width : 0);
     buffers.perThread.reserve(threadBytes * threads);
     if (!direct && deepSteps > 1)
@@ -73,8 +72,9 @@ private:
                     rows,
                     column0 + piece,
                     std::min(kPackColumns, columns - piece)};
-      input.packB(args, buffers.panelsB.at((first * paddedColumns + piece * rows) *
-                                           int64_t(input.arithmeticWidth)));
+      input.packB(args,
+                  buffers.panelsB.at((first * paddedColumns + piece * packedDepth(input, rows)) *
+                                     int64_t(input.packedWidth)));
     }
   }
 
@@ -114,8 +114,11 @@ private:
         input.packA({a, shape.transposeA ? shape.m : shape.k, shape.transposeA, row0 + row, height,
                      depth0 + first, deep},
                     own);
-        input.multiply(own, buffers.panelsB.at((first * paddedColumns + column * deep) * width),
-                       height, wide, deep, sums, leading, add);
+        input.multiply(
+            own,
+            buffers.panelsB.at((first * paddedColumns + column * packedDepth(input, deep)) *
+                               int64_t(input.packedWidth)),
+            height, wide, deep, sums, leading, add);
         add = true;
       }
       if (last && (!direct || shape.hasBias)) {
@@ -141,8 +144,9 @@ private:
 
 } // namespace
 
-std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers) {
-  return std::make_unique<PackedGemm>(kernelSet(), shape, threads, buffers);
+std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
+                                     const KernelSet &set) {
+  return std::make_unique<PackedGemm>(set, shape, threads, buffers);
 }
 
 } // namespace lmc::cpu

@@ -12,6 +12,10 @@ template <typename T> void addAttention(AttentionKernels &kernels);
 template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 
 template <typename T> PackedGemmKernels packedGemm();
+#if defined(__AVX512F__)
+// Returns `kernels`, those of packedGemm<Bf16>(), with products by the instructions AVX512_BF16.
+PackedGemmKernels withBf16Products(PackedGemmKernels kernels);
+#endif
 
 void exp2F32(const float *x, float *e, int64_t n);
 void exp2F64(const double *x, double *e, int64_t n);

@@ -24,4 +24,17 @@ const KernelSet &kernels() {
   return set;
 }
 
+#if defined(__AVX512F__)
+const KernelSet &kernelsWithBf16() {
+  static const KernelSet set = [] {
+    KernelSet copy = kernels();
+    copy.name = LMC_ISA_NAME "-bf16";
+    PackedGemmKernels &bf16 = copy.gemm[int(Storage::BF16)];
+    bf16 = withBf16Products(bf16);
+    return copy;
+  }();
+  return set;
+}
+#endif
+
 } // namespace lmc::cpu::LMC_ISA

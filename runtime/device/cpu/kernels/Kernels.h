@@ -38,11 +38,14 @@ struct StoreArgs {
 };
 
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of
-// `panelRows` rows, B in panels of `panelColumns` columns; both are converted to the type of
-// arithmetic.
+// `panelRows` rows, B in panels of `panelColumns` columns. The elements of both are converted to
+// the type of arithmetic, unless the instructions of the set multiply the storage type.
 struct PackedGemmKernels {
   int panelRows, panelColumns;
-  size_t arithmeticWidth; // bytes of an element of the packed panels and sums
+  size_t arithmeticWidth; // bytes of a sum
+  size_t packedWidth;     // bytes of a packed element
+  int depthUnit;          // the depth of a panel is filled up with zeros to a multiple of this
+  // Packing A may write 64 bytes behind the last panel.
   void (*packA)(const PackArgs &args, void *packed);
   void (*packB)(const PackArgs &args, void *packed);
   // Computes sums[rows, columns] = A B, or adds A B to sums if `add`. A and B are packed.
@@ -53,7 +56,7 @@ struct PackedGemmKernels {
 };
 
 struct KernelSet {
-  const char *name; // "x86-64-v3"
+  const char *name; // "x86-64-v3", "x86-64-v4-bf16"
 
   // Both arrays are indexed by Storage.
   AttentionKernels attention[3];

@@ -1,13 +1,37 @@
 // A matrix product over packed panels (Goto and van de Geijn, "Anatomy of High-Performance Matrix
 // Multiplication", 2008). Packing also converts elements to the type of arithmetic. On a machine
 // without bf16 instructions, bf16 is therefore nearly as fast as f32: the conversion takes m k + k
-// n operations, the multiplication m k n.
+// n operations, the multiplication m k n. PackedGemmBf16.cpp has the product by bf16 instructions.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
 
 namespace lmc::cpu::LMC_ISA {
 namespace {
+
+// panel[k][r] = from[r][k] for r < rows.
+template <typename T, typename R = Arithmetic<T>>
+void packRows(const T *from, int64_t leading, int64_t rows, int64_t depth, R *panel) {
+  int64_t k = 0;
+  constexpr int kN = kWidth<R>;
+  if constexpr (kN >= kTileRows) {
+    // Each store also writes zeros to the first elements of the next k, which come later.
+    if (rows == kTileRows)
+      for (; k + kN <= depth; k += kN) {
+        V<R> square[kN];
+#pragma GCC unroll 16
+        for (int r = 0; r < kN; ++r)
+          square[r] = r < kTileRows ? load(from + r * leading + k) : V<R>{};
+        transpose<R>(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < kN; ++i)
+          store(panel + (k + i) * kTileRows, square[i]);
+      }
+  }
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = k; i < depth; ++i)
+      panel[i * kTileRows + r] = toReal(from[r * leading + i]);
+}
 
 // Packs a block of A into panels [depth][kTileRows]; rows beyond the end of the block become zero.
 template <typename T> void packA(const PackArgs &args, void *memory) {
@@ -30,10 +54,8 @@ template <typename T> void packA(const PackArgs &args, void *memory) {
           for (int64_t r = 0; r < rows; ++r)
             panel[k * kTileRows + r] = toReal(from[k * args.leading + r]);
     } else {
-      const T *from = source + (args.firstRow + row) * args.leading + args.firstColumn;
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t k = 0; k < depth; ++k)
-          panel[k * kTileRows + r] = toReal(from[r * args.leading + k]);
+      packRows(source + (args.firstRow + row) * args.leading + args.firstColumn, args.leading, rows,
+               depth, panel);
     }
   }
 }
@@ -68,9 +90,9 @@ void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64
       R *to = static_cast<R *>(sums) + row * leading + column;
       const int64_t height = lesser(kTileRows, rows - row);
       const int64_t width = lesser(kColumns, columns - column);
-      if (height == kTileRows && width == kColumns) {
-        tile<R, Layout::ColumnMajor, kTileRows, 2>(depth, left, kTileRows, right, kColumns, to,
-                                                   leading, add);
+      if (width == kColumns) {
+        tileOf<R, Layout::ColumnMajor, 2>(int(height), depth, left, kTileRows, right, kColumns, to,
+                                          leading, add);
         continue;
       }
       // A tile at an edge is first computed in a separate buffer, because a full tile would reach
@@ -123,7 +145,8 @@ template <typename T> void storeSums(const StoreArgs &args) {
 
 template <typename T> PackedGemmKernels packedGemm() {
   using R = Arithmetic<T>;
-  return {kTileRows, kTileColumns<R>, sizeof(R), packA<T>, packB<T>, multiply<R>, storeSums<T>};
+  return {kTileRows, kTileColumns<R>, sizeof(R),   sizeof(R),   1,
+          packA<T>,  packB<T>,        multiply<R>, storeSums<T>};
 }
 
 template PackedGemmKernels packedGemm<float>();

@@ -1,4 +1,5 @@
 #include "runtime/device/GemmChoices.h"
+#include "runtime/device/cpu/gemm/Implementations.h"
 #include "test/runtime/device/cpu/Values.h"
 
 #include <gtest/gtest.h>
@@ -84,6 +85,201 @@ TEST(Gemm, CrossesBlocks) {
           {GemmLibrary::Packed});
     check({100, 140, 2100, true, true, false, true, Storage::BF16, output, Storage::BF16}, 1,
           random, {GemmLibrary::Packed});
+  }
+}
+
+// The packed kernels of every instruction set that this machine has; bf16 instructions multiply
+// pairs of elements, so an odd k is one of the sizes.
+TEST(Gemm, EveryKernelSetMatchesTheDefinition) {
+  std::mt19937_64 random(5);
+  omp_set_num_threads(2);
+  int count = 0;
+  const KernelSet *const *sets = kernelSets(count);
+  const int64_t sizes[][3] = {{1, 1, 1}, {25, 67, 33}, {26, 130, 300}, {24, 64, 1281}};
+  for (auto [input, output] :
+       {std::pair(Storage::F32, Storage::F32), std::pair(Storage::BF16, Storage::F32),
+        std::pair(Storage::BF16, Storage::BF16)})
+    for (const auto &size : sizes)
+      for (int flags = 0; flags < 8; ++flags) {
+        const GemmShape shape{size[0],         size[1], size[2], bool(flags & 1), bool(flags & 2),
+                              bool(flags & 4), false,   input,   output};
+        Values a = Values::random(input, shape.m * shape.k, random);
+        Values b = Values::random(input, shape.k * shape.n, random);
+        const Values before = Values::random(output, shape.m * shape.n, random);
+        const std::vector<double> expected = reference(shape, a, b, before, before);
+        for (int set = 0; set < count; ++set) {
+          PackedBuffers buffers;
+          Values d = before;
+          makePackedGemm(shape, 2, buffers, *sets[set])->run(a.data(), b.data(), d.data(), nullptr);
+          EXPECT_LE(lmc::cpu::test::error(d, expected), lmc::cpu::test::tolerance(output))
+              << sets[set]->name << ": " << describe(shape);
+        }
+      }
+}
+
+// The operands of a group: those of its parts, one after the other.
+struct Group {
+  GemmGroupShape shape;
+  std::vector<int64_t> sizes; // the m, or the k, of each part
+  Values a, b, before;
+
+  Group(GemmGroupShape wanted, std::vector<int64_t> sizes, std::mt19937_64 &random)
+      : shape(wanted), sizes(std::move(sizes)), a(shape.shape.input, 0), b(shape.shape.input, 0),
+        before(shape.shape.output, 0) {
+    int64_t ofA = 0, ofB = 0, ofD = 0;
+    for (const GemmShape &part : parts()) {
+      ofA += part.m * part.k;
+      ofB += part.k * part.n;
+      ofD += part.m * part.n;
+    }
+    a = Values::random(shape.shape.input, ofA, random);
+    b = Values::random(shape.shape.input, ofB, random);
+    before = Values::random(shape.shape.output, ofD, random);
+  }
+
+  std::vector<GemmShape> parts() const {
+    std::vector<GemmShape> all;
+    for (int64_t size : sizes) {
+      all.push_back(shape.shape);
+      (shape.split == GemmGroupShape::Split::M ? all.back().m : all.back().k) = size;
+    }
+    return all;
+  }
+
+  // Calls visit(shape, a, b, d) for each part, the last three as positions in bytes.
+  template <typename Visit> void forParts(Visit visit) const {
+    int64_t atA = 0, atB = 0, atD = 0;
+    for (const GemmShape &part : parts()) {
+      visit(part, atA, atB, atD);
+      atA += part.m * part.k * elementBytes(part.input);
+      atB += part.k * part.n * elementBytes(part.input);
+      atD += part.m * part.n * elementBytes(part.output);
+    }
+  }
+
+  // Returns d after one run.
+  Values run(GemmGroup &product) {
+    Values d = before;
+    std::vector<GemmPart> operands;
+    forParts([&](const GemmShape &part, int64_t atA, int64_t atB, int64_t atD) {
+      operands.push_back({a.data() + atA, b.data() + atB, d.data() + atD, part.m, part.k});
+    });
+    product.run(operands);
+    return d;
+  }
+
+  std::vector<double> expected() const {
+    std::vector<double> all;
+    auto piece = [](const Values &values, int64_t from, int64_t elements) {
+      Values part(values.storage, elements);
+      if (elements > 0)
+        std::memcpy(part.data(), values.bytes.data() + from, part.bytes.size());
+      return part;
+    };
+    forParts([&](const GemmShape &part, int64_t atA, int64_t atB, int64_t atD) {
+      const Values d = piece(before, atD, part.m * part.n);
+      const std::vector<double> own =
+          reference(part, piece(a, atA, part.m * part.k), piece(b, atB, part.k * part.n), d, d);
+      all.insert(all.end(), own.begin(), own.end());
+    });
+    return all;
+  }
+};
+
+// As the experts of a layer use them: forward, gradient of the rows, gradient of the weights.
+static std::vector<GemmGroupShape> groupShapes(int64_t rows, int64_t n, int64_t other,
+                                               int64_t parts) {
+  using Split = GemmGroupShape::Split;
+  std::vector<GemmGroupShape> shapes;
+  for (auto [input, sums] :
+       {std::pair(Storage::F32, Storage::F32), std::pair(Storage::BF16, Storage::F32),
+        std::pair(Storage::F64, Storage::F64)}) {
+    for (bool transposed : {false, true})
+      shapes.push_back(
+          {{rows, n, other, false, transposed, false, false, input, input}, parts, Split::M});
+    for (bool accumulate : {false, true})
+      shapes.push_back(
+          {{other, n, rows, true, false, accumulate, false, input, sums}, parts, Split::K});
+  }
+  return shapes;
+}
+
+TEST(GemmGroup, MatchesTheDefinitionByEveryLibrary) {
+  std::mt19937_64 random(6);
+  omp_set_num_threads(2);
+  const std::vector<int64_t> sizes[] = {
+      {20, 21, 19, 20}, // balanced
+      {0, 70, 1, 9},    // most rows on one expert, none on another
+      {0, 0, 80, 0},    // all rows on one expert
+      {0, 0, 0, 0},
+  };
+  for (const auto &parts : sizes)
+    for (const GemmGroupShape &shape : groupShapes(80, 70, 37, 4)) {
+      Group group(shape, parts, random);
+      const std::vector<double> expected = group.expected();
+      GemmCache cache(2);
+      auto libraries = cache.libraries(shape);
+      ASSERT_TRUE(libraries);
+      EXPECT_TRUE(std::count(libraries->begin(), libraries->end(), GemmLibrary::Packed));
+      for (GemmLibrary library : *libraries) {
+        auto product = cache.find(shape, library);
+        ASSERT_TRUE(product);
+        const Values d = group.run(**product);
+        EXPECT_LE(lmc::cpu::test::error(d, expected), lmc::cpu::test::tolerance(shape.shape.output))
+            << nameOf(library) << ": " << describe(shape);
+        EXPECT_EQ(group.run(**product).bytes, d.bytes) << nameOf(library) << " repeats its bits";
+      }
+    }
+}
+
+// The fixed choice: equal bits on any number of threads, and those of one product after the other.
+TEST(GemmGroup, DefaultBitsAreThoseOfSingleProducts) {
+  std::mt19937_64 random(7);
+  for (const GemmGroupShape &shape : groupShapes(1300, 700, 530, 3)) {
+    Group group(shape, {900, 0, 400}, random);
+    Values alone = group.before;
+    group.forParts([&](const GemmShape &part, int64_t atA, int64_t atB, int64_t atD) {
+      if (part.k == 0 && !part.accumulate)
+        std::memset(alone.data() + atD, 0, size_t(part.m * part.n * elementBytes(part.output)));
+      if (part.m == 0 || part.k == 0)
+        return;
+      omp_set_num_threads(2);
+      GemmCache cache(2);
+      auto gemm = cache.find(part);
+      ASSERT_TRUE(gemm);
+      (*gemm)->run(group.a.data() + atA, group.b.data() + atB, alone.data() + atD, nullptr);
+    });
+    for (int threads : {1, 2, 3, 5}) {
+      omp_set_num_threads(threads);
+      GemmCache cache(threads);
+      auto product = cache.find(shape);
+      ASSERT_TRUE(product);
+      EXPECT_TRUE(group.run(**product).bytes == alone.bytes)
+          << threads << " threads: " << describe(shape);
+    }
+  }
+}
+
+TEST(GemmGroup, MeasuresAShapeOnce) {
+  omp_set_num_threads(2);
+  const GemmGroupShape shape{{300, 64, 96, false, true}, 7, GemmGroupShape::Split::M};
+  lmc::GemmChoices choices(/*measures=*/true);
+  GemmCache first(2, &choices);
+  auto fastest = first.find(shape);
+  ASSERT_TRUE(fastest) << fastest.error().message;
+  ASSERT_EQ(choices.inUse().size(), 1u);
+  const auto use = choices.inUse()[0];
+  EXPECT_EQ(use.key.product, "f32 300x64x96 b^T, m in 7 parts");
+  EXPECT_GT(use.choice.seconds, 0);
+  auto libraries = first.libraries(shape);
+  ASSERT_TRUE(libraries);
+  for (GemmLibrary library : *libraries) {
+    lmc::GemmChoices recorded(/*measures=*/true);
+    recorded.add(use.key, {nameOf(library), "", 1}, 0);
+    GemmCache cache(2, &recorded);
+    auto product = cache.find(shape);
+    ASSERT_TRUE(product);
+    EXPECT_EQ((*product)->implementation(), (*first.find(shape, library))->implementation());
   }
 }
 
@@ -197,8 +393,8 @@ TEST(Gemm, DifferentShapesHaveDifferentTexts) {
     for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64})
       for (Storage output : {Storage::F32, Storage::BF16, Storage::F64})
         for (int64_t m : {1, 11}) {
-          texts.insert(describe({m, 1, 1, bool(flags & 1), bool(flags & 2), bool(flags & 4),
-                                 bool(flags & 8), storage, output}));
+          texts.insert(describe(GemmShape{m, 1, 1, bool(flags & 1), bool(flags & 2),
+                                          bool(flags & 4), bool(flags & 8), storage, output}));
           ++shapes;
         }
   EXPECT_EQ(int(texts.size()), shapes);

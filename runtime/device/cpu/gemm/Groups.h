@@ -1,0 +1,136 @@
+// How threads share the products of a group.
+#pragma once
+
+#include "runtime/device/cpu/Gemm.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace lmc::cpu {
+
+// A block of d: the rows and columns of a part of a group from (row, column) on.
+struct GemmBlock {
+  const GemmPart *part;
+  int64_t row, rows, column, columns;
+};
+
+// The largest blocks. `rowUnit` divides the first row of every block.
+struct BlockSizes {
+  int64_t rows, columns, rowUnit;
+};
+
+// Divides all products into blocks of nearly equal numbers of rows, at least `kBlocksPerThread` for
+// each thread where they are large enough.
+class GemmBlocks {
+public:
+  GemmBlocks(const GemmGroupShape &group, int threads, const BlockSizes &sizes)
+      : columns(group.shape.n), threads(threads), sizes(sizes) {}
+
+  const std::vector<GemmBlock> &divide(const std::vector<GemmPart> &parts) {
+    BlockSizes size = sizes;
+    while (count(parts, size) < kBlocksPerThread * threads && size.columns > kFewestColumns)
+      size.columns /= 2;
+    while (count(parts, size) < kBlocksPerThread * threads && size.rows > kFewestRows)
+      size.rows /= 2;
+    blocks.clear();
+    for (const GemmPart &part : parts) {
+      const int64_t rows = blockRows(part.m, size);
+      for (int64_t column = 0; column < columns; column += size.columns)
+        for (int64_t row = 0; row < part.m; row += rows)
+          blocks.push_back({&part, row, std::min(rows, part.m - row), column,
+                            std::min(size.columns, columns - column)});
+    }
+    return blocks;
+  }
+
+private:
+  static constexpr int64_t kBlocksPerThread = 8, kFewestColumns = 128, kFewestRows = 48;
+
+  int64_t blockRows(int64_t m, const BlockSizes &size) const {
+    const int64_t pieces = std::max<int64_t>(1, (m + size.rows - 1) / size.rows);
+    return ((m + pieces - 1) / pieces + sizes.rowUnit - 1) / sizes.rowUnit * sizes.rowUnit;
+  }
+  int64_t count(const std::vector<GemmPart> &parts, const BlockSizes &size) const {
+    int64_t sum = 0;
+    for (const GemmPart &part : parts)
+      if (part.m > 0)
+        sum += (part.m + blockRows(part.m, size) - 1) / blockRows(part.m, size);
+    return sum * ((columns + size.columns - 1) / size.columns);
+  }
+
+  int64_t columns;
+  int threads;
+  BlockSizes sizes;
+  std::vector<GemmBlock> blocks;
+};
+
+// Calls block(GemmBlock) for all blocks, on all threads. Blocks of products with k = 0 are set to 0
+// here, unless the shape accumulates.
+template <typename Block>
+void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int threads,
+               Block block) {
+  const auto count = int64_t(blocks.size()), width = elementBytes(shape.output);
+#pragma omp parallel for num_threads(threads) schedule(dynamic) if (count > 1)
+  for (int64_t i = 0; i < count; ++i) {
+    const GemmBlock &each = blocks[size_t(i)];
+    if (each.part->k > 0) {
+      block(each);
+      continue;
+    }
+    for (int64_t row = each.row; !shape.accumulate && row < each.row + each.rows; ++row)
+      std::memset(static_cast<char *>(each.part->d) + (row * shape.n + each.column) * width, 0,
+                  size_t(each.columns * width));
+  }
+}
+
+// A group by a library: multiply(GemmShape, lda, ldb, a, b, d) computes one block, d of leading
+// dimension n, on the thread that calls it.
+template <typename Multiply> class LibraryGroup final : public GemmGroup {
+public:
+  LibraryGroup(const GemmGroupShape &group, int threads, const char *name, Multiply multiply)
+      : shape(group.shape), threads(threads), name(name),
+        blocks(group, threads, {kRows, kColumns, 16}), multiply(multiply) {}
+
+  void run(const std::vector<GemmPart> &parts) override {
+    forBlocks(shape, blocks.divide(parts), threads, [&](const GemmBlock &block) {
+      GemmShape own = shape;
+      own.m = block.rows;
+      own.n = block.columns;
+      own.k = block.part->k;
+      const int64_t leadingA = shape.transposeA ? block.part->m : own.k;
+      const int64_t leadingB = shape.transposeB ? own.k : shape.n;
+      auto at = [](auto *base, int64_t elements, Storage storage) {
+        return reinterpret_cast<const char *>(base) + elements * elementBytes(storage);
+      };
+      multiply(
+          own, leadingA, leadingB,
+          at(block.part->a, shape.transposeA ? block.row : block.row * leadingA, shape.input),
+          at(block.part->b, shape.transposeB ? block.column * leadingB : block.column, shape.input),
+          static_cast<char *>(block.part->d) +
+              (block.row * shape.n + block.column) * elementBytes(shape.output),
+          shape.n);
+    });
+  }
+
+  std::string implementation() const override { return name; }
+
+private:
+  static constexpr int64_t kRows = 768, kColumns = 1024;
+
+  GemmShape shape;
+  int threads;
+  std::string name;
+  GemmBlocks blocks;
+  Multiply multiply;
+};
+
+template <typename Multiply>
+std::unique_ptr<GemmGroup> libraryGroup(const GemmGroupShape &group, int threads, const char *name,
+                                        Multiply multiply) {
+  return std::make_unique<LibraryGroup<Multiply>>(group, threads, name, multiply);
+}
+
+} // namespace lmc::cpu
