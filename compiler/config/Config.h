@@ -217,6 +217,7 @@ struct CheckpointConfig {
 struct MonitoringConfig {
   int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
   bool logits = false; // true: a function that writes the logits is compiled too
+  bool router = true;  // true: the plan sums what the routers of experts do
   bool tensorboard = false;
   std::string prometheus, onEvent;                              // "": none
   std::string wandbProject, wandbEntity, wandbGroup, wandbName; // "": none
@@ -240,6 +241,7 @@ struct GuardConfig {
   double plateau = 0.002;               // part of the loss
   int64_t compareWeights = 1000;        // steps; 0: never
   double updateRatio = 0.1;             // of a tensor's update to its weights; 0: not judged
+  int64_t deadExpert = 100;             // steps without a token; 0: not looked for
 };
 
 struct TargetConfig {

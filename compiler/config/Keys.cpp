@@ -982,6 +982,11 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .name = "logits",
        .field = FIELD(monitoring.logits),
        .doc = "For debugging: also compile a function that writes the logits."},
+      {.section = "monitoring",
+       .name = "router",
+       .field = FIELD(monitoring.router),
+       .doc = "Write to `metrics.jsonl` what the [routers](running.md#routers-of-experts) of each "
+              "layer with experts do. Without it the plan has no command for that."},
 
       {.section = "generation",
        .name = "prompts",
@@ -1125,6 +1130,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .doc = "A step whose update of a matrix is more than this part of its weights (L2 norms) "
               "gives a warning, and so does a tensor without a gradient. They are looked at when a "
               "save is written behind the steps; 0: not at all."},
+      {.section = "guard",
+       .name = "dead_expert",
+       .field = FIELD(guard.deadExpert),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc =
+           "An expert that gets no token in this many steps in a row gives a warning; 0: none is "
+           "looked for."},
 
       {.section = "target",
        .name = "device",

@@ -131,6 +131,12 @@ LogicalResult BalanceLossOp::verify() {
   return expectShape(*this, getMass(), {extent(getCounts(), 0)}, "mass");
 }
 
+LogicalResult RouterEntropyOp::verify() {
+  if (failed(expectShape(*this, getResult(), {extent(getLogits(), 1)}, "result")))
+    return failure();
+  return expectReal(*this, getLogits(), getResult());
+}
+
 //===-- Gradients ---------------------------------------------------------------------------===//
 
 // The weights and the mass of a softmax; which experts are chosen, and how often, changes in steps.
@@ -194,4 +200,16 @@ LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                     BalanceLossGradOp::create(b, getLoc(), getMass().getType(), cotangents[0],
                                               getCounts(), getFactorAttr())});
   return success();
+}
+
+// What people watch has no gradient.
+bool BalanceTermsOp::hasGradient(unsigned) { return false; }
+bool RouterEntropyOp::hasGradient(unsigned) { return false; }
+
+LogicalResult BalanceTermsOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
+  return emitOpError("has no gradient");
+}
+
+LogicalResult RouterEntropyOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
+  return emitOpError("has no gradient");
 }

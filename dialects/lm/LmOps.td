@@ -298,10 +298,11 @@ def StoreOp : Lm_Op<"store", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
 
 def AccumulateOp : Lm_StepOp<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                                             MemoryEffects<[MemRead, MemWrite]>]> {
-  let summary = "adds a micro-step's contribution to a gradient or loss variable";
+  let summary = "adds a micro-step's contribution to a gradient, loss or figure of a router";
   let description = [{
-    Differentiation creates this op. `lm-accumulate-gradients` replaces it and decides,
-    for each variant of the function, whether the first contribution is stored or added.
+    Differentiation creates this op; in the forward graph it sums what people watch over the
+    micro-steps of a step. `lm-accumulate-gradients` replaces it and decides, for each variant of
+    the function, whether the first contribution is stored or added.
   }];
   let fields = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$variable);
   let assemblyFormat = "$value `,` $variable `:` type($value) attr-dict";
@@ -712,6 +713,29 @@ def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
   let assemblyFormat = [{
     $dloss `,` $counts `factor` $factor `:` functional-type(operands, results) attr-dict
   }];
+}
+
+def BalanceTermsOp : Lm_PureOp<"balance_terms", [DifferentiableRouter, AllTypesMatch<["counts", "mass", "result"]>]> {
+  let summary = "factor * counts[e] mass[e]: what each expert adds to a balancing loss";
+  let description = [{
+    `counts` and `mass` `[E]` of `lm.route`, or sums of them over layers. Only for people to watch:
+    it has no gradient.
+  }];
+  let fields = (ins 1DTensorOf<[F32, F64]>:$counts, 1DTensorOf<[F32, F64]>:$mass, F64Attr:$factor);
+  let results = (outs 1DTensorOf<[F32, F64]>:$result);
+  let assemblyFormat = "$counts `,` $mass `factor` $factor `:` type($result) attr-dict";
+}
+
+def RouterEntropyOp : Lm_PureOp<"router_entropy", [DifferentiableRouter]> {
+  let summary = "entropy[e] = sum over tokens of -p log p, where p is the softmax of a row";
+  let description = [{
+    `logits` `[T, E]`, the result `[E]`; the sum of its elements is T times the mean entropy of
+    the router, in nats. Only for people to watch: it has no gradient.
+  }];
+  let fields = (ins Matrix:$logits);
+  let results = (outs 1DTensorOf<[F32, F64]>:$result);
+  let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//

@@ -36,7 +36,12 @@ struct Parameter {
 struct LayerFunction {
   func::FuncOp function;
   std::vector<Parameter> parameters;
+  int64_t experts = 0; // 0: the layer has no router
 };
+
+// The sums of a layer's router that people watch (runtime/plan/Names.h).
+constexpr const char *kWatched[] = {names::kRouterCounts, names::kRouterBalance,
+                                    names::kRouterEntropy};
 
 class DecoderBuilder {
 public:
@@ -141,6 +146,7 @@ private:
 
     if (isRotary())
       declareRopeTables();
+    declareRouterSums();
     declareParameter(embedding());
     if (!isRotary())
       declareParameter(positionTable());
@@ -152,6 +158,40 @@ private:
     declareNorm(decoder.lastNorm);
     if (!model.tieWordEmbeddings)
       declareParameter(head());
+  }
+
+  // Declares the sums of names::kRouterSums, one behind the other.
+  void declareRouterSums() {
+    if (!config.monitoring.router)
+      return;
+    std::vector<std::pair<std::string, int64_t>> sums; // name, elements
+    int64_t most = 0;
+    for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer)
+      if (const int64_t experts = layerFunction(layer).experts) {
+        for (const char *which : kWatched)
+          sums.push_back({names::routerSum(which, layer), experts});
+        most = std::max(most, experts);
+      }
+    if (sums.empty())
+      return;
+    if (decoder.balanceLoss > 0)
+      sums.push_back({names::kRouterBalance, most});
+    constexpr int64_t kAlignment = 64; // elements: wide loads need such addresses
+    auto padded = [](int64_t elements) { return llvm::alignTo(elements, kAlignment); };
+    int64_t elements = 0;
+    for (const auto &[name, count] : sums)
+      elements += int64_t(padded(count));
+    declare(names::kRouterSums, lm::VariableKind::Input, tensor({elements}, master),
+            initializer(lm::InitKind::Zeros))
+        .setAnonymous(true);
+    int64_t offset = 0;
+    for (const auto &[name, count] : sums) {
+      lm::VariableOp sum = declare(name, lm::VariableKind::Input, tensor({count}, master),
+                                   initializer(lm::InitKind::Zeros));
+      sum.setStorage(names::kRouterSums);
+      sum.setStorageOffset(offset);
+      offset += int64_t(padded(count));
+    }
   }
 
   Parameter embedding() const {
@@ -240,7 +280,8 @@ private:
   //===-- A layer ---------------------------------------------------------------------------===//
 
   // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x, and
-  // [counts, mass] of the router of a layer with experts, if there is a balancing loss.
+  // of a layer with experts: [counts, mass] of the router, if there is a balancing loss; [counts,
+  // balance, entropy] (kWatched), if people watch the router.
   // `starts` (the start of each token's document) exists only if there is a document mask, the
   // tables only with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
@@ -251,6 +292,7 @@ private:
     if (config.training.documentMask)
       inputs.push_back(ids);
     LayerFunction layer;
+    layer.experts = kind.experts.count;
     layer.function =
         func::FuncOp::create(b, loc, kind.name, b.getFunctionType(inputs, {Type(activations)}));
     layer.function.setPrivate();
@@ -259,8 +301,6 @@ private:
     Value x = body->getArgument(0);
     x = addBranch(layer, x, kind.attention, "attention_residual",
                   [&](Value h) { return attention(layer, kind, h); });
-    // What the layer adds to the loss that keeps experts equally busy: the counts and the mass of
-    // lm.route.
     SmallVector<Value> results{x};
     x = addBranch(layer, x, kind.mlp, "mlp_residual", [&](Value h) {
       return kind.experts.count
@@ -333,7 +373,7 @@ private:
     return linear(layer, downOf, activated, model.hiddenSize, residualStddev());
   }
 
-  // Appends the counts and the mass of the router to `results`, if there is a balancing loss.
+  // Appends to `results` what the layer returns of its router.
   Value experts(LayerFunction &layer, const Experts &of, Value h, SmallVectorImpl<Value> &results) {
     const int64_t count = of.count, width = of.intermediateSize, hidden = model.hiddenSize;
     const int64_t choices = tokens * of.chosen;
@@ -379,6 +419,13 @@ private:
         parameter(layer, std::move(down)), sort.getOffsets(), false);
     if (decoder.balanceLoss > 0)
       results.append({route.getCounts(), route.getMass()});
+    if (config.monitoring.router) {
+      const double factor = double(count) / (double(tokens) * double(tokens));
+      Value balance = balanceTerms("router.balance", route.getCounts(), route.getMass(), factor);
+      Value entropy = lm::RouterEntropyOp::create(b, named("router.entropy"),
+                                                  route.getMass().getType(), logits);
+      results.append({route.getCounts(), balance, entropy});
+    }
     Value combined =
         lm::CombineRowsOp::create(b, named("combine"), activations, out, route.getWeights(),
                                   sort.getRows(), sort.getPlaces());
@@ -387,6 +434,11 @@ private:
     auto shared = [&](const std::string &name) { return Projection{of.shared + "." + name}; };
     Value always = mlp(layer, shared(of.gate), shared(of.up), shared(of.down), of.sharedSize, h);
     return lm::AddOp::create(b, named("experts_sum"), combined, always);
+  }
+
+  Value balanceTerms(StringRef name, Value counts, Value mass, double factor) {
+    return lm::BalanceTermsOp::create(b, named(name), mass.getType(), counts, mass,
+                                      b.getF64FloatAttr(factor));
   }
 
   // Adds a parameter to the layer and returns the function's argument for it.
@@ -521,7 +573,11 @@ private:
                                        layerFunction(layer).function, operands);
       call->setAttr(lm::kLayer, b.getI64IntegerAttr(layer));
       x = call.getResult(0);
-      if (call.getNumResults() > 1) {
+      const bool isRouted = layerFunction(layer).experts > 0;
+      if (isRouted && config.monitoring.router && output == Output::Loss)
+        for (auto [which, sum] : llvm::zip(kWatched, call.getResults().take_back(3)))
+          lm::AccumulateOp::create(b, named(which), sum, names::routerSum(which, layer));
+      if (isRouted && decoder.balanceLoss > 0) {
         auto add = [&](Value sum, Value value, StringRef name) -> Value {
           return sum ? lm::AddOp::create(b, named(name), sum, value).getResult() : value;
         };
@@ -560,6 +616,10 @@ private:
       const double factor = decoder.balanceLoss * experts * double(tokens) / (choices * choices);
       loss = lm::BalanceLossOp::create(b, named("balance_loss"), lossType, loss, counts, mass,
                                        b.getF64FloatAttr(factor));
+      if (config.monitoring.router)
+        lm::AccumulateOp::create(b, named(names::kRouterBalance),
+                                 balanceTerms("balance", counts, mass, factor),
+                                 names::kRouterBalance);
     }
     func::ReturnOp::create(b, loc, loss);
   }

@@ -8,6 +8,7 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
+#include "dialects/interfaces/Step.h"
 #include "dialects/lm/Lm.h"
 #include "runtime/plan/Names.h"
 
@@ -77,9 +78,9 @@ Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp
   return addedTo(b, accumulator, contribution, before.getBackward());
 }
 
-// Returns a copy of `callee`, a layer's backward half, that takes one accumulator per gradient of a
-// parameter (in the accumulation dtype) and returns the sums. The attribute `lm.accumulated` of
-// `callee` lists the results that are sums.
+// Returns a copy of `callee`, a half of a layer, that takes one accumulator per gradient of a
+// parameter (in the accumulation dtype), or per sum over a step, and returns the sums. The
+// attribute `lm.accumulated` of `callee` lists the results that are sums.
 func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   func::FuncOp &variant = variants[callee.getSymName()];
   if (variant)
@@ -101,7 +102,8 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
       continue;
     }
     b.setInsertionPoint(ret);
-    result.set(addedTo(b, accumulator, contribution, /*backward=*/true));
+    auto step = dyn_cast_if_present<StepOpInterface>(contribution.getDefiningOp());
+    result.set(addedTo(b, accumulator, contribution, /*backward=*/!step || step.getBackward()));
   }
   variant.setFunctionType(
       b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));

@@ -430,6 +430,9 @@ LogicalResult Differentiator::run() {
     evalLoss = balance.getLoss(); // the loss of the tokens alone
   lm::StoreOp::create(b, forward.getLoc(), evalLoss, names::kEvalLoss);
   evalReturn.getOperandsMutable().clear();
+  // What is accumulated over a step is of its micro-steps.
+  for (auto accumulate : llvm::make_early_inc_range(forward.getOps<lm::AccumulateOp>()))
+    accumulate.erase();
   for (Operation *op = evalReturn->getPrevNode(); op;) {
     Operation *before = op->getPrevNode();
     if (isOpTriviallyDead(op))

@@ -35,6 +35,7 @@ private:
   Value overRanks(Value sum);
   void joinNorms(func::FuncOp optimizer);
   void sumLosses(func::FuncOp optimizer);
+  void sumRouters(func::FuncOp optimizer);
   void listStates();
   LogicalResult gatherWeights(func::FuncOp optimizer);
   Value newPiece(func::FuncOp optimizer, lm::VariableOp source);
@@ -52,14 +53,15 @@ private:
 
 } // namespace
 
-// Returns the sum over all ranks of a scalar.
+// Returns the sum over all ranks of a scalar or vector.
 Value OptimizerSync::overRanks(Value sum) {
-  Value vector = reshapeTo(b, sum.getLoc(), sum, {1});
+  auto type = cast<RankedTensorType>(sum.getType());
+  Value vector = reshapeTo(b, sum.getLoc(), sum, {type.getNumElements()});
   for (Axis axis : {Axis::Shard, Axis::Replicate})
     if (mesh.ranksAlong(axis) > 1)
       vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector,
                                                    /*backward=*/false);
-  return reshapeTo(b, sum.getLoc(), vector, {});
+  return reshapeTo(b, sum.getLoc(), vector, type.getShape());
 }
 
 void OptimizerSync::joinNorms(func::FuncOp optimizer) {
@@ -103,6 +105,17 @@ void OptimizerSync::sumLosses(func::FuncOp optimizer) {
         b.setInsertionPoint(store);
         store.getValueMutable().assign(overRanks(store.getValue()));
       }
+}
+
+// Sums what people watch of routers.
+void OptimizerSync::sumRouters(func::FuncOp optimizer) {
+  auto sums = symbols.lookup<lm::VariableOp>(names::kRouterSums);
+  if (!sums)
+    return;
+  b.setInsertionPoint(optimizer.getBody().front().getTerminator());
+  Location loc = NameLoc::get(b.getStringAttr(names::kRouterSums));
+  Value own = lm::LoadOp::create(b, loc, sums.getType(), sums.getSymName());
+  lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
 }
 
 // Lists the tensors in the optimizer state of each piece, as those in its parameter are listed.
@@ -221,6 +234,7 @@ LogicalResult OptimizerSync::run() {
     return module.emitOpError("has no @optimizer; run lm-insert-optimizer first");
   joinNorms(optimizer);
   sumLosses(optimizer);
+  sumRouters(optimizer);
   listStates();
   return mesh.ranksAlong(Axis::Shard) > 1 ? gatherWeights(optimizer) : success();
 }

@@ -872,6 +872,49 @@ static SmallVector<Value> convertBalanceLossGrad(OpBuilder &b, lm::BalanceLossGr
       .getResults();
 }
 
+static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.balance_terms");
+  const double factor = op.getFactor().convertToDouble();
+  return f
+      .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.all(1)}, {f.arg(1), f.all(1)}},
+                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      Value scale = constant(b, loc, s[0].getType(), factor);
+                      return arith::MulFOp::create(b, loc, scale,
+                                                   arith::MulFOp::create(b, loc, s[0], s[1]));
+                    }))
+      .getResults();
+}
+
+// A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with
+// log p = logit - lse, which is finite where p is 0. A small kernel adds them.
+static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp op) {
+  Location loc = op.getLoc();
+  FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");
+  RankedTensorType type = tensorTypeOf(op.getLogits());
+  Type element = arithmeticType(type.getElementType());
+  Value logits = f.arg(0);
+  AffineMap all = f.all(2), outer = f.outer(2);
+  Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
+                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value sum =
+      f.reduce(type.getShape(), 1, element, {{logits, all}, {top, outer}}, Combine::Add,
+               [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                 return math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, s[0], s[1]));
+               });
+  Value lse = f.map(tensorTypeOf(sum), {{top, f.all(1)}, {sum, f.all(1)}},
+                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                      return arith::AddFOp::create(b, loc, s[0], math::LogOp::create(b, loc, s[1]));
+                    });
+  Value sums = f.sumBlocks(
+      type.getShape(), rowsPerBlock(type.getDimSize(0)), element, {{logits, all}, {lse, outer}},
+      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        Value surprise = arith::SubFOp::create(b, loc, s[1], s[0]);
+        Value p = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, s[0], s[1]));
+        return arith::MulFOp::create(b, loc, p, surprise);
+      });
+  return {sumColumns(b, loc, f.finish(sums).getResult(0), element, "lm.router_entropy_sum")};
+}
+
 //===-- Pass --------------------------------------------------------------------------------===//
 
 // Converts an op with the trait BecomesCall.
@@ -937,6 +980,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       })
       .Case([&](lm::BalanceLossOp op) { return convertBalanceLoss(b, op); })
       .Case([&](lm::BalanceLossGradOp op) { return convertBalanceLossGrad(b, op); })
+      .Case([&](lm::BalanceTermsOp op) { return convertBalanceTerms(b, op); })
+      .Case([&](lm::RouterEntropyOp op) { return convertRouterEntropy(b, op); })
       .Case([&](lm::MatmulOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
                                                        op.getAcc(), Value(), op.getTransposeA(),

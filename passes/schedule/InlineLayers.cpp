@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_INLINELAYERSPASS
@@ -29,6 +30,14 @@ static Location nest(Location outer, Location inner) {
     return outer;
   return NameLoc::get(StringAttr::get(outer.getContext(), outerName.getName().getValue() + "/" +
                                                               innerName.getName().getValue()));
+}
+
+// Erases the ops whose results nothing reads: those of results of layers that the function leaves
+// unused.
+static void eraseUnused(Block &body) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
 }
 
 namespace {
@@ -68,6 +77,7 @@ struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
         call.replaceAllUsesWith(results);
         call.erase();
       }
+      eraseUnused(function.getBody().front());
     }
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (function.isPrivate())

@@ -10,7 +10,8 @@ def InlineLayersPass : Pass<"kern-inline-layers", "::mlir::ModuleOp"> {
   let description = [{
     Before this pass a layer is one function that is called many times. The plan is a
     flat sequence of commands, so the pass inlines every call of a private function and
-    removes the function. Locations keep the layer: `layers.3/self_attn.q_proj`.
+    removes the function. Locations keep the layer: `layers.3/self_attn.q_proj`. Ops whose
+    results nothing reads are removed, such as those that sum in a validation what routers do.
   }];
   let dependentDialects = ["::lmc::kern::KernDialect", "::mlir::func::FuncDialect"];
 }

@@ -50,6 +50,7 @@ struct GuardSettings {
   double plateau = 0;          // part of the loss: a smaller fall is a plateau (Plateau.h)
   int64_t compareWeights = 0;  // in steps; 0: never (runtime/train/CompareWeights.h)
   double updateRatio = 0.1;    // of a tensor (UpdateWatch.h); 0: none is judged
+  int64_t deadExpert = 100;    // steps without a token (Routers.h); 0: none is looked for
 };
 
 // What a step must not exceed; the device leaves its update out otherwise. All numbers are values

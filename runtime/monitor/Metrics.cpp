@@ -65,6 +65,11 @@ static std::string jsonLine(const StepRecord &record) {
     json["skipped"] = true;
     json["skip_reason"] = nameOf(record.skipped);
   }
+  if (record.balanceLoss)
+    json["balance_loss"] = *record.balanceLoss;
+  for (const RouterRecord &router : record.routers)
+    for (const auto &[name, value] : valuesOf(router))
+      json["router"][std::to_string(router.layer)][name] = value;
   for (const SourceRecord &source : record.sources)
     json["sources"][source.name] = {{"tokens", source.tokens}, {"epochs", source.epochs}};
   for (const ValidationRecord &validation : record.validations)

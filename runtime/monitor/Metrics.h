@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/monitor/LineFile.h"
+#include "runtime/monitor/Routers.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -63,6 +64,9 @@ struct StepRecord {
   SkipReason skipped = SkipReason::None;
   std::vector<ValidationRecord> validations; // of the sets that were evaluated after the step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
+  std::vector<RouterRecord> routers; // of the layers with experts, if the plan sums what they do
+  // What balancing losses add to `loss`; absent if the model has none, or the plan does not sum it.
+  std::optional<double> balanceLoss = {};
 };
 
 // Appends records to metrics.jsonl, each with the time of its writing.

@@ -90,6 +90,11 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
       {"validation_seconds", record.validationSeconds},
       {"save_seconds", record.saveSeconds},
       {"memory", static_cast<double>(record.memoryBytes)}};
+  if (record.balanceLoss)
+    scalars.emplace_back("balance_loss", *record.balanceLoss);
+  for (const RouterRecord &router : record.routers)
+    for (const auto &[name, value] : valuesOf(router))
+      scalars.emplace_back(fmt::format("router/{}/{}", router.layer, name), value);
   // The name "mfu" alone has the MFU of PaLM (arXiv 2204.02311, appendix B), which counts all
   // scores.
   for (const auto &[tag, value] : {std::pair("tokens_per_second", record.tokensPerSecond),

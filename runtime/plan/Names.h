@@ -2,6 +2,7 @@
 // use. plan.fbs (Function, Variable) describes each of them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,22 @@ inline constexpr const char *kGradNorm = "run.grad_norm";
 inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
+
+// What the routers of a mixture of experts did in a step: sums over its micro-steps and over all
+// ranks, vectors with an element per expert. They lie in one vector, kRouterSums. Those of a layer
+// are routerSum(which, layer); kRouterBalance alone is of all routers together.
+inline constexpr const char *kRouterSums = "run.router";
+inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
+inline constexpr const char *kRouterEntropy = "run.router.entropy"; // of -p log p, in nats
+// What the expert adds to the balancing loss: of a layer, of its own with coefficient 1, so that
+// the elements' sum is that of the micro-steps' losses; of all routers, what is added to the sum
+// of the tokens' losses.
+inline constexpr const char *kRouterBalance = "run.router.balance";
+
+// Returns "run.router.counts.3".
+inline std::string routerSum(std::string_view which, int64_t layer) {
+  return std::string(which) + "." + std::to_string(layer);
+}
 
 // Returns the setting that is the key `key` of the parameter group `group`.
 inline std::string groupSetting(std::string_view group, std::string_view key) {

@@ -27,8 +27,13 @@ static bool coversOthers(const plan::Plan &plan, const ArenaRange &range) {
   return false;
 }
 
-// Lists the scalars that the host writes (`written`), or those that training reads, and the ranges
-// that contain them. Scalars that lie close together share a range.
+// Returns true for a vector that the host reads behind each step.
+static bool isRouterSum(const plan::Variable &variable) {
+  return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
+}
+
+// Lists the scalars that the host writes (`written`), or those that training reads with the vectors
+// of routers, and the ranges that contain them. Scalars that lie close together share a range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;
@@ -41,10 +46,16 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
     if ((slice.dtype() != plan::DType::F32 && slice.dtype() != plan::DType::F64) ||
         slice.bytes() < byteWidth(slice.dtype()))
       return Error{fmt::format("{}: variable '{}' is no f32 or f64 scalar", plan.path(), name)};
-    found.push_back({{slice.arena(), slice.offset(), byteWidth(slice.dtype())},
-                     {name, 0, slice.dtype() == plan::DType::F64,
-                      variable.setting() ? variable.setting()->str() : "", variable.step_value(),
-                      variable.group() ? variable.group()->str() : ""}});
+    const bool isVector = !written && isRouterSum(variable);
+    const uint64_t bytes = isVector ? slice.bytes() : byteWidth(slice.dtype());
+    found.push_back({{slice.arena(), slice.offset(), bytes},
+                     {.name = name,
+                      .wide = slice.dtype() == plan::DType::F64,
+                      .setting = variable.setting() ? variable.setting()->str() : "",
+                      .stepValue = variable.step_value(),
+                      .group = variable.group() ? variable.group()->str() : "",
+                      .elements = bytes / byteWidth(slice.dtype()),
+                      .isVector = isVector}});
     return {};
   };
   if (written) {
@@ -58,6 +69,9 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
       if (index >= 0)
         LMC_TRY(add(*plan->variables()->Get(static_cast<flatbuffers::uoffset_t>(index))));
     }
+    for (const plan::Variable *variable : *plan->variables())
+      if (isRouterSum(*variable))
+        LMC_TRY(add(*variable));
   }
   std::sort(found.begin(), found.end(), [](const Found &a, const Found &b) {
     return std::pair(a.range.arena, a.range.offset) < std::pair(b.range.arena, b.range.offset);
@@ -174,21 +188,33 @@ Result<void> Scalars::request() {
   return results.enqueued();
 }
 
+// Returns the f64 (`wide`) or f32 at an address.
+static double numberAt(const char *at, bool wide) {
+  if (!wide) {
+    float narrow = 0;
+    std::memcpy(&narrow, at, sizeof narrow);
+    return narrow;
+  }
+  double value = 0;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
 Result<ScalarValues> Scalars::take() {
   auto buffer = results.take();
   LMC_TRY(buffer);
   ScalarValues all;
+  takenVectors.clear();
   for (const Place &place : read.places) {
-    double value = 0;
-    float narrow = 0;
     const char *at = (*buffer)->data() + place.offset;
-    if (place.wide) {
-      std::memcpy(&value, at, sizeof value);
-    } else {
-      std::memcpy(&narrow, at, sizeof narrow);
-      value = narrow;
+    if (!place.isVector) {
+      all[place.name] = numberAt(at, place.wide);
+      continue;
     }
-    all[place.name] = value;
+    std::vector<double> &vector = takenVectors[place.name];
+    for (uint64_t i = 0; i < place.elements; ++i)
+      vector.push_back(
+          numberAt(at + i * (place.wide ? sizeof(double) : sizeof(float)), place.wide));
   }
   return all;
 }

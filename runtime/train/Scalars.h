@@ -1,6 +1,6 @@
 // The scalars of a plan in device memory. The host writes some of them at the start of an
 // optimizer step (settings, values of the step), and reads others when the step is complete, such
-// as run.loss.
+// as run.loss, together with the vectors of routers (names::kRouterSums).
 #pragma once
 
 #include "runtime/train/BufferRing.h"
@@ -15,6 +15,9 @@ namespace lmc {
 
 // Values of scalars, by name.
 using ScalarValues = std::map<std::string, double, std::less<>>;
+
+// Values of vectors, by name.
+using VectorValues = std::map<std::string, std::vector<double>, std::less<>>;
 
 // Returns the value of the scalar `name`. Error: the plan has no such scalar.
 Result<double> valueOf(const ScalarValues &values, const char *name);
@@ -40,6 +43,8 @@ public:
   Result<void> request();
   // Waits for the oldest request that was not taken yet, and returns its values.
   Result<ScalarValues> take();
+  // Returns the vectors that the last take() has read.
+  const VectorValues &vectors() const { return takenVectors; }
   // Returns true if take() would return at once.
   Result<bool> isReady() { return results.isReady(); }
   bool canRequest() const { return !results.isFull(); }
@@ -57,6 +62,8 @@ private:
     plan::StepValue stepValue = plan::StepValue::None;
     std::string group; // whose learning rate it is; "": none
     double factor = 1; // of the value of the step
+    uint64_t elements = 1;
+    bool isVector = false;
   };
   // Scalars that are copied together. The host buffer holds the ranges one behind the other.
   struct Block {
@@ -74,6 +81,7 @@ private:
   BufferRing uploads, results;
   Block written, read;      // by the host
   std::vector<char> values; // of `written`
+  VectorValues takenVectors;
 };
 
 } // namespace lmc

@@ -641,6 +641,8 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
   LMC_TRY(number("guard.rise", settings.guard.rise));
   if (table.find("guard.update_ratio")) // a plan of an earlier release does not have it
     LMC_TRY(number("guard.update_ratio", settings.guard.updateRatio));
+  if (table.find("guard.dead_expert"))
+    LMC_TRY(count("guard.dead_expert", settings.guard.deadExpert));
 
   if (table.find("guard.plateau")) { // a plan of an earlier release does not have these
     LMC_TRY(number("guard.plateau", settings.guard.plateau));

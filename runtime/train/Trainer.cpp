@@ -55,6 +55,8 @@ Trainer::Trainer(Session &session, const RunOptions &options, RunDirectory &dire
       guard(session.settings.guard, (*session.plan)->model()->vocab_size(), session.settings.lr.lr),
       updateWatch(session.settings.guard.action == "off" ? 0 : session.settings.guard.updateRatio,
                   session.settings.lr.begin + session.settings.lr.warmupIters),
+      routerSums(*session.plan),
+      deadExperts(session.settings.guard.action == "off" ? 0 : session.settings.guard.deadExpert),
       slowSteps(plan::predictedStepSeconds(**session.plan), plan::computesOnHost(**session.plan),
                 progress, console, log),
       space(session, directory.path(), totalSteps),
@@ -222,6 +224,7 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
   EnqueuedStep step{.number = number,
                     .lr = learningRate(session.settings.lr, number),
                     .dataSeconds = next.seconds,
+                    .validTargets = next.batch.validTargets,
                     .ended = ends[static_cast<size_t>(number) % ends.size()].get()};
   step.limits = nextLimits(step.named);
   if (enqueued.empty()) {
@@ -294,6 +297,7 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
   record.memoryBytes = session.device->allocatedBytes();
   record.stepSeconds = *seconds;
   record.dataSeconds = step.dataSeconds;
+  routerSums.read(session.scalars->vectors(), step.validTargets, record);
   return record;
 }
 
@@ -338,6 +342,7 @@ Result<StepRecord> Trainer::settle() {
 
   const Progress::Aside logging(progress, Activity::Logging); // both may warn
   auto divergence = watchForDivergence(*record);
+  watchForDeadExperts(*record);
   if (!verdict)
     verdict = std::move(divergence);
   return record;
@@ -388,6 +393,19 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
     return verdict.divergence;
   console.warning(fmt::format("step {}: {}", record.step, verdict.divergence->text));
   return std::nullopt;
+}
+
+void Trainer::watchForDeadExperts(const StepRecord &record) {
+  const auto verdict = deadExperts.observe(record.step, record.routers);
+  if (!verdict)
+    return;
+  console.warning(verdict->warning);
+  nlohmann::ordered_json layers = nlohmann::ordered_json::object();
+  for (const auto &[layer, experts] : verdict->experts)
+    layers[std::to_string(layer)] = experts;
+  log.event(
+      "dead_expert",
+      {{"step", record.step}, {"steps", session.settings.guard.deadExpert}, {"experts", layers}});
 }
 
 std::string Trainer::wayBack(const Guard::Divergence &divergence) const {

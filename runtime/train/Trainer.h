@@ -12,6 +12,7 @@
 #include "runtime/train/CompareWeights.h"
 #include "runtime/train/DiskSpace.h"
 #include "runtime/train/Phases.h"
+#include "runtime/train/RouterSums.h"
 #include "runtime/train/RunDirectory.h"
 #include "runtime/train/SaveWriter.h"
 #include "runtime/train/Session.h"
@@ -77,6 +78,7 @@ private:
     StepLimits limits;
     bool named = false;         // guard.skip_steps names the step
     double dataSeconds = 0;     // that the host waited for the batch
+    uint64_t validTargets = 0;  // of all ranks
     const Mark *began = nullptr; // the end of the step before, or the start if the device was idle
     const Mark *ended = nullptr;
   };
@@ -113,6 +115,7 @@ private:
   // Shows a step to the guard and prints its warnings. Returns the divergence that must stop the
   // run, if there is one.
   std::optional<Guard::Divergence> watchForDivergence(const StepRecord &record);
+  void watchForDeadExperts(const StepRecord &record);
   Error stopDiverged(const Guard::Divergence &divergence);
   // Decides where to go back to because of a spike that began at `spike`. Error: the run has no
   // checkpoint from before it, or went back too often.
@@ -212,6 +215,8 @@ private:
   std::optional<UpdatesWriter> updates; // absent if nothing is written in the background
   Guard guard;
   UpdateWatch updateWatch;
+  const RouterSums routerSums;
+  DeadExpertWatch deadExperts;
   SlowRankWatch slowRanks;
   SlowSteps slowSteps;
   SlowSaveWatch slowSaves;

@@ -49,8 +49,9 @@ def tags_of(line: dict) -> dict[str, float]:
     """The scalars that a line of metrics.jsonl stands for."""
     values = {TAGS.get(key, key): value for key, value in line.items()
               if isinstance(value, (int, float)) and key != "step"}
-    for name, results in line.get("validation", {}).items():
-        values.update({f"validation/{name}/{key}": value for key, value in results.items()})
+    for group in ("validation", "router"):
+        for name, results in line.get(group, {}).items():
+            values.update({f"{group}/{name}/{key}": value for key, value in results.items()})
     return values
 
 

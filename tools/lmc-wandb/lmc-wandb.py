@@ -66,7 +66,7 @@ def row_of(record: dict) -> dict:
     for key, value in record.items():
         if key == "time":
             row["_timestamp"] = datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
-        elif key in ("validation", "sources"):
+        elif key in ("validation", "sources", "router"):
             for name, values in value.items():
                 row.update({f"{key}/{name}/{what}": number for what, number in values.items()})
         elif value is None:

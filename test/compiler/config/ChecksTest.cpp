@@ -586,6 +586,7 @@ TEST_F(ChecksTest, RunTimeChangeableSettings) {
                                                   "guard.plateau",
                                                   "guard.compare_weights",
                                                   "guard.update_ratio",
+                                                  "guard.dead_expert",
                                                   "target.peak_tflops"}));
 }
 

@@ -1153,3 +1153,19 @@ func.func @otherMass(%l: tensor<f32>, %c: tensor<3xf32>, %m: tensor<4xf32>) {
   %0 = lm.balance_loss %l, %c, %m factor 1.0 : (tensor<f32>, tensor<3xf32>, tensor<4xf32>) -> tensor<f32>
   return
 }
+
+// -----
+
+func.func @entropyOfOtherExperts(%l: tensor<4x3xf32>) {
+  // expected-error @+1 {{'lm.router_entropy' op result is 'tensor<4xf32>', not [3]}}
+  %0 = lm.router_entropy %l : (tensor<4x3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @entropyInOtherPrecision(%l: tensor<4x3xf64>) {
+  // expected-error @+1 {{'lm.router_entropy' op computes 'tensor<4x3xf64>' in 'tensor<3xf32>'}}
+  %0 = lm.router_entropy %l : (tensor<4x3xf64>) -> tensor<3xf32>
+  return
+}

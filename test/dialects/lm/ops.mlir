@@ -228,5 +228,9 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %5 = lm.balance_loss %loss, %c, %m factor 5.0e-1 : (tensor<f32>, tensor<3xf32>, tensor<3xf32>) -> tensor<f32>
   // CHECK: lm.balance_loss_grad %[[S]], %[[C]] factor 5.000000e-01 : ({{.*}}) -> tensor<3xf32>
   %6 = lm.balance_loss_grad %loss, %c factor 5.0e-1 : (tensor<f32>, tensor<3xf32>) -> tensor<3xf32>
+  // CHECK: lm.balance_terms %[[C]], %[[M]] factor 5.000000e-01 : tensor<3xf32>
+  %7 = lm.balance_terms %c, %m factor 5.0e-1 : tensor<3xf32>
+  // CHECK: lm.router_entropy %[[L]] : (tensor<4x3xbf16>) -> tensor<3xf32>
+  %8 = lm.router_entropy %logits : (tensor<4x3xbf16>) -> tensor<3xf32>
   return
 }

@@ -183,3 +183,32 @@ func.func @micro() {
   lm.accumulate %1#1, @u.grad : tensor<8x8xf32>
   return
 }
+
+// -----
+
+// A forward half that returns what is summed over a step adds to it as an op of the forward pass.
+// CHECK-LABEL: func.func private @layer.forward.accumulate(
+// CHECK-SAME:    %[[X:[^ ]*]]: tensor<4x8xf32>, %[[OLD:[^ ]*]]: tensor<8xf32>)
+// CHECK:         %[[OWN:.*]] = lm.router_entropy %[[X]]
+// CHECK-NEXT:    %[[NEW:.*]] = lm.add %[[OLD]], %[[OWN]] : tensor<8xf32>{{$}}
+// CHECK-NEXT:    return %{{.*}}, %[[NEW]] :
+// CHECK-LABEL: func.func @micro_first() {
+// CHECK:         %[[A:.*]]:2 = call @layer.forward(
+// CHECK-NEXT:    lm.store %[[A]]#1, @sum
+// CHECK-LABEL: func.func @micro() {
+// CHECK:         %[[OLD:.*]] = lm.load @sum
+// CHECK-NEXT:    %[[A:.*]]:2 = call @layer.forward.accumulate(%{{.*}}, %[[OLD]])
+// CHECK-NEXT:    lm.store %[[A]]#1, @sum
+lm.variable @x input : tensor<4x8xf32> init none
+lm.variable @sum input : tensor<8xf32> init zeros
+func.func private @layer.forward(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>) {
+  %y = lm.add %x, %x : tensor<4x8xf32>
+  %e = lm.router_entropy %x : (tensor<4x8xf32>) -> tensor<8xf32>
+  return %y, %e : tensor<4x8xf32>, tensor<8xf32>
+}
+func.func @micro() {
+  %x = lm.load @x : tensor<4x8xf32>
+  %0:2 = call @layer.forward(%x) : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8xf32>)
+  lm.accumulate %0#1, @sum : tensor<8xf32>
+  return
+}

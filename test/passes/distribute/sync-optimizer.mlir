@@ -12,6 +12,7 @@ module {
   lm.variable @run.loss scalar : tensor<f32> init none
   lm.variable @run.grad_norm scalar : tensor<f32> init none
   lm.variable @run.eval_loss scalar : tensor<f32> init none
+  lm.variable @run.router input : tensor<256xf32> init zeros {anonymous}
   lm.variable @run.limit scalar : tensor<f32> init none
   func.func @eval() {
     %loss = lm.load @run.loss : tensor<f32>
@@ -56,6 +57,11 @@ module {
 // CHECK-NOT:    lm.load @run.loss
 // CHECK:        lm.guard_norm %[[NORM]], %[[LOSS]] limits
 // CHECK:        %[[NEW:.*]] = lm.add
+// What routers did is summed over all ranks by one collective for each axis.
+// CHECK:        %[[ROUTERS:.*]] = lm.load @run.router
+// CHECK-NEXT:   %[[SOME:.*]] = dist.all_reduce %[[ROUTERS]] over @ranks shard
+// CHECK-NEXT:   %[[SUM:.*]] = dist.all_reduce %[[SOME]] over @ranks replicate
+// CHECK-NEXT:   lm.store %[[SUM]], @run.router
 // CHECK:        %[[ROUNDED:.*]] = lm.cast %[[NEW]] : (tensor<2x256xf32>) -> tensor<2x256xbf16>
 // CHECK:        dist.all_gather %[[ROUNDED]] over @ranks shard
 // CHECK:        lm.store %{{.*}}, @unit.0.whole : tensor<1024xbf16>

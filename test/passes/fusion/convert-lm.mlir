@@ -456,3 +456,18 @@ func.func @scaleMatrices(%x: tensor<4x4xbf16>, %y: tensor<8x2xbf16>) -> tensor<4
   %0 = lm.scale_matrices %x, %y : (tensor<4x4xbf16>, tensor<8x2xbf16>) -> tensor<40xf32> {matrices = [#lm.matrix<offset = 0, rows = 4, columns = 4, fan_in = 1>, #lm.matrix<offset = 24, rows = 8, columns = 2, fan_in = 2>]}
   return %0 : tensor<40xf32>
 }
+
+// The entropy of a router: sums over blocks of tokens, then over the blocks.
+// CHECK-LABEL: func.func @routerFigures(
+// CHECK-SAME:    %[[L:.*]]: tensor<128x4xbf16>, %[[C:.*]]: tensor<4xf32>, %[[M:.*]]: tensor<4xf32>)
+// CHECK:         %[[P:.*]] = kern.fusion row_reduction ({{.*}} = %[[L]] : tensor<128x4xbf16>) -> tensor<2x4xf32>
+// CHECK:         } {source_ops = ["lm.router_entropy"]}
+// CHECK:         kern.fusion column_reduction ({{.*}} = %[[P]] : tensor<2x4xf32>) -> tensor<4xf32>
+// CHECK:         kern.fusion elementwise ({{.*}} = %[[C]] : tensor<4xf32>, {{.*}} = %[[M]] : tensor<4xf32>) -> tensor<4xf32>
+// CHECK:           arith.constant 5.000000e-01 : f32
+// CHECK:         } {source_ops = ["lm.balance_terms"]}
+func.func @routerFigures(%l: tensor<128x4xbf16>, %c: tensor<4xf32>, %m: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = lm.router_entropy %l : (tensor<128x4xbf16>) -> tensor<4xf32>
+  %1 = lm.balance_terms %c, %m factor 5.0e-1 : tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}

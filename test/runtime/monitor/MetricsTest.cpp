@@ -69,6 +69,8 @@ TEST(Metrics, HasEveryFieldOfAStep) {
     r.step = 2;
     r.skipped = SkipReason::NotFinite;
     r.gradNorm = std::nan("");
+    r.balanceLoss = 0.0625;
+    r.routers = {{.layer = 0, .counts = {3, 1}, .entropy = 1 / 3.0, .balanceLoss = 2.5}};
     r.validations = {{.set = "", .loss = 3.5}, {.set = "code", .loss = 2, .bitsPerByte = 0.75}};
     ASSERT_OK(writer->write(r));
   }
@@ -89,6 +91,13 @@ TEST(Metrics, HasEveryFieldOfAStep) {
        {"grad_norm", nullptr},
        {"skipped", true},
        {"skip_reason", "not_finite"},
+       {"balance_loss", 0.0625},
+       {"router",
+        {{"0",
+          {{"max_load", 0.75},
+           {"min_load", 0.25},
+           {"entropy", 0.3333333},
+           {"balance_loss", 2.5}}}}},
        {"validation_loss", 3.5},
        {"validation_perplexity", std::exp(3.5)},
        {"validation",

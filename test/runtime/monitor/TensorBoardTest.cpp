@@ -155,6 +155,8 @@ TEST(TensorBoard, UnknownRatesAreLeftOutAndALossThatIsNotFiniteStays) {
   StepRecord record = plottedStep(1, std::numeric_limits<double>::infinity());
   record.validations = {{"", 1, {}}, {"web", 2, 0.5}};
   record.sources = {{"books", 64, 0.125}};
+  record.balanceLoss = 0.0625;
+  record.routers = {{.layer = 7, .counts = {3, 1}, .entropy = 0.5, .balanceLoss = 2.5}};
   std::map<std::string, double> scalars;
   for (const auto &[tag, value] : scalarsOf(record))
     EXPECT_TRUE(scalars.emplace(tag, value).second) << tag;
@@ -167,6 +169,9 @@ TEST(TensorBoard, UnknownRatesAreLeftOutAndALossThatIsNotFiniteStays) {
   EXPECT_EQ(scalars.at("validation/web/bits_per_byte"), 0.5);
   EXPECT_FALSE(scalars.count("validation/bits_per_byte"));
   EXPECT_EQ(scalars.at("sources/books/epochs"), 0.125);
+  EXPECT_EQ(scalars.at("balance_loss"), 0.0625);
+  EXPECT_EQ(scalars.at("router/7/max_load"), 0.75);
+  EXPECT_EQ(scalars.at("router/7/balance_loss"), 2.5);
 }
 
 TEST(TensorBoard, EachStartWritesAFileThatLetsLaterStepsOfEarlierOnesBeDropped) {

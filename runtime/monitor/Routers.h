@@ -1,0 +1,54 @@
+// What the routers of a mixture of experts do in a step, and a warning of experts that they never
+// choose.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lmc {
+
+// The router of a layer in one step, over all micro-steps and ranks. Of C choices (each token makes
+// num_experts_per_tok of them), an expert e of E got counts[e].
+struct RouterRecord {
+  int64_t layer = 0;
+  std::vector<double> counts;
+  double entropy = 0; // mean over tokens of -sum of p log p, in nats: at most log E
+  // Mean over the micro-batches of each rank of E sum over e of f P: f is the number of choices of e
+  // per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
+  // https://arxiv.org/abs/2101.03961). It is num_experts_per_tok if all experts are equally busy.
+  double balanceLoss = 0;
+
+  // Return the share of all choices that the busiest and the idlest expert got; 1 / E for both if
+  // all are equally busy.
+  double maxLoad() const;
+  double minLoad() const;
+};
+
+// Returns the values of a router with the names that metrics.jsonl and other programs give them:
+// max_load, min_load, entropy, balance_loss. They have 7 significant digits, as f32, so that lines
+// with many are short.
+std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router);
+
+// Warns of experts that got no token in `steps` steps in a row ("dead" experts).
+class DeadExpertWatch {
+public:
+  // `steps`: 0: none is looked for.
+  explicit DeadExpertWatch(int64_t steps) : steps(steps) {}
+
+  struct Verdict {
+    std::string warning; // a line that begins with "step N: "
+    std::map<int64_t, std::vector<int64_t>> experts; // the dead ones of each layer that has some
+  };
+  // Takes a step's routers. Returns all dead experts if one of them has died in this step.
+  std::optional<Verdict> observe(int64_t step, const std::vector<RouterRecord> &routers);
+
+private:
+  const int64_t steps;
+  std::map<int64_t, std::vector<int64_t>> idle; // by layer: steps in a row without a token
+};
+
+} // namespace lmc
