@@ -195,6 +195,28 @@ ordered_json updatesJson(const TensorUpdates &updates) {
           {"tensors", std::move(tensors)}};
 }
 
+ordered_json routersJson(const RouterFigures &routers) {
+  ordered_json layers = ordered_json::array();
+  for (const RouterFigures::Layer *layer : routers.layers()) {
+    ordered_json highest, loads = ordered_json::array();
+    if (layer->highest)
+      highest = {{"step", layer->highest->step}, {"value", rounded(layer->highest->load)}};
+    for (const std::optional<double> &load : layer->loads)
+      loads.push_back(orNull(load, 3));
+    layers.push_back({{"layer", layer->number},
+                      {"max_load", orNull(layer->maxLoad)},
+                      {"min_load", orNull(layer->minLoad)},
+                      {"entropy", orNull(layer->entropy)},
+                      {"balance_loss", orNull(layer->balanceLoss)},
+                      {"highest", std::move(highest)},
+                      {"loads", std::move(loads)}});
+  }
+  return {{"step", routers.lastStep()},
+          {"steps", routers.groupSteps()},
+          {"left_out", routers.leftOut()},
+          {"layers", std::move(layers)}};
+}
+
 ordered_json runJson(const RunHistory &run, const std::string &name) {
   ordered_json json = {{"name", name}, {"folder", run.folder}, {"facts", factsJson(run)}};
   for (size_t i = 0; i < kDrawnQuantities.size(); ++i)
@@ -217,6 +239,7 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   json["generated"] = generatedJson(run);
   json["evaluations"] = evaluationsJson(run);
   json["updates"] = updatesJson(run.updates);
+  json["routers"] = routersJson(run.routers);
   return json;
 }
 

@@ -125,6 +125,7 @@ void RunHistory::forgetMetrics() {
   stepSeconds = computeSeconds = tokensPerSecond = mfu = {};
   nonFinite = skipped = damagedMetrics = 0;
   slowest = {};
+  routers = {};
   clock.clear();
   clockStride = 1;
   clockCount = 0;
@@ -194,6 +195,8 @@ void RunHistory::readMetrics(std::string_view line) {
   }
   if (auto it = record->find("skipped"); it != record->end() && *it == true)
     ++skipped;
+  if (auto it = record->find("router"); it != record->end())
+    routers.add(steps, *it);
   if (auto it = record->find("validation_loss"); it != record->end())
     addValidation("", end, *it);
   if (auto sets = record->find("validation"); sets != record->end() && sets->is_object())

@@ -8,6 +8,7 @@
 #include "tools/report/GrowingFile.h"
 #include "tools/report/Line.h"
 #include "tools/report/MedianSketch.h"
+#include "tools/report/RouterFigures.h"
 #include "tools/report/TensorUpdates.h"
 
 #include <nlohmann/json_fwd.hpp>
@@ -107,6 +108,7 @@ public:
   int64_t nonFinite = 0,
           skipped = 0; // steps without a finite loss; steps whose update was left out
   int64_t damagedMetrics = 0;
+  RouterFigures routers;
 
   // Of events.jsonl.
   int64_t starts = 0, warnings = 0, damagedEvents = 0;

@@ -72,6 +72,11 @@ try {
   check("order of the model again", names() === "embed up_proj down_proj bias");
   check("tensors of a run", /latest are of step 600/.test(updates.textContent) && updates.querySelectorAll("table").length === 2);
   check("the name of a tensor is a text", updates.querySelectorAll("table")[1].querySelector("tbody th").textContent.includes("onerror"));
+  const routers = document.querySelector("details.routers"), layersOf = (k) => [...routers.querySelectorAll("table")[k].querySelectorAll("tbody tr")];
+  check("a row of a layer", [...layersOf(0)[0].cells].map((c) => c.textContent).join("|") === "0|30%|0%|1.25|2.5|90%|300|");
+  check("an expert without tokens is marked", layersOf(0)[0].cells[2].classList.contains("warn") && !layersOf(0)[1].cells[2].classList.contains("warn"));
+  check("layers by number", layersOf(0)[1].cells[0].textContent === "10" && layersOf(0)[0].querySelectorAll("svg.spark path").length === 1);
+  check("the routers of a hostile run have no values", [...layersOf(1)[0].cells].map((c) => c.textContent).join("|") === "3|\u2013|\u2013|\u2013|\u2013|\u2013|\u2013|");
   check("settings that differ", all("section").some((s) => /Settings that differ.*lr_schedule\\.lr/.test(s.textContent) && !/training\\.seed/.test(s.textContent)));
   check("stalls", ["waited for data", "validation after the step", "saved before the step"].every((w) => document.body.innerText.includes(w)));
   check("nothing wider than the page", document.documentElement.scrollWidth <= innerWidth);
@@ -122,6 +127,13 @@ def check_text(page: str) -> None:
     assert up["ratios"] == [1e-3] * 18 + [0.75] + [1e-3] * 19 and bias["ratios"] == [0] * 38
     assert embed["ratios"] == [float(f"{2e-3 / step:.3g}") for step in range(4, 600, 16)]
     assert (down["first_rms"], down["last_rms"]) == (0.0200001, 0.020012)
+    routers = a["routers"]
+    assert routers["step"] == 600 and routers["steps"] == list(range(16, 600, 16)) + [600] and routers["left_out"] == 0
+    busy, even = routers["layers"]
+    assert (busy["layer"], busy["max_load"], busy["min_load"], busy["entropy"], busy["balance_loss"]) == (0, 0.3, 0, 1.25, 2.5)
+    assert busy["highest"] == {"step": 300, "value": 0.9} and busy["loads"] == [0.3] * 18 + [0.9] + [0.3] * 19
+    assert (even["layer"], even["min_load"], even["highest"]) == (10, 0.26, {"step": 1, "value": 0.25})
+    assert [(layer["layer"], layer["max_load"]) for layer in hostile["routers"]["layers"]] == [(3, None)]
     assert "onerror" in hostile["updates"]["tensors"][0]["name"]
     assert [d["key"] for d in data["differences"]] == ["lr_schedule.lr"]
     assert data["curves"][0]["name"] == "curve" and data["curves"][0]["y"] == [4.5, 3, 2.5]

@@ -1,7 +1,7 @@
 """Writes folders of runs as lmc-run does, for tests of `lmc report`: make-runs.py FOLDER.
 
     FOLDER/a        600 steps, a spike with a warning, two starts, validation of two sets, a checkpoint, generated texts,
-                    evaluations of two exports and one that is not complete, updates of tensors every four steps, ended
+                    evaluations of two exports and one that is not complete, updates of tensors every four steps, routers of two layers, ended
     FOLDER/HOSTILE  a name, texts, a tensor and a set of validation data that hold HTML and script; goes on
     FOLDER/broken   lines that are damaged, and a half-written one at the end
     FOLDER/none     no metrics
@@ -54,7 +54,9 @@ def main(folder: pathlib.Path) -> None:
                 more = {"save_seconds": 5.0}
             if step == 450:
                 more = {"step_seconds": 4.5, "data_seconds": 4.0}
-            file.write(metrics(step, loss, **more))
+            router = {"0": {"max_load": 0.9 if step == 300 else 0.3, "min_load": 0.0, "entropy": 1.25, "balance_loss": 2.5},
+                      "10": {"max_load": 0.25, "min_load": 0.2 + step / 1e4, "entropy": 1.5, "balance_loss": 2.0}}
+            file.write(metrics(step, loss, router=router, **more))
     (a / "events.jsonl").write_text(
         event(0, "start", step=0, plan="job.plan") + event(150, "warning", text="step 300: loss 5.53 is 12 deviations above its mean") +
         event(160, "warning", text="step 320: taken back later") +
@@ -77,7 +79,7 @@ def main(folder: pathlib.Path) -> None:
         for step in range(4, 604, 4)))
     hostile = folder / HOSTILE.replace("/", "")
     (hostile / "metrics.jsonl").write_text("".join(
-        metrics(step, 3 - step / 100, **({"validation": {TEXT: {"loss": 2.5}}} if step == 50 else {})) for step in range(1, 101)))
+        metrics(step, 3 - step / 100, router={"3": {"max_load": TEXT}, TEXT: {"max_load": 1.0}}, **({"validation": {TEXT: {"loss": 2.5}}} if step == 50 else {})) for step in range(1, 101)))
     (hostile / "events.jsonl").write_text(event(0, "start", step=0) + event(20, "warning", text=TEXT) + event(30, TEXT, step=7))
     (hostile / "generated.jsonl").write_text(json.dumps({"step": 3, "prompt": TEXT, "text": TEXT, "tokens": 1, "end": "length"}) + "\n{\n")
     (hostile / "updates.jsonl").write_text(updates(5, **{TEXT: 1e-3}))

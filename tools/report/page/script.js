@@ -629,9 +629,9 @@ const updatePanel = foldable("updates", `Updates of tensors (${grouped(tensorCou
   choice("order", "sort", [["model", "of the model"], ["ratio", "by latest ratio"], ["highest", "by highest ratio"]]), updateList);
 if (tensorCount) main.append(updatePanel);
 const SORTS = { model: () => 0, ratio: (tensor) => tensor.ratio ?? -1, highest: (tensor) => tensor.highest?.value ?? -1 };
-// The ratios of a tensor over the steps of the run, on a logarithmic scale from `low` to `high`. Ratios that are zero or
-// absent are gaps.
-function sparkline({ name, ratios }, steps, low, high, colour) {
+// Values over the steps of the run, on a logarithmic scale from `low` to `high`. Values that are
+// zero or absent are gaps.
+function sparkline(label, ratios, steps, low, high, colour) {
   const width = 120, height = 24, pad = 2, span = steps[steps.length - 1] - steps[0] || 1, scale = Math.log(high / low) || 1;
   let path = "", pen = "M";
   ratios.forEach((ratio, k) => {
@@ -640,8 +640,10 @@ function sparkline({ name, ratios }, steps, low, high, colour) {
     path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}${pen === "M" ? "h0" : ""}`; // a lone point is a dot
     pen = "L";
   });
-  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `update ratio of ${name} over the run` },
-    svg("path", { class: "line", d: path, stroke: colour, "stroke-width": 1.4 }));
+  return svg(
+      "svg",
+      {class : "spark", viewBox : `0 0 ${width} ${height}`, role : "img", "aria-label" : label},
+      svg("path", {class : "line", d : path, stroke : colour, "stroke-width" : 1.4}));
 }
 function drawUpdates() {
   if (!updatePanel.open) return;
@@ -653,14 +655,87 @@ function drawUpdates() {
     const drawn = tensors.flatMap(({ ratios }) => ratios.filter((ratio) => ratio > 0));
     const low = drawn.reduce((a, b) => Math.min(a, b), Infinity), high = drawn.reduce((a, b) => Math.max(a, b), 0);
     const cell = (value) => el("td", { class: "n" }, value === null ? "\u2013" : number(value, 3));
-    updateList.append(el("p", { class: "note" }, (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
-      (drawn.length ? `; lines from ${number(low, 2)} to ${number(high, 2)}` : "") + (leftOut ? `; ${grouped(leftOut)} more tensors are left out` : "") + "."),
-      el("div", { class: "wide tall", tabindex: 0 }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}, "tensor"),
-        ["latest ratio", "highest", "at step"].map((text) => el("th", { class: "n" }, text)), el("th", {}, "over the run"),
-        ["RMS of weights", "at first"].map((text) => el("th", { class: "n" }, text)))),
-        el("tbody", {}, [...tensors].sort((a, b) => key(b) - key(a)).map((tensor) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, tensor.name)),
-          cell(tensor.ratio), cell(tensor.highest && tensor.highest.value), el("td", { class: "n" }, tensor.highest ? grouped(tensor.highest.step) : "\u2013"),
-          el("td", {}, sparkline(tensor, steps, low, high, colourOf(i))), cell(tensor.last_rms), cell(tensor.first_rms)))))));
+    updateList.append(
+        el("p", {class : "note"},
+           (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
+               (drawn.length ? `; lines from ${number(low, 2)} to ${number(high, 2)}` : "") +
+               (leftOut ? `; ${grouped(leftOut)} more tensors are left out` : "") + "."),
+        el("div", {class : "wide tall", tabindex : 0},
+           el("table", {},
+              el("thead", {},
+                 el("tr", {}, el("th", {}, "tensor"),
+                    [ "latest ratio", "highest", "at step" ].map((text) =>
+                                                                     el("th", {class : "n"}, text)),
+                    el("th", {}, "over the run"),
+                    [ "RMS of weights", "at first" ].map((text) => el("th", {class : "n"}, text)))),
+              el("tbody", {},
+                 [...tensors ]
+                     .sort((a, b) => key(b) - key(a))
+                     .map((tensor) =>
+                              el("tr", {}, el("th", {scope : "row"}, el("code", {}, tensor.name)),
+                                 cell(tensor.ratio), cell(tensor.highest && tensor.highest.value),
+                                 el("td", {class : "n"},
+                                    tensor.highest ? grouped(tensor.highest.step) : "\u2013"),
+                                 el("td", {},
+                                    sparkline(`update ratio of ${tensor.name} over the run`,
+                                              tensor.ratios, steps, low, high, colourOf(i))),
+                                 cell(tensor.last_rms), cell(tensor.first_rms)))))));
+  }
+}
+
+// ---- Routers of experts
+// --------------------------------------------------------------------------------------------
+
+const routerList = el("div", {});
+const routerCount = runs.reduce((sum, run) => sum + run.routers.layers.length, 0);
+const routerPanel = foldable("routers", `Routers of experts (${grouped(routerCount)})`,
+                             routerCount <= FEW_TENSORS, drawRouters, routerList);
+if (routerCount)
+  main.append(routerPanel);
+function drawRouters() {
+  if (!routerPanel.open)
+    return;
+  routerList.replaceChildren(el(
+      "p", {class : "note"},
+      "Shares of a layer's choices that its busiest and its idlest expert got, the entropy of the router in nats, and the " +
+          "balancing loss of the layer, of the latest step. A point of a line is the highest share of a busiest expert of neighbouring steps; all lines of a run have one logarithmic scale."));
+  for (const {run, i} of shownRuns()) {
+    const {step, steps, layers, left_out : leftOut} = run.routers;
+    if (!layers.length)
+      continue;
+    const drawn = layers.flatMap(({loads}) => loads.filter((load) => load > 0));
+    const low = drawn.reduce((a, b) => Math.min(a, b), Infinity),
+          high = drawn.reduce((a, b) => Math.max(a, b), 0);
+    const cell = (value, text) => el("td", {class : "n" + (value === 0 ? " warn" : "")},
+                                     value === null ? "\u2013" : text(value));
+    const plain = (value) => number(value, 3);
+    routerList.append(
+        el("p", {class : "note"},
+           (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
+               (drawn.length ? `; lines from ${percent(low)} to ${percent(high)}` : "") +
+               (leftOut ? `; ${grouped(leftOut)} more layers are left out` : "") + "."),
+        el("div", {class : "wide tall", tabindex : 0},
+           el("table", {},
+              el("thead", {},
+                 el("tr", {},
+                    [
+                      "layer", "busiest", "idlest", "entropy", "balancing loss", "highest busiest",
+                      "at step"
+                    ].map((text) => el("th", {class : "n"}, text)),
+                    el("th", {}, "busiest over the run"))),
+              el("tbody", {},
+                 layers.map(
+                     (layer) => el(
+                         "tr", {}, el("th", {class : "n", scope : "row"}, grouped(layer.layer)),
+                         cell(layer.max_load, percent), cell(layer.min_load, percent),
+                         cell(layer.entropy, plain), cell(layer.balance_loss, plain),
+                         cell(layer.highest && layer.highest.value, percent),
+                         el("td", {class : "n"},
+                            layer.highest ? grouped(layer.highest.step) : "\u2013"),
+                         el("td", {},
+                            sparkline(
+                                `share of the busiest expert of layer ${layer.layer} over the run`,
+                                layer.loads, steps, low, high, colourOf(i)))))))));
   }
 }
 
@@ -691,6 +766,7 @@ function drawAll() {
   drawEvaluations();
   drawTexts();
   drawUpdates();
+  drawRouters();
   drawEvents();
 }
 const title = runs.length === 1 ? runs[0].name : `${runs.length} runs`;
