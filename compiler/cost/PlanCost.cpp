@@ -32,12 +32,19 @@ Group groupOf(const plan::Plan &plan, plan::Axis axis) {
   return {together, (members + together - 1) / together};
 }
 
+// Returns how many experts a token chooses: each choice is a row of the product.
+template <typename Op> static int64_t chosenOf(const plan::Plan &plan, const Op &op) {
+  const plan::BatchInfo &batch = *plan.batch();
+  const uint64_t tokens = batch.micro_batch_size() * batch.sequence_length();
+  return std::max(int64_t(1), int64_t(op.rows() / std::max(tokens, uint64_t(1))));
+}
+
 namespace {
 
 // Each operator() returns the work of one kind of command.
 class WorkOf {
 public:
-  explicit WorkOf(const plan::Plan &plan) : plan(plan) {}
+  WorkOf(const plan::Plan &plan, Routing routing) : plan(plan), routing(routing) {}
 
   Work operator()(const plan::Launch &op) const {
     const plan::Kernel &kernel = *plan.kernels()->Get(op.kernel());
@@ -68,27 +75,24 @@ public:
     return ScatterWork{int64_t(op.rows()), int64_t(op.columns()), int64_t(op.vocabulary()),
                        widthOf(op.x()),    widthOf(op.d()),       op.accumulate()};
   }
-  // Products with the experts' matrices, priced as if all experts had equally many rows.
   Work operator()(const plan::ExpertLinear &op) const {
-    const auto experts = int64_t(op.experts());
-    GemmWork work{std::max<int64_t>(1, int64_t(op.rows()) / experts),
-                  int64_t(op.columns()),
-                  int64_t(op.inner()),
-                  typeOf(op.x()),
-                  typeOf(op.y()),
-                  false};
-    work.batch = experts;
+    const int64_t busy = busyOf(op);
+    GemmWork work{rowsOf(op, busy), int64_t(op.columns()), int64_t(op.inner()),
+                  typeOf(op.x()),   typeOf(op.y()),        false};
+    work.batch = busy;
+    work.experts = true;
+    work.uneven = routing == Routing::Balanced;
+    work.unalignedRow = unalignedOf(op);
     return work;
   }
   Work operator()(const plan::ExpertLinearGrad &op) const {
-    const auto experts = int64_t(op.experts());
-    GemmWork work{int64_t(op.columns()),
-                  int64_t(op.inner()),
-                  std::max<int64_t>(1, int64_t(op.rows()) / experts),
-                  typeOf(op.x()),
-                  typeOf(op.d()),
-                  op.accumulate()};
-    work.batch = experts;
+    const int64_t busy = busyOf(op);
+    GemmWork work{int64_t(op.columns()), int64_t(op.inner()), rowsOf(op, busy),
+                  typeOf(op.x()),        typeOf(op.d()),      op.accumulate()};
+    work.batch = busy;
+    work.experts = true;
+    work.zeros = op.accumulate() ? 0 : int64_t(op.experts()) - busy;
+    work.unalignedRow = unalignedOf(op);
     return work;
   }
   Work operator()(const plan::Collective &op) const {
@@ -143,13 +147,40 @@ private:
     return elements * widthOf(index) % 16 == 0;
   }
 
+  // Returns the number of experts with rows, and of the rows of each of them.
+  template <typename Op> int64_t busyOf(const Op &op) const {
+    const auto experts = int64_t(op.experts()), rows = int64_t(op.rows());
+    return std::clamp(routing == Routing::Balanced ? experts : chosenOf(plan, op), int64_t(1),
+                      std::max(int64_t(1), std::min(experts, rows)));
+  }
+  template <typename Op> int64_t rowsOf(const Op &op, int64_t busy) const {
+    return (int64_t(op.rows()) + busy - 1) / busy;
+  }
+  // Returns the extent of rows that are no whole units of 16 bytes; 0: there is none.
+  template <typename Op> int64_t unalignedOf(const Op &op) const {
+    for (const auto row : {int64_t(op.inner()), int64_t(op.columns())})
+      if (!isAligned(op.x(), row))
+        return row;
+    return 0;
+  }
+
   const plan::Plan &plan;
+  const Routing routing;
 };
 
 } // namespace
 
-Work workOf(const plan::Plan &plan, const plan::Command &command) {
-  return plan::visitBody(command, WorkOf(plan));
+Work workOf(const plan::Plan &plan, const plan::Command &command, Routing routing) {
+  return plan::visitBody(command, WorkOf(plan, routing));
+}
+
+int64_t sameExperts(const plan::Plan &plan) {
+  int64_t most = 0;
+  for (const plan::Function *function : *plan.functions())
+    for (const plan::Command *command : *function->commands())
+      if (const auto *product = command->body_as_ExpertLinear())
+        most = std::max(most, std::min(chosenOf(plan, *product), int64_t(product->experts())));
+  return most;
 }
 
 // Divides the estimate of a command among the kernels that compute it, in the ratio of the times
@@ -289,7 +320,7 @@ private:
 
 } // namespace
 
-PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
+PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routing) {
   PlanCost cost;
   cost.kernels.resize(plan.kernels()->size());
   const plan::BatchInfo &batch = *plan.batch();
@@ -300,7 +331,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model) {
     Streams streams(plan, model.spec, entry);
     for (uint32_t number = 0; number < function->commands()->size(); ++number) {
       const plan::Command *command = function->commands()->Get(number);
-      std::vector<Estimate> kernels = model.kernels(workOf(plan, *command));
+      std::vector<Estimate> kernels = model.kernels(workOf(plan, *command, routing));
       Estimate estimate = sumOf(kernels);
       const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
       if (kernels.size() != launches.size())

@@ -73,14 +73,24 @@ struct PlanCost {
   double mfuCausal = 0, mfuFull = 0;
 };
 
-PlanCost planCost(const plan::Plan &plan, const CostModel &model);
+// How the routers of a mixture of experts choose: all experts equally often, or for every token the
+// same ones, so that each of these has all tokens and the others have none.
+enum class Routing { Balanced, SameExperts };
+
+PlanCost planCost(const plan::Plan &plan, const CostModel &model,
+                  Routing routing = Routing::Balanced);
+
+// Returns how many experts have all tokens with Routing::SameExperts: those that a token chooses.
+// 0: the plan has no experts.
+int64_t sameExperts(const plan::Plan &plan);
 
 // Returns the model's warnings for the commands of a plan, each once, with the names of the model
 // ops that it is about.
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).
-Work workOf(const plan::Plan &plan, const plan::Command &command);
+Work workOf(const plan::Plan &plan, const plan::Command &command,
+            Routing routing = Routing::Balanced);
 
 // Returns the ranks along an axis of the plan's mesh, as they lie on nodes.
 Group groupOf(const plan::Plan &plan, plan::Axis axis);

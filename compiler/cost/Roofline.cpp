@@ -51,17 +51,24 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 // fixedDepth is the cost of filling the pipeline and of writing a tile, as a number of additional
 // elements of k. If there are several parts, they are summed through memory in f32: each part is
 // written once and read once. The number of splits is the one that takes the least time, as
-// libraries choose it.
+// libraries choose it. Kernels of experts do not split k.
+//
+// The number of rows of an expert is seldom a multiple of tileRows: where m is only the mean of
+// many products (`uneven`), half of the last tile of each is empty on average, so that m rows take
+// max(1, m / tileRows + 1 / 2) tiles, and not ceil(m / tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
-  double tiles =
-      batch * std::ceil(m / double(model.tileRows)) * std::ceil(n / double(model.tileColumns));
+  const double rowTiles = work.uneven ? std::max(1.0, m / double(model.tileRows) + 0.5)
+                                      : std::ceil(m / double(model.tileRows));
+  const int64_t maxSplits = work.experts ? 1 : model.maxSplits;
+  double tiles = batch * rowTiles * std::ceil(n / double(model.tileColumns));
   double tileRate = model.sustained / double(model.units); // FLOP/s of a unit
   double bytes = batch * (double(elementBytes(work.input)) * (m * k + k * n) +
                           double(elementBytes(work.output)) * m * n);
+  bytes += double(work.zeros) * double(elementBytes(work.output)) * m * n;
   double best = INFINITY;
-  for (int64_t splits = 1; splits <= model.maxSplits; splits *= 2) {
+  for (int64_t splits = 1; splits <= maxSplits; splits *= 2) {
     double parts = double(splits);
     double waves = std::ceil(tiles * parts / double(model.units));
     double seconds = waves * 2 * double(model.tileRows * model.tileColumns) *

@@ -40,6 +40,9 @@ struct GemmWork {
   // starts of two rows differ; 0 if all are multiples.
   int64_t unalignedRow = 0;
   int64_t batch = 1;
+  bool experts = false; // the products of the `batch` experts that have rows
+  bool uneven = false;  // m is only the mean of the products
+  int64_t zeros = 0;    // matrices d, of experts without rows, that are only set to zero
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in

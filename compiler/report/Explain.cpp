@@ -600,12 +600,18 @@ json lmc::explainJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
                      {"ranks", batch.ranks()},
                      {"sequence_length", batch.sequence_length()},
                      {"tokens_per_step", batch.global_batch_size() * batch.sequence_length()}};
-  cost::PlanCost cost =
-      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
+  const auto model = codegen::costModelOf(plan.target()->string_view(), spec);
+  cost::PlanCost cost = cost::planCost(plan, *model);
   report["memory"] = memoryReport(plan, memoryTimeline(plan), spec);
   report["fusion"] = fusionReport(plan, spec, report.value("fusion", json()));
   report["recompute"] = recomputeReport(plan, cost, report.value("recompute", json()));
   report["cost"] = costReport(plan, cost, spec);
+  if (const int64_t experts = cost::sameExperts(plan)) {
+    const cost::PlanCost same = cost::planCost(plan, *model, cost::Routing::SameExperts);
+    report["cost"]["same_experts"] = {{"experts", experts},
+                                      {"step_seconds", same.stepSeconds},
+                                      {"ratio", same.stepSeconds / cost.stepSeconds}};
+  }
   report["comm"] = commReport(plan, cost, overlapOf(plan, report.value("overlap", json())));
   report["job"] = jobReport(plan, cost);
   report["functions"] = functionsReport(plan, cost);

@@ -415,6 +415,12 @@ void Text::cost() {
   line("  MFU {} causal, {} full, of {} dense {}", percent(number(cost["mfu_causal"])),
        percent(number(cost["mfu_full"])), readableFlops(number(cost["peak_flops"])),
        word(cost, "peak_dtype"));
+  if (cost.contains("same_experts")) {
+    const json &same = cost["same_experts"];
+    line("  if all tokens chose the same {} expert(s), a step would take {}, {:.2f} times as long",
+         number(same["experts"]), readableSeconds(number(same["step_seconds"])),
+         number(same["ratio"]));
+  }
   double step = std::max(1e-30, number(cost["step_seconds"]));
   line("  function          runs       each  of the step");
   for (const json &function : cost["functions"])

@@ -1,6 +1,7 @@
 #include "compiler/targets/cuda/CudaCostModel.h"
 
 #include "compiler/targets/cuda/AttentionTemplates.h"
+#include "compiler/targets/cuda/ExpertGemmTemplates.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
@@ -12,8 +13,18 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
+// Returns the spec with the tiles of the templates for experts. Their rate is taken to be that of
+// the library: none has been measured.
+static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec) {
+  for (size_t type = 0; type < std::size(spec.gemm); ++type)
+    spec.gemm[type].tileRows = spec.gemm[type].tileColumns =
+        DataType(type) == DataType::BF16 ? ExpertGemmShape::kTile : ExpertGemmShape::kPlainTile;
+  return spec;
+}
+
 CudaCostModel::CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec)
-    : CostModel(std::move(spec)), arch(arch), device(archOr(this->spec.arch, arch)) {}
+    : CostModel(std::move(spec)), arch(arch), expertSpec(withExpertTiles(this->spec)),
+      device(archOr(this->spec.arch, arch)) {}
 
 static AttentionShape shapeOf(const cost::AttentionWork &work) {
   AttentionShape shape;
@@ -40,11 +51,16 @@ static bool usesTensorCores(const cost::GemmWork &work) {
 // cuBLAS was 26 to 280 times slower on an A100 (PyTorch issues 106469 and 146817), and 1.4 times
 // slower on an RTX 4090 (issue 181718).
 cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
-  if (spec.clock == 0 || usesTensorCores(work))
+  auto priced = [&](const cost::GemmWork &work) {
+    return work.experts ? cost::estimate(work, expertSpec) : CostModel::gemm(work);
+  };
+  if (spec.clock == 0)
     return CostModel::gemm(work);
+  if (usesTensorCores(work))
+    return priced(work);
   cost::GemmWork slow = work;
   slow.input = DataType::F32;
-  cost::Estimate estimate = CostModel::gemm(slow);
+  cost::Estimate estimate = priced(slow);
   if (estimate.bound == cost::Bound::MatrixUnits)
     estimate.bound = cost::Bound::VectorUnits;
   return estimate;

@@ -23,6 +23,7 @@ public:
 
 private:
   const CudaArch &arch;
+  const cost::DeviceSpec expertSpec; // with the tiles of the kernels of experts
   const CudaArch &device; // the architecture of the device that the spec describes
   mutable std::map<cost::AttentionWork, std::vector<cost::Estimate>> known;
 };

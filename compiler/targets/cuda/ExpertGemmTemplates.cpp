@@ -11,12 +11,14 @@ using llvm::formatv;
 namespace {
 
 // As in expert_gemm.cuh.
-constexpr int64_t kExpertTile = 128, kExpertSlice = 32, kExpertStages = 4, kExpertPlainTile = 32;
+constexpr int64_t kExpertTile = ExpertGemmShape::kTile, kExpertSlice = 32, kExpertStages = 4;
 constexpr uint32_t kExpertThreads = 256;
 
 const char *boolText(bool value) { return value ? "true" : "false"; }
 
-int64_t tileOf(const ExpertGemmShape &shape) { return shape.isTiled() ? kExpertTile : kExpertPlainTile; }
+int64_t tileOf(const ExpertGemmShape &shape) {
+  return shape.isTiled() ? kExpertTile : ExpertGemmShape::kPlainTile;
+}
 
 // Fills in what both kernels have alike. `call` is the device function without its arguments.
 CudaKernel expertKernelOf(const ExpertGemmShape &shape, const std::string &name, const char *hero,

@@ -135,6 +135,78 @@ TEST(PlanCost, WorkOfACommand) {
 
 namespace {
 
+// Adds the products of experts, of a plan with 16 tokens in a micro-step that choose 2 of 4 experts
+// each.
+void addExperts(Job &job, bool accumulate) {
+  plan::ExpertLinearT linear;
+  linear.x = job.slice(plan::DType::BF16, {32, 64});
+  linear.weight = job.slice(plan::DType::BF16, {4 * 24, 64});
+  linear.offsets = job.slice(plan::DType::I32, {5});
+  linear.y = job.slice(plan::DType::BF16, {32, 24});
+  linear.rows = 32;
+  linear.experts = 4;
+  linear.inner = 64;
+  linear.columns = 24;
+  job.command(linear);
+  plan::ExpertLinearGradT grad;
+  grad.dy = linear.y;
+  grad.x = linear.x;
+  grad.offsets = linear.offsets;
+  grad.d = job.slice(plan::DType::F32, {4 * 24, 64});
+  grad.rows = 32;
+  grad.experts = 4;
+  grad.inner = 64;
+  grad.columns = 24;
+  grad.accumulate = accumulate;
+  job.command(grad);
+}
+
+} // namespace
+
+TEST(PlanCost, ProductsOfExpertsAreThoseOfBusyOnes) {
+  for (const bool accumulate : {false, true}) {
+    Job job;
+    addExperts(job, accumulate);
+    std::string bytes = job.bytes();
+    const plan::Plan &plan = *plan::GetPlan(bytes.data());
+    auto work = [&](unsigned command, Routing routing) {
+      return std::get<GemmWork>(
+          workOf(plan, *plan.functions()->Get(0)->commands()->Get(command), routing));
+    };
+    const GemmWork balanced = work(1, Routing::Balanced), same = work(1, Routing::SameExperts);
+    EXPECT_EQ(std::tuple(balanced.batch, balanced.m, balanced.n, balanced.k),
+              std::tuple(4, 8, 24, 64));
+    EXPECT_TRUE(balanced.experts && balanced.uneven);
+    EXPECT_EQ(std::tuple(same.batch, same.m, same.n, same.k), std::tuple(2, 16, 24, 64));
+    EXPECT_TRUE(same.experts && !same.uneven) << "each of them has all tokens";
+    const GemmWork grad = work(2, Routing::Balanced), sameGrad = work(2, Routing::SameExperts);
+    EXPECT_EQ(std::tuple(grad.batch, grad.m, grad.n, grad.k, grad.zeros),
+              std::tuple(4, 24, 64, 8, 0));
+    EXPECT_EQ(std::tuple(sameGrad.batch, sameGrad.m, sameGrad.n, sameGrad.k, sameGrad.zeros),
+              std::tuple(2, 24, 64, 16, accumulate ? 0 : 2));
+    EXPECT_EQ(sameExperts(plan), 2);
+    const std::string dense = Job().bytes();
+    EXPECT_EQ(sameExperts(*plan::GetPlan(dense.data())), 0);
+  }
+}
+
+// The weights of experts without rows are not read, and their gradients not added to.
+TEST(PlanCost, ExpertsWithoutRowsTakeNoTraffic) {
+  Job job;
+  addExperts(job, /*accumulate=*/true);
+  std::string bytes = job.bytes();
+  const plan::Plan &plan = *plan::GetPlan(bytes.data());
+  const CostModel model(*loadDeviceSpec("h100-sxm"));
+  auto moved = [&](unsigned command, Routing routing) {
+    return planCost(plan, model, routing).functions[0].commands[command].bytes;
+  };
+  const double matrix = 24 * 64;
+  EXPECT_DOUBLE_EQ(moved(1, Routing::Balanced) - moved(1, Routing::SameExperts), 2 * 2 * matrix);
+  EXPECT_DOUBLE_EQ(moved(2, Routing::Balanced) - moved(2, Routing::SameExperts), 2 * 8 * matrix);
+}
+
+namespace {
+
 // Warns of every product, and prices each kernel of attention's gradient by itself.
 class Warning : public CostModel {
 public:

@@ -55,6 +55,30 @@ TEST(Roofline, ABatchOfGemmsSharesTheUnits) {
                    4 * estimate(GemmWork{128, 128, 65536}, toy()).flops);
 }
 
+// Products of experts: on average half of the last tile of each is empty, and k is not split.
+TEST(Roofline, ExpertsWithUnevenRowsHaveTilesThatAreNotFull) {
+  DeviceSpec spec = toy();
+  spec.gemm[size_t(DataType::BF16)].maxSplits = 16;
+  GemmWork even{256, 128, 65536};
+  even.batch = 8;
+  even.experts = true;
+  GemmWork uneven = even;
+  uneven.uneven = true; // 8 x 2.5 tiles instead of 8 x 2, in waves of 4
+  EXPECT_DOUBLE_EQ(estimate(uneven, spec).seconds, 1.25 * estimate(even, spec).seconds);
+  EXPECT_DOUBLE_EQ(estimate(uneven, spec).flops, estimate(even, spec).flops);
+  GemmWork few = uneven; // a tile is the least that an expert with rows has
+  few.m = 10;
+  even.m = 128;
+  EXPECT_DOUBLE_EQ(estimate(few, spec).seconds, estimate(even, spec).seconds);
+  GemmWork one{128, 128, 65536};
+  GemmWork expert = one;
+  expert.experts = true;
+  EXPECT_GT(estimate(expert, spec).seconds, 2 * estimate(one, spec).seconds);
+  GemmWork zeros = one;
+  zeros.zeros = 3;
+  EXPECT_DOUBLE_EQ(estimate(zeros, spec).bytes, estimate(one, spec).bytes + 3 * 2 * 128 * 128);
+}
+
 // 5 tiles on 4 units take as long as 8.
 TEST(Roofline, APartlyFilledWaveTakesAWholeOne) {
   double five = estimate(GemmWork{5 * 128, 128, 65536}, toy()).seconds;
