@@ -729,10 +729,11 @@ def BalanceTermsOp : Lm_PureOp<"balance_terms", [DifferentiableRouter, AllTypesM
 def RouterEntropyOp : Lm_PureOp<"router_entropy", [DifferentiableRouter]> {
   let summary = "entropy[e] = sum over tokens of -p log p, where p is the softmax of a row";
   let description = [{
+    With `sigmoid`, p is the sigmoid of each element, divided by the sum of its row.
     `logits` `[T, E]`, the result `[E]`; the sum of its elements is T times the mean entropy of
     the router, in nats. Only for people to watch: it has no gradient.
   }];
-  let fields = (ins Matrix:$logits);
+  let fields = (ins Matrix:$logits, UnitAttr:$sigmoid);
   let results = (outs 1DTensorOf<[F32, F64]>:$result);
   let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;

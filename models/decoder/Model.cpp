@@ -423,7 +423,7 @@ private:
       const double factor = double(count) / (double(tokens) * double(tokens));
       Value balance = balanceTerms("router.balance", route.getCounts(), route.getMass(), factor);
       Value entropy = lm::RouterEntropyOp::create(b, named("router.entropy"),
-                                                  route.getMass().getType(), logits);
+                                                  route.getMass().getType(), logits, of.sigmoid);
       results.append({route.getCounts(), balance, entropy});
     }
     Value combined =

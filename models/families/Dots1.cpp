@@ -59,7 +59,7 @@ const ModelFamily &dots1() {
       .name = "dots1",
       .modelType = "dots1",
       .className = "Dots1ForCausalLM",
-      .keys = {expertsKey(kExperts, 128), chosenKey(6), expertWidthKey(1408), normalizeKey(),
+      .keys = {expertsKey(kExperts, 128), chosenKey(6), expertWidthKey(), normalizeKey(),
                {.section = "model",
                 .name = kShared,
                 .field = config::familyField(kShared, int64_t(1)),

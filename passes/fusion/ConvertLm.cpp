@@ -887,6 +887,16 @@ static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp o
 
 // A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with
 // log p = logit - lse, which is finite where p is 0. A small kernel adds them.
+// Returns log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).
+static Value logSigmoid(OpBuilder &b, Location loc, Value x) {
+  Value zero = constant(b, loc, x.getType(), 0.0);
+  Value away = arith::NegFOp::create(b, loc, math::AbsFOp::create(b, loc, x));
+  Value rest = arith::AddFOp::create(b, loc, constant(b, loc, x.getType(), 1.0),
+                                     math::ExpOp::create(b, loc, away));
+  return arith::SubFOp::create(b, loc, arith::MinimumFOp::create(b, loc, x, zero),
+                               math::LogOp::create(b, loc, rest));
+}
+
 static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");
@@ -894,22 +904,29 @@ static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp
   Type element = arithmeticType(type.getElementType());
   Value logits = f.arg(0);
   AffineMap all = f.all(2), outer = f.outer(2);
+  // Sigmoids that are divided by their sum are the softmax of their logarithms.
+  auto logit = [sigmoid = op.getSigmoid()](OpBuilder &b, Location loc, Value x) {
+    return sigmoid ? logSigmoid(b, loc, x) : x;
+  };
   Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
-  Value sum =
-      f.reduce(type.getShape(), 1, element, {{logits, all}, {top, outer}}, Combine::Add,
-               [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                 return math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, s[0], s[1]));
-               });
+                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return logit(b, loc, s[0]);
+                       });
+  Value sum = f.reduce(type.getShape(), 1, element, {{logits, all}, {top, outer}}, Combine::Add,
+                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+                         return math::ExpOp::create(
+                             b, loc, arith::SubFOp::create(b, loc, logit(b, loc, s[0]), s[1]));
+                       });
   Value lse = f.map(tensorTypeOf(sum), {{top, f.all(1)}, {sum, f.all(1)}},
                     [](OpBuilder &b, Location loc, ValueRange s) -> Value {
                       return arith::AddFOp::create(b, loc, s[0], math::LogOp::create(b, loc, s[1]));
                     });
   Value sums = f.sumBlocks(
       type.getShape(), rowsPerBlock(type.getDimSize(0)), element, {{logits, all}, {lse, outer}},
-      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        Value surprise = arith::SubFOp::create(b, loc, s[1], s[0]);
-        Value p = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, s[0], s[1]));
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
+        Value x = logit(b, loc, s[0]);
+        Value surprise = arith::SubFOp::create(b, loc, s[1], x);
+        Value p = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, x, s[1]));
         return arith::MulFOp::create(b, loc, p, surprise);
       });
   return {sumColumns(b, loc, f.finish(sums).getResult(0), element, "lm.router_entropy_sum")};
