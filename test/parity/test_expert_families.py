@@ -1,5 +1,6 @@
 """The families with a mixture of experts: any of their shapes, and both layouts of experts in Hugging Face's folders."""
 
+import json
 import random
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import huggingface
 import reference
 from draws import draw_count
 from jobs import Job
-from programs import USER_ERROR
+from programs import USER_ERROR, losses
 from reference import Model
 from test_huggingface import assert_same_bits
 
@@ -134,3 +135,18 @@ def test_more_experts_per_token_than_there_are(programs, tmp_path, family):
     assert done.code == USER_ERROR and done.stderr.count("error") == 1
     number = "num_local_experts" if family == "mixtral" else "num_experts"
     assert f"num_experts_per_tok = 7 is more than {number} = 6" in done.stderr
+
+
+def test_the_demo_of_experts_learns(programs, root, tmp_path):
+    """models/configs/demo-moe.toml, for some of its steps, on a text with a few words."""
+    words = "in the beginning god created heaven and earth void form face deep spirit".split()
+    (tmp_path / "text.txt").write_text(" ".join(words[(i * i + i // 7) % len(words)] for i in range(20_000)))
+    tokens, plan = tmp_path / "text.bin", tmp_path / "demo.plan"
+    programs.run("lmc-data", "pack", tmp_path / "text.txt", "-o", tokens).ok()
+    files = json.dumps([str(tokens)])
+    programs.run("lmc", "compile", root / "models/configs/demo-moe.toml", "-o", plan, "--set", f"data.train={files}",
+                 "--set", f"data.validation={files}").ok()
+    programs.run("lmc-run", plan, f"--out={tmp_path / 'run'}", "--steps=12").ok()
+    course = losses(tmp_path / "run")
+    print(course)
+    assert course[0] > 5 and course[-1] < 0.6 * course[0]

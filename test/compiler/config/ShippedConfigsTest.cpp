@@ -36,6 +36,11 @@ const std::map<std::string, uint64_t> kParameters = {
     {"olmo2-1b.toml", 1'484'916'736},
     {"olmo2-7b.toml", 7'298'617'344},
     {"gpt2-124m.toml", 124'439'808},
+    {"olmoe-1b-7b.toml", 6'919'161'856},
+    {"qwen3-30b-a3b.toml", 30'532'122'624},
+    {"mixtral-8x7b.toml", 46'702'792'704},
+    {"demo-moe.toml",
+     256 * 128 + 4 * (2 * 128 + 4 * 128 * 128 + 2 * 128 + 8 * 128 + 8 * 3 * 128 * 192) + 128},
     {"test-gpt2.toml", 128 * 64 + 48 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64},
     {"test-tiny.toml", 128 * 64 + 2 * (2 * 64 + 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 64},
     // A router and four experts in the place of gate, up and down.
