@@ -8,7 +8,6 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
-#include "dialects/interfaces/Step.h"
 #include "dialects/lm/Lm.h"
 #include "runtime/plan/Names.h"
 
@@ -78,9 +77,9 @@ Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp
   return addedTo(b, accumulator, contribution, before.getBackward());
 }
 
-// Returns a copy of `callee`, a half of a layer, that takes one accumulator per gradient of a
-// parameter (in the accumulation dtype), or per sum over a step, and returns the sums. The
-// attribute `lm.accumulated` of `callee` lists the results that are sums.
+// Returns a copy of `callee`, a layer's backward half, that takes one accumulator per gradient of a
+// parameter (in the accumulation dtype) and returns the sums. The attribute `lm.accumulated` of
+// `callee` lists the results that are sums.
 func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   func::FuncOp &variant = variants[callee.getSymName()];
   if (variant)
@@ -102,8 +101,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
       continue;
     }
     b.setInsertionPoint(ret);
-    auto step = dyn_cast_if_present<StepOpInterface>(contribution.getDefiningOp());
-    result.set(addedTo(b, accumulator, contribution, /*backward=*/!step || step.getBackward()));
+    result.set(addedTo(b, accumulator, contribution, /*backward=*/true));
   }
   variant.setFunctionType(
       b.getFunctionType(body.getArgumentTypes(), callee.getFunctionType().getResults()));
@@ -119,11 +117,12 @@ void Accumulator::run(bool storeFirst) {
 
   // If a single call computes the whole gradient of a layer's parameter, the called function can
   // add to the main gradient itself. `calls` collects, for each call, the accumulates of such
-  // gradients.
+  // gradients. Forward halves stay as they are: recompute finds them by their names.
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
   for (lm::AccumulateOp op : accumulates)
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();
-        call && op.getValue().hasOneUse() && contributions[op.getVariable()] == 1)
+        call && !call.getCallee().ends_with(".forward") && op.getValue().hasOneUse() &&
+        contributions[op.getVariable()] == 1)
       calls[call].push_back(op);
   llvm::DenseSet<Operation *> handled;
   if (!storeFirst) {

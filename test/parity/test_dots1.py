@@ -22,6 +22,10 @@ from test_huggingface import assert_same_bits
 STEPS = 10
 SPEED = 0.01
 BIAS = "mlp.gate.e_score_correction_bias"
+KEYS = ("vocab_size", "hidden_size", "intermediate_size", "moe_intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rope_theta", "rms_norm_eps",
+        "tie_word_embeddings", "attention_bias", "n_routed_experts", "n_shared_experts", "num_experts_per_tok",
+        "first_k_dense_replace", "norm_topk_prob", "routed_scaling_factor")
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,7 @@ class Dots1(Model):
     rms_norm_eps: float = 1e-5
 
     def keys(self) -> dict[str, Any]:
-        others = {"num_local_experts", "router_aux_loss_coef", "mlp_bias"}
-        return {key: value for key, value in super().keys().items() if key not in others}
+        return {"architecture": self.architecture, **{key: getattr(self, key) for key in KEYS}}
 
     @property
     def sparse(self) -> bool:

@@ -202,7 +202,7 @@ TEST_F(ModelFamilyTest, AKeyOfSeveralFamiliesHasADefaultForEach) {
   EXPECT_EQ(chosen(qwen), 8);
   EXPECT_EQ(chosen(qwen + "num_experts_per_tok = 2\n"), 2);
   EXPECT_NE(configReference(families).find("| `num_experts_per_tok` | integer | `2`; of "
-                                           "`qwen3_moe` `8`; of `olmoe` `8` |"),
+                                           "`qwen3_moe` `8`; of `olmoe` `8`; of `dots1` `6` |"),
             std::string::npos);
 }
 
