@@ -117,7 +117,8 @@ void Accumulator::run(bool storeFirst) {
 
   // If a single call computes the whole gradient of a layer's parameter, the called function can
   // add to the main gradient itself. `calls` collects, for each call, the accumulates of such
-  // gradients. Forward halves stay as they are: recompute finds them by their names.
+  // gradients. What a forward half returns is added outside: all micro-steps call the same forward
+  // halves, which the memory phase rewrites (LayerHalves.h).
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
   for (lm::AccumulateOp op : accumulates)
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();

@@ -93,7 +93,7 @@ def SyncOptimizerPass : Pass<"dist-sync-optimizer", "::mlir::ModuleOp"> {
   let summary = "joins what the ranks compute apart: norms, losses and new weights";
   let description = [{
     * A norm over the ranks' pieces becomes the norm of the vector of the ranks' norms.
-    * `run.loss` and `run.eval_loss` are summed over all ranks.
+    * `run.loss`, `run.eval_loss` and `run.router` are summed over all ranks.
     * After the optimizer's steps, the new weights are gathered into the whole compute
       copies. The function `@refresh` does the same from the parameters; it runs after the
       parameters were set from outside (at the start, and after a checkpoint was loaded).

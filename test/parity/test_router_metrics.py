@@ -146,16 +146,31 @@ def test_tensorboard_and_wandb_show_them(programs, compiled, tmp_path):
         assert row["router/1/entropy"] == line["router"]["1"]["entropy"]
 
 
-def test_without_the_key_no_command_is_left(programs, compiled, tmp_path):
-    def commands(job: Job) -> dict[str, int]:
-        report = json.loads(programs.run("lmc", "explain", compiled(job), "--json").ok().stdout)
-        return {function["name"]: len(function["commands"]) for function in report["functions"]}
+@pytest.mark.parametrize("recompute", ["none", "block", "auto"])
+def test_they_change_neither_memory_nor_what_is_recomputed(programs, compiled, recompute):
+    reports = []
+    for watched in (True, False):
+        job = with_settings(JOB, memory={"recompute": recompute}, monitoring={"router": watched})
+        reports.append(json.loads(programs.run("lmc", "explain", compiled(job), "--json").ok().stdout))
+    watched, unwatched = reports
+    # Two layers with three vectors of 4 experts each, and one of all routers.
+    added = watched["memory"]["by_category"]["inputs"] - unwatched["memory"]["by_category"]["inputs"]
+    assert added == 7 * 4 * 8
+    assert abs(watched["memory"]["peak_bytes"] - unwatched["memory"]["peak_bytes"]) < 2 * 7 * 512
+    assert watched["recompute"]["flops_overhead"] == unwatched["recompute"]["flops_overhead"]
+    commands = [{f["name"]: len(f["commands"]) for f in report["functions"]} for report in reports]
+    print(commands)
+    assert commands[0]["eval"] == commands[1]["eval"] and commands[0]["optimizer"] == commands[1]["optimizer"]
+    more = {name: commands[0][name] - commands[1][name] for name in ("micro_first", "micro", "micro_last")}
+    assert more["micro_first"] == 3 * 2 + 1 and max(more.values()) <= 6 * 2 + 2, more
 
+
+def test_without_the_key_no_command_is_left(programs, compiled, tmp_path):
     plain = with_settings(JOB, monitoring={"router": False})
-    watched, unwatched = commands(JOB), commands(plain)
-    print(watched, unwatched)
-    assert watched["micro_first"] > unwatched["micro_first"]
-    assert all(watched[name] == unwatched[name] for name in ("eval", "optimizer"))
+    report = json.loads(programs.run("lmc", "explain", compiled(plain), "--json").ok().stdout)
+    sources = {command["source"] for function in report["functions"] for command in function["commands"]}
+    assert "layers.0/router" in sources and not {source for source in sources if "router." in source and "counts" not in
+                                                 source and "mass" not in source}
     assert losses_of(programs, compiled(plain), tmp_path / "plain") == losses_of(programs, compiled(JOB), tmp_path / "run")
     assert all("router" not in line and "balance_loss" not in line for line in metrics(tmp_path / "plain"))
 
