@@ -9,7 +9,7 @@
 namespace lmc {
 
 static constexpr const char *kExperts = "n_routed_experts", *kShared = "n_shared_experts",
-                             *kDense = "first_k_dense_replace", *kScale = "routed_scaling_factor";
+                            *kDense = "first_k_dense_replace", *kScale = "routed_scaling_factor";
 
 static void check(const config::CheckedJob &job) { checkExperts(job, kExperts); }
 
@@ -59,7 +59,10 @@ const ModelFamily &dots1() {
       .name = "dots1",
       .modelType = "dots1",
       .className = "Dots1ForCausalLM",
-      .keys = {expertsKey(kExperts, 128), chosenKey(6), expertWidthKey(), normalizeKey(),
+      .keys = {expertsKey(kExperts, 128),
+               chosenKey(6),
+               expertWidthKey(),
+               normalizeKey(),
                {.section = "model",
                 .name = kShared,
                 .field = config::familyField(kShared, int64_t(1)),

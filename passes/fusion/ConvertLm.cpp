@@ -908,10 +908,9 @@ static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp
   auto logit = [sigmoid = op.getSigmoid()](OpBuilder &b, Location loc, Value x) {
     return sigmoid ? logSigmoid(b, loc, x) : x;
   };
-  Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
-                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return logit(b, loc, s[0]);
-                       });
+  Value top = f.reduce(
+      type.getShape(), 1, element, {{logits, all}}, Combine::Max,
+      [&](OpBuilder &b, Location loc, ValueRange s) -> Value { return logit(b, loc, s[0]); });
   Value sum = f.reduce(type.getShape(), 1, element, {{logits, all}, {top, outer}}, Combine::Add,
                        [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
                          return math::ExpOp::create(

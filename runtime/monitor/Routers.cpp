@@ -49,13 +49,15 @@ DeadExpertWatch::observe(int64_t step, const std::vector<RouterRecord> &routers)
       constexpr size_t kNamed = 4; // layers
       dead += static_cast<int64_t>(found->second.size());
       if (verdict.experts.size() <= kNamed)
-        named.push_back(fmt::format("{} of layer {}", fmt::join(found->second, ", "), router.layer));
+        named.push_back(
+            fmt::format("{} of layer {}", fmt::join(found->second, ", "), router.layer));
     }
   }
   if (!isNew)
     return std::nullopt;
   if (verdict.experts.size() > named.size())
-    named.push_back(fmt::format("and those of {} more layers", verdict.experts.size() - named.size()));
+    named.push_back(
+        fmt::format("and those of {} more layers", verdict.experts.size() - named.size()));
   verdict.warning =
       fmt::format("step {}: {} of {} experts got no token in the last {} steps "
                   "(guard.dead_expert): expert {}; a higher model.router_aux_loss_coef keeps "

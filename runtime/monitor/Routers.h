@@ -17,8 +17,8 @@ struct RouterRecord {
   int64_t layer = 0;
   std::vector<double> counts;
   double entropy = 0; // mean over tokens of -sum of p log p, in nats: at most log E
-  // Mean over the micro-batches of each rank of E sum over e of f P: f is the number of choices of e
-  // per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
+  // Mean over the micro-batches of each rank of E sum over e of f P: f is the number of choices of
+  // e per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
   // https://arxiv.org/abs/2101.03961). It is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
 
@@ -40,7 +40,7 @@ public:
   explicit DeadExpertWatch(int64_t steps) : steps(steps) {}
 
   struct Verdict {
-    std::string warning; // a line that begins with "step N: "
+    std::string warning;                             // a line that begins with "step N: "
     std::map<int64_t, std::vector<int64_t>> experts; // the dead ones of each layer that has some
   };
   // Takes a step's routers. Returns all dead experts if one of them has died in this step.

@@ -25,7 +25,8 @@ public:
     // and the balancing loss. Absent if its line has none.
     std::optional<double> maxLoad, minLoad, entropy, balanceLoss;
     std::optional<Highest> highest; // share of a busiest expert; of equal ones, the first
-    // The highest share of a busiest expert in each group of steps; absent if no step of it has one.
+    // The highest share of a busiest expert in each group of steps; absent if no step of it has
+    // one.
     std::vector<std::optional<double>> loads;
   };
 

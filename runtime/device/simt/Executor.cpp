@@ -490,9 +490,9 @@ void Executor::suspend(State state, Place place, const void *instruction) {
   }
 }
 
-// Jumps to the thread `next`, and returns when something jumps to `mine`, which is the context of the
-// caller: a thread, or the scheduler. Threads jump to each other, because a way through the scheduler
-// has two jumps.
+// Jumps to the thread `next`, and returns when something jumps to `mine`, which is the context of
+// the caller: a thread, or the scheduler. Threads jump to each other, because a way through the
+// scheduler has two jumps.
 void Executor::enter(Thread &next, fcontext_t &mine) {
   left = &mine;
   running = &next;

@@ -247,10 +247,9 @@ TEST_F(ModelFamilyTest, TheReferenceHasThem) {
   EXPECT_NE(page.find("| `softcap` | number | `30` | from 0 to 100 | *identity* | Bound of the "
                       "logits. Only of `capped`. |\n"),
             std::string::npos);
-  EXPECT_NE(
-      page.find(
-          "(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, olmoe, dots1 or capped_lm)"),
-      std::string::npos);
+  EXPECT_NE(page.find("(llama, mistral, qwen2, qwen3, olmo2, gpt2, mixtral, qwen3_moe, olmoe, "
+                      "dots1 or capped_lm)"),
+            std::string::npos);
   EXPECT_LT(page.find("| `softcap` |"), page.find("## [model.rope_scaling]"));
 }
 

@@ -51,10 +51,11 @@ TEST(DeadExperts, OfManyLayersAreCounted) {
       watch.observe(9, routers({{1, 0, 0}, {1, 0, 1}, {0, 0, 2}, {1, 0, 1}, {1, 1, 0}, {0, 1, 1}}));
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->experts.size(), 6u);
-  EXPECT_THAT(verdict->warning,
-              ::testing::HasSubstr("8 of 18 experts got no token in the last 1 steps "
-                                   "(guard.dead_expert): expert 1, 2 of layer 1; 1 of layer 2; 0, 1 "
-                                   "of layer 3; 1 of layer 4; and those of 2 more layers; "));
+  EXPECT_THAT(
+      verdict->warning,
+      ::testing::HasSubstr("8 of 18 experts got no token in the last 1 steps "
+                           "(guard.dead_expert): expert 1, 2 of layer 1; 1 of layer 2; 0, 1 "
+                           "of layer 3; 1 of layer 4; and those of 2 more layers; "));
 }
 
 TEST(DeadExperts, AreNotLookedForWithoutAWindow) {

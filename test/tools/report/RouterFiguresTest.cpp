@@ -52,7 +52,10 @@ TEST(RouterFigures, TakeNothingElse) {
   figures.add(1, json::array({1, 2}));
   figures.add(2, json::object());
   EXPECT_EQ(figures.lastStep(), 0);
-  figures.add(3, {{"-1", router(0.5)}, {"x", router(0.5)}, {"1234567", router(0.5)}, {"4", 7},
+  figures.add(3, {{"-1", router(0.5)},
+                  {"x", router(0.5)},
+                  {"1234567", router(0.5)},
+                  {"4", 7},
                   {"5", {{"max_load", "<b>"}}}});
   ASSERT_EQ(figures.layers().size(), 1u);
   EXPECT_EQ(figures.layers()[0]->number, 5);
