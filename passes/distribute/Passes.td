@@ -31,7 +31,8 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
     `replicate`. With `reduce=last`, the gradients of a step's micro-steps are added up first
     (see `dist-reduce-gradients`).
 
-    `payload` is the dtype of the summed vectors. Before a unit is rounded to f16, the ranks
+    `payload` is the dtype of the summed vectors, but for what is passed back to the biases of
+    routers, which are counts. Before a unit is rounded to f16, the ranks
     gather the largest absolute value of each, one number a rank, and all scale by the same
     power of two (`lm.scaled_cast`).
 

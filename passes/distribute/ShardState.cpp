@@ -337,6 +337,7 @@ UnitGradients Sharder::gradientsOf(const Unit &unit) {
   if (ranks > 1)
     gradients.piece = lm::stateName(unit.name, Kind::Gradient);
   gradients.layer = unit.key.layer;
+  gradients.counts = bool(unit.key.balanced);
   return gradients;
 }
 

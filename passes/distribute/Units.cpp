@@ -55,11 +55,14 @@ Attribute UnitGradients::toAttribute(Builder &b) const {
     names.push_back(b.getStringAttr(member.variable));
     offsets.push_back(member.offset);
   }
-  return b.getDictionaryAttr({b.getNamedAttr("members", b.getArrayAttr(names)),
-                              b.getNamedAttr("offsets", b.getDenseI64ArrayAttr(offsets)),
-                              b.getNamedAttr("elements", b.getI64IntegerAttr(elements)),
-                              b.getNamedAttr("piece", b.getStringAttr(piece)),
-                              b.getNamedAttr("layer", b.getI64IntegerAttr(layer))});
+  SmallVector<NamedAttribute> fields{b.getNamedAttr("members", b.getArrayAttr(names)),
+                                     b.getNamedAttr("offsets", b.getDenseI64ArrayAttr(offsets)),
+                                     b.getNamedAttr("elements", b.getI64IntegerAttr(elements)),
+                                     b.getNamedAttr("piece", b.getStringAttr(piece)),
+                                     b.getNamedAttr("layer", b.getI64IntegerAttr(layer))};
+  if (counts)
+    fields.push_back(b.getNamedAttr("counts", b.getUnitAttr()));
+  return b.getDictionaryAttr(fields);
 }
 
 UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
@@ -72,6 +75,7 @@ UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
   unit.elements = fields.getAs<IntegerAttr>("elements").getInt();
   unit.piece = fields.getAs<StringAttr>("piece").str();
   unit.layer = fields.getAs<IntegerAttr>("layer").getInt();
+  unit.counts = fields.contains("counts");
   return unit;
 }
 
@@ -170,7 +174,7 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   constexpr int64_t kColumns = 256;
   if (unit.elements % kColumns == 0)
     sum = reshapeTo(b, loc, sum, {unit.elements / kColumns, kColumns});
-  const bool isRounded = payload && element.isF32();
+  const bool isRounded = payload && element.isF32() && !unit.counts;
   Value scale; // the maximum that gives the scale of f16
   auto cast = [&](Type to) {
     auto type = mlir::cast<RankedTensorType>(sum.getType()).clone(to);

@@ -30,6 +30,8 @@ struct UnitGradients {
   // gets its part of the sum.
   std::string piece;
   int64_t layer = -1;
+  // They are numbers of choices, which must not be rounded on their way.
+  bool counts = false;
 
   mlir::Attribute toAttribute(mlir::Builder &b) const;
   static UnitGradients fromAttribute(mlir::Attribute attribute);

@@ -230,6 +230,20 @@ def test_ranks_and_micro_steps_change_nothing(programs, compiled, tmp_path, stra
     assert any(bias.std() > 0 for bias in one.values())
 
 
+@pytest.mark.parametrize("strategy", ["zero1", "ddp"])
+def test_counts_are_not_rounded_on_their_way(programs, compiled, tmp_path, strategy):
+    """In bf16 an odd sum of more than 256 choices would be."""
+    job = replace(JOB, batch_size=32, micro_batch_size=16, train_iters=1, optimizer=Optimizer(decay_iters=1, warmup_iters=0))
+    job = with_settings(job, distributed={"devices_per_node": 2, "strategy": strategy, "reduce_dtype": "bf16"})
+    model, initial = saved(MODEL, tmp_path)
+    dump = tmp_path / "gradients.safetensors"
+    run(programs, compiled(job), tmp_path / "run", initial, "--nproc=2", f"--dump-gradients={dump}")
+    ours, counts = load_file(dump), counts_of(model, job.windows())
+    assert any(n > 256 and n % 2 for count in counts.values() for n in count.tolist())
+    for name, count in counts.items():
+        assert torch.equal(ours[name], count.to(torch.float32)), name
+
+
 def test_the_bias_balances_experts(programs, compiled, tmp_path):
     """With a router that prefers two experts by far, the others get tokens after some steps; without the bias's steps
     they do not."""
