@@ -205,8 +205,6 @@ LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 // What people watch has no gradient.
 bool BalanceTermsOp::hasGradient(unsigned) { return false; }
 bool RouterEntropyOp::hasGradient(unsigned) { return false; }
-SmallVector<unsigned> BalanceTermsOp::getParameterOperands() { return {}; }
-SmallVector<unsigned> RouterEntropyOp::getParameterOperands() { return {}; }
 
 LogicalResult BalanceTermsOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
   return emitOpError("has no gradient");

@@ -57,6 +57,7 @@ def DifferentiableLoss
 def DifferentiableRouter
     : DeclareOpInterfaceMethods<DifferentiableOpInterface,
                                 ["hasGradient", "getParameterOperands"]>;
+def OnlyWatched : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
 def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
 def AccumulatingOneOfMany
     : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
@@ -253,7 +254,9 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     key of the configuration) or a `step_value` (computed from the number of the step).
 
     `group` is the optimizer group of a parameter, or the one whose learning rate a scalar is
-    (`group_learning_rate`, `group_muon_learning_rate`).
+    (`group_learning_rate`, `group_muon_learning_rate`). `balanced` of the bias of a router is
+    the number of choices that an expert gets in a step if all are equally busy
+    (`lm.balance_bias`); it is an f64.
 
     ```mlir
     lm.variable @model.norm.weight parameter : tensor<64xf32> init ones
@@ -715,7 +718,8 @@ def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
   }];
 }
 
-def BalanceTermsOp : Lm_PureOp<"balance_terms", [DifferentiableRouter, AllTypesMatch<["counts", "mass", "result"]>]> {
+def BalanceTermsOp
+    : Lm_PureOp<"balance_terms", [OnlyWatched, AllTypesMatch<["counts", "mass", "result"]>]> {
   let summary = "factor * counts[e] mass[e]: what each expert adds to a balancing loss";
   let description = [{
     `counts` and `mass` `[E]` of `lm.route`, or sums of them over layers. Only for people to watch:
@@ -726,7 +730,7 @@ def BalanceTermsOp : Lm_PureOp<"balance_terms", [DifferentiableRouter, AllTypesM
   let assemblyFormat = "$counts `,` $mass `factor` $factor `:` type($result) attr-dict";
 }
 
-def RouterEntropyOp : Lm_PureOp<"router_entropy", [DifferentiableRouter]> {
+def RouterEntropyOp : Lm_PureOp<"router_entropy", [OnlyWatched]> {
   let summary = "entropy[e] = sum over tokens of -p log p, where p is the softmax of a row";
   let description = [{
     With `sigmoid`, p is the sigmoid of each element, divided by the sum of its row.

@@ -885,8 +885,6 @@ static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp o
       .getResults();
 }
 
-// A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with
-// log p = logit - lse, which is finite where p is 0. A small kernel adds them.
 // Returns log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).
 static Value logSigmoid(OpBuilder &b, Location loc, Value x) {
   Value zero = constant(b, loc, x.getType(), 0.0);
@@ -897,6 +895,8 @@ static Value logSigmoid(OpBuilder &b, Location loc, Value x) {
                                math::LogOp::create(b, loc, rest));
 }
 
+// A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with
+// log p = logit - lse, which is finite where p is 0. A small kernel adds them.
 static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");

@@ -17,8 +17,9 @@ struct ExpertGemmShape {
   bool accumulate = false; // of the gradient alone: it is added to d
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
+  // The rows and columns of a tile, with tensor cores and without; as in expert_gemm.cuh.
+  static constexpr int64_t kTile = 128, kPlainTile = 32;
   // True if tensor cores compute the products.
-  static constexpr int64_t kTile = 128, kPlainTile = 32; // rows and columns; as in expert_gemm.cuh
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
   uint64_t flops() const { return 2 * uint64_t(rows) * uint64_t(inner) * uint64_t(columns); }
 };

@@ -47,6 +47,20 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      shape.m * shape.n * elementBytes(shape.output)};
 }
 
+// Returns the command of the products `group` that `op` computes, without its addresses and steps
+// of a, b and d.
+template <typename Op>
+static Result<ExpertCommand> expertCommand(const Op &op, const GemmGroupShape &group,
+                                           HostMemory &memory, GemmCache &gemms) {
+  auto product = gemms.find(group);
+  LMC_TRY(product);
+  ExpertCommand command{};
+  command.gemms = *product;
+  command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
+  command.parts.resize(size_t(group.parts));
+  return command;
+}
+
 Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memory,
                                   GemmCache &gemms) {
   const auto experts = int64_t(op.experts()), inner = int64_t(op.inner());
@@ -54,20 +68,16 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memo
   GemmGroupShape group{{int64_t(op.rows()), columns, inner}, experts, GemmGroupShape::Split::M};
   group.shape.transposeB = !op.transposed();
   group.shape.input = group.shape.output = storageOf(memory.slice(op.x()).dtype());
-  auto product = gemms.find(group);
-  LMC_TRY(product);
+  auto command = expertCommand(op, group, memory, gemms);
+  LMC_TRY(command);
   const int64_t width = elementBytes(group.shape.input);
-  ExpertCommand command{};
-  command.gemms = *product;
-  command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
-  command.a = memory.address(op.x());
-  command.b = memory.address(op.weight());
-  command.d = memory.address(op.y());
-  command.rowA = inner * width;
-  command.rowD = columns * width;
-  command.expertB = inner * columns * width;
-  command.otherSize = inner;
-  command.parts.resize(size_t(experts));
+  command->a = memory.address(op.x());
+  command->b = memory.address(op.weight());
+  command->d = memory.address(op.y());
+  command->rowA = inner * width;
+  command->rowD = columns * width;
+  command->expertB = inner * columns * width;
+  command->otherSize = inner;
   return command;
 }
 
@@ -80,21 +90,17 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &
   group.shape.accumulate = op.accumulate();
   group.shape.input = storageOf(memory.slice(op.x()).dtype());
   group.shape.output = storageOf(memory.slice(op.d()).dtype());
-  auto product = gemms.find(group);
-  LMC_TRY(product);
+  auto command = expertCommand(op, group, memory, gemms);
+  LMC_TRY(command);
   const int64_t width = elementBytes(group.shape.input);
-  ExpertCommand command{};
-  command.gemms = *product;
-  command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
-  command.a = memory.address(op.dy());
-  command.b = memory.address(op.x());
-  command.d = memory.address(op.d());
-  command.rowA = columns * width;
-  command.rowB = inner * width;
-  command.expertD = inner * columns * elementBytes(group.shape.output);
-  command.rowsAreDepth = true;
-  command.otherSize = columns;
-  command.parts.resize(size_t(experts));
+  command->a = memory.address(op.dy());
+  command->b = memory.address(op.x());
+  command->d = memory.address(op.d());
+  command->rowA = columns * width;
+  command->rowB = inner * width;
+  command->expertD = inner * columns * elementBytes(group.shape.output);
+  command->rowsAreDepth = true;
+  command->otherSize = columns;
   return command;
 }
 
