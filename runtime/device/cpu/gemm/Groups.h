@@ -17,9 +17,10 @@ struct GemmBlock {
   int64_t row, rows, column, columns;
 };
 
-// The largest blocks. `rowUnit` divides the first row of every block.
+// The largest blocks. `rowUnit` divides the first row of every block. If `area` is not 0, a block
+// has at most `area` elements, those with more rows fewer columns.
 struct BlockSizes {
-  int64_t rows, columns, rowUnit;
+  int64_t rows, columns, rowUnit, area = 0;
 };
 
 // Divides all products into blocks of nearly equal numbers of rows, at least `kBlocksPerThread` for
@@ -67,7 +68,8 @@ private:
   std::vector<GemmBlock> blocks;
 };
 
-// Calls block(GemmBlock) for all blocks, on all threads. Blocks of products with k = 0 are set to 0
+// Calls block(GemmBlock, next) for all blocks, on all threads. `next` is the block that the thread
+// will probably compute next, or null. Blocks of products with k = 0 are set to 0
 // here, unless the shape accumulates.
 template <typename Block>
 void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int threads,
@@ -77,7 +79,7 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
   for (int64_t i = 0; i < count; ++i) {
     const GemmBlock &each = blocks[size_t(i)];
     if (each.part->k > 0) {
-      block(each);
+      block(each, i + threads < count ? &blocks[size_t(i + threads)] : nullptr);
       continue;
     }
     for (int64_t row = each.row; !shape.accumulate && row < each.row + each.rows; ++row)
@@ -95,7 +97,7 @@ public:
         blocks(group, threads, {kRows, kColumns, 16}), multiply(multiply) {}
 
   void run(const std::vector<GemmPart> &parts) override {
-    forBlocks(shape, blocks.divide(parts), threads, [&](const GemmBlock &block) {
+    forBlocks(shape, blocks.divide(parts), threads, [&](const GemmBlock &block, const GemmBlock *) {
       GemmShape own = shape;
       own.m = block.rows;
       own.n = block.columns;

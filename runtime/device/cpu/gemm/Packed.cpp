@@ -109,6 +109,7 @@ private:
         leading = kWide;
       }
       bool add = step > 0 || (direct && shape.accumulate);
+      Prefetch none;
       for (int64_t first = 0; first < depth; first += kDepth) {
         const int64_t deep = std::min(kDepth, depth - first);
         input.packA({a, shape.transposeA ? shape.m : shape.k, shape.transposeA, row0 + row, height,
@@ -118,7 +119,7 @@ private:
             own,
             buffers.panelsB.at((first * paddedColumns + column * packedDepth(input, deep)) *
                                int64_t(input.packedWidth)),
-            height, wide, deep, sums, leading, add);
+            height, wide, deep, sums, leading, add ? Sums::Add : Sums::Replace, none);
         add = true;
       }
       if (last && (!direct || shape.hasBias)) {

@@ -27,35 +27,73 @@ public:
   }
 
   void run(const std::vector<GemmPart> &parts) override {
+    bytesD = 0;
+    for (const GemmPart &part : parts)
+      bytesD += part.m * shape.n * elementBytes(shape.output);
     forBlocks(shape, blocks.divide(parts), threads,
-              [this](const GemmBlock &block) { multiply(block); });
+              [this](const GemmBlock &block, const GemmBlock *next) { multiply(block, next); });
   }
 
   std::string implementation() const override { return fmt::format("packed {}", setName); }
 
 private:
-  void multiply(const GemmBlock &block) {
+  // Returns true if the sums of a block are complete at once, and those of all parts are more than
+  // the caches hold.
+  bool streams(const GemmBlock &block) const {
+    constexpr int64_t kLine = 64;
+    const int64_t row = shape.n * int64_t(input.arithmeticWidth);
+    return direct && block.part->k <= kPackedDepth && bytesD >= kStreamedBytes &&
+           row % kLine == 0 && reinterpret_cast<uintptr_t>(block.part->d) % kLine == 0;
+  }
+
+  // Returns what packing reads of b for a block, from `first` of k on. It comes while `tiles` tiles
+  // are computed.
+  Prefetch ahead(const GemmBlock &block, int64_t first, int64_t tiles) const {
+    const int64_t k = block.part->k, depth = std::min(kPackedDepth, k - first);
+    const int64_t width = elementBytes(shape.input), leading = shape.transposeB ? k : shape.n;
+    const int64_t row = shape.transposeB ? block.column : first;
+    const int64_t column = shape.transposeB ? first : block.column;
+    Prefetch prefetch;
+    prefetch.at = static_cast<const char *>(block.part->b) + (row * leading + column) * width;
+    prefetch.leading = leading * width;
+    prefetch.rows = shape.transposeB ? block.columns : depth;
+    prefetch.bytes = (shape.transposeB ? depth : block.columns) * width;
+    prefetch.linesPerTile = prefetch.rows * ((prefetch.bytes + 63) / 64) / tiles + 1;
+    return prefetch;
+  }
+
+  void multiply(const GemmBlock &block, const GemmBlock *next) {
     char *panelsB = buffers.perThread.at(omp_get_thread_num() * threadBytes);
     char *panelsA = panelsB + bytesB;
     char *to = static_cast<char *>(block.part->d) +
                (block.row * shape.n + block.column) * elementBytes(shape.output);
     char *sums = direct ? to : panelsA + bytesA;
     const int64_t leading = direct ? shape.n : block.columns, k = block.part->k;
-    bool add = direct && shape.accumulate;
+    const int64_t tiles = ((block.rows + input.panelRows - 1) / input.panelRows) *
+                          ((block.columns + input.panelColumns - 1) / input.panelColumns);
+    Sums mode = direct && shape.accumulate ? Sums::Add
+                : streams(block)           ? Sums::Stream
+                                           : Sums::Replace;
     for (int64_t first = 0; first < k; first += kPackedDepth) {
       const int64_t depth = std::min(kPackedDepth, k - first);
       input.packB({block.part->b, shape.transposeB ? k : shape.n, shape.transposeB, first, depth,
                    block.column, block.columns},
                   panelsB);
+      Prefetch prefetch;
+      if (first + kPackedDepth < k)
+        prefetch = ahead(block, first + kPackedDepth, tiles);
+      else if (next && next->part->k > 0)
+        prefetch = ahead(*next, 0, tiles);
       for (int64_t row = 0; row < block.rows; row += kPackedRows) {
         const int64_t rows = std::min(kPackedRows, block.rows - row);
         input.packA({block.part->a, shape.transposeA ? block.part->m : k, shape.transposeA,
                      block.row + row, rows, first, depth},
                     panelsA);
         input.multiply(panelsA, panelsB, rows, block.columns, depth,
-                       sums + row * leading * int64_t(input.arithmeticWidth), leading, add);
+                       sums + row * leading * int64_t(input.arithmeticWidth), leading, mode,
+                       prefetch);
       }
-      add = true;
+      mode = Sums::Add;
     }
     if (!direct)
       output.store({sums, leading, to, shape.n, block.rows, block.columns, nullptr, shape.bias,
@@ -65,6 +103,8 @@ private:
   // The largest block. Its part of d, or of the sums, and its panels of b stay in the second-level
   // cache.
   static constexpr int64_t kTall = 384, kWide = 512;
+  // More than most third-level caches hold for one device.
+  static constexpr int64_t kStreamedBytes = 32 << 20;
 
   const char *setName;
   GemmShape shape;
@@ -75,6 +115,7 @@ private:
   BlockSizes sizes;
   GemmBlocks blocks;
   int64_t bytesB, bytesA, threadBytes;
+  int64_t bytesD = 0; // of all results of the run
 };
 
 } // namespace

@@ -37,6 +37,31 @@ struct StoreArgs {
   bool addToD;
 };
 
+// Memory that will be read soon: `rows` rows of `bytes` bytes, `leading` bytes apart. While a
+// product is computed, `linesPerTile` of its cache lines are fetched into the second-level cache
+// for each tile, so that the memory works while the multipliers do.
+struct Prefetch {
+  const char *at = nullptr;
+  int64_t leading = 0, rows = 0, bytes = 0, linesPerTile = 0;
+  int64_t row = 0, byte = 0; // what comes next
+
+  void step() {
+    for (int64_t i = 0; i < linesPerTile && row < rows; ++i) {
+      __builtin_prefetch(at + row * leading + byte, 0, 2);
+      byte += 64;
+      if (byte >= bytes) {
+        byte = 0;
+        ++row;
+      }
+    }
+  }
+};
+
+// What a product does with sums: it replaces them, adds to them, or replaces them past the caches.
+// The last is for sums that are larger than the caches and start at multiples of 64 bytes, in rows
+// of whole cache lines: a line is then not read from memory before it is written.
+enum class Sums { Replace, Add, Stream };
+
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of
 // `panelRows` rows, B in panels of `panelColumns` columns. The elements of both are converted to
 // the type of arithmetic, unless the instructions of the set multiply the storage type.
@@ -48,9 +73,9 @@ struct PackedGemmKernels {
   // Packing A may write 64 bytes behind the last panel.
   void (*packA)(const PackArgs &args, void *packed);
   void (*packB)(const PackArgs &args, void *packed);
-  // Computes sums[rows, columns] = A B, or adds A B to sums if `add`. A and B are packed.
+  // Computes sums[rows, columns] = A B, or adds A B to them. A and B are packed.
   void (*multiply)(const void *a, const void *b, int64_t rows, int64_t columns, int64_t depth,
-                   void *sums, int64_t leading, bool add);
+                   void *sums, int64_t leading, Sums mode, Prefetch &prefetch);
   // Converts finished sums to the storage type and stores them in d.
   void (*store)(const StoreArgs &args);
 };

@@ -9,6 +9,10 @@
 
 #include "runtime/device/cpu/kernels/Vector.h"
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace lmc::cpu::LMC_ISA {
 
 // Of 16 (32) registers, 12 (24) hold sums: enough independent chains of additions to hide the
@@ -50,6 +54,33 @@ __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, cons
       R *to = c + r * ldc + v * kWidth<R>;
       store(to, add ? load(to) + sums[r][v] : sums[r][v]);
     }
+}
+
+// Fetches the `rows` rows of a tile of C, which will be written: where C does not lie in a cache,
+// they arrive while the tile is computed.
+template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int line = 0; line < kTileColumns<R> * int(sizeof(R)) / 64; ++line)
+      __builtin_prefetch(reinterpret_cast<const char *>(c + r * ldc) + 64 * line, 1, 3);
+}
+
+// Copies a full tile to C past the caches, where the instruction set can: see Sums::Stream.
+template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ldc, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r, from += kTileColumns<R>, c += ldc)
+#if defined(__AVX512F__)
+    for (int line = 0; line < 2; ++line)
+      _mm512_stream_si512(reinterpret_cast<__m512i *>(c + line * kWidth<R>),
+                          _mm512_loadu_si512(from + line * kWidth<R>));
+#else
+    memcpy(c, from, kTileColumns<R> * sizeof(R));
+#endif
+}
+
+// Ends a sequence of streamTile(): other threads then see what it wrote.
+LMC_INLINE void endStream() {
+#if defined(__AVX512F__)
+  _mm_sfence();
+#endif
 }
 
 // Calls tile() with `rows` rows, 1 to kTileRows, a number that is known only at run time.

@@ -81,7 +81,8 @@ template <typename T> void packB(const PackArgs &args, void *memory) {
 
 template <typename R>
 void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64_t depth,
-              void *sums, int64_t leading, bool add) {
+              void *sums, int64_t leading, Sums mode, Prefetch &prefetch) {
+  const bool add = mode == Sums::Add;
   constexpr int64_t kColumns = kTileColumns<R>;
   for (int64_t column = 0; column < columns; column += kColumns) {
     const R *right = static_cast<const R *>(b) + column * depth;
@@ -90,16 +91,22 @@ void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64
       R *to = static_cast<R *>(sums) + row * leading + column;
       const int64_t height = lesser(kTileRows, rows - row);
       const int64_t width = lesser(kColumns, columns - column);
-      if (width == kColumns) {
+      prefetch.step();
+      if (width == kColumns && mode != Sums::Stream) {
+        fetchTile(to, leading, height);
         tileOf<R, Layout::ColumnMajor, 2>(int(height), depth, left, kTileRows, right, kColumns, to,
                                           leading, add);
         continue;
       }
       // A tile at an edge is first computed in a separate buffer, because a full tile would reach
       // beyond the matrix.
-      R edge[kTileRows * kColumns];
-      tile<R, Layout::ColumnMajor, kTileRows, 2>(depth, left, kTileRows, right, kColumns, edge,
-                                                 kColumns, false);
+      alignas(64) R edge[kTileRows * kColumns];
+      tileOf<R, Layout::ColumnMajor, 2>(int(height), depth, left, kTileRows, right, kColumns, edge,
+                                        kColumns, false);
+      if (width == kColumns) {
+        streamTile(edge, to, leading, height);
+        continue;
+      }
       for (int64_t r = 0; r < height; ++r)
         for (int64_t c = 0; c < width; ++c) {
           R &element = to[r * leading + c];
@@ -107,6 +114,8 @@ void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64
         }
     }
   }
+  if (mode == Sums::Stream)
+    endStream();
 }
 
 template <typename R> R biasAt(const StoreArgs &args, int64_t column) {

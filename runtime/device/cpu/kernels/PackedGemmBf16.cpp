@@ -10,8 +10,6 @@
 
 #if defined(__AVX512F__)
 
-#include <immintrin.h>
-
 namespace lmc::cpu::LMC_ISA {
 namespace {
 
@@ -174,7 +172,8 @@ void tileOfRows(int64_t rows, int64_t depth, const uint32_t *a, const uint32_t *
 }
 
 void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64_t depth,
-              void *sums, int64_t leading, bool add) {
+              void *sums, int64_t leading, Sums mode, Prefetch &prefetch) {
+  const bool add = mode == Sums::Add;
   const int64_t pairs = (depth + 1) / 2;
   for (int64_t column = 0; column < columns; column += kColumns) {
     const uint32_t *right = static_cast<const uint32_t *>(b) + column * pairs;
@@ -183,12 +182,18 @@ void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64
       float *to = static_cast<float *>(sums) + row * leading + column;
       const int64_t height = lesser(kTileRows, rows - row);
       const int64_t width = lesser(kColumns, columns - column);
-      if (width == kColumns) {
+      prefetch.step();
+      if (width == kColumns && mode != Sums::Stream) {
+        fetchTile(to, leading, height);
         tileOfRows(height, pairs, left, right, to, leading, add);
         continue;
       }
-      float edge[kTileRows * kColumns];
+      alignas(64) float edge[kTileRows * kColumns];
       tileOfRows(height, pairs, left, right, edge, kColumns, false);
+      if (width == kColumns) {
+        streamTile(edge, to, leading, height);
+        continue;
+      }
       for (int64_t r = 0; r < height; ++r)
         for (int64_t c = 0; c < width; ++c) {
           float &element = to[r * leading + c];
@@ -196,6 +201,8 @@ void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64
         }
     }
   }
+  if (mode == Sums::Stream)
+    endStream();
 }
 
 } // namespace

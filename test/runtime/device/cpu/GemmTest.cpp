@@ -260,6 +260,39 @@ TEST(GemmGroup, DefaultBitsAreThoseOfSingleProducts) {
   }
 }
 
+// Results that are larger than the caches are written past them, unless they are added to. One of
+// the widths is no multiple of a cache line.
+TEST(GemmGroup, WritesLargeResults) {
+  std::mt19937_64 random(8);
+  omp_set_num_threads(2);
+  for (int64_t n : {2000, 2001})
+    for (bool accumulate : {false, true})
+      for (Storage input : {Storage::F32, Storage::BF16}) {
+        const GemmGroupShape shape{
+            {2400, n, 5, true, false, accumulate, false, input, Storage::F32},
+            2,
+            GemmGroupShape::Split::K};
+        Group group(shape, {3, 2}, random);
+        // The results of a plan start at multiples of 64 bytes; a vector's need not.
+        Values d(Storage::F32, 16 + 2 * 2400 * n);
+        const size_t to64 = (64 - reinterpret_cast<uintptr_t>(d.data()) % 64) % 64;
+        char *start = d.data() + to64;
+        std::memcpy(start, group.before.data(), group.before.bytes.size());
+        std::vector<GemmPart> parts;
+        group.forParts([&](const GemmShape &part, int64_t atA, int64_t atB, int64_t atD) {
+          parts.push_back(
+              {group.a.data() + atA, group.b.data() + atB, start + atD, part.m, part.k});
+        });
+        PackedBuffers buffers;
+        makePackedGroup(shape, 2, buffers)->run(parts);
+        std::memmove(d.data(), start, group.before.bytes.size());
+        d.bytes.resize(group.before.bytes.size());
+        EXPECT_LE(lmc::cpu::test::error(d, group.expected()),
+                  lmc::cpu::test::tolerance(Storage::F32))
+            << describe(shape);
+      }
+}
+
 TEST(GemmGroup, MeasuresAShapeOnce) {
   omp_set_num_threads(2);
   const GemmGroupShape shape{{300, 64, 96, false, true}, 7, GemmGroupShape::Split::M};
