@@ -286,11 +286,14 @@ def RouteGradOp : Plan_Command<"route_grad", [{
 }
 
 def SortRowsOp : Plan_Command<"sort_rows", [{
-    {"experts", getExperts()}, {"offsets", getOffsets(), Write}, {"rows", getRows(), Write}, {"places", getPlaces(), Write}, {"workspace", getWorkspace(), Scratch}
+    {"experts", getExperts()}, {"offsets", getOffsets(), Write}, {"rows", getRows(), Write},
+    {"places", getPlaces(), Write}, {"workspace", getWorkspace(), Scratch}
   }]> {
   let summary = "the order of choices by expert";
-  let fields = (ins SliceType:$experts, SliceType:$offsets, SliceType:$rows, SliceType:$places, Optional<SliceType>:$workspace);
-  let assemblyFormat = CommandFormat<[Line<"experts">.format, Line<"offsets">.format, Line<"rows">.format, Line<"places">.format, OptionalLine<"workspace">.format]>.format;
+  let fields = (ins SliceType:$experts, SliceType:$offsets, SliceType:$rows, SliceType:$places,
+                    Optional<SliceType>:$workspace);
+  let assemblyFormat = CommandFormat<[Line<"experts">.format, Line<"offsets">.format,
+    Line<"rows">.format, Line<"places">.format, OptionalLine<"workspace">.format]>.format;
 }
 
 def TakeRowsOp : Plan_Command<"take_rows", [{
@@ -298,7 +301,8 @@ def TakeRowsOp : Plan_Command<"take_rows", [{
   }]> {
   let summary = "y[r, :] = x[token of row r, :]";
   let fields = (ins SliceType:$x, SliceType:$rows, SliceType:$y);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"rows">.format, Line<"y">.format]>.format;
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"rows">.format,
+    Line<"y">.format]>.format;
 }
 
 def TakeRowsGradOp : Plan_Command<"take_rows_grad", [{
@@ -306,7 +310,8 @@ def TakeRowsGradOp : Plan_Command<"take_rows_grad", [{
   }]> {
   let summary = "dx[t, :] = sum over j of dy[places[t k + j], :]";
   let fields = (ins SliceType:$dy, SliceType:$places, SliceType:$dx);
-  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"places">.format, Line<"dx">.format]>.format;
+  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"places">.format,
+    Line<"dx">.format]>.format;
 }
 
 def CombineRowsOp : Plan_Command<"combine_rows", [{
@@ -314,31 +319,40 @@ def CombineRowsOp : Plan_Command<"combine_rows", [{
   }]> {
   let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :]";
   let fields = (ins SliceType:$y, SliceType:$weights, SliceType:$places, SliceType:$out);
-  let assemblyFormat = CommandFormat<[Line<"y">.format, Line<"weights">.format, Line<"places">.format, Line<"out">.format]>.format;
+  let assemblyFormat = CommandFormat<[Line<"y">.format, Line<"weights">.format,
+    Line<"places">.format, Line<"out">.format]>.format;
 }
 
 def CombineRowsGradOp : Plan_Command<"combine_rows_grad", [{
-    {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
+    {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()},
+    {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
   }]> {
   let summary = "gradients of combine_rows";
-  let fields = (ins SliceType:$dout, SliceType:$y, SliceType:$weights, SliceType:$rows, SliceType:$dy, SliceType:$dweights);
-  let assemblyFormat = CommandFormat<[Line<"dout">.format, Line<"y">.format, Line<"weights">.format, Line<"rows">.format, Line<"dy">.format, Line<"dweights">.format]>.format;
+  let fields = (ins SliceType:$dout, SliceType:$y, SliceType:$weights, SliceType:$rows,
+                    SliceType:$dy, SliceType:$dweights);
+  let assemblyFormat = CommandFormat<[Line<"dout">.format, Line<"y">.format, Line<"weights">.format,
+    Line<"rows">.format, Line<"dy">.format, Line<"dweights">.format]>.format;
 }
 
 def ExpertLinearOp : Plan_Command<"expert_linear", [{
     {"x", getX()}, {"weight", getWeight()}, {"offsets", getOffsets()}, {"y", getY(), Write}
   }]> {
   let summary = "y[r, :] = x[r, :] w_e^T for the rows r of each expert e";
-  let fields = (ins SliceType:$x, SliceType:$weight, SliceType:$offsets, SliceType:$y, UnitAttr:$transposed);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"weight">.format, Line<"offsets">.format, Line<"y">.format]>.format;
+  let fields = (ins SliceType:$x, SliceType:$weight, SliceType:$offsets, SliceType:$y,
+                    UnitAttr:$transposed);
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"weight">.format,
+    Line<"offsets">.format, Line<"y">.format]>.format;
 }
 
 def ExpertLinearGradOp : Plan_Command<"expert_linear_grad", [{
-    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"d", getD(), getAccumulate() ? Accumulate : Write}
+    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()},
+    {"d", getD(), getAccumulate() ? Accumulate : Write}
   }]> {
   let summary = "dw_e (+)= sum of dy[r, :]^T x[r, :] over the rows r of each expert e";
-  let fields = (ins SliceType:$dy, SliceType:$x, SliceType:$offsets, SliceType:$d, UnitAttr:$accumulate);
-  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"x">.format, Line<"offsets">.format, Line<"d">.format]>.format;
+  let fields = (ins SliceType:$dy, SliceType:$x, SliceType:$offsets, SliceType:$d,
+                    UnitAttr:$accumulate);
+  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"x">.format, Line<"offsets">.format,
+    Line<"d">.format]>.format;
 }
 
 def CopyOp : Plan_Command<"copy", [{

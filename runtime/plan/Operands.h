@@ -94,11 +94,18 @@ inline Operands operandsOf(const Route &op) {
 }
 
 inline Operands operandsOf(const RouteGrad &op) {
-  return {{"logits", op.logits()}, {"experts", op.experts()}, {"dweights", op.dweights()}, {"dmass", op.dmass()}, {"dlogits", op.dlogits(), Role::Write}};
+  return {{"logits", op.logits()},
+          {"experts", op.experts()},
+          {"dweights", op.dweights()},
+          {"dmass", op.dmass()},
+          {"dlogits", op.dlogits(), Role::Write}};
 }
 
 inline Operands operandsOf(const SortRows &op) {
-  return {{"experts", op.experts()}, {"offsets", op.offsets(), Role::Write}, {"rows", op.rows(), Role::Write}, {"places", op.places(), Role::Write}};
+  return {{"experts", op.experts()},
+          {"offsets", op.offsets(), Role::Write},
+          {"rows", op.rows(), Role::Write},
+          {"places", op.places(), Role::Write}};
 }
 
 inline Operands operandsOf(const TakeRows &op) {
@@ -110,19 +117,30 @@ inline Operands operandsOf(const TakeRowsGrad &op) {
 }
 
 inline Operands operandsOf(const CombineRows &op) {
-  return {{"y", op.y()}, {"weights", op.weights()}, {"places", op.places()}, {"out", op.out(), Role::Write}};
+  return {{"y", op.y()},
+          {"weights", op.weights()},
+          {"places", op.places()},
+          {"out", op.out(), Role::Write}};
 }
 
 inline Operands operandsOf(const CombineRowsGrad &op) {
-  return {{"dout", op.dout()}, {"y", op.y()}, {"weights", op.weights()}, {"rows", op.rows()}, {"dy", op.dy(), Role::Write}, {"dweights", op.dweights(), Role::Write}};
+  return {{"dout", op.dout()},          {"y", op.y()},
+          {"weights", op.weights()},    {"rows", op.rows()},
+          {"dy", op.dy(), Role::Write}, {"dweights", op.dweights(), Role::Write}};
 }
 
 inline Operands operandsOf(const ExpertLinear &op) {
-  return {{"x", op.x()}, {"weight", op.weight()}, {"offsets", op.offsets()}, {"y", op.y(), Role::Write}};
+  return {{"x", op.x()},
+          {"weight", op.weight()},
+          {"offsets", op.offsets()},
+          {"y", op.y(), Role::Write}};
 }
 
 inline Operands operandsOf(const ExpertLinearGrad &op) {
-  return {{"dy", op.dy()}, {"x", op.x()}, {"offsets", op.offsets()}, {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
+  return {{"dy", op.dy()},
+          {"x", op.x()},
+          {"offsets", op.offsets()},
+          {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
 }
 
 inline Operands operandsOf(const Copy &op) {

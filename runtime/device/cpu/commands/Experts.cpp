@@ -1,7 +1,7 @@
 // The commands of a mixture of experts on the CPU. Every sum has one order, so that results do not
 // depend on the number of threads.
 #include "runtime/device/cpu/Resolver.h"
-#include "runtime/plan/FloatConvert.h"
+#include "runtime/device/cpu/commands/StoredFloats.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,19 +10,6 @@
 
 namespace lmc::cpu {
 namespace {
-
-struct StoredBf16 {
-  uint16_t bits;
-};
-float widened(float x) { return x; }
-double widened(double x) { return x; }
-float widened(StoredBf16 x) { return fromBFloat16(x.bits); }
-void narrow(float &to, float x) { to = x; }
-void narrow(double &to, double x) { to = x; }
-void narrow(StoredBf16 &to, float x) { to.bits = toBFloat16(x); }
-
-// The type of arithmetic on values of type T.
-template <typename T> using RealOf = decltype(widened(T()));
 
 // Calls visit(T()) with the type of `storage`.
 template <typename Visit> Step stepOf(Storage storage, Visit visit) {

@@ -1,24 +1,11 @@
 #include "runtime/device/cpu/commands/ScatterAdd.h"
 #include "runtime/device/cpu/Resolver.h"
+#include "runtime/device/cpu/commands/StoredFloats.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace lmc::cpu {
 namespace {
-
-struct Bf16 {
-  uint16_t bits;
-};
-
-float value(float x) { return x; }
-double value(double x) { return x; }
-float value(Bf16 x) {
-  uint32_t word = uint32_t(x.bits) << 16;
-  float result;
-  std::memcpy(&result, &word, sizeof(result));
-  return result;
-}
 
 template <typename X, typename D>
 void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
@@ -34,7 +21,7 @@ void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
     const X *source = x + t * args.columns;
     D *target = d + id * args.columns;
     for (int64_t column = from; column < to; ++column)
-      target[column] += D(value(source[column]));
+      target[column] += D(widened(source[column]));
   }
 }
 
@@ -61,7 +48,7 @@ void scatterAdd(const ScatterAddArgs &args, int threads) {
       scatterInto<float>(args, from, to);
       break;
     case Storage::BF16:
-      scatterInto<Bf16>(args, from, to);
+      scatterInto<StoredBf16>(args, from, to);
       break;
     case Storage::F64:
       scatterInto<double>(args, from, to);

@@ -2,6 +2,7 @@
 #include "compiler/targets/cuda/ExpertRowsTemplates.h"
 #include "test/runtime/device/cpu/Values.h"
 #include "test/runtime/device/simt/kernels/Draw.h"
+#include "test/runtime/device/simt/kernels/KernelArgument.h"
 #include "test/runtime/device/simt/kernels/KernelCheck.h"
 
 #include <gtest/gtest.h>
@@ -17,30 +18,6 @@ using cpu::Storage;
 
 namespace {
 
-// An argument of a kernel: memory that is aligned as on a device.
-struct RowsArgument {
-  struct alignas(64) Line {
-    char bytes[64] = {};
-  };
-  RowsArgument(const void *data, size_t size, Access access)
-      : size(size), lines((size + 63) / 64), access(access) {
-    std::memcpy(static_cast<void *>(lines.data()), data, size);
-  }
-  RowsArgument(const cpu::test::Values &values, Access access)
-      : RowsArgument(values.bytes.data(), values.bytes.size(), access) {}
-  RowsArgument(const std::vector<int32_t> &values, Access access)
-      : RowsArgument(values.data(), values.size() * 4, access) {}
-  void to(cpu::test::Values &values) const {
-    std::memcpy(values.data(), lines.data(), values.bytes.size());
-  }
-  void to(std::vector<int32_t> &values) const {
-    std::memcpy(values.data(), lines.data(), values.size() * 4);
-  }
-  size_t size;
-  std::vector<Line> lines;
-  Access access;
-};
-
 class ExpertRows {
 public:
   ExpertRows(const ExpertRowsShape &shape, const std::vector<int32_t> &experts, uint64_t seed = 1)
@@ -54,14 +31,14 @@ public:
   void checkSort() {
     const auto kernels = sortRowsKernels(shape);
     std::vector<int32_t> workspace(size_t(shape.sortBytes() / 4), -1);
-    std::vector<RowsArgument> first{{experts, Access::Read}, {workspace, Access::ReadWrite}};
+    std::vector<KernelArgument> first{{experts, Access::Read}, {workspace, Access::ReadWrite}};
     ASSERT_NO_FATAL_FAILURE(run(kernels[0], first));
     first[1].access = Access::Read;
-    std::vector<RowsArgument> second{first[0],
-                                     first[1],
-                                     {offsets, Access::ReadWrite},
-                                     {rows, Access::ReadWrite},
-                                     {places, Access::ReadWrite}};
+    std::vector<KernelArgument> second{first[0],
+                                       first[1],
+                                       {offsets, Access::ReadWrite},
+                                       {rows, Access::ReadWrite},
+                                       {places, Access::ReadWrite}};
     ASSERT_NO_FATAL_FAILURE(run(kernels[1], second));
     second[2].to(offsets);
     second[3].to(rows);
@@ -99,28 +76,29 @@ public:
       }
     }
     const double allowed = type == Storage::F64 ? 1e-13 : type == Storage::F32 ? 1e-5 : 4e-3;
-    auto compare = [&](const RowsArgument &argument, Storage storage,
+    auto compare = [&](const KernelArgument &argument, Storage storage,
                        const std::vector<double> &expected, double bound) {
       Values result(storage, int64_t(expected.size()));
       argument.to(result);
       EXPECT_LE(cpu::test::error(result, expected), bound);
     };
     auto empty = [](Storage storage, int64_t elements) {
-      return RowsArgument(Values(storage, elements), Access::ReadWrite);
+      return KernelArgument(Values(storage, elements), Access::ReadWrite);
     };
-    auto check = [&](const CudaKernel &kernel, std::vector<RowsArgument> arguments, Storage storage,
-                     const std::vector<double> &expected, double bound) {
+    auto check = [&](const CudaKernel &kernel, std::vector<KernelArgument> arguments,
+                     Storage storage, const std::vector<double> &expected, double bound) {
       SCOPED_TRACE(kernel.name);
       arguments.push_back(empty(storage, int64_t(expected.size())));
       ASSERT_NO_FATAL_FAILURE(run(kernel, arguments));
       compare(arguments.back(), storage, expected, bound);
     };
-    const RowsArgument ofRows(rows, Access::Read), ofPlaces(places, Access::Read);
-    const RowsArgument ofX(x, Access::Read), ofY(y, Access::Read), ofWeights(weights, Access::Read);
+    const KernelArgument ofRows(rows, Access::Read), ofPlaces(places, Access::Read);
+    const KernelArgument ofX(x, Access::Read), ofY(y, Access::Read),
+        ofWeights(weights, Access::Read);
     check(takeRowsKernel(shape), {ofX, ofRows}, type, taken, 0);
     check(takeRowsGradKernel(shape), {ofY, ofPlaces}, type, back, allowed);
     check(combineRowsKernel(shape), {ofY, ofWeights, ofPlaces}, type, out, allowed);
-    std::vector<RowsArgument> arguments{
+    std::vector<KernelArgument> arguments{
         ofX, ofY, ofWeights, ofRows, empty(type, choices * columns), empty(real, choices)};
     ASSERT_NO_FATAL_FAILURE(run(combineRowsGradKernel(shape), arguments));
     compare(arguments[4], type, dy, allowed);
@@ -129,11 +107,11 @@ public:
 
 private:
   // Runs a kernel, and holds it to the bytes that it says it moves.
-  void run(const CudaKernel &text, std::vector<RowsArgument> &arguments) {
+  void run(const CudaKernel &text, std::vector<KernelArgument> &arguments) {
     auto kernel = std::move(compile(std::vector<Source>{sourceOf(text)}).front());
     ASSERT_TRUE(bool(kernel)) << kernel.error().message;
     std::vector<Argument> passed;
-    for (RowsArgument &each : arguments)
+    for (KernelArgument &each : arguments)
       passed.push_back({each.lines.data(), each.size, each.access});
     const RunResult result = runTwice(*kernel, passed, 1, /*count=*/true);
     ASSERT_EQ(result.failure, "");

@@ -2,6 +2,7 @@
 #include "compiler/targets/cuda/RouteTemplates.h"
 #include "test/runtime/device/cpu/Values.h"
 #include "test/runtime/device/simt/kernels/Draw.h"
+#include "test/runtime/device/simt/kernels/KernelArgument.h"
 #include "test/runtime/device/simt/kernels/KernelCheck.h"
 
 #include <gtest/gtest.h>
@@ -17,23 +18,6 @@ using codegen::RouteShape;
 using cpu::Storage;
 
 namespace {
-
-// An argument of a router's kernel: memory that is aligned as on a device.
-struct RouteArgument {
-  struct alignas(64) Line {
-    char bytes[64] = {};
-  };
-  RouteArgument(const void *data, size_t size, Access access)
-      : size(size), lines((size + 63) / 64), access(access) {
-    std::memcpy(static_cast<void *>(lines.data()), data, size);
-  }
-  RouteArgument(const cpu::test::Values &values, Access access)
-      : RouteArgument(values.bytes.data(), values.bytes.size(), access) {}
-  void to(void *data) const { std::memcpy(data, lines.data(), size); }
-  size_t size;
-  std::vector<Line> lines;
-  Access access;
-};
 
 class Route {
 public:
@@ -80,10 +64,10 @@ public:
     const double allowed = real == Storage::F64 ? 1e-12 : 1e-5;
     const auto kernels = routeKernels(shape);
     auto empty = [](Storage storage, int64_t elements) {
-      return RouteArgument(Values(storage, elements), Access::ReadWrite);
+      return KernelArgument(Values(storage, elements), Access::ReadWrite);
     };
     const std::vector<char> workspace(size_t(shape.workspaceBytes()), char(0xff));
-    std::vector<RouteArgument> first{{logits, Access::Read}};
+    std::vector<KernelArgument> first{{logits, Access::Read}};
     if (shape.bias)
       first.push_back({bias, Access::Read});
     const size_t made = first.size(); // the first argument that is written
@@ -96,7 +80,7 @@ public:
     first[made + 1].to(found.data());
     ASSERT_EQ(found, chosen);
     first[made + 2].access = Access::Read;
-    std::vector<RouteArgument> second{first[made + 2], empty(real, experts), empty(real, experts)};
+    std::vector<KernelArgument> second{first[made + 2], empty(real, experts), empty(real, experts)};
     ASSERT_NO_FATAL_FAILURE(run(kernels[1], second));
     compare(first[made], real, weights, allowed);
     compare(second[1], real, counts, 0);
@@ -125,9 +109,9 @@ public:
         dlogits[size_t(t * experts + e)] =
             row[e] * (shape.sigmoid ? dp[size_t(e)] * (1 - row[e]) : dp[size_t(e)] - inner);
     }
-    std::vector<RouteArgument> gradient{{logits, Access::Read},
-                                        {chosen.data(), size_t(choices) * 4, Access::Read},
-                                        {dweights, Access::Read}};
+    std::vector<KernelArgument> gradient{{logits, Access::Read},
+                                         {chosen.data(), size_t(choices) * 4, Access::Read},
+                                         {dweights, Access::Read}};
     if (shape.mass)
       gradient.push_back({dmass, Access::Read});
     gradient.push_back(empty(type, shape.tokens * experts));
@@ -141,7 +125,7 @@ public:
   cpu::test::Values logits, bias;
 
 private:
-  static void compare(const RouteArgument &argument, Storage storage,
+  static void compare(const KernelArgument &argument, Storage storage,
                       const std::vector<double> &expected, double bound) {
     cpu::test::Values result(storage, int64_t(expected.size()));
     argument.to(result.data());
@@ -149,12 +133,12 @@ private:
   }
 
   // Runs a kernel, and holds it to the bytes that it says it moves.
-  static void run(const CudaKernel &text, std::vector<RouteArgument> &arguments) {
+  static void run(const CudaKernel &text, std::vector<KernelArgument> &arguments) {
     SCOPED_TRACE(text.name);
     auto kernel = std::move(compile(std::vector<Source>{sourceOf(text)}).front());
     ASSERT_TRUE(bool(kernel)) << kernel.error().message;
     std::vector<Argument> passed;
-    for (RouteArgument &each : arguments)
+    for (KernelArgument &each : arguments)
       passed.push_back({each.lines.data(), each.size, each.access});
     const RunResult result = runTwice(*kernel, passed, 1, /*count=*/true);
     ASSERT_EQ(result.failure, "");
