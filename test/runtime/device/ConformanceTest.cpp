@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -294,6 +295,20 @@ protected:
   void addLaunch(const KernelText &text, std::vector<uint32_t> args, uint32_t inputs) {
     b.plan.functions[0]->commands.back()->launches.push_back(
         launchOf(text, std::move(args), inputs));
+  }
+
+  // Gives the last command a kernel of one thread, on a device that has none of its own: `text` has
+  // the parameters and the body. The host driver tells kernels apart by their names: none may begin
+  // with the name of another.
+  void addLoops(const std::string &entry, const std::string &text, std::vector<uint32_t> args,
+                uint32_t inputs) {
+    if (GetParam().ownKernels)
+      return;
+    const size_t body = text.find('{');
+    const std::string cuda = "extern \"C\" __global__ void __launch_bounds__(32) " + entry +
+                             text.substr(0, body) + "{ if (threadIdx.x > 0) return;" +
+                             text.substr(body + 1);
+    addLaunch({entry.c_str(), "", cuda.c_str(), 1, 32}, std::move(args), inputs);
   }
 
   PlanBuilder b;
@@ -787,6 +802,459 @@ TEST_P(Conformance, AddsRows) {
   ASSERT_NO_FATAL_FAILURE(run());
   EXPECT_EQ(read<float>(op.d),
             (std::vector<float>{7, 8, 9, 0, 0, 0, 0, 0, 0, 11, 13, 15, 0, 0, 0}));
+}
+
+// Six tokens choose two of four experts. Expert 2 is never among the best: it gets no choice.
+TEST_P(Conformance, Routes) {
+  constexpr int kRows = 6, kExperts = 4, kChosen = 2;
+  struct Router {
+    bool normalize, sigmoid;
+    std::vector<float> bias;
+    double scale;
+  };
+  const std::vector<float> kBias{-0.4f, 0.3f, 0, 0.1f};
+  for (const Router &router : {Router{false, false, {}, 1}, Router{true, false, {}, 1},
+                               Router{false, true, {}, 1}, Router{true, false, kBias, 0.5},
+                               Router{true, true, kBias, 2.5}, Router{false, true, kBias, 2}}) {
+    SCOPED_TRACE(testing::Message() << "normalize " << router.normalize << ", sigmoid "
+                                    << router.sigmoid << ", bias " << !router.bias.empty());
+    b = PlanBuilder();
+    b.plan.target = GetParam().target;
+    plan::RouteT route;
+    route.logits = b.slice(DType::F32, {kRows, kExperts});
+    route.weights = b.slice(DType::F32, {kRows, kChosen});
+    route.experts = b.slice(DType::I32, {kRows, kChosen});
+    route.counts = b.slice(DType::F32, {kExperts});
+    route.mass = b.slice(DType::F32, {kExperts});
+    plan::RouteGradT grad;
+    grad.logits = route.logits;
+    grad.experts = route.experts;
+    grad.dweights = b.slice(DType::F32, {kRows, kChosen});
+    grad.dlogits = b.slice(DType::F32, {kRows, kExperts});
+    auto describe = [&](auto &op) {
+      op.tokens = kRows;
+      op.count = kExperts;
+      op.chosen = kChosen;
+      op.normalize = router.normalize;
+      op.sigmoid = router.sigmoid;
+      op.scale = router.scale;
+    };
+    describe(route);
+    describe(grad);
+    std::vector<uint32_t> args{route.logits}, gradArgs{grad.logits, grad.experts, grad.dweights};
+    if (!router.bias.empty()) {
+      route.bias = int(b.slice(DType::F32, {kExperts}));
+      args.push_back(uint32_t(route.bias));
+    }
+    if (!router.sigmoid) {
+      grad.dmass = int(b.slice(DType::F32, {kExperts}));
+      gradArgs.push_back(uint32_t(grad.dmass));
+    }
+    const auto inputs = uint32_t(args.size()), gradInputs = uint32_t(gradArgs.size());
+    args.insert(args.end(), {route.weights, route.experts, route.counts, route.mass});
+    gradArgs.push_back(grad.dlogits);
+    // The beginning of both kernels. It says what the router is, and defines how p becomes the
+    // probabilities of token t, and whole their sum.
+    const std::string body = std::string(" {\n") +
+                             "constexpr bool normalize = " + (router.normalize ? "true" : "false") +
+                             ", sigmoid = " + (router.sigmoid ? "true" : "false") +
+                             ";\nconstexpr float scale = " + std::to_string(router.scale) + "f;" +
+                             R"(
+      auto load = [&](int t, float *p) {
+        float whole = 0;
+        for (int e = 0; e < 4; ++e) {
+          const float x = expf(loadOne(logits + t * 4 + e));
+          whole += p[e] = sigmoid ? x / (1 + x) : x;
+        }
+        for (int e = 0; e < 4; ++e)
+          p[e] /= sigmoid ? 1 : whole;
+        return sigmoid ? whole : 1;
+      };
+)";
+    b.command(route);
+    if (!GetParam().ownKernels)
+      b.plan.functions[0]->commands.back()->workspace = int(b.slice(DType::I8, {kExperts * 8}, 1));
+    addLoops("route_forward",
+             std::string("(const float *logits, ") +
+                 (router.bias.empty() ? "" : "const float *bias, ") +
+                 "float *weights, int *experts, float *counts, float *mass)" + body +
+                 (router.bias.empty() ? "const float *bias = nullptr;" : "") + R"(
+      for (int e = 0; e < 4; ++e) {
+        storeOne(counts + e, 0.0f);
+        storeOne(mass + e, 0.0f);
+      }
+      for (int t = 0; t < 6; ++t) {
+        float p[4], score[4];
+        const float whole = load(t, p);
+        for (int e = 0; e < 4; ++e) {
+          score[e] = p[e] + (bias ? loadOne(bias + e) : 0.0f);
+          storeOne(mass + e, loadOne(mass + e) + p[e] / whole);
+        }
+        int first = 0, second = -1;
+        for (int e = 1; e < 4; ++e)
+          first = score[e] > score[first] ? e : first;
+        for (int e = 0; e < 4; ++e)
+          second = e != first && (second < 0 || score[e] > score[second]) ? e : second;
+        const float factor = scale / (normalize ? p[first] + p[second] : 1.0f);
+        storeOne(experts + t * 2, first);
+        storeOne(experts + t * 2 + 1, second);
+        storeOne(weights + t * 2, factor * p[first]);
+        storeOne(weights + t * 2 + 1, factor * p[second]);
+        storeOne(counts + first, loadOne(counts + first) + 1);
+        storeOne(counts + second, loadOne(counts + second) + 1);
+      }
+    })",
+             args, inputs);
+    b.command(grad);
+    addLoops("route_grad",
+             std::string("(const float *logits, const int *experts, const float *dweights, ") +
+                 (router.sigmoid ? "" : "const float *dmass, ") + "float *dlogits)" + body +
+                 (router.sigmoid ? "const float *dmass = nullptr;" : "") + R"(
+      for (int t = 0; t < 6; ++t) {
+        float p[4], dp[4], inner = 0;
+        load(t, p);
+        const int first = loadOne(experts + t * 2), second = loadOne(experts + t * 2 + 1);
+        const float dfirst = scale * loadOne(dweights + t * 2);
+        const float dsecond = scale * loadOne(dweights + t * 2 + 1);
+        for (int e = 0; e < 4; ++e)
+          dp[e] = dmass ? loadOne(dmass + e) : 0.0f;
+        const float sum = normalize ? p[first] + p[second] : 1.0f;
+        const float along = normalize ? (dfirst * p[first] + dsecond * p[second]) / sum : 0.0f;
+        dp[first] += (dfirst - along) / sum;
+        dp[second] += (dsecond - along) / sum;
+        for (int e = 0; e < 4; ++e)
+          inner += p[e] * dp[e];
+        for (int e = 0; e < 4; ++e)
+          storeOne(dlogits + t * 4 + e, p[e] * (sigmoid ? (1 - p[e]) * dp[e] : dp[e] - inner));
+      }
+    })",
+             gradArgs, gradInputs);
+    ASSERT_NO_FATAL_FAILURE(record(2));
+
+    std::vector<float> logits, dweights, dmass{0.5f, -1, 2, 0.25f};
+    for (int t = 0; t < kRows; ++t)
+      for (int e = 0; e < kExperts; ++e)
+        logits.push_back(e == 2 ? -3 : float(std::sin(1.7 * (t * kExperts + e))));
+    for (int c = 0; c < kRows * kChosen; ++c)
+      dweights.push_back(float(std::cos(0.9 * c)));
+    write(route.logits, logits);
+    write(grad.dweights, dweights);
+    if (!router.bias.empty())
+      write(uint32_t(route.bias), router.bias);
+    if (!router.sigmoid)
+      write(uint32_t(grad.dmass), dmass);
+    else
+      dmass.assign(kExperts, 0);
+    ASSERT_NO_FATAL_FAILURE(run());
+
+    // What the gradient is of: the sum of dweights * weights and dmass * mass, with the experts
+    // that are chosen at `logits`.
+    std::vector<int32_t> experts;
+    auto probabilitiesOf = [&](const std::vector<double> &x, int t) {
+      std::vector<double> p(kExperts);
+      double total = 0;
+      for (int e = 0; e < kExperts; ++e) {
+        const double power = std::exp(x[size_t(t * kExperts + e)]);
+        total += p[size_t(e)] = router.sigmoid ? power / (1 + power) : power;
+      }
+      for (double &each : p)
+        each /= router.sigmoid ? 1 : total;
+      return p;
+    };
+    auto weightsOf = [&](const std::vector<double> &p, int t) {
+      const double x = p[size_t(experts[size_t(2 * t)])], y = p[size_t(experts[size_t(2 * t + 1)])];
+      const double factor = router.scale / (router.normalize ? x + y : 1);
+      return std::pair(x * factor, y * factor);
+    };
+    const std::vector<double> at(logits.begin(), logits.end());
+    std::vector<float> counts(kExperts), mass(kExperts);
+    const std::vector<float> weights = read<float>(route.weights);
+    int biased = 0; // tokens whose experts are not those without the bias
+    for (int t = 0; t < kRows; ++t) {
+      const std::vector<double> p = probabilitiesOf(at, t);
+      std::vector<double> score = p;
+      for (size_t e = 0; e < router.bias.size(); ++e)
+        score[e] += router.bias[e];
+      auto orderBy = [](const std::vector<double> &values) {
+        std::vector<int32_t> order{0, 1, 2, 3};
+        std::stable_sort(order.begin(), order.end(), [&](int32_t x, int32_t y) {
+          return values[size_t(x)] > values[size_t(y)];
+        });
+        order.resize(kChosen);
+        return order;
+      };
+      biased += orderBy(score) != orderBy(p);
+      for (int32_t each : orderBy(score)) {
+        experts.push_back(each);
+        counts[size_t(each)] += 1;
+      }
+      const double whole = std::accumulate(p.begin(), p.end(), 0.0);
+      for (size_t e = 0; e < kExperts; ++e)
+        mass[e] += float(p[e] / whole);
+      const auto [first, second] = weightsOf(p, t);
+      EXPECT_NEAR(weights[size_t(2 * t)], first, 1e-5);
+      EXPECT_NEAR(weights[size_t(2 * t + 1)], second, 1e-5);
+    }
+    EXPECT_EQ(biased > 0, !router.bias.empty()) << "a bias changes some choices";
+    EXPECT_EQ(read<int32_t>(route.experts), experts);
+    EXPECT_EQ(read<float>(route.counts), counts);
+    EXPECT_EQ(counts[2], 0) << "the case has an expert without choices";
+    const std::vector<float> foundMass = read<float>(route.mass);
+    for (size_t e = 0; e < kExperts; ++e)
+      EXPECT_NEAR(foundMass[e], mass[e], 1e-5);
+    auto objective = [&](const std::vector<double> &x) {
+      double sum = 0;
+      for (int t = 0; t < kRows; ++t) {
+        const std::vector<double> p = probabilitiesOf(x, t);
+        const auto [first, second] = weightsOf(p, t);
+        sum += dweights[size_t(2 * t)] * first + dweights[size_t(2 * t + 1)] * second;
+        for (size_t e = 0; e < kExperts; ++e)
+          sum += dmass[e] * p[e];
+      }
+      return sum;
+    };
+    const std::vector<float> dlogits = read<float>(grad.dlogits);
+    for (size_t i = 0; i < dlogits.size(); ++i) {
+      std::vector<double> up = at, down = at;
+      up[i] += 1e-4;
+      down[i] -= 1e-4;
+      EXPECT_NEAR(dlogits[i], (objective(up) - objective(down)) / 2e-4, 1e-5) << i;
+    }
+    executable = nullptr;
+    device = nullptr;
+  }
+}
+
+// Six tokens of five columns, two choices each of four experts with three columns. All values are
+// small whole numbers, so that sums are exact.
+TEST_P(Conformance, MultipliesRowsByTheirExperts) {
+  constexpr int kRows = 6, kChosen = 2, kChoices = kRows * kChosen, kExperts = 4;
+  constexpr int kInner = 5, kColumns = 3;
+  const std::vector<int32_t> drawn[] = {{3, 0, 0, 1, 3, 1, 1, 0, 3, 1, 0, 3},  // none on expert 2
+                                        {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2}}; // all on expert 2
+  for (const std::vector<int32_t> &experts : drawn)
+    for (bool accumulate : {false, true}) {
+      b = PlanBuilder();
+      b.plan.target = GetParam().target;
+      auto matrix = [&](uint64_t rows, uint64_t columns) {
+        return b.slice(DType::F32, {rows, columns});
+      };
+      plan::SortRowsT sort;
+      sort.experts = b.slice(DType::I32, {kChoices});
+      sort.offsets = b.slice(DType::I32, {kExperts + 1});
+      sort.rows = b.slice(DType::I32, {kChoices});
+      sort.places = b.slice(DType::I32, {kChoices});
+      sort.choices = kChoices;
+      sort.count = kExperts;
+      b.command(sort);
+      if (!GetParam().ownKernels)
+        b.plan.functions[0]->commands.back()->workspace =
+            int(b.slice(DType::I8, {kExperts * 4}, 1));
+      addLoops("sort_rows", R"((const int *experts, int *offsets, int *rows, int *places) {
+        int row = 0;
+        for (int e = 0; e < 4; ++e) {
+          storeOne(offsets + e, row);
+          for (int c = 0; c < 12; ++c)
+            if (loadOne(experts + c) == e) {
+              storeOne(rows + row, c);
+              storeOne(places + c, row++);
+            }
+        }
+        storeOne(offsets + 4, row);
+      })",
+               {sort.experts, sort.offsets, sort.rows, sort.places}, 1);
+      auto sized = [](auto op, uint64_t columns) {
+        op.tokens = kRows;
+        op.chosen = kChosen;
+        op.columns = columns;
+        return op;
+      };
+      auto take = sized(plan::TakeRowsT(), kInner);
+      take.x = matrix(kRows, kInner);
+      take.rows = sort.rows;
+      take.y = matrix(kChoices, kInner);
+      b.command(take);
+      addLoops("take_rows_forward", R"((const float *x, const int *rows, float *y) {
+        for (int r = 0; r < 12; ++r)
+          for (int i = 0; i < 5; ++i)
+            storeOne(y + r * 5 + i, loadOne(x + loadOne(rows + r) / 2 * 5 + i));
+      })",
+               {take.x, take.rows, take.y}, 2);
+      auto expert = [](auto op) {
+        op.rows = kChoices;
+        op.experts = kExperts;
+        op.inner = kInner;
+        op.columns = kColumns;
+        return op;
+      };
+      auto linear = expert(plan::ExpertLinearT());
+      linear.x = take.y;
+      linear.weight = matrix(kExperts * kColumns, kInner);
+      linear.offsets = sort.offsets;
+      linear.y = matrix(kChoices, kColumns);
+      b.command(linear);
+      addLoops("expert_linear_forward",
+               R"((const float *x, const float *weight, const int *offsets, float *y) {
+        for (int e = 0; e < 4; ++e)
+          for (int r = loadOne(offsets + e); r < loadOne(offsets + e + 1); ++r)
+            for (int i = 0; i < 3; ++i) {
+              float sum = 0;
+              for (int j = 0; j < 5; ++j)
+                sum += loadOne(x + r * 5 + j) * loadOne(weight + (e * 3 + i) * 5 + j);
+              storeOne(y + r * 3 + i, sum);
+            }
+      })",
+               {linear.x, linear.weight, linear.offsets, linear.y}, 3);
+      auto combine = sized(plan::CombineRowsT(), kColumns);
+      combine.y = linear.y;
+      combine.weights = matrix(kRows, kChosen);
+      combine.places = sort.places;
+      combine.out = matrix(kRows, kColumns);
+      b.command(combine);
+      addLoops("combine_rows_forward",
+               R"((const float *y, const float *weights, const int *places, float *out) {
+        for (int t = 0; t < 6; ++t)
+          for (int i = 0; i < 3; ++i)
+            storeOne(out + t * 3 + i,
+                     loadOne(weights + 2 * t) * loadOne(y + loadOne(places + 2 * t) * 3 + i) +
+                         loadOne(weights + 2 * t + 1) *
+                             loadOne(y + loadOne(places + 2 * t + 1) * 3 + i));
+      })",
+               {combine.y, combine.weights, combine.places, combine.out}, 3);
+      auto combineGrad = sized(plan::CombineRowsGradT(), kColumns);
+      combineGrad.dout = matrix(kRows, kColumns);
+      combineGrad.y = linear.y;
+      combineGrad.weights = combine.weights;
+      combineGrad.rows = sort.rows;
+      combineGrad.dy = matrix(kChoices, kColumns);
+      combineGrad.dweights = matrix(kRows, kChosen);
+      b.command(combineGrad);
+      addLoops(
+          "combine_rows_grad",
+          R"((const float *dout, const float *y, const float *weights, const int *rows, float *dy,
+                   float *dweights) {
+        for (int r = 0; r < 12; ++r) {
+          const int c = loadOne(rows + r);
+          float sum = 0;
+          for (int i = 0; i < 3; ++i) {
+            const float d = loadOne(dout + c / 2 * 3 + i);
+            sum += d * loadOne(y + r * 3 + i);
+            storeOne(dy + r * 3 + i, loadOne(weights + c) * d);
+          }
+          storeOne(dweights + c, sum);
+        }
+      })",
+          {combineGrad.dout, combineGrad.y, combineGrad.weights, combineGrad.rows, combineGrad.dy,
+           combineGrad.dweights},
+          4);
+      // The gradient of the rows: dy w_e, which has 5 columns and sums over 3.
+      auto back = expert(plan::ExpertLinearT());
+      std::swap(back.inner, back.columns);
+      back.transposed = true;
+      back.x = combineGrad.dy;
+      back.weight = linear.weight;
+      back.offsets = sort.offsets;
+      back.y = matrix(kChoices, kInner);
+      b.command(back);
+      addLoops("expert_linear_back",
+               R"((const float *x, const float *weight, const int *offsets, float *y) {
+        for (int e = 0; e < 4; ++e)
+          for (int r = loadOne(offsets + e); r < loadOne(offsets + e + 1); ++r)
+            for (int j = 0; j < 5; ++j) {
+              float sum = 0;
+              for (int i = 0; i < 3; ++i)
+                sum += loadOne(x + r * 3 + i) * loadOne(weight + (e * 3 + i) * 5 + j);
+              storeOne(y + r * 5 + j, sum);
+            }
+      })",
+               {back.x, back.weight, back.offsets, back.y}, 3);
+      auto grad = expert(plan::ExpertLinearGradT());
+      grad.dy = combineGrad.dy;
+      grad.x = take.y;
+      grad.offsets = sort.offsets;
+      grad.d = matrix(kExperts * kColumns, kInner);
+      grad.accumulate = accumulate;
+      b.command(grad);
+      addLoops("expert_linear_grad",
+               R"((const float *dy, const float *x, const int *offsets, float *d) {
+        for (int e = 0; e < 4; ++e)
+          for (int i = 0; i < 3; ++i)
+            for (int j = 0; j < 5; ++j) {
+              float *to = d + (e * 3 + i) * 5 + j;
+              float sum = )" +
+                   std::string(accumulate ? "loadOne(to)" : "0.0f") + R"(;
+              for (int r = loadOne(offsets + e); r < loadOne(offsets + e + 1); ++r)
+                sum += loadOne(dy + r * 3 + i) * loadOne(x + r * 5 + j);
+              storeOne(to, sum);
+            }
+      })",
+               {grad.dy, grad.x, grad.offsets, grad.d}, 3);
+      auto takeGrad = sized(plan::TakeRowsGradT(), kInner);
+      takeGrad.dy = back.y;
+      takeGrad.places = sort.places;
+      takeGrad.dx = matrix(kRows, kInner);
+      b.command(takeGrad);
+      addLoops("take_rows_grad", R"((const float *dy, const int *places, float *dx) {
+        for (int t = 0; t < 6; ++t)
+          for (int j = 0; j < 5; ++j)
+            storeOne(dx + t * 5 + j, loadOne(dy + loadOne(places + 2 * t) * 5 + j) +
+                                         loadOne(dy + loadOne(places + 2 * t + 1) * 5 + j));
+      })",
+               {takeGrad.dy, takeGrad.places, takeGrad.dx}, 2);
+      ASSERT_NO_FATAL_FAILURE(record(2));
+
+      auto values = [](int count, int factor) {
+        std::vector<float> numbers;
+        for (int i = 0; i < count; ++i)
+          numbers.push_back(float(i * factor % 7 - 3));
+        return numbers;
+      };
+      const std::vector<float> x = values(kRows * kInner, 2), weights = values(kChoices, 5),
+                               weight = values(kExperts * kColumns * kInner, 3),
+                               dout = values(kRows * kColumns, 4),
+                               before = values(kExperts * kColumns * kInner, 6);
+      write(sort.experts, experts);
+      write(take.x, x);
+      write(linear.weight, weight);
+      write(combine.weights, weights);
+      write(combineGrad.dout, dout);
+      write(grad.d, before);
+      ASSERT_NO_FATAL_FAILURE(run());
+
+      // The same choice by choice, without any order of rows.
+      std::vector<float> out(kRows * kColumns), dx(kRows * kInner), dweights(kChoices),
+          dweight(before.size());
+      if (accumulate)
+        dweight = before;
+      for (int c = 0; c < kChoices; ++c)
+        for (int i = 0; i < kColumns; ++i) {
+          const size_t t = size_t(c / kChosen), w = size_t(experts[size_t(c)] * kColumns + i);
+          const float d = dout[t * kColumns + size_t(i)];
+          float sum = 0;
+          for (size_t j = 0; j < kInner; ++j) {
+            sum += x[t * kInner + j] * weight[w * kInner + j];
+            dx[t * kInner + j] += weights[size_t(c)] * d * weight[w * kInner + j];
+            dweight[w * kInner + j] += weights[size_t(c)] * d * x[t * kInner + j];
+          }
+          out[t * kColumns + size_t(i)] += weights[size_t(c)] * sum;
+          dweights[size_t(c)] += d * sum;
+        }
+      std::vector<int32_t> order(kChoices), offsets{0};
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t one, int32_t other) {
+        return experts[size_t(one)] < experts[size_t(other)];
+      });
+      for (int e = 0; e < kExperts; ++e)
+        offsets.push_back(offsets.back() + int32_t(std::count(experts.begin(), experts.end(), e)));
+      EXPECT_EQ(read<int32_t>(sort.rows), order);
+      EXPECT_EQ(read<int32_t>(sort.offsets), offsets);
+      EXPECT_EQ(read<float>(combine.out), out);
+      EXPECT_EQ(read<float>(combineGrad.dweights), dweights);
+      EXPECT_EQ(read<float>(takeGrad.dx), dx);
+      EXPECT_EQ(read<float>(grad.d), dweight);
+      executable = nullptr;
+      device = nullptr;
+    }
 }
 
 TEST_P(Conformance, KnowsItself) {

@@ -160,6 +160,158 @@ static void use(const PlanFile &plan) {
     }
 }
 
+// The commands of a mixture of experts: 4 tokens choose 2 of 3 experts, whose weights are [6, 5].
+static PlanBuilder expertsPlan() {
+  PlanBuilder b;
+  auto matrix = [&](uint64_t rows, uint64_t columns) {
+    return b.slice(DType::BF16, {rows, columns});
+  };
+  auto sums = [&](uint64_t count) { return b.slice(DType::F32, {count}); };
+  auto indices = [&](uint64_t count) { return b.slice(DType::I32, {count}); };
+  auto routed = [](auto op) {
+    op.tokens = 4;
+    op.count = 3;
+    op.chosen = 2;
+    return op;
+  };
+  auto moved = [](auto op, uint64_t columns) {
+    op.tokens = 4;
+    op.chosen = 2;
+    op.columns = columns;
+    return op;
+  };
+  auto multiplied = [](auto op) {
+    op.rows = 8;
+    op.experts = 3;
+    op.inner = 5;
+    op.columns = 6;
+    return op;
+  };
+  auto route = routed(plan::RouteT());
+  route.logits = matrix(4, 3);
+  route.bias = int(sums(3));
+  route.sigmoid = true;
+  route.weights = sums(8);
+  route.experts = indices(8);
+  route.counts = sums(3);
+  route.mass = sums(3);
+  b.command(route);
+  auto routeGrad = routed(plan::RouteGradT());
+  routeGrad.logits = route.logits;
+  routeGrad.experts = route.experts;
+  routeGrad.dweights = sums(8);
+  routeGrad.dmass = int(sums(3));
+  routeGrad.dlogits = matrix(4, 3);
+  b.command(routeGrad);
+  plan::SortRowsT sort;
+  sort.experts = route.experts;
+  sort.offsets = indices(4);
+  sort.rows = indices(8);
+  sort.places = indices(8);
+  sort.choices = 8;
+  sort.count = 3;
+  b.command(sort);
+  auto take = moved(plan::TakeRowsT(), 5);
+  take.x = matrix(4, 5);
+  take.rows = sort.rows;
+  take.y = matrix(8, 5);
+  b.command(take);
+  auto takeGrad = moved(plan::TakeRowsGradT(), 5);
+  takeGrad.dy = take.y;
+  takeGrad.places = sort.places;
+  takeGrad.dx = matrix(4, 5);
+  b.command(takeGrad);
+  auto linear = multiplied(plan::ExpertLinearT());
+  linear.x = take.y;
+  linear.weight = matrix(18, 5);
+  linear.offsets = sort.offsets;
+  linear.y = matrix(8, 6);
+  b.command(linear);
+  auto linearGrad = multiplied(plan::ExpertLinearGradT());
+  linearGrad.dy = linear.y;
+  linearGrad.x = take.y;
+  linearGrad.offsets = sort.offsets;
+  linearGrad.d = sums(90);
+  b.command(linearGrad);
+  auto combine = moved(plan::CombineRowsT(), 6);
+  combine.y = linear.y;
+  combine.weights = route.weights;
+  combine.places = sort.places;
+  combine.out = matrix(4, 6);
+  b.command(combine);
+  auto combineGrad = moved(plan::CombineRowsGradT(), 6);
+  combineGrad.dout = combine.out;
+  combineGrad.y = linear.y;
+  combineGrad.weights = route.weights;
+  combineGrad.rows = sort.rows;
+  combineGrad.dy = matrix(8, 6);
+  combineGrad.dweights = sums(8);
+  b.command(combineGrad);
+  return b;
+}
+
+TEST(PlanFile, RefusesExpertsThatDoNotFit) {
+  auto sound = expertsPlan().open();
+  ASSERT_TRUE(sound) << sound.error().message;
+  struct Case {
+    std::function<void(plan::PlanT &)> damage;
+    const char *message;
+  };
+  auto body = [](plan::PlanT &p, size_t command) -> plan::CommandBodyUnion & {
+    return p.functions[0]->commands[command]->body;
+  };
+  const Case cases[] = {
+      {[&](auto &p) { body(p, 0).AsRoute()->chosen = 4; }, "it chooses 4 of 3 experts"},
+      {[&](auto &p) { body(p, 0).AsRoute()->count = 4; }, "operand logits has"},
+      {[&](auto &p) {
+         plan::SliceT &mass = *p.slices[body(p, 0).AsRoute()->mass];
+         mass.shape = {2};
+         mass.bytes = 8;
+       },
+       "operand mass has"},
+      {[&](auto &p) { body(p, 0).AsRoute()->bias = 99; }, "bias does not exist"},
+      {[&](auto &p) {
+         plan::SliceT &bias = *p.slices[size_t(body(p, 0).AsRoute()->bias)];
+         bias.shape = {2};
+         bias.bytes = 8;
+       },
+       "operand bias has"},
+      {[&](auto &p) { body(p, 0).AsRoute()->bias = int(body(p, 0).AsRoute()->logits); },
+       "operand bias is BF16"},
+      {[&](auto &p) { body(p, 0).AsRoute()->bias = int(body(p, 0).AsRoute()->counts); },
+       "shares memory"},
+      {[&](auto &p) { body(p, 1).AsRouteGrad()->dmass = 99; }, "dmass does not exist"},
+      {[&](auto &p) { body(p, 1).AsRouteGrad()->sigmoid = true; },
+       "it has a gradient of the mass of sigmoids"},
+      {[&](auto &p) { body(p, 1).AsRouteGrad()->dweights = body(p, 1).AsRouteGrad()->experts; },
+       "operand dweights is I32"},
+      {[&](auto &p) { body(p, 2).AsSortRows()->count = 4; }, "operand offsets has"},
+      {[&](auto &p) { body(p, 2).AsSortRows()->places = body(p, 2).AsSortRows()->rows; },
+       "shares memory"},
+      {[&](auto &p) { body(p, 3).AsTakeRows()->columns = 6; }, "operand x has"},
+      {[&](auto &p) { body(p, 4).AsTakeRowsGrad()->chosen = 3; }, "operand dy has"},
+      {[&](auto &p) { body(p, 5).AsExpertLinear()->experts = 4; }, "operand weight has"},
+      {[&](auto &p) { body(p, 5).AsExpertLinear()->offsets = body(p, 7).AsCombineRows()->weights; },
+       "operand offsets is F32"},
+      {[&](auto &p) { body(p, 5).AsExpertLinear()->rows = 9; }, "operand x has"},
+      {[&](auto &p) { body(p, 6).AsExpertLinearGrad()->d = body(p, 5).AsExpertLinear()->weight; },
+       "operand d is BF16"},
+      {[&](auto &p) { body(p, 6).AsExpertLinearGrad()->columns = 7; }, "operand dy has"},
+      {[&](auto &p) { body(p, 7).AsCombineRows()->weights = body(p, 7).AsCombineRows()->y; },
+       "operand weights is BF16"},
+      {[&](auto &p) { body(p, 8).AsCombineRowsGrad()->dy = body(p, 8).AsCombineRowsGrad()->y; },
+       "shares memory"},
+  };
+  for (const Case &c : cases) {
+    PlanBuilder b = expertsPlan();
+    c.damage(b.plan);
+    auto plan = b.open();
+    ASSERT_FALSE(plan) << c.message;
+    EXPECT_NE(plan.error().message.find(c.message), std::string::npos)
+        << plan.error().message << "\n  should say: " << c.message;
+  }
+}
+
 TEST(PlanFile, OpensWhatIsSound) {
   PlanBuilder b = completePlan();
   auto plan = b.open();
