@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Products of experts on the CPU: lmc beside PyTorch.
+
+A layer of a mixture of experts multiplies the rows of each expert by that expert's weights: forward
+y_e = x_e w_e^T, and backward dx_e = dy_e w_e and dw_e = dy_e^T x_e. Here are 2,048 tokens, of which
+each goes to k experts. A router is balanced (all experts have the same number of rows), skewed (half
+of all rows go to the first expert) or by Zipf's law (expert e gets a share proportional to 1/e).
+
+  lmc       lmc-bench-experts, which computes them as the commands of a plan do. dw is in f32.
+  grouped   torch.nn.functional.grouped_mm (torch._grouped_mm in older versions), one call a product.
+            dw is in the compute type.
+  loop      a loop of torch.mm over the experts, with out=, so that no result is allocated. Experts
+            without rows are left out (a zero_() of their dw remains). dw is in the compute type.
+
+All have the same threads. Within a repeat every program runs once, in an order that changes from
+repeat to repeat. Before each there is a pause, in which the threads of the one before it go to sleep:
+Intel's OpenMP does so after KMP_BLOCKTIME ms, which is 10 here instead of 200, and longer than any gap
+between two products. A case's figure is the median, over the repeats, of the seconds of a program's
+whole pass (forward + dx + dw). PyTorch runs with the libraries that make it fastest (class Tuning of
+bench/cpu/bench.py).
+
+--clock=cpu is for a machine that others use at the same time: it counts the processor time of the
+one thread that --threads=1 has.
+"""
+
+import argparse
+import datetime
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKENS = 2048
+GOAL = 1.2
+PRODUCTS = ["forward", "dx", "dw"]
+
+
+def rows_of(router: str, rows: int, experts: int) -> list[int]:
+    """The rows of each expert; their sum is `rows`."""
+    if router == "balanced":
+        shares = [1.0] * experts
+    elif router == "skewed":
+        shares = [float(experts - 1)] + [1.0] * (experts - 1)
+    else:
+        shares = [1 / (e + 1) for e in range(experts)]
+    total, counts, done = sum(shares), [], 0.0
+    for share in shares:
+        before = round(done)
+        done += rows * share / total
+        counts.append(round(done) - before)
+    assert sum(counts) == rows
+    return counts
+
+
+def cases(args: argparse.Namespace) -> list[dict]:
+    found = []
+    for dtype in args.dtypes:
+        for experts, columns, chosen in [(8, 1024, 2), (16, 1024, 2), (64, 512, 2), (64, 512, 8)]:
+            for router in args.routers:
+                found.append({"dtype": dtype, "experts": experts, "chosen": chosen, "inner": 1024,
+                              "columns": columns, "router": router,
+                              "rows": rows_of(router, TOKENS * chosen, experts)})
+    return found
+
+
+class Lmc:
+    def __init__(self, args: argparse.Namespace):
+        # The libraries that are loaded before PyTorch are for PyTorch alone.
+        environment = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        environment |= {"OMP_NUM_THREADS": str(args.threads), "LMC_VENV": sys.prefix}
+        self.process = subprocess.Popen([args.build / "bin/lmc-bench-experts", args.clock], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=environment)
+
+    def ask(self, line: str) -> str:
+        print(line, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"lmc-bench-experts ended with code {self.process.wait()}")
+        return answer.strip()
+
+    def prepare(self, case: dict) -> None:
+        answer = self.ask(f"case {case['dtype']} {case['inner']} {case['columns']} "
+                          + " ".join(map(str, case["rows"])))
+        case["libraries"] = dict(item.split("=") for item in answer.rstrip(";").split(";"))
+
+    def run(self) -> list[float]:
+        return [float(word) for word in self.ask("run").split()]
+
+
+class Torch:
+    def __init__(self, case: dict):
+        import torch
+        dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[case["dtype"]]
+        torch.manual_seed(1)
+        rows, inner, columns = sum(case["rows"]), case["inner"], case["columns"]
+        experts = case["experts"]
+
+        def values(*shape):
+            return (torch.rand(*shape) * 2 - 1).to(dtype)
+
+        self.x, self.dy = values(rows, inner), values(rows, columns)
+        self.weight = values(experts, columns, inner)
+        self.y, self.dx = torch.empty(rows, columns, dtype=dtype), torch.empty(rows, inner, dtype=dtype)
+        self.dw = torch.empty(experts, columns, inner, dtype=dtype)
+        self.offsets = torch.tensor(case["rows"]).cumsum(0).to(torch.int32)
+        self.ends = [0, *self.offsets.tolist()]
+        self.mm = torch.mm
+        self.grouped_mm = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
+
+    def parts(self):
+        return [(e, slice(a, b)) for e, (a, b) in enumerate(zip(self.ends, self.ends[1:])) if b > a]
+
+    def loop(self) -> list:
+        def forward():
+            for e, at in self.parts():
+                self.mm(self.x[at], self.weight[e].t(), out=self.y[at])
+
+        def dx():
+            for e, at in self.parts():
+                self.mm(self.dy[at], self.weight[e], out=self.dx[at])
+
+        def dw():
+            used = self.parts()
+            for e, at in used:
+                self.mm(self.dy[at].t(), self.x[at], out=self.dw[e])
+            for e in set(range(len(self.ends) - 1)) - {e for e, _ in used}:
+                self.dw[e].zero_()
+
+        return [forward, dx, dw]
+
+    def grouped(self) -> list:
+        transposed = self.weight.transpose(1, 2)
+        return [lambda: self.grouped_mm(self.x, transposed, offs=self.offsets),
+                lambda: self.grouped_mm(self.dy, self.weight, offs=self.offsets),
+                lambda: self.grouped_mm(self.dy.t(), self.x, offs=self.offsets)]
+
+
+def timed(products: list, clock: str) -> list[float]:
+    now, seconds = time.perf_counter if clock == "wall" else time.thread_time, []
+    for product in products:
+        begin = now()
+        result = product()
+        seconds.append(now() - begin)
+        del result
+    return seconds
+
+
+def check(case: dict, peers: "Torch") -> None:
+    """The two ways of PyTorch agree, so that the bench times what it says."""
+    import torch
+    results = [product() for product in peers.grouped()]
+    for product in peers.loop():
+        product()
+    for grouped, loop in zip(results, [peers.y, peers.dx, peers.dw]):
+        torch.testing.assert_close(grouped.float(), loop.float(), rtol=2e-2, atol=2e-1)
+
+
+def measure(case: dict, lmc: Lmc, repeats: int, clock: str) -> None:
+    lmc.prepare(case)
+    peers = Torch(case)
+    programs = {"lmc": lmc.run, "loop": lambda: timed(peers.loop(), clock)}
+    try:
+        check(case, peers)
+        programs["grouped"] = lambda: timed(peers.grouped(), clock)
+    except (RuntimeError, NotImplementedError) as error:
+        case["note"] = f"grouped: {str(error).splitlines()[0]}"
+    names = list(programs)
+    seconds: dict[str, list] = {name: [] for name in names}
+    for repeat in range(repeats + 1):
+        for i in range(len(names)):
+            name = names[(repeat + i) % len(names)]
+            time.sleep(0.04)
+            took = programs[name]()
+            if repeat > 0:  # the first warms up
+                seconds[name].append(took)
+    case["seconds"] = seconds
+    case["median"] = {name: statistics.median(map(sum, each)) for name, each in seconds.items()}
+    case["products"] = {name: [statistics.median(took[i] for took in each) for i in range(3)]
+                        for name, each in seconds.items()}
+    case["ratio"] = min(case["median"][n] for n in names if n != "lmc") / case["median"]["lmc"]
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(": ")[1]
+    return platform.machine()
+
+
+def table(found: list[dict], about: dict) -> str:
+    lines = [f"# Products of experts on the CPU, {about['date']}", "",
+             f"{about['processor']}, {about['threads']} threads; PyTorch {about['torch']}; "
+             f"`bench/experts/bench.py` says what is measured. {about['tuning']}", "",
+             "ms of forward + dx + dw, the median of "
+             f"{about['repeats']} repeats; the ratio is the better one of PyTorch's to lmc's. The goal is "
+             f"{GOAL}: {sum(case['ratio'] >= GOAL for case in found)} of {len(found)} cases reach it.", "",
+             "| type | experts | k | expert width | router | largest expert | lmc | grouped | loop | ratio "
+             "| forward | dx | dw | GFLOP/s |",
+             "|---|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for case in found:
+        median = case["median"]
+        best = [min(each) for each in zip(*(p for n, p in case["products"].items() if n != "lmc"))]
+        parts = " | ".join(f"{b / a:.2f}" for a, b in zip(case["products"]["lmc"], best))
+        flops = 6 * sum(case["rows"]) * case["inner"] * case["columns"]
+        grouped = f"{median['grouped'] * 1e3:.1f}" if "grouped" in median else "none"
+        lines.append(
+            f"| {case['dtype']} | {case['experts']} | {case['chosen']} | {case['columns']} | "
+            f"{case['router']} | {max(case['rows'])} | {median['lmc'] * 1e3:.1f} | {grouped} | "
+            f"{median['loop'] * 1e3:.1f} | {case['ratio']:.2f} | {parts} | {flops / median['lmc'] * 1e-9:.0f} |")
+    lines += ["", "The last columns: each product's ratio to the better one of PyTorch's, and what lmc "
+              "reaches over all three.", ""]
+    lines += [f"* {note}" for note in sorted({case["note"] for case in found if "note" in case})]
+    return "\n".join(lines) + "\n"
+
+
+def tuning_of(build: Path):
+    spec = importlib.util.spec_from_file_location("cpu_bench", ROOT / "bench/cpu/bench.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["cpu_bench"] = module
+    spec.loader.exec_module(module)
+    return module.Tuning.find(build)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=os.environ.get("LMC_BUILD", ROOT / "build"))
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--clock", default="wall", choices=["wall", "cpu"])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--dtypes", nargs="+", default=["f32", "bf16"], choices=["f32", "bf16"])
+    parser.add_argument("--routers", nargs="+", default=["balanced", "skewed", "zipf"],
+                        choices=["balanced", "skewed", "zipf"])
+    parser.add_argument("--out", type=Path, default=ROOT / "bench/results",
+                        help="the folder for the tables (%(default)s)")
+    args = parser.parse_args()
+    if args.clock == "cpu" and args.threads != 1:
+        parser.error("--clock=cpu needs --threads=1: threads that wait for each other count as busy")
+    tuning = tuning_of(args.build)
+    if "LMC_BENCH_TUNED" not in os.environ:  # once more, with the libraries
+        environment = {**os.environ, **tuning.environment, "LMC_BENCH_TUNED": "1",
+                       "KMP_BLOCKTIME": "10", "OMP_NUM_THREADS": str(args.threads)}
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    import torch
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    about = {"date": datetime.date.today().isoformat(), "processor": processor(),
+             "threads": args.threads, "torch": torch.__version__, "repeats": args.repeats,
+             "tuning": str(tuning)}
+    lmc, found = Lmc(args), cases(args)
+    for case in found:
+        measure(case, lmc, args.repeats, args.clock)
+        print(f"{case['dtype']:4} {case['experts']:3} experts, k {case['chosen']}, {case['router']:8} "
+              + ", ".join(f"{name} {s * 1e3:6.1f} ms" for name, s in case["median"].items())
+              + f": {case['ratio']:.2f}x  {case['libraries']}", flush=True)
+    text = table(found, about)
+    args.out.mkdir(parents=True, exist_ok=True)
+    name = f"experts-{about['date']}"
+    (args.out / f"{name}.md").write_text(text)
+    (args.out / f"{name}.json").write_text(json.dumps({"about": about, "cases": found}, indent=1) + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
