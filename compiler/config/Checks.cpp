@@ -11,11 +11,6 @@
 #include <algorithm>
 
 namespace lmc::config {
-namespace {
-
-constexpr int64_t kLargestFirstGuess = 8;
-
-// Returns the divisors of `n` just below and above `value`, for error messages: "4 or 8".
 std::string nearestDivisors(int64_t n, int64_t value) {
   int64_t below = 0, above = 0;
   for (int64_t d = 1; d * d <= n; ++d) {
@@ -32,6 +27,10 @@ std::string nearestDivisors(int64_t n, int64_t value) {
     return fmt::format("{} or {}", below, above);
   return fmt::format("{}", below ? below : above);
 }
+
+namespace {
+
+constexpr int64_t kLargestFirstGuess = 8;
 
 // Returns the multiples of `n` just below and above `value`, for error messages: "8 or 16".
 std::string nearestMultiples(int64_t n, int64_t value) {
@@ -201,6 +200,39 @@ void shardGroup(const CheckedJob &job) {
     job.error("distributed.shard_group",
               "shard_group = {} does not divide {} devices; use shard_group = {}", group, ranks,
               nearestDivisors(ranks, group));
+}
+
+void expertParallel(const CheckedJob &job) {
+  if (!job.sound({"distributed.nodes", "distributed.devices_per_node", "distributed.strategy",
+                  "distributed.shard_group", "distributed.expert_parallel"}))
+    return;
+  const DistributedConfig &distributed = job.config.distributed;
+  const int64_t parts = distributed.expertParallel, group = distributed.shardRanks();
+  if (parts == 1)
+    return;
+  const char *key = "distributed.expert_parallel";
+  const bool hasExperts = std::ranges::any_of(job.keys, [&](const Key &each) {
+    return each.name == std::string_view("num_experts_per_tok") &&
+           each.isOf(*job.config.model.family);
+  });
+  if (!hasExperts)
+    job.error(key, "expert_parallel = {} is for models with experts, and family = \"{}\" has none",
+              parts, job.config.model.family->name);
+  else if (distributed.strategy == ShardingStrategy::NoShard)
+    job.error(key,
+              "expert_parallel = {} divides experts between devices, which strategy = \"no_shard\" "
+              "does not; use strategy = \"zero1\", or expert_parallel = 1",
+              parts);
+  else if (group % parts != 0)
+    job.error(key,
+              "expert_parallel = {} does not divide the {} devices that divide the state; use "
+              "expert_parallel = {}",
+              parts, group, nearestDivisors(group, parts));
+  else if (job.sound({"optimizer.type"}) && job.config.optimizer.type == "muon" && group != parts)
+    job.error(key,
+              "with optimizer.type = \"muon\", the ranks that divide the state divide the experts "
+              "too; use expert_parallel = {0}, shard_group = {1} or expert_parallel = 1",
+              group, parts);
 }
 
 void schedule(const CheckedJob &job) {
@@ -460,10 +492,13 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads,       exported,     exports,    familyKeys, ofFamily,
-                      ropeScaling, positions,    generation, batch,      shardGroup,
-                      schedule,    shuffleBlock, packing,    sources,    weights,
-                      validation,  device,       optimizer,  groups,     intermediatePadding,
+  for (auto *check : {heads,        exported,       exports,
+                      familyKeys,   ofFamily,       ropeScaling,
+                      positions,    generation,     batch,
+                      shardGroup,   expertParallel, schedule,
+                      shuffleBlock, packing,        sources,
+                      weights,      validation,     device,
+                      optimizer,    groups,         intermediatePadding,
                       checkPhases})
     check(job);
 }

@@ -53,6 +53,9 @@ void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &
 // Sets the keys whose defaults derive from other keys, if they were not given.
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config);
 
+// Returns the divisors of n that are the nearest to `value`, for errors: "4 or 8".
+std::string nearestDivisors(int64_t n, int64_t value);
+
 // Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);
 

@@ -150,6 +150,7 @@ struct DistributedConfig {
   std::string reduceDType = "f32"; // f32 | bf16 | f16: in which gradients travel; f64 models: f64
   std::string reshardAfterForward = "auto"; // auto | yes | no
   std::string overlap = "auto"; // auto | yes | gathers | no: what runs beside other commands
+  int64_t expertParallel = 1;   // ranks that divide the experts of a layer between them
 
   int64_t ranks() const { return nodes * devicesPerNode; }
   // The ranks that divide the state between them, and the groups of such ranks, whose members

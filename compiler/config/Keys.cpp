@@ -774,6 +774,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "What devices exchange while they compute: `gathers` only gathers weights before they "
            "are needed, `yes` also sums gradients while the backward pass goes on, `no` does "
            "neither. Both take memory. `auto` is the fastest of the three within the budget."},
+      {.section = "distributed",
+       .name = "expert_parallel",
+       .field = FIELD(distributed.expertParallel),
+       .unit = "devices",
+       .minimum = 1,
+       .maximum = 1024,
+       .doc =
+           "Devices that divide the experts of a layer between them: each has 1/N of the experts, "
+           "and computes the choices of all N devices that are of its experts. Divides the number "
+           "of experts, and the devices that divide the state (`shard_group`)."},
 
       {.section = "data",
        .name = "train",

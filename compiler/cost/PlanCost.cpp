@@ -23,20 +23,26 @@ DataType dataType(plan::DType dtype) {
 }
 
 Group groupOf(const plan::Plan &plan, plan::Axis axis) {
-  const int64_t perNode = plan.devices_per_node(), shard = plan.shard_ranks();
-  const int64_t ranks = perNode * plan.nodes();
-  // Along the axis Shard, ranks are neighbours; along Replicate, they are `shard` apart.
-  const int64_t distance = axis == plan::Axis::Shard ? 1 : shard;
-  const int64_t members = axis == plan::Axis::Shard ? shard : ranks / shard;
+  const int64_t perNode = plan.devices_per_node();
+  const auto members = int64_t(ranksAlong(plan, axis));
+  // Along the axes Shard and Expert, ranks are neighbours.
+  const int64_t distance = axis == plan::Axis::Replicate     ? int64_t(plan.shard_ranks())
+                           : axis == plan::Axis::ExpertShard ? int64_t(plan.expert_ranks())
+                                                             : 1;
   const int64_t together = std::clamp(perNode / distance, int64_t(1), members);
   return {together, (members + together - 1) / together};
 }
 
-// Returns how many experts a token chooses: each choice is a row of the product.
-template <typename Op> static int64_t chosenOf(const plan::Plan &plan, const Op &op) {
+// Returns how many experts a token chooses, of whose choices a command has `rows` rows.
+static int64_t chosenOf(const plan::Plan &plan, uint64_t rows) {
   const plan::BatchInfo &batch = *plan.batch();
-  const uint64_t tokens = batch.micro_batch_size() * batch.sequence_length();
-  return std::max(int64_t(1), int64_t(op.rows() / std::max(tokens, uint64_t(1))));
+  const uint64_t tokens = std::max<uint64_t>(batch.micro_batch_size() * batch.sequence_length(), 1);
+  if (plan.expert_ranks() > 1) // there are rows for some of the choices
+    for (const plan::Function *function : *plan.functions())
+      for (const plan::Command *command : *function->commands())
+        if (const plan::SortRows *sort = command->body_as_SortRows())
+          return std::max(int64_t(1), int64_t(sort->choices() / plan.expert_ranks() / tokens));
+  return std::max(int64_t(1), int64_t(rows / tokens));
 }
 
 namespace {
@@ -149,12 +155,22 @@ private:
 
   // Returns the number of experts with rows, and of the rows of each of them.
   template <typename Op> int64_t busyOf(const Op &op) const {
-    const auto experts = int64_t(op.experts()), rows = int64_t(op.rows());
-    return std::clamp(routing == Routing::Balanced ? experts : chosenOf(plan, op), int64_t(1),
-                      std::max(int64_t(1), std::min(experts, rows)));
+    const auto experts = int64_t(op.experts());
+    return std::clamp(routing == Routing::Balanced ? experts : chosenOf(plan, op.rows()),
+                      int64_t(1), std::max(int64_t(1), std::min(experts, allRowsOf(op))));
   }
   template <typename Op> int64_t rowsOf(const Op &op, int64_t busy) const {
-    return (int64_t(op.rows()) + busy - 1) / busy;
+    return (allRowsOf(op) + busy - 1) / busy;
+  }
+  // Returns the number of rows that have an expert. There is room for what a rank gets at most:
+  // each token of all ranks that divide experts chooses as many of the rank's experts as it can. On
+  // average, it gets as many choices as its own tokens have.
+  template <typename Op> int64_t allRowsOf(const Op &op) const {
+    const auto rows = int64_t(op.rows()), ranks = int64_t(plan.expert_ranks());
+    if (ranks == 1 || routing != Routing::Balanced)
+      return rows;
+    const int64_t chosen = chosenOf(plan, op.rows());
+    return std::max(int64_t(1), rows * chosen / (ranks * std::min(chosen, int64_t(op.experts()))));
   }
   // Returns the extent of rows that are no whole units of 16 bytes; 0: there is none.
   template <typename Op> int64_t unalignedOf(const Op &op) const {
@@ -179,7 +195,8 @@ int64_t sameExperts(const plan::Plan &plan) {
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands())
       if (const auto *product = command->body_as_ExpertLinear())
-        most = std::max(most, std::min(chosenOf(plan, *product), int64_t(product->experts())));
+        most =
+            std::max(most, std::min(chosenOf(plan, product->rows()), int64_t(product->experts())));
   return most;
 }
 

@@ -450,9 +450,11 @@ void Driver::describeLinks(const plan::Plan &plan) {
   };
   add(plan::LinkKind::Device, spec->deviceLink, plan.devices_per_node());
   add(plan::LinkKind::Node, spec->nodeLink, plan.nodes());
-  for (plan::Axis axis : {plan::Axis::Shard, plan::Axis::Replicate}) {
+  for (plan::Axis axis :
+       {plan::Axis::Shard, plan::Axis::Replicate, plan::Axis::Expert, plan::Axis::ExpertShard}) {
     const cost::Group group = cost::groupOf(plan, axis);
-    if (group.nodes * group.devicesPerNode < 2)
+    if (group.nodes * group.devicesPerNode < 2 ||
+        (axis == plan::Axis::ExpertShard && plan.expert_ranks() == 1))
       continue;
     const cost::AllGatherLine line = cost::allGatherLine(group, *spec);
     plan::AxisSpeedT &entry = details.axisSpeeds.emplace_back();

@@ -98,11 +98,16 @@ public:
   plan::SortRowsT body(plan_ir::SortRowsOp op) const {
     plan::SortRowsT body;
     body.experts = sliceOf(op.getExperts());
+    body.rank = optional(op.getRank());
     body.offsets = sliceOf(op.getOffsets());
     body.rows = sliceOf(op.getRows());
     body.places = sliceOf(op.getPlaces());
-    body.choices = extent(op.getRows(), 0);
+    body.choices = extent(op.getPlaces(), 0);
     body.count = extent(op.getOffsets(), 0) - 1;
+    body.groups = op.getGroups();
+    body.first = op.getFirst();
+    if (body.groups > 1)
+      body.held = extent(op.getRows(), 0);
     return body;
   }
 
@@ -111,7 +116,7 @@ public:
     body.x = sliceOf(op.getX());
     body.rows = sliceOf(op.getRows());
     body.y = sliceOf(op.getY());
-    fillRows(op.getX(), op.getY(), body);
+    fillRows(op.getX(), op.getY(), op.getChosen(), body);
     return body;
   }
 
@@ -120,7 +125,7 @@ public:
     body.dy = sliceOf(op.getDy());
     body.places = sliceOf(op.getPlaces());
     body.dx = sliceOf(op.getDx());
-    fillRows(op.getDx(), op.getDy(), body);
+    fillRows(op.getDx(), op.getDy(), chosenOf(op.getPlaces(), op.getDx()), body);
     return body;
   }
 
@@ -130,7 +135,7 @@ public:
     body.weights = sliceOf(op.getWeights());
     body.places = sliceOf(op.getPlaces());
     body.out = sliceOf(op.getOut());
-    fillRows(op.getOut(), op.getY(), body);
+    fillRows(op.getOut(), op.getY(), chosenOf(op.getPlaces(), op.getOut()), body);
     return body;
   }
 
@@ -142,7 +147,8 @@ public:
     body.rows = sliceOf(op.getRows());
     body.dy = sliceOf(op.getDy());
     body.dweights = sliceOf(op.getDweights());
-    fillRows(op.getDout(), op.getY(), body);
+    body.places = int32_t(sliceOf(op.getPlaces()));
+    fillRows(op.getDout(), op.getY(), chosenOf(op.getPlaces(), op.getDout()), body);
     return body;
   }
 
@@ -204,13 +210,27 @@ private:
   plan::CollectiveT collective(plan::CollectiveKind kind, Op op, Value x) const {
     plan::CollectiveT body;
     body.kind = kind;
-    body.axis = op.getAxis() == plan_ir::Axis::Shard ? plan::Axis::Shard : plan::Axis::Replicate;
+    body.axis = axisOf(op.getAxis());
     body.x = sliceOf(x);
     body.d = sliceOf(op.getD());
     if (auto source = numbers.started.find(x);
         source != numbers.started.end() && numbers.hasTwoCollectiveStreams)
       body.after = int32_t(source->second);
     return body;
+  }
+
+  static plan::Axis axisOf(plan_ir::Axis axis) {
+    switch (axis) {
+    case plan_ir::Axis::Replicate:
+      return plan::Axis::Replicate;
+    case plan_ir::Axis::Shard:
+      return plan::Axis::Shard;
+    case plan_ir::Axis::Expert:
+      return plan::Axis::Expert;
+    case plan_ir::Axis::ExpertShard:
+      return plan::Axis::ExpertShard;
+    }
+    llvm_unreachable("an axis is of a known kind");
   }
 
   static uint64_t extent(Value slice, unsigned dim) {
@@ -226,11 +246,18 @@ private:
     body.scale = op.getScale().convertToDouble();
   }
 
-  // `tokens` has a row for each token, `rows` one for each choice.
-  template <typename Body> void fillRows(Value tokens, Value rows, Body &body) const {
+  // `tokens` has a row for each token, which has `chosen` choices, and `rows` one for each choice
+  // that is computed here.
+  template <typename Body>
+  void fillRows(Value tokens, Value rows, uint64_t chosen, Body &body) const {
     body.tokens = extent(tokens, 0);
-    body.chosen = extent(rows, 0) / body.tokens;
+    body.chosen = chosen;
     body.columns = extent(tokens, 1);
+    if (const uint64_t held = extent(rows, 0); held != body.tokens * chosen)
+      body.held = held;
+  }
+  static uint64_t chosenOf(Value places, Value tokens) {
+    return extent(places, 0) / extent(tokens, 0);
   }
 
   template <typename Body>

@@ -94,6 +94,7 @@ void Emitter::addHeader() {
   plan.nodes = uint32_t(config.distributed.nodes);
   plan.devices_per_node = uint32_t(config.distributed.devicesPerNode);
   plan.shard_ranks = uint32_t(config.distributed.shardRanks());
+  plan.expert_ranks = uint32_t(config.distributed.expertParallel);
   numbers.hasTwoCollectiveStreams = config.distributed.replicateRanks() > 1 &&
                                     config.distributed.shardRanks() > 1 &&
                                     codegen::findTarget(config.target.device)->runsAxesAtOnce();
@@ -208,6 +209,7 @@ LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
     entry->shard = std::make_unique<fb::ShardT>();
     entry->shard->offset = uint64_t(tensor.getOffset());
     entry->shard->pitch = uint64_t(tensor.getPitch());
+    entry->shard->groups = uint32_t(variable.getGroups());
     entry->shard->shape.assign(tensor.getType().getShape().begin(),
                                tensor.getType().getShape().end());
     plan.variables.push_back(std::move(entry));
@@ -265,6 +267,7 @@ LogicalResult Emitter::addVariables() {
       }
       entry->weight_decay = variable.getWeightDecay();
       entry->group = groupOf(variable);
+      entry->of_experts = variable.getGroups() > 1;
       entry->setting = variable.getSetting().value_or("").str();
       entry->step_value = stepValueOf(variable.getStepValue());
       entry->initializer = initializerOf(rows.init);

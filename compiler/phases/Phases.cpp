@@ -150,6 +150,11 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (isOn(kMergedLinears))
       passes.addPass(createMergeLinearsPass(
           MergeLinearsPassOptions{rates.bytesPerSecond, rates.launchSeconds}, fusions));
+    // Experts are divided before differentiation, so that what ranks exchange has its gradient.
+    if (config.distributed.expertParallel > 1)
+      passes.addPass(createParallelExpertsPass(ParallelExpertsPassOptions{
+          config.distributed.replicateRanks(), config.distributed.shardRanks(),
+          config.distributed.expertParallel}));
     passes.addPass(createAutodiffPass());
     // The ranks divide the parameters before there is an optimizer, so that the optimizer sees
     // only a rank's pieces.

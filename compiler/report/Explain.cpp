@@ -7,6 +7,7 @@
 #include "compiler/report/Units.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/Operands.h"
+#include "runtime/plan/PlanFile.h"
 #include "runtime/plan/PlannedBytes.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -338,7 +339,7 @@ json axisSpeedsOf(const plan::Plan &plan) {
   json speeds = json::array();
   for (unsigned i = 0; plan.axis_speeds() && i < plan.axis_speeds()->size(); ++i) {
     const plan::AxisSpeed &speed = *plan.axis_speeds()->Get(i);
-    speeds.push_back({{"axis", speed.axis() == plan::Axis::Shard ? "shard" : "replicate"},
+    speeds.push_back({{"axis", nameOf(speed.axis())},
                       {"latency_seconds", speed.latency()},
                       {"bandwidth", speed.bandwidth()}});
   }
@@ -374,13 +375,13 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
       // What is exchanged: "weights" for "weights/unit.3".
       std::string source = text(command.source());
       source = source.substr(0, source.find('/'));
-      const Collective key{function.name()->str(),
-                           plan::commandName(command),
-                           body.axis() == plan::Axis::Shard ? "shard" : "replicate",
-                           source,
-                           dtypeOf(plan, body.x()),
-                           std::max(plan.slices()->Get(body.x())->bytes(),
-                                    plan.slices()->Get(body.d())->bytes())};
+      const Collective key{
+          function.name()->str(),
+          plan::commandName(command),
+          nameOf(body.axis()),
+          source,
+          dtypeOf(plan, body.x()),
+          std::max(plan.slices()->Get(body.x())->bytes(), plan.slices()->Get(body.d())->bytes())};
       auto known = std::find_if(totals.begin(), totals.end(),
                                 [&](const auto &entry) { return entry.first == key; });
       if (known == totals.end())

@@ -201,6 +201,14 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
     if (auto attention = dyn_cast<lm::AttentionOp>(op); attention && model)
       if (auto kernels = model->attentionKernels(workOf(attention, dtype)); !kernels.empty())
         return sumOf(kernels).seconds;
+    if (isa<dist::AllGatherOp>(op) && dist::isExchange(op) && model) {
+      const int64_t ranks = config.distributed.expertParallel;
+      const int64_t together = std::min(config.distributed.devicesPerNode, ranks);
+      const cost::AllGatherLine line =
+          cost::allGatherLine({together, (ranks + together - 1) / together}, model->spec);
+      return line.latency +
+             double(bytesOf(op->getResult(0))) * double(ranks - 1) / double(ranks) / line.bandwidth;
+    }
     return modelledSeconds(op, rates);
   });
 }

@@ -21,8 +21,11 @@ void DistDialect::initialize() {
 }
 
 LogicalResult MeshOp::verify() {
-  if (int64_t(getReplicate()) <= 0 || int64_t(getShard()) <= 0)
+  if (int64_t(getReplicate()) <= 0 || int64_t(getShard()) <= 0 || int64_t(getExperts()) <= 0)
     return emitOpError("needs positive axis sizes");
+  if (getShard() % getExperts() != 0)
+    return emitOpError("has ") << getExperts() << " groups of experts, which do not divide "
+                               << getShard() << " ranks";
   return success();
 }
 
@@ -32,8 +35,12 @@ int64_t MeshOp::ranksAlong(Axis axis) {
     return int64_t(getReplicate());
   case Axis::Shard:
     return int64_t(getShard());
+  case Axis::Expert:
+    return int64_t(getExperts());
+  case Axis::ExpertShard:
+    return int64_t(getShard() / getExperts());
   }
-  llvm_unreachable("a mesh has two axes");
+  llvm_unreachable("an axis is of a known kind");
 }
 
 // Returns the number of ranks along `axis` of the mesh that `op` names; fails with a message if
@@ -46,6 +53,13 @@ static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, Axis a
 
 bool lmc::dist::isCollective(Operation *op) {
   return isa<AllGatherOp, ReduceScatterOp, AllReduceOp>(op);
+}
+
+bool lmc::dist::isExchange(Operation *op) {
+  return llvm::TypeSwitch<Operation *, bool>(op)
+      .Case<AllGatherOp, ReduceScatterOp, AllReduceOp>(
+          [](auto each) { return each.getAxis() == Axis::Expert; })
+      .Default(false);
 }
 
 bool lmc::dist::isAsync(Operation *op) {
@@ -106,5 +120,26 @@ LogicalResult WaitOp::verify() {
       return emitOpError("does not name the input of '") << op->getName() << "', which it ends";
     op = isUnfinished(input) ? input.getDefiningOp() : nullptr;
   }
+  return success();
+}
+
+//===-- Gradients ---------------------------------------------------------------------------===//
+
+// Indices have no gradient.
+bool AllGatherOp::hasGradient(unsigned) {
+  return isa<FloatType>(cast<RankedTensorType>(getType()).getElementType());
+}
+
+LogicalResult AllGatherOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                    SmallVectorImpl<Value> &gradients) {
+  gradients.push_back(ReduceScatterOp::create(b, getLoc(), getInput().getType(), cotangents[0],
+                                              getMesh(), getAxis(), /*async=*/false));
+  return success();
+}
+
+LogicalResult ReduceScatterOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                        SmallVectorImpl<Value> &gradients) {
+  gradients.push_back(AllGatherOp::create(b, getLoc(), getInput().getType(), cotangents[0],
+                                          getMesh(), getAxis(), /*async=*/false));
   return success();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialects/interfaces/Command.h"
+#include "dialects/interfaces/Differentiable.h"
 #include "dialects/interfaces/Step.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -22,6 +23,9 @@ namespace lmc::dist {
 
 // Returns true for an all-gather, a reduce-scatter and an all-reduce.
 bool isCollective(mlir::Operation *op);
+
+// Returns true for a collective along `expert`: ranks exchange the tokens of experts.
+bool isExchange(mlir::Operation *op);
 
 // Returns true for a collective that only starts; a dist.wait gives its result.
 bool isAsync(mlir::Operation *op);

@@ -4,6 +4,7 @@
 #define LMC_DIALECTS_DIST
 
 include "dialects/interfaces/Command.td"
+include "dialects/interfaces/Differentiable.td"
 include "dialects/interfaces/Step.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
@@ -19,6 +20,12 @@ def DistDialect : Dialect {
     hold copies. ZeRO over all ranks is `replicate = 1`; HYBRID_SHARD shards
     inside a node and replicates across nodes. Collectives are pure on tensors;
     the rank is a run-time scalar, so one program serves all ranks.
+
+    With expert parallelism the axis `shard` is itself a grid: `experts` neighbours have the
+    experts of a layer between them, each 1/experts of them (the axis `expert`), and the
+    shard / experts ranks that have the same experts divide the state of these (the axis
+    `expert_shard`). The rank with position i along `shard` has position i mod experts along
+    `expert` and i / experts along `expert_shard`.
 
     A collective with `async` only starts: the ops after it run at the same time, until
     `dist.wait` gives its result. Collectives along one axis run one after the other, in the
@@ -37,7 +44,9 @@ def DistDialect : Dialect {
 
 def Axis : I32EnumAttr<"Axis", "an axis of the mesh", [
   I32EnumAttrCase<"Replicate", 0, "replicate">,
-  I32EnumAttrCase<"Shard", 1, "shard">
+  I32EnumAttrCase<"Shard", 1, "shard">,
+  I32EnumAttrCase<"Expert", 2, "expert">,
+  I32EnumAttrCase<"ExpertShard", 3, "expert_shard">
 ]> { let cppNamespace = "::lmc::dist"; }
 
 // What a collective reads and writes. One that works in place writes its result over its input.
@@ -50,17 +59,22 @@ class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<DistDialect, mnemon
 
 def MeshOp : Dist_Op<"mesh", [Symbol]> {
   let summary = "the ranks of the job, as replicate x shard";
-  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$replicate, I64Attr:$shard);
-  let assemblyFormat = "$sym_name `(` `replicate` `=` $replicate `,` `shard` `=` $shard `)` attr-dict";
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$replicate, I64Attr:$shard,
+                       DefaultValuedAttr<I64Attr, "1">:$experts);
+  let assemblyFormat = [{
+    $sym_name `(` `replicate` `=` $replicate `,` `shard` `=` $shard (`,` `experts` `=` $experts^)?
+    `)` attr-dict
+  }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t ranksAlong(Axis axis);
   }];
 }
 
-class Dist_Collective<string mnemonic, CommandRole role>
-    : Dist_Op<mnemonic, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
-                         DeclareOpInterfaceMethods<PlannedOpInterface>, StepOpInterface]> {
+class Dist_Collective<string mnemonic, CommandRole role, list<Trait> traits = []>
+    : Dist_Op<mnemonic, !listconcat(traits, [Pure, DeclareOpInterfaceMethods<CommandOpInterface>,
+                                             DeclareOpInterfaceMethods<PlannedOpInterface>,
+                                             StepOpInterface])> {
   let arguments = !con((ins AnyRankedTensor:$input, FlatSymbolRefAttr:$mesh, Axis:$axis,
                             UnitAttr:$async), StepFields);
   let results = (outs AnyRankedTensor:$result);
@@ -69,10 +83,16 @@ class Dist_Collective<string mnemonic, CommandRole role>
   let extraClassDefinition = PlainCommand<role.operands>.definition;
 }
 
-def AllGatherOp : Dist_Collective<"all_gather", OutOfPlace> {
+// Each of these two is the gradient of the other: what a rank adds to a sum of which another keeps
+// a piece has the gradient that the other has.
+def AllGatherOp
+    : Dist_Collective<"all_gather", OutOfPlace,
+                      [DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>]> {
   let summary = "joins the ranks' pieces along dimension 0";
 }
-def ReduceScatterOp : Dist_Collective<"reduce_scatter", OutOfPlace> {
+def ReduceScatterOp
+    : Dist_Collective<"reduce_scatter", OutOfPlace,
+                      [DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "sums over ranks and leaves each its piece of dimension 0";
 }
 def AllReduceOp : Dist_Collective<"all_reduce", InPlace> {

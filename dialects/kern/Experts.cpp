@@ -11,3 +11,10 @@ void RouteOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> slice
                            sliceOf(getWeights()), sliceOf(getExperts()), sliceOf(getCounts()),
                            sliceOf(getMass()), scratch, getNormalize(), getSigmoid(), getScale());
 }
+
+void SortRowsOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf,
+                               Value scratch) {
+  plan_ir::SortRowsOp::create(b, getLoc(), sliceOf(getExperts()), sliceOf(getRank()),
+                              sliceOf(getOffsets()), sliceOf(getRows()), sliceOf(getPlaces()),
+                              scratch, getGroups(), getFirst());
+}

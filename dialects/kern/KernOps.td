@@ -226,23 +226,29 @@ def RouteGradOp : Kern_PlainCall<"route_grad", [{
   }];
 }
 
-def SortRowsOp : Kern_PlainCall<"sort_rows", [{
-    {"experts", getExperts()}, {"offsets", getOffsets(), Write}, {"rows", getRows(), Write},
-    {"places", getPlaces(), Write}
+def SortRowsOp : Kern_Call<"sort_rows", [{
+    {"experts", getExperts()}, {"rank", getRank()}, {"offsets", getOffsets(), Write},
+    {"rows", getRows(), Write}, {"places", getPlaces(), Write}
   }]> {
   let summary = "the order of choices by expert, a template call";
   let description = [{Operands and attributes are those of `lm.sort_rows`.}];
-  let fields = (ins 2DTensorOf<[I32]>:$experts);
+  let fields = (ins 2DTensorOf<[I32]>:$experts, Optional<0DTensorOf<[F32, F64]>>:$rank,
+                    DefaultValuedAttr<I64Attr, "1">:$groups,
+                    DefaultValuedAttr<I64Attr, "0">:$first);
   let results = (outs Kern_Ids:$offsets, Kern_Ids:$rows, Kern_Ids:$places);
-  let assemblyFormat = "$experts `:` functional-type(operands, results) attr-dict";
+  let assemblyFormat = [{
+    $experts (`of` $rank^)? `:` functional-type(operands, results) attr-dict
+  }];
 }
 
 def TakeRowsOp : Kern_PlainCall<"take_rows", [{
     {"x", getX()}, {"rows", getRows()}, {"y", getResult(), Write}
   }]> {
   let summary = "y[r, :] = x[token of row r, :], a template call";
-  let description = [{`x` `[T, n]`, `rows` `[T k]`, y `[T k, n]`.}];
-  let fields = (ins Kern_Matrix:$x, Kern_Ids:$rows);
+  let description = [{
+    `x` `[T, n]`, `rows` `[R]`, y `[R, n]`; a token has `chosen` choices. A row of no choice is zeros.
+  }];
+  let fields = (ins Kern_Matrix:$x, Kern_Ids:$rows, I64Attr:$chosen);
   let results = (outs Kern_Matrix:$result);
   let assemblyFormat = "$x `,` $rows `:` functional-type(operands, results) attr-dict";
 }
@@ -261,7 +267,10 @@ def CombineRowsOp : Kern_PlainCall<"combine_rows", [{
     {"y", getY()}, {"weights", getWeights()}, {"places", getPlaces()}, {"out", getResult(), Write}
   }]> {
   let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :], a template call";
-  let description = [{`y` `[T k, n]`, `weights` `[T, k]`, `places` `[T k]`, out `[T, n]`.}];
+  let description = [{
+    `y` `[R, n]`, `weights` `[T, k]`, `places` `[T k]`, out `[T, n]`. A choice without a row adds
+    nothing.
+  }];
   let fields = (ins Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$places);
   let results = (outs Kern_Matrix:$result);
   let assemblyFormat = [{
@@ -271,14 +280,15 @@ def CombineRowsOp : Kern_PlainCall<"combine_rows", [{
 
 def CombineRowsGradOp : Kern_PlainCall<"combine_rows_grad", [{
     {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()},
-    {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
+    {"places", getPlaces()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
   }]> {
   let summary = "gradients of combine_rows, a template call";
   let description = [{Operands are those of `lm.combine_rows_grad`.}];
-  let fields = (ins Kern_Matrix:$dout, Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$rows);
+  let fields = (ins Kern_Matrix:$dout, Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$rows,
+                    Kern_Ids:$places);
   let results = (outs Kern_Matrix:$dy, Kern_Sums:$dweights);
   let assemblyFormat = [{
-    $dout `,` $y `,` $weights `,` $rows `:` functional-type(operands, results) attr-dict
+    $dout `,` $y `,` $weights `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
   }];
 }
 

@@ -62,32 +62,40 @@ LogicalResult SortRowsOp::verify() {
   const int64_t choices = tensorTypeOf(getExperts()).getNumElements();
   if (extent(getOffsets(), 0) < 2)
     return emitOpError("has no expert");
-  if (failed(expectShape(*this, getRows(), {choices}, "rows")))
-    return failure();
+  if (int64_t(getGroups()) < 1 || int64_t(getFirst()) < 0)
+    return emitOpError("has ") << int64_t(getGroups()) << " groups of experts, and rows from "
+                               << int64_t(getFirst()) << " on";
+  if (bool(getRank()) != (getGroups() > 1))
+    return emitOpError("needs the rank if, and only if, it has several groups of experts");
+  const int64_t rows = extent(getRows(), 0);
+  if (getGroups() == 1 ? rows != choices : rows < 1 || rows + int64_t(getFirst()) > choices)
+    return emitOpError("sorts ") << rows << " rows of " << choices << " choices";
   return expectShape(*this, getPlaces(), {choices}, "places");
 }
 
 LogicalResult TakeRowsOp::verify() {
-  const int64_t choices = extent(getRows(), 0);
-  if (choices % extent(getX(), 0) != 0)
-    return emitOpError("takes ") << choices << " rows of " << extent(getX(), 0) << " tokens";
-  if (failed(expectShape(*this, getPlaces(), {choices}, "places")))
-    return failure();
-  return expectShape(*this, getResult(), {choices, extent(getX(), 1)}, "result");
+  const int64_t choices = extent(getPlaces(), 0), rows = extent(getRows(), 0);
+  if (choices % extent(getX(), 0) != 0 || rows > choices)
+    return emitOpError("takes ") << rows << " rows of " << choices << " choices of "
+                                 << extent(getX(), 0) << " tokens";
+  return expectShape(*this, getResult(), {rows, extent(getX(), 1)}, "result");
 }
 
 LogicalResult TakeRowsGradOp::verify() {
-  const int64_t choices = extent(getPlaces(), 0);
-  if (choices % extent(getResult(), 0) != 0)
-    return emitOpError("adds ") << choices << " rows to " << extent(getResult(), 0) << " tokens";
-  return expectShape(*this, getDy(), {choices, extent(getResult(), 1)}, "dy");
+  const int64_t choices = extent(getPlaces(), 0), rows = extent(getDy(), 0);
+  if (choices % extent(getResult(), 0) != 0 || rows > choices)
+    return emitOpError("adds ") << rows << " rows of " << choices << " choices to "
+                                << extent(getResult(), 0) << " tokens";
+  return expectShape(*this, getDy(), {rows, extent(getResult(), 1)}, "dy");
 }
 
 LogicalResult CombineRowsOp::verify() {
   const int64_t tokens = extent(getWeights(), 0), choices = tokens * extent(getWeights(), 1);
-  if (failed(expectShape(*this, getRows(), {choices}, "rows")) ||
-      failed(expectShape(*this, getPlaces(), {choices}, "places")) ||
-      failed(expectShape(*this, getY(), {choices, extent(getResult(), 1)}, "y")) ||
+  const int64_t rows = extent(getRows(), 0);
+  if (rows > choices)
+    return emitOpError("has ") << rows << " rows of " << choices << " choices";
+  if (failed(expectShape(*this, getPlaces(), {choices}, "places")) ||
+      failed(expectShape(*this, getY(), {rows, extent(getResult(), 1)}, "y")) ||
       failed(expectReal(*this, getY(), {getWeights()})))
     return failure();
   return expectShape(*this, getResult(), {tokens, extent(getY(), 1)}, "result");
@@ -97,8 +105,11 @@ LogicalResult CombineRowsGradOp::verify() {
   const int64_t tokens = extent(getWeights(), 0), choices = tokens * extent(getWeights(), 1);
   if (getDy().getType() != getY().getType() || getDweights().getType() != getWeights().getType())
     return emitOpError("has gradients of other types than y and weights");
-  if (failed(expectShape(*this, getRows(), {choices}, "rows")) ||
-      failed(expectShape(*this, getY(), {choices, extent(getDout(), 1)}, "y")))
+  const int64_t rows = extent(getRows(), 0);
+  if (rows > choices)
+    return emitOpError("has ") << rows << " rows of " << choices << " choices";
+  if (failed(expectShape(*this, getPlaces(), {choices}, "places")) ||
+      failed(expectShape(*this, getY(), {rows, extent(getDout(), 1)}, "y")))
     return failure();
   return expectShape(*this, getDout(), {tokens, extent(getY(), 1)}, "dout");
 }
@@ -168,8 +179,9 @@ LogicalResult TakeRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 
 LogicalResult CombineRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                       SmallVectorImpl<Value> &gradients) {
-  auto grad = CombineRowsGradOp::create(b, getLoc(), getY().getType(), getWeights().getType(),
-                                        cotangents[0], getY(), getWeights(), getRows());
+  auto grad =
+      CombineRowsGradOp::create(b, getLoc(), getY().getType(), getWeights().getType(),
+                                cotangents[0], getY(), getWeights(), getRows(), getPlaces());
   gradients.append({grad.getDy(), grad.getDweights(), Value(), Value()});
   return success();
 }

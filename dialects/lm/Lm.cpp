@@ -172,7 +172,7 @@ LogicalResult VariableOp::verify() {
       return emitOpError("has a part of ") << part.getColumns() << " columns, but is a " << type;
     rows += part.getRows();
   }
-  if (type.getRank() == 0 || rows != type.getDimSize(0))
+  if (type.getRank() == 0 || rows != type.getDimSize(0) * int64_t(getGroups()))
     return emitOpError("has parts of ") << rows << " rows in all, but is a " << type;
   return success();
 }

@@ -250,6 +250,13 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
     offset: they have names outside of the graph, the variable has none. Elements of no tensor
     start as zeros.
 
+    With `groups` = N, of a parameter and of a copy of it, the variable holds what this rank has of
+    the experts: an N-th of them, which its position along the axis `expert` gives. `parts` are
+    then those of all experts, in the order of the positions. A piece with `groups` is one of a
+    vector that has N equal parts, each with the experts of one position; the ranks with
+    this position divide that part. So with S ranks along `shard`, the rank with position i has
+    the piece (i mod N) S / N + i / N.
+
     The host writes a scalar before each step where it has a `setting` (the value of that
     key of the configuration) or a `step_value` (computed from the number of the step).
 
@@ -271,7 +278,8 @@ def VariableOp : Lm_Op<"variable", [Symbol]> {
                        OptionalAttr<I64Attr>:$storage_offset, UnitAttr:$anonymous,
                        OptionalAttr<StrAttr>:$setting, OptionalAttr<StepValueAttr>:$step_value,
                        OptionalAttr<I64Attr>:$shards, OptionalAttr<ShardedListAttr>:$sharded,
-                       OptionalAttr<GroupAttr>:$group, OptionalAttr<F64Attr>:$balanced);
+                       OptionalAttr<GroupAttr>:$group, OptionalAttr<F64Attr>:$balanced,
+                       DefaultValuedAttr<I64Attr, "1">:$groups);
   let builders = [
     OpBuilder<(ins "::llvm::StringRef":$name, "VariableKind":$kind, "::mlir::Type":$type,
                    "InitAttr":$init, CArg<"bool", "false">:$weight_decay,
@@ -611,16 +619,28 @@ def SortRowsOp : Lm_PureOp<"sort_rows", [BecomesCall]> {
     `experts` `[T, k]`, each in [0, E). Row r of the sorted rows is of choice `rows[r]`, choice c
     has row `places[c]`, both `[T k]`; expert e has the rows `offsets[e]` to `offsets[e + 1]`
     (`[E + 1]`), perhaps none.
+
+    With `groups` = N, `experts` are in [0, N E), and only the choices of E experts are sorted: of
+    those from E (rank mod N) on, which are then numbered from 0 on. `rows` has R rows, from the
+    sorted row `first` on: the others are left out, and `offsets` are numbered from `first` on.
+    A choice that has no row has the place -1; a row that is of no choice is of choice -1.
   }];
-  let fields = (ins 2DTensorOf<[I32]>:$experts);
+  let fields = (ins 2DTensorOf<[I32]>:$experts, Optional<Tensor0D>:$rank,
+                    DefaultValuedAttr<I64Attr, "1">:$groups,
+                    DefaultValuedAttr<I64Attr, "0">:$first);
   let results = (outs Ids:$offsets, Ids:$rows, Ids:$places);
-  let assemblyFormat = "$experts `:` functional-type(operands, results) attr-dict";
+  let assemblyFormat = [{
+    $experts (`of` $rank^)? `:` functional-type(operands, results) attr-dict
+  }];
   let hasVerifier = 1;
 }
 
 def TakeRowsOp : Lm_PureOp<"take_rows", [Differentiable]> {
   let summary = "y[r, :] = x[token of row r, :]";
-  let description = [{`x` `[T, n]`, `rows` and `places` of `lm.sort_rows`, y `[T k, n]`.}];
+  let description = [{
+    `x` `[T, n]`, `rows` `[R]` and `places` `[T k]` of `lm.sort_rows`, y `[R, n]`. A row of no choice
+    is zeros.
+  }];
   let fields = (ins Matrix:$x, Ids:$rows, Ids:$places);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
@@ -631,6 +651,7 @@ def TakeRowsOp : Lm_PureOp<"take_rows", [Differentiable]> {
 
 def TakeRowsGradOp : Lm_PureOp<"take_rows_grad", [BecomesCall]> {
   let summary = "dx[t, :] = sum over j of dy[places[t k + j], :]";
+  let description = [{A choice without a row adds nothing.}];
   let fields = (ins Matrix:$dy, Ids:$places);
   let results = (outs Matrix:$result);
   let assemblyFormat = "$dy `,` $places `:` functional-type(operands, results) attr-dict";
@@ -640,7 +661,8 @@ def TakeRowsGradOp : Lm_PureOp<"take_rows_grad", [BecomesCall]> {
 def CombineRowsOp : Lm_PureOp<"combine_rows", [Differentiable]> {
   let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :]";
   let description = [{
-    `y` `[T k, n]`, `weights` `[T, k]`, `rows` and `places` of `lm.sort_rows`, out `[T, n]`.
+    `y` `[R, n]`, `weights` `[T, k]`, `rows` and `places` of `lm.sort_rows`, out `[T, n]`. A choice
+    without a row adds nothing.
   }];
   let fields = (ins Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows, Ids:$places);
   let results = (outs Matrix:$result);
@@ -654,12 +676,14 @@ def CombineRowsGradOp : Lm_PureOp<"combine_rows_grad", [BecomesCall]> {
   let summary = "gradients of combine_rows for y and weights";
   let description = [{
     With the choice c = rows[r] of row r, and its token t: dy[r, :] = weights[c] dout[t, :],
-    dweights[c] = sum of dout[t, :] y[r, :].
+    dweights[c] = sum of dout[t, :] y[r, :]. A row of no choice gets zeros, and so does a choice
+    without a row.
   }];
-  let fields = (ins Matrix:$dout, Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows);
+  let fields = (ins Matrix:$dout, Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows,
+                    Ids:$places);
   let results = (outs Matrix:$dy, 2DTensorOf<[F32, F64]>:$dweights);
   let assemblyFormat = [{
-    $dout `,` $y `,` $weights `,` $rows `:` functional-type(operands, results) attr-dict
+    $dout `,` $y `,` $weights `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }
@@ -669,7 +693,8 @@ def ExpertLinearOp : Lm_PureOp<"expert_linear", [DifferentiableParameters, Becom
   let description = [{
     `x` `[R, in]`, whose rows are sorted by expert; `weight` `[E out, in]`, the matrices of the
     experts one below the other; `offsets` `[E + 1]` of `lm.sort_rows`; y `[R, out]`. With
-    `transposed`, y[r, :] = x[r, :] w_e, with w_e `[in, out]`.
+    `transposed`, y[r, :] = x[r, :] w_e, with w_e `[in, out]`. Rows of no expert may have any
+    value in x and in y: no other op reads them from y, but for those that work row by row.
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$offsets, UnitAttr:$transposed);
   let results = (outs Matrix:$result);

@@ -119,7 +119,8 @@ def VariableOp : Plan_Op<"variable", [Symbol]> {
                        OptionalAttr<LmEnumAttr<"StepValue">>:$step_value,
                        OptionalAttr<I64Attr>:$shards,
                        OptionalAttr<TypedArrayAttrBase<LmAttr<"ShardedAttr">, "tensors">>:$sharded,
-                       OptionalAttr<LmAttr<"GroupAttr">>:$group);
+                       OptionalAttr<LmAttr<"GroupAttr">>:$group,
+                       DefaultValuedAttr<I64Attr, "1">:$groups);
   let assemblyFormat = [{
     $sym_name `at` $arena `[` $offset `]` `:` $type $kind `init` $init (`setting` $setting^)?
     (`step_value` $step_value^)? attr-dict
@@ -286,21 +287,25 @@ def RouteGradOp : Plan_Command<"route_grad", [{
 }
 
 def SortRowsOp : Plan_Command<"sort_rows", [{
-    {"experts", getExperts()}, {"offsets", getOffsets(), Write}, {"rows", getRows(), Write},
-    {"places", getPlaces(), Write}, {"workspace", getWorkspace(), Scratch}
-  }]> {
+    {"experts", getExperts()}, {"rank", getRank()}, {"offsets", getOffsets(), Write},
+    {"rows", getRows(), Write}, {"places", getPlaces(), Write},
+    {"workspace", getWorkspace(), Scratch}
+  }], [AttrSizedOperandSegments]> {
   let summary = "the order of choices by expert";
-  let fields = (ins SliceType:$experts, SliceType:$offsets, SliceType:$rows, SliceType:$places,
-                    Optional<SliceType>:$workspace);
-  let assemblyFormat = CommandFormat<[Line<"experts">.format, Line<"offsets">.format,
-    Line<"rows">.format, Line<"places">.format, OptionalLine<"workspace">.format]>.format;
+  let fields = (ins SliceType:$experts, Optional<SliceType>:$rank, SliceType:$offsets,
+                    SliceType:$rows, SliceType:$places, Optional<SliceType>:$workspace,
+                    DefaultValuedAttr<I64Attr, "1">:$groups,
+                    DefaultValuedAttr<I64Attr, "0">:$first);
+  let assemblyFormat = CommandFormat<[Line<"experts">.format, OptionalLine<"rank">.format,
+    Line<"offsets">.format, Line<"rows">.format, Line<"places">.format,
+    OptionalLine<"workspace">.format]>.format;
 }
 
 def TakeRowsOp : Plan_Command<"take_rows", [{
     {"x", getX()}, {"rows", getRows()}, {"y", getY(), Write}
   }]> {
   let summary = "y[r, :] = x[token of row r, :]";
-  let fields = (ins SliceType:$x, SliceType:$rows, SliceType:$y);
+  let fields = (ins SliceType:$x, SliceType:$rows, SliceType:$y, I64Attr:$chosen);
   let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"rows">.format,
     Line<"y">.format]>.format;
 }
@@ -325,13 +330,14 @@ def CombineRowsOp : Plan_Command<"combine_rows", [{
 
 def CombineRowsGradOp : Plan_Command<"combine_rows_grad", [{
     {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()},
-    {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
+    {"places", getPlaces()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
   }]> {
   let summary = "gradients of combine_rows";
   let fields = (ins SliceType:$dout, SliceType:$y, SliceType:$weights, SliceType:$rows,
-                    SliceType:$dy, SliceType:$dweights);
-  let assemblyFormat = CommandFormat<[Line<"dout">.format, Line<"y">.format, Line<"weights">.format,
-    Line<"rows">.format, Line<"dy">.format, Line<"dweights">.format]>.format;
+                    SliceType:$places, SliceType:$dy, SliceType:$dweights);
+  let assemblyFormat = CommandFormat<[Line<"dout">.format, Line<"y">.format,
+    Line<"weights">.format, Line<"rows">.format, Line<"places">.format, Line<"dy">.format,
+    Line<"dweights">.format]>.format;
 }
 
 def ExpertLinearOp : Plan_Command<"expert_linear", [{
@@ -366,7 +372,9 @@ def CopyOp : Plan_Command<"copy", [{
 
 def Axis : I32EnumAttr<"Axis", "an axis of the mesh of ranks", [
   I32EnumAttrCase<"Replicate", 0, "replicate">,
-  I32EnumAttrCase<"Shard", 1, "shard">
+  I32EnumAttrCase<"Shard", 1, "shard">,
+  I32EnumAttrCase<"Expert", 2, "expert">,
+  I32EnumAttrCase<"ExpertShard", 3, "expert_shard">
 ]> { let cppNamespace = "::lmc::plan_ir"; }
 
 // A collective of all ranks along an axis, each of which runs the same command. With `async` the

@@ -76,6 +76,12 @@ void checkExperts(const config::CheckedJob &job, const char *experts) {
   if (chosen > count)
     job.error(job.provenance.given(own) ? own : all, "{} = {} is more than {} = {}", kChosen,
               chosen, experts, count);
+  const std::string parallel = "distributed.expert_parallel";
+  const int64_t parts = job.config.distributed.expertParallel;
+  if (job.sound({parallel.c_str()}) && count % parts != 0)
+    job.error(parallel,
+              "expert_parallel = {} does not divide the {} experts of a layer ({}); use {}", parts,
+              count, experts, config::nearestDivisors(count, parts));
 }
 
 } // namespace lmc

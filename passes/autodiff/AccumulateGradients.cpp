@@ -56,13 +56,13 @@ static Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool b
   return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
 }
 
-// Returns the op that computes `contribution` if this op can add its result to an accumulator, else
-// null.
+// Returns the op that computes `contribution`, or the first of several that add to it one after the
+// other, if this op can add its result to an accumulator, else null.
 static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
-  bool can = producer && producer.getAccumulated() == contribution &&
-             !producer.getAccumulator() && contribution.hasOneUse();
-  return can ? producer : AccumulatingOpInterface();
+  if (!producer || producer.getAccumulated() != contribution || !contribution.hasOneUse())
+    return {};
+  return producer.getAccumulator() ? accumulatingProducer(producer.getAccumulator()) : producer;
 }
 
 // Returns accumulator + contribution. If the op that computes the contribution can add to an

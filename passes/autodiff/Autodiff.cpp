@@ -55,6 +55,14 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
+    // The weights of experts have a contribution from each window of rows; each adds to the one
+    // before.
+    if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
+        sum && grad && !grad.getAcc()) {
+      grad.setAccumulator(sum);
+      sum = contribution;
+      return;
+    }
     sum = sum ? Value(lm::AddOp::create(b, contribution.getLoc(), sum, contribution))
               : contribution;
   }
@@ -292,6 +300,7 @@ lm::VariableOp Differentiator::gradientOf(StringRef parameter) {
       b, owner.getLoc(), lm::stateName(parameter, Kind::Gradient), Kind::Gradient,
       owner.getType(), lm::InitAttr::get(b.getContext(), lm::InitKind::Zeros), false,
       owner.getSymNameAttr());
+  gradient.setGroups(owner.getGroups());
   symbols.insert(gradient);
   state.insert(gradient);
   return gradient;

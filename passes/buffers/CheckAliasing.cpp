@@ -158,11 +158,11 @@ private:
   SmallVector<Operation *> commands;
 
   // For each axis, an index of commands: the collectives along the axis before it have ended.
-  using PerAxis = std::array<int64_t, 2>;
+  using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
   // What has ended with the last async collective along each axis, and with the last that writes a
   // slice: a collective and one that works on its unfinished result write the same bytes.
-  std::array<PerAxis, 2> endedWithLast{};
+  std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
 

@@ -224,7 +224,7 @@ static LogicalResult emitVariable(lm::VariableOp variable) {
       variable.getKind(), variable.getInit(), variable.getWeightDecay(),
       variable.getParameterAttr(), variable.getPartsAttr(), variable.getAnonymous(),
       variable.getSettingAttr(), variable.getStepValueAttr(), variable.getShardsAttr(),
-      variable.getShardedAttr(), variable.getGroupAttr());
+      variable.getShardedAttr(), variable.getGroupAttr(), variable.getGroups());
   return success();
 }
 

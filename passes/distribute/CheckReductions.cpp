@@ -39,9 +39,13 @@ private:
   LogicalResult checkScale(lm::ScaledCastOp cast);
   LogicalResult checkNorm(Operation *norm);
 
-  Axes allAxes() {
+  // Returns the axes over which the value of a variable is summed. Ranks along `expert` have other
+  // experts each, and compute the rows of all of them.
+  Axes allAxes(StringRef variable = "") {
+    auto known = symbols.lookup<lm::VariableOp>(variable);
+    const Axis shard = known && known.getGroups() > 1 ? Axis::ExpertShard : Axis::Shard;
     Axes axes;
-    for (Axis axis : {Axis::Replicate, Axis::Shard})
+    for (Axis axis : {Axis::Replicate, shard})
       if (mesh.ranksAlong(axis) > 1)
         axes.insert(axis);
     return axes;
@@ -68,7 +72,7 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
     return store.emitOpError("stores to @")
            << store.getVariable() << " what is summed more than once over the axis "
            << dist::stringifyAxis(*axis);
-  const Axes all = allAxes();
+  const Axes all = allAxes(store.getVariable());
   const auto missing = llvm::find_if(all, [&](Axis each) { return !summed.contains(each); });
   if (auto load = dyn_cast_or_null<lm::LoadOp>(op)) {
     auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());

@@ -23,7 +23,6 @@ using namespace lmc;
 using dist::Axis;
 
 // The scalar that holds the rank's position along the axis `shard`.
-static constexpr StringLiteral kShardRank = "run.shard_rank";
 
 // The most bytes of directions of steps that are taken together. Of the smallest matrices, several
 // layers then are, and of the largest one.

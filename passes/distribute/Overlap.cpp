@@ -39,6 +39,7 @@ public:
 
   void prefetch(int64_t distance);
   void delay(int64_t distance);
+  void exchange();
 
   unsigned numAsync = 0;
 
@@ -218,6 +219,27 @@ void Overlapper::delay(int64_t distance) {
   }
 }
 
+//===-- Tokens of experts -------------------------------------------------------------------===//
+
+// Lets what ranks exchange along `expert` end where its result is read first.
+void Overlapper::exchange() {
+  SmallVector<Operation *> exchanges;
+  for (Operation &op : body)
+    if (dist::isExchange(&op) && !dist::isAsync(&op))
+      exchanges.push_back(&op);
+  for (Operation *op : exchanges) {
+    SetVector<Operation *> views;
+    Operation *reader = nullptr;
+    collectReaders(op->getResult(0), views, reader);
+    if (!reader)
+      continue;
+    SmallVector<Operation *> ordered(views.takeVector());
+    llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+    llvm::erase_if(ordered, [&](Operation *view) { return reader->isBeforeInBlock(view); });
+    overlap(Chain{{op}, {}}, reader, ordered);
+  }
+}
+
 namespace {
 struct OverlapPass : lmc::impl::OverlapPassBase<OverlapPass> {
   using OverlapPassBase::OverlapPassBase;
@@ -236,6 +258,8 @@ struct OverlapPass : lmc::impl::OverlapPassBase<OverlapPass> {
         overlapper.prefetch(gathers);
       if (reductions > 0)
         overlapper.delay(reductions);
+      if (gathers > 0)
+        overlapper.exchange();
       numAsync += overlapper.numAsync;
     }
   }

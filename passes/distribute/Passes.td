@@ -5,6 +5,52 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ParallelExpertsPass : Pass<"dist-parallel-experts", "::mlir::ModuleOp"> {
+  let summary = "divides the experts of layers between neighbouring ranks";
+  let description = [{
+    Declares the mesh `dist.mesh @ranks(replicate = R, shard = S, experts = N)`. Of the E experts
+    of a layer, the rank with position i along the axis `expert` has those from i E / N on: the
+    parameters of experts, and what reads them, get an N-th of their rows and the attribute
+    `groups`.
+
+    The N ranks gather their tokens, and the choices and weights of their routers. Each then
+    computes those choices of all N ranks that are of its own experts, and they add up the sums:
+
+    ```mlir
+    %w, %e, %c, %m = lm.route %logits : ... -> (tensor<Txkxf32>, tensor<Txkxi32>, ...)
+    %o, %r, %p = lm.sort_rows %e : (tensor<Txkxi32>) -> ...
+    %x = lm.take_rows %h, %r, %p : (tensor<Txnxbf16>, ...) -> tensor<T*k x n xbf16>
+    %y = lm.expert_linear %x, %weight, %o : ...
+    %s = lm.combine_rows %y, %w, %r, %p : ... -> tensor<Txnxbf16>
+    ```
+    becomes, with N = 2,
+    ```mlir
+    %h2 = dist.all_gather %h over @ranks expert : (tensor<Txnxbf16>) -> tensor<2T x n xbf16>
+    %w2 = dist.all_gather %w over @ranks expert : ...
+    %e2 = dist.all_gather %e over @ranks expert : ...
+    %o, %r, %p = lm.sort_rows %e2 of %rank {groups = 2} : (tensor<2T x k xi32>) -> ...
+    %x = lm.take_rows %h2, %r, %p : ...
+    %y = lm.expert_linear %x, %half_of_weight, %o : ...
+    %own = lm.combine_rows %y, %w2, %r, %p : ... -> tensor<2T x n xbf16>
+    %s = dist.reduce_scatter %own over @ranks expert : ... -> tensor<Txnxbf16>
+    ```
+    Every size is known before the run, whatever the routers choose: the tokens of all N ranks may
+    choose the same experts, so each rank must be able to get all of them, which is what
+    an all-gather sends. A rank computes at most N T min(k, E / N) choices. No token is
+    dropped, and the host is not asked.
+
+    Must run before `lm-autodiff`: each of the two collectives is the gradient of the other.
+  }];
+  let options = [
+    Option<"replicate", "replicate", "int64_t", "1", "ranks that have the same piece">,
+    Option<"shard", "shard", "int64_t", "1", "ranks that divide the state between them">,
+    Option<"experts", "experts", "int64_t", "1",
+           "neighbours among these that have the experts of a layer between them">
+  ];
+  let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
+                           "::mlir::func::FuncDialect"];
+}
+
 def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
   let summary = "divides the parameters between ranks and sums gradients over ranks";
   let description = [{
@@ -15,6 +61,10 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
     after the other in one vector, which the S ranks along the axis `shard` divide evenly.
     Each piece is a whole number of moment blocks (256 elements); the vector is padded with
     zeros where that is needed.
+
+    The experts that `dist-parallel-experts` has divided between N ranks are units too. The vector
+    of such a unit has N equal parts, of the experts of one position along the axis `expert` each,
+    and the S / N ranks along `expert_shard` divide one: they gather and sum it between them.
 
     `level` says what is divided:
 
@@ -184,6 +234,8 @@ def OverlapPass : Pass<"dist-overlap", "::mlir::ModuleOp"> {
       ends where its own weights are used first.
     * The sum of gradients over ranks starts where the gradients are complete, and ends where the
       next sum has started. What adds the sum to the gradients of earlier micro-steps moves there too.
+    * What ranks exchange along `expert` starts where it stands, and ends where its result is used
+      first.
     * Collectives with nothing to compute between start and end stay as they are, and so do those
       of norms, losses and new weights.
 
@@ -209,7 +261,8 @@ def OverlapPass : Pass<"dist-overlap", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"gathers", "gathers", "int64_t", "1",
-           "the distance from an all-gather to where it starts; 0: no overlap">,
+           "the distance from an all-gather to where it starts; 0: no overlap, also none of what "
+           "ranks exchange along `expert`">,
     Option<"reductions", "reductions", "int64_t", "1",
            "the distance from a sum of gradients to where it ends; 0: no overlap">
   ];

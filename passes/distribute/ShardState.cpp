@@ -45,6 +45,7 @@ struct UnitKey {
   FloatAttr balanced;  // of the bias of a router; else null
   bool isTaken;    // the optimizer takes the parameter; otherwise its fallback does
   bool hasCopy;
+  int64_t groups; // ranks that have the experts of the unit between them; 1: it has none
   Type element;
   bool operator==(const UnitKey &) const = default;
 };
@@ -52,7 +53,7 @@ struct UnitKey {
 struct Unit {
   UnitKey key;
   SmallVector<Member> members;
-  int64_t elements = 0; // of the vector, with padding
+  int64_t elements = 0; // of the vector, with padding; of experts: of one of its equal parts
   std::string name;     // "unit.0"
   RankedTensorType piece; // of each rank
 };
@@ -145,6 +146,7 @@ void Sharder::formUnits() {
                 parameter.getBalancedAttr(),
                 facts->takes(lm::steppedParameter(parameter)),
                 bool(copy),
+                int64_t(parameter.getGroups()),
                 type.getElementType()};
     if (!key.isVector) {
       key.layer = layerOf(copy ? copy : parameter);
@@ -167,8 +169,9 @@ void Sharder::layOut(Unit &unit) {
     member.offset = end;
     end += llvm::alignTo(numElements(member.parameter), kMomentBlock);
   }
-  unit.elements = int64_t(llvm::alignTo(end, ranks * kMomentBlock));
-  const int64_t own = unit.elements / ranks;
+  const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
+  unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
+  const int64_t own = unit.elements / sharing;
   // A vector where the optimizer must not take the unit, because it takes matrices only.
   unit.piece = unit.key.isTaken
                    ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
@@ -199,16 +202,10 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
         b.getContext(), b.getStringAttr(lm::stateName(name.getValue(), variable.getKind())),
         type.clone(tensorTypeOf(variable).getElementType()), offset, init, pitch, columns));
   };
-  for (const Member &member : unit.members) {
-    lm::VariableOp parameter = member.parameter;
-    RankedTensorType type = tensorTypeOf(parameter);
-    if (!parameter.getParts()) {
-      add(parameter.getSymNameAttr(), type, member.offset, parameter.getInit(), /*pitch=*/0,
-          parameter.getColumnsAttr());
-      continue;
-    }
-    int64_t offset = member.offset;
-    for (auto part : parameter.getPartsAttr().getAsRange<lm::PartAttr>()) {
+  auto addParts = [&](const Member &member, ArrayRef<Attribute> parts, int64_t offset) {
+    RankedTensorType type = tensorTypeOf(member.parameter);
+    for (Attribute each : parts) {
+      auto part = cast<lm::PartAttr>(each);
       SmallVector<int64_t> shape(type.getShape());
       shape[0] = part.getRows();
       const int64_t elements = type.clone(shape).getNumElements();
@@ -220,7 +217,21 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
         add(part.getName(), type.clone(shape), offset, part.getInit(), pitch);
       offset += elements;
     }
-  }
+  };
+  for (int64_t group = 0; group < unit.key.groups; ++group)
+    for (const Member &member : unit.members) {
+      lm::VariableOp parameter = member.parameter;
+      const int64_t offset = group * unit.elements + member.offset;
+      if (!parameter.getParts()) {
+        add(parameter.getSymNameAttr(), tensorTypeOf(parameter), offset, parameter.getInit(),
+            /*pitch=*/0, parameter.getColumnsAttr());
+        continue;
+      }
+      // Those of the group's experts: all experts have as many.
+      ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
+      const size_t count = parts.size() / size_t(unit.key.groups);
+      addParts(member, parts.slice(size_t(group) * count, count), offset);
+    }
   return b.getArrayAttr(tensors);
 }
 
@@ -230,6 +241,7 @@ void Sharder::declare(Unit &unit) {
   auto init = [&](lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); };
   auto divided = [&](lm::VariableOp variable) {
     variable.setShards(uint64_t(ranks));
+    variable.setGroups(uint64_t(unit.key.groups));
     variable.setShardedAttr(shardedOf(unit, variable));
   };
   lm::VariableOp parameter =
@@ -272,6 +284,7 @@ void Sharder::readWhole(Unit &unit) {
           load.setVariable(copy.getSymName());
     }
     copy.setInitAttr(none);
+    copy.setGroups(uint64_t(unit.key.groups));
     copy.removeParameterAttr();
     copy.setStorage(StringRef(name));
     copy.setStorageOffset(uint64_t(member.offset));
@@ -315,8 +328,7 @@ void Sharder::gather(func::FuncOp function, Unit &unit) {
   b.setInsertionPoint(first);
   Location loc = NameLoc::get(b.getStringAttr("weights/" + unit.name));
   Value piece = lm::LoadOp::create(b, loc, variable.getType(), source);
-  Value whole = createCollective<dist::AllGatherOp>(b, loc, mesh, dist::Axis::Shard, piece,
-                                                    /*backward=*/false, unit.key.layer);
+  Value whole = gatherPieces(b, loc, mesh, piece, unit.key.groups, unit.key.layer);
   Value vector = reshapeTo(b, loc, whole, {unit.elements});
   for (auto [load, member] : loads) {
     auto type = cast<RankedTensorType>(load.getType());
@@ -338,6 +350,7 @@ UnitGradients Sharder::gradientsOf(const Unit &unit) {
     gradients.piece = lm::stateName(unit.name, Kind::Gradient);
   gradients.layer = unit.key.layer;
   gradients.counts = bool(unit.key.balanced);
+  gradients.groups = unit.key.groups;
   return gradients;
 }
 
@@ -456,8 +469,15 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
       return fail("payload must be f32, bf16 or f16, not '" + payload + "'");
     if (known == std::begin(kLevels) && shard > 1)
       return fail("level none divides nothing, so the axis shard must have one rank");
-    OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-    dist::MeshOp::create(b, module.getLoc(), kMesh, replicate, shard);
+    // dist-parallel-experts may have declared it.
+    if (auto mesh = SymbolTable(module).lookup<dist::MeshOp>(kMesh)) {
+      if (int64_t(mesh.getReplicate()) != replicate || int64_t(mesh.getShard()) != shard)
+        return fail("the mesh has other ranks than the options");
+    } else {
+      OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+      dist::MeshOp::create(b, module.getLoc(), kMesh, uint64_t(replicate), uint64_t(shard),
+                           /*experts=*/1);
+    }
     if (replicate * shard == 1)
       return;
     Sharder sharder(module, shard, Level(known - std::begin(kLevels)), reduce == "each", optimizer,

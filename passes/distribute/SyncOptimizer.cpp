@@ -39,7 +39,7 @@ private:
   void listStates();
   LogicalResult gatherWeights(func::FuncOp optimizer);
   Value newPiece(func::FuncOp optimizer, lm::VariableOp source);
-  void gatherInto(lm::VariableOp whole, StringRef unit, Value piece);
+  void gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece);
 
   RankedTensorType typeOf(lm::VariableOp variable) const {
     return cast<RankedTensorType>(variable.getType());
@@ -139,19 +139,19 @@ void OptimizerSync::listStates() {
           tensor.getOffset() / share, variable.getInit(), tensor.getPitch(), DenseI64ArrayAttr()));
     }
     variable.setShardsAttr(parameter.getShardsAttr());
+    variable.setGroups(parameter.getGroups());
     variable.setShardedAttr(b.getArrayAttr(tensors));
   }
 }
 
-// Gathers the new weights of a unit, of which this rank has `piece`.
-void OptimizerSync::gatherInto(lm::VariableOp whole, StringRef unit, Value piece) {
-  Location loc = NameLoc::get(b.getStringAttr("weights/" + unit));
+// Gathers the new weights of the unit whose parameters are `parameter`; this rank has `piece`.
+void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece) {
+  Location loc = NameLoc::get(b.getStringAttr("weights/" + parameter.getSymName()));
   auto type = cast<RankedTensorType>(piece.getType());
   auto element = typeOf(whole).getElementType();
   if (type.getElementType() != element)
     piece = lm::CastOp::create(b, loc, type.clone(element), piece);
-  Value all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, piece,
-                                                  /*backward=*/false);
+  Value all = gatherPieces(b, loc, mesh, piece, int64_t(parameter.getGroups()));
   lm::StoreOp::create(b, loc, reshapeTo(b, loc, all, typeOf(whole).getShape()),
                       whole.getSymName());
 }
@@ -208,12 +208,12 @@ LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
             copyName);
       continue;
     }
-    gatherInto(whole, unit, piece);
+    gatherInto(whole, parameter, piece);
     b.setInsertionPoint(optimizer.getBody().front().getTerminator());
     Value fresh = newPiece(optimizer, copy ? copy : parameter);
     if (!fresh)
       return optimizer.emitError("makes no new weights of @") << unit;
-    gatherInto(whole, unit, fresh);
+    gatherInto(whole, parameter, fresh);
     if (copy) {
       unused.insert(copyName);
       unused.insert(copy.getStorage().value_or(copyName));

@@ -46,6 +46,15 @@ Value lmc::elementsOf(OpBuilder &b, Location loc, Value vector, int64_t first, i
                                         offset, size, stride);
 }
 
+Value lmc::gatherPieces(OpBuilder &b, Location loc, dist::MeshOp mesh, Value piece, int64_t groups,
+                        int64_t layer) {
+  const dist::Axis sharing = groups > 1 ? dist::Axis::ExpertShard : dist::Axis::Shard;
+  if (mesh.ranksAlong(sharing) == 1)
+    return piece;
+  return createCollective<dist::AllGatherOp>(b, loc, mesh, sharing, piece, /*backward=*/false,
+                                             layer);
+}
+
 //===-- Units -------------------------------------------------------------------------------===//
 
 Attribute UnitGradients::toAttribute(Builder &b) const {
@@ -62,6 +71,8 @@ Attribute UnitGradients::toAttribute(Builder &b) const {
                                      b.getNamedAttr("layer", b.getI64IntegerAttr(layer))};
   if (counts)
     fields.push_back(b.getNamedAttr("counts", b.getUnitAttr()));
+  if (groups > 1)
+    fields.push_back(b.getNamedAttr("groups", b.getI64IntegerAttr(groups)));
   return b.getDictionaryAttr(fields);
 }
 
@@ -76,6 +87,8 @@ UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
   unit.piece = fields.getAs<StringAttr>("piece").str();
   unit.layer = fields.getAs<IntegerAttr>("layer").getInt();
   unit.counts = fields.contains("counts");
+  if (auto groups = fields.getAs<IntegerAttr>("groups"))
+    unit.groups = groups.getInt();
   return unit;
 }
 
@@ -189,9 +202,10 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
     scale = largest(b, unit, sum);
   if (isRounded)
     cast(payload);
-  if (piece)
-    sum = createCollective<dist::ReduceScatterOp>(b, loc, mesh, dist::Axis::Shard, sum,
-                                                  /*backward=*/true, unit.layer);
+  const dist::Axis sharing = unit.groups > 1 ? dist::Axis::ExpertShard : dist::Axis::Shard;
+  if (piece && mesh.ranksAlong(sharing) > 1)
+    sum = createCollective<dist::ReduceScatterOp>(b, loc, mesh, sharing, sum, /*backward=*/true,
+                                                  unit.layer);
   if (mesh.ranksAlong(dist::Axis::Replicate) > 1)
     sum = createCollective<dist::AllReduceOp>(b, loc, mesh, dist::Axis::Replicate, sum,
                                               /*backward=*/true, unit.layer);

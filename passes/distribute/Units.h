@@ -18,6 +18,9 @@ namespace lmc {
 
 inline constexpr llvm::StringLiteral kMesh = "ranks";
 
+// The scalar that holds the rank's position along the axis `shard`.
+inline constexpr llvm::StringLiteral kShardRank = "run.shard_rank";
+
 // The gradients of a unit, for summing them over ranks.
 struct UnitGradients {
   struct Member {
@@ -32,6 +35,9 @@ struct UnitGradients {
   int64_t layer = -1;
   // They are numbers of choices, which must not be rounded on their way.
   bool counts = false;
+  // The ranks that have the experts of the unit between them: only those with the same experts sum
+  // their gradients. 1: it has no experts that ranks divide.
+  int64_t groups = 1;
 
   mlir::Attribute toAttribute(mlir::Builder &b) const;
   static UnitGradients fromAttribute(mlir::Attribute attribute);
@@ -100,5 +106,10 @@ mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshO
   return Op::create(b, loc, type.clone(shape), input, mesh.getSymName(), axis, /*async=*/false,
                     backward, layer);
 }
+
+// Returns the vector whose pieces are `piece` on the ranks that divide it: those along `shard`, or,
+// of a unit of experts that `groups` ranks have between them, those along `expert_shard`.
+mlir::Value gatherPieces(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
+                         mlir::Value piece, int64_t groups, int64_t layer = -1);
 
 } // namespace lmc

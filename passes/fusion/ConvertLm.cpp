@@ -987,8 +987,9 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
             kern::ScatterAddOp::create(b, loc, op.getType(), op.getIds(), op.getDy(), op.getAcc())};
       })
       .Case([&](lm::TakeRowsOp op) {
-        return SmallVector<Value>{
-            kern::TakeRowsOp::create(b, loc, op.getType(), op.getX(), op.getRows())};
+        return SmallVector<Value>{kern::TakeRowsOp::create(
+            b, loc, op.getType(), op.getX(), op.getRows(),
+            op.getPlaces().getType().getDimSize(0) / op.getX().getType().getDimSize(0))};
       })
       .Case([&](lm::CombineRowsOp op) {
         return SmallVector<Value>{kern::CombineRowsOp::create(

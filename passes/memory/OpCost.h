@@ -24,7 +24,8 @@ bool isView(mlir::Operation *op);
 bool isFreeToRecompute(mlir::Operation *op);
 
 // Returns true if the op may be recomputed. This excludes collectives, which every rank would have
-// to repeat, and ops that have side effects or give another result each time.
+// to repeat (but for the all-gather of tokens along `expert`, which saves much memory), and ops
+// that have side effects or give another result each time.
 bool mayRecompute(mlir::Operation *op);
 
 // Returns the FLOPs of a matrix product (2mnk) or of attention (over the keys that causal queries

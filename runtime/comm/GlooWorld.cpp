@@ -14,6 +14,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -332,7 +333,7 @@ public:
     LMC_TRY(world->checkHosts());
     LMC_TRY(world->connect());
     if (shardRanks > 0)
-      LMC_TRY(world->divide(shardRanks, world->size()));
+      LMC_TRY(world->divide(shardRanks, world->size(), /*expertRanks=*/1));
     return std::unique_ptr<World>(std::move(world));
   }
 
@@ -340,15 +341,16 @@ public:
   int size() const override { return ranks; }
   Communicator &all() override { return *everyone; }
   Communicator &background() override { return *behind; }
-  Result<void> divide(int shardRanks, int ranksPerNode) override {
+  Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks) override {
     ++divisions; // groups of each division have names of their own
     return connected([&] {
-      shard = makeAxis("shard", axisGroups(Axis::Shard, index, ranks, shardRanks, ranksPerNode));
-      replicate = makeAxis("replicate",
-                           axisGroups(Axis::Replicate, index, ranks, shardRanks, ranksPerNode));
+      for (Axis axis : plan::EnumValuesAxis())
+        if (axis != Axis::ExpertShard || expertRanks > 1)
+          axes[static_cast<size_t>(axis)] = makeAxis(
+              nameOf(axis), axisGroups(axis, index, ranks, shardRanks, ranksPerNode, expertRanks));
     });
   }
-  Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+  Communicator &along(Axis axis) override { return *axes[static_cast<size_t>(axis)]; }
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
     return everyone->exchange(other, x, d, bytes);
   }
@@ -443,7 +445,7 @@ private:
   Waits waits;
   std::shared_ptr<gloo::transport::Device> device;
   std::unique_ptr<GlooCommunicator> everyone, behind;
-  std::unique_ptr<Communicator> shard, replicate;
+  std::array<std::unique_ptr<Communicator>, 4> axes; // by axis
   std::unique_ptr<Rendezvous> rendezvous; // the last: its threads use `waits`
 };
 

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -185,14 +186,15 @@ public:
   Communicator &all() override { return *everyone; }
   Communicator &background() override { return *behind; }
 
-  Result<void> divide(int shardRanks, int ranksPerNode) override {
+  Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks) override {
     ++divisions;
-    shard = makeAxis("shard", axisGroups(Axis::Shard, index, size(), shardRanks, ranksPerNode));
-    replicate = makeAxis("replicate",
-                         axisGroups(Axis::Replicate, index, size(), shardRanks, ranksPerNode));
+    for (Axis axis : plan::EnumValuesAxis())
+      if (axis != Axis::ExpertShard || expertRanks > 1)
+        axes[static_cast<size_t>(axis)] = makeAxis(
+            nameOf(axis), axisGroups(axis, index, size(), shardRanks, ranksPerNode, expertRanks));
     return {};
   }
-  Communicator &along(Axis axis) override { return axis == Axis::Shard ? *shard : *replicate; }
+  Communicator &along(Axis axis) override { return *axes[static_cast<size_t>(axis)]; }
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {
     return get("pair", {std::min(index, other), std::max(index, other)})->exchange(x, d, bytes);
   }
@@ -218,7 +220,8 @@ private:
   const std::shared_ptr<Groups> groups;
   Progress state;
   int divisions = 0;
-  std::unique_ptr<Communicator> everyone, behind, shard, replicate;
+  std::unique_ptr<Communicator> everyone, behind;
+  std::array<std::unique_ptr<Communicator>, 4> axes; // by axis
 };
 
 } // namespace
@@ -228,7 +231,7 @@ std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks) {
   std::vector<std::unique_ptr<World>> worlds;
   for (int rank = 0; rank < ranks; ++rank) {
     worlds.push_back(std::make_unique<LocalWorld>(rank, groups));
-    (void)static_cast<bool>(worlds.back()->divide(shardRanks, ranks));
+    (void)static_cast<bool>(worlds.back()->divide(shardRanks, ranks, /*expertRanks=*/1));
   }
   return worlds;
 }

@@ -14,11 +14,28 @@ using plan::DType;
 // Bytes of a tensor that are copied at a time: one copy before and one after the first collective.
 static constexpr uint64_t kScratchBytes = 16 << 20;
 
-AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int ranksPerNode) {
+// Returns what is equal for the ranks of a group along the axis, and for no others.
+static std::pair<int, int> groupAlong(plan::Axis axis, int rank, int shardRanks, int expertRanks) {
+  const int group = rank / shardRanks, position = rank % shardRanks;
+  switch (axis) {
+  case plan::Axis::Replicate:
+    return {0, position};
+  case plan::Axis::Shard:
+    return {group, 0};
+  case plan::Axis::Expert:
+    return {group, position / expertRanks};
+  case plan::Axis::ExpertShard:
+    return {group, position % expertRanks};
+  }
+  return {};
+}
+
+AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int ranksPerNode,
+                      int expertRanks) {
   AxisGroups groups;
-  const bool shard = axis == plan::Axis::Shard;
   for (int other = 0; other < ranks; ++other)
-    if (shard ? other / shardRanks == rank / shardRanks : other % shardRanks == rank % shardRanks)
+    if (groupAlong(axis, other, shardRanks, expertRanks) ==
+        groupAlong(axis, rank, shardRanks, expertRanks))
       groups.all.push_back(other);
   std::set<int> nodes;
   for (int other : groups.all) {

@@ -29,8 +29,9 @@ struct AxisGroups {
 };
 
 // Returns the groups of `rank` along an axis of a mesh of `ranks` ranks in groups of `shardRanks`,
-// of which each `ranksPerNode` consecutive ones are on one node.
-AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int ranksPerNode);
+// of which each `ranksPerNode` consecutive ones are on one node; see World.h.
+AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int ranksPerNode,
+                      int expertRanks = 1);
 
 class NodeCommunicator final : public Communicator {
 public:

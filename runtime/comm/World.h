@@ -1,7 +1,8 @@
 // The ranks that run a plan together, as one of them sees them.
 //
 // Ranks are numbered node by node. Once they are divided, rank r has the position r % shardRanks
-// along the mesh's axis Shard, and r / shardRanks along the axis Replicate.
+// along the mesh's axis Shard, and r / shardRanks along the axis Replicate. The rank with position
+// i along Shard has i % expertRanks along the axis Expert, and i / expertRanks along ExpertShard.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -29,10 +30,12 @@ public:
   virtual Communicator &background() = 0;
 
   // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks call it
-  // together; `shardRanks` divides size(). Groups that were made before must not be used any more.
-  virtual Result<void> divide(int shardRanks, int ranksPerNode) = 0;
+  // together; `shardRanks` divides size(), and `expertRanks` divides it. Groups that were made
+  // before must not be used any more.
+  virtual Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks = 1) = 0;
 
-  // The group of the ranks along an axis that this rank is in, after divide().
+  // The group of the ranks along an axis that this rank is in, after divide(). With one expert rank
+  // there is no group along ExpertShard.
   virtual Communicator &along(plan::Axis axis) = 0;
 
   // Sends `bytes` bytes of x to the rank `other`, and receives as many from it in d, which does not

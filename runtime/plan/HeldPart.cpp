@@ -55,7 +55,10 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
                ? 0
                : std::min(count, elementsBefore(place - shard->offset(), columns, pitch));
   };
-  const uint64_t begin = position * piece;
+  // The number of the rank's piece.
+  const uint64_t groups = std::max<uint64_t>(shard->groups(), 1);
+  const uint64_t number = position % groups * (plan.shard_ranks() / groups) + position / groups;
+  const uint64_t begin = number * piece;
   const uint64_t first = before(begin), end = before(begin + piece);
   if (first >= end)
     return {};

@@ -103,6 +103,7 @@ inline Operands operandsOf(const RouteGrad &op) {
 
 inline Operands operandsOf(const SortRows &op) {
   return {{"experts", op.experts()},
+          {"rank", op.rank()},
           {"offsets", op.offsets(), Role::Write},
           {"rows", op.rows(), Role::Write},
           {"places", op.places(), Role::Write}};
@@ -124,9 +125,13 @@ inline Operands operandsOf(const CombineRows &op) {
 }
 
 inline Operands operandsOf(const CombineRowsGrad &op) {
-  return {{"dout", op.dout()},          {"y", op.y()},
-          {"weights", op.weights()},    {"rows", op.rows()},
-          {"dy", op.dy(), Role::Write}, {"dweights", op.dweights(), Role::Write}};
+  return {{"dout", op.dout()},
+          {"y", op.y()},
+          {"weights", op.weights()},
+          {"rows", op.rows()},
+          {"places", op.places()},
+          {"dy", op.dy(), Role::Write},
+          {"dweights", op.dweights(), Role::Write}};
 }
 
 inline Operands operandsOf(const ExpertLinear &op) {

@@ -13,6 +13,34 @@
 
 namespace lmc {
 
+uint64_t ranksAlong(const plan::Plan &plan, plan::Axis axis) {
+  switch (axis) {
+  case plan::Axis::Replicate:
+    return plan.batch()->ranks() / plan.shard_ranks();
+  case plan::Axis::Shard:
+    return plan.shard_ranks();
+  case plan::Axis::Expert:
+    return plan.expert_ranks();
+  case plan::Axis::ExpertShard:
+    return plan.shard_ranks() / plan.expert_ranks();
+  }
+  return 1;
+}
+
+const char *nameOf(plan::Axis axis) {
+  switch (axis) {
+  case plan::Axis::Replicate:
+    return "replicate";
+  case plan::Axis::Shard:
+    return "shard";
+  case plan::Axis::Expert:
+    return "expert";
+  case plan::Axis::ExpertShard:
+    return "expert_shard";
+  }
+  return "";
+}
+
 size_t byteWidth(plan::DType dtype) {
   switch (dtype) {
   case plan::DType::F32:
@@ -134,7 +162,7 @@ static std::string differenceOfPhases(const plan::Plan &first, const plan::Plan 
   if (first.target()->string_view() != later.target()->string_view())
     return "its target";
   if (first.nodes() != later.nodes() || first.devices_per_node() != later.devices_per_node() ||
-      first.shard_ranks() != later.shard_ranks())
+      first.shard_ranks() != later.shard_ranks() || first.expert_ranks() != later.expert_ranks())
     return "its ranks";
   return "";
 }

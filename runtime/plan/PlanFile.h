@@ -72,4 +72,10 @@ private:
 // Returns the number of bytes of one element of `dtype`.
 size_t byteWidth(plan::DType dtype);
 
+// Returns the number of ranks along an axis of the plan's mesh.
+uint64_t ranksAlong(const plan::Plan &plan, plan::Axis axis);
+
+// Returns the name of an axis, for people: "shard", "expert_shard".
+const char *nameOf(plan::Axis axis);
+
 } // namespace lmc

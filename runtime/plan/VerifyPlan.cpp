@@ -99,6 +99,9 @@ private:
       return fail("it is for {} devices, and its batch is for {}", ranks, batch.ranks());
     if (plan.shard_ranks() == 0 || ranks % plan.shard_ranks() != 0)
       return fail("its {} ranks are in groups of {}", ranks, plan.shard_ranks());
+    if (plan.expert_ranks() == 0 || plan.shard_ranks() % plan.expert_ranks() != 0)
+      return fail("its {} ranks that divide state divide experts among {}", plan.shard_ranks(),
+                  plan.expert_ranks());
     return links();
   }
 
@@ -260,6 +263,10 @@ private:
   Result<void> shard(const plan::Variable &variable, const plan::Slice &piece) {
     if (!variable.shard())
       return {};
+    if (const uint32_t groups = variable.shard()->groups();
+        groups != 1 && groups != plan.expert_ranks())
+      return fail("variable '{}' is divided among {} groups of experts, and the plan has {}",
+                  variable.name()->str(), groups, plan.expert_ranks());
     if (misaligned(variable.shard()->shape()))
       return fail("the shape of variable '{}' is not aligned to 8 bytes", variable.name()->str());
     uint64_t count = 1;
@@ -802,22 +809,42 @@ private:
 
   Result<void> shapes(const plan::SortRows &op) {
     LMC_TRY(extents(DType::F32, {op.choices(), op.count()}, op.choices()));
+    if (op.groups() == 0 || (op.groups() == 1) != (op.rank() == -1))
+      return fail("it sorts experts of {} groups {} the rank", op.groups(),
+                  op.rank() == -1 ? "without" : "with");
+    if (op.groups() == 1 && (op.first() != 0 || op.held() != 0))
+      return fail("it leaves out rows of experts that all are there");
+    const uint64_t held = op.held() ? op.held() : op.choices();
+    if (op.first() > op.choices() || held > op.choices() - op.first())
+      return fail("it sorts rows {} to {} of {} choices", op.first(), op.first() + held,
+                  op.choices());
+    if (op.rank() != -1) {
+      const DType type = dtypeOf(uint32_t(op.rank()));
+      if (type != DType::F32 && type != DType::F64)
+        return fail("it has a rank of {}", plan::EnumNameDType(type));
+      LMC_TRY(operand("rank", op.rank(), type, 1));
+    }
     LMC_TRY(operand("experts", op.experts(), DType::I32, op.choices()));
     LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.count() + 1));
-    LMC_TRY(operand("rows", op.rows(), DType::I32, op.choices()));
+    LMC_TRY(operand("rows", op.rows(), DType::I32, held));
     return operand("places", op.places(), DType::I32, op.choices());
   }
 
-  // Checks the matrices with a row per token and per choice, and the indices of choices.
+  // Checks the matrices with a row per token and per choice, and the indices: `rows`, one for each
+  // row of choices, or `places`, one for each choice.
   Result<void> rows(const auto &op, std::pair<const char *, uint32_t> tokens,
                     std::pair<const char *, uint32_t> choices,
                     std::pair<const char *, uint32_t> indices) {
     const DType type = dtypeOf(tokens.second);
     const uint64_t count = product({op.tokens(), op.chosen()});
+    const uint64_t held = op.held() ? op.held() : count;
+    if (held > count)
+      return fail("it has {} rows of {} choices", held, count);
     LMC_TRY(extents(type, {op.tokens(), op.chosen(), op.columns()}, count));
     LMC_TRY(operand(tokens.first, tokens.second, type, product({op.tokens(), op.columns()})));
-    LMC_TRY(operand(choices.first, choices.second, type, product({count, op.columns()})));
-    return operand(indices.first, indices.second, DType::I32, count);
+    LMC_TRY(operand(choices.first, choices.second, type, product({held, op.columns()})));
+    return operand(indices.first, indices.second, DType::I32,
+                   indices.first == std::string_view("rows") ? held : count);
   }
 
   Result<void> shapes(const plan::TakeRows &op) {
@@ -836,6 +863,10 @@ private:
     LMC_TRY(rows(op, {"dout", op.dout()}, {"dy", op.dy()}, {"rows", op.rows()}));
     const DType real = sumType(dtypeOf(op.y()));
     const uint64_t choices = product({op.tokens(), op.chosen()});
+    if (op.places() != -1)
+      LMC_TRY(operand("places", op.places(), DType::I32, choices));
+    else if (op.held() != 0 && op.held() != choices)
+      return fail("it has {} rows of {} choices, and does not know which", op.held(), choices);
     LMC_TRY(operand("weights", op.weights(), real, choices));
     return operand("dweights", op.dweights(), real, choices);
   }
@@ -875,12 +906,11 @@ private:
   Result<void> shapes(const plan::Collective &op) {
     if (!known(op.kind(), plan::CollectiveKind::MAX) || !known(op.axis(), plan::Axis::MAX))
       return fail("it is of an unknown kind");
-    const uint64_t ranks = op.axis() == plan::Axis::Shard
-                               ? plan.shard_ranks()
-                               : plan.batch()->ranks() / plan.shard_ranks();
+    const uint64_t ranks = ranksAlong(plan, op.axis());
     const uint64_t count = elements(slice(op.x()));
     const DType type = dtypeOf(op.x());
-    if (!isFloat(type) && type != DType::F16)
+    const bool isIndex = type == DType::I32 && op.kind() == plan::CollectiveKind::AllGather;
+    if (!isFloat(type) && type != DType::F16 && !isIndex)
       return fail("it is of {}", plan::EnumNameDType(type));
     LMC_TRY(operand("x", op.x(), type, count));
     switch (op.kind()) {

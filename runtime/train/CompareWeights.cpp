@@ -28,8 +28,16 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
                                  first.ranks.size() == 1 ? "has" : "have"));
 }
 
+// Returns the number of parts of a tensor that ranks hold: rank r has the part r mod that.
+static uint64_t partsOf(const plan::Plan &plan, const plan::Variable &variable) {
+  return std::max<uint64_t>(variable.shard()        ? plan.shard_ranks()
+                            : variable.of_experts() ? plan.expert_ranks()
+                                                    : 1,
+                            1);
+}
+
 std::vector<WeightComparison::Weight> WeightComparison::weightsOf(const plan::Plan &plan) {
-  const uint64_t ranks = plan.batch()->ranks(), shards = std::max<uint64_t>(plan.shard_ranks(), 1);
+  const uint64_t ranks = plan.batch()->ranks();
   std::map<std::string, const plan::Variable *> masters;
   for (const plan::Variable *variable : *plan.variables())
     if (variable->kind() == VariableKind::Parameter)
@@ -40,7 +48,7 @@ std::vector<WeightComparison::Weight> WeightComparison::weightsOf(const plan::Pl
     if (!isCopy && variable->kind() != VariableKind::Parameter)
       continue;
     Weight weight{.variable = variable};
-    weight.isReplicated = ranks > (variable->shard() ? shards : 1);
+    weight.isReplicated = ranks > partsOf(plan, *variable);
     if (isCopy && variable->parameter())
       if (const auto master = masters.find(variable->parameter()->str()); master != masters.end())
         weight.master = master->second;
@@ -220,12 +228,10 @@ static std::vector<int> oddOnes(const std::vector<std::pair<int, uint64_t>> &gro
 void WeightComparison::addDifferences(const std::vector<uint64_t> &hashes,
                                       std::vector<WeightDifference> &to) const {
   const size_t ranks = static_cast<size_t>(world.size());
-  const size_t shards = std::max<size_t>(plan->shard_ranks(), 1);
   for (size_t w = 0; w < weights.size() && to.size() < kMostDifferences; ++w) {
     if (!weights[w].isReplicated)
       continue;
-    // Ranks at the same position along the axis Shard hold the same part.
-    const size_t parts = weights[w].variable->shard() ? shards : 1;
+    const size_t parts = partsOf(*plan, *weights[w].variable);
     WeightDifference difference{.tensor = weights[w].variable->name()->str(), .ranks = {}};
     for (size_t part = 0; part < parts; ++part) {
       std::vector<std::pair<int, uint64_t>> group;
@@ -255,22 +261,23 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
   }
   // First a short summary, because there may be thousands of ranks: for each kind of part, the hash
   // of all hashes, and how many copies are wrong.
-  std::vector<uint64_t> whole, divided;
+  std::map<uint64_t, std::vector<uint64_t>> byParts; // the same numbers on all ranks
   for (size_t w = 0; w < weights.size(); ++w)
-    (weights[w].variable->shard() ? divided : whole).push_back(hashes[w]);
-  const auto digest = [](const std::vector<uint64_t> &of) {
-    return XXH3_64bits(of.data(), of.size() * sizeof(uint64_t));
-  };
-  auto summary = gather({digest(whole), digest(divided),
-                         static_cast<uint64_t>(std::ranges::count(wrong, uint64_t(1)))});
+    byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);
+  std::vector<uint64_t> own{static_cast<uint64_t>(std::ranges::count(wrong, uint64_t(1)))};
+  for (const auto &[parts, of] : byParts)
+    own.push_back(XXH3_64bits(of.data(), of.size() * sizeof(uint64_t)));
+  auto summary = gather(own);
   LMC_TRY(summary);
-  const size_t ranks = static_cast<size_t>(world.size());
-  const size_t shards = std::max<size_t>(plan->shard_ranks(), 1);
+  const size_t ranks = static_cast<size_t>(world.size()), width = own.size();
   bool equal = true, sound = true;
   for (size_t rank = 0; rank < ranks; ++rank) {
-    equal = equal && (*summary)[3 * rank] == (*summary)[0] &&
-            (*summary)[3 * rank + 1] == (*summary)[3 * (rank % shards) + 1];
-    sound = sound && (*summary)[3 * rank + 2] == 0;
+    sound = sound && (*summary)[width * rank] == 0;
+    size_t at = 0;
+    for (const auto &[parts, of] : byParts) {
+      ++at;
+      equal = equal && (*summary)[width * rank + at] == (*summary)[width * (rank % parts) + at];
+    }
   }
   std::vector<WeightDifference> differences;
   if (!equal) {

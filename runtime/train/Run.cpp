@@ -1019,7 +1019,8 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
     return plan.error();
   LMC_TRY(comparePlans(world, **plan));
   LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks()),
-                       static_cast<int>((**plan)->devices_per_node())));
+                       static_cast<int>((**plan)->devices_per_node()),
+                       static_cast<int>((**plan)->expert_ranks())));
   std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
   RunOptions own = options;
   if (world.rank() != 0) {

@@ -232,6 +232,9 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
   if (!madeScalars)
     return madeScalars.error();
   scalars = std::move(*madeScalars);
+  scalars->setStepValue(
+      plan::StepValue::ShardRank,
+      static_cast<double>(static_cast<uint64_t>(world.rank()) % (*plan)->shard_ranks()));
   return scalars->setSettings(settingTable);
 }
 

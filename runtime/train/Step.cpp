@@ -22,9 +22,6 @@ static Result<void> uploadScalars(Session &session, int64_t number, double lr,
   scalars.setStepValue(StepValue::GroupMuonLearningRate, muonRate);
   scalars.setStepValue(StepValue::BiasCorrection1, step.correction1);
   scalars.setStepValue(StepValue::BiasCorrection2, step.correction2);
-  scalars.setStepValue(StepValue::ShardRank,
-                       static_cast<double>(static_cast<uint64_t>(session.world.rank()) %
-                                           (*session.plan)->shard_ranks()));
   scalars.setStepValue(StepValue::NormLimit, limits.norm);
   scalars.setStepValue(StepValue::LossLimit, limits.loss);
   return scalars.upload();

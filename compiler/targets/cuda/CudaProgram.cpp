@@ -231,16 +231,22 @@ template <typename Op> static RouteShape routeShapeOf(Op op) {
   return shape;
 }
 
-// The shape of rows that are moved, of which `tokens` has one for each token and `rows` one for
-// each choice.
-static ExpertRowsShape rowsShapeOf(Value tokens, Value rows) {
+// The shape of rows that are moved, of which `tokens` has one for each token, with `chosen`
+// choices, and `rows` one for each choice that is computed here.
+static ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   ExpertRowsShape shape;
   shape.tokens = contentOf(tokens).getDimSize(0);
-  shape.chosen = contentOf(rows).getDimSize(0) / shape.tokens;
+  shape.chosen = chosen;
+  shape.held = contentOf(rows).getDimSize(0);
   shape.experts = 1; // of the sort alone
   shape.columns = contentOf(tokens).getDimSize(1);
   shape.type = *dataTypeOf(contentOf(tokens).getElementType());
   return shape;
+}
+
+// Returns the choices of a token.
+static int64_t chosenOf(Value places, Value tokens) {
+  return contentOf(places).getDimSize(0) / contentOf(tokens).getDimSize(0);
 }
 
 static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets) {
@@ -277,26 +283,37 @@ LogicalResult Planner::addExperts(Operation &command) {
         shape.chosen = contentOf(op.getExperts()).getDimSize(1);
         shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
         shape.columns = 1;
+        shape.groups = int64_t(op.getGroups());
+        shape.first = int64_t(op.getFirst());
+        shape.held = contentOf(op.getRows()).getDimSize(0);
+        if (Value rank = op.getRank())
+          shape.type = *dataTypeOf(contentOf(rank).getElementType());
         std::vector<CudaKernel> kernels = sortRowsKernels(shape);
-        addLaunch(op, std::move(kernels[0]), op.getExperts(), op.getWorkspace());
-        addLaunch(op, std::move(kernels[1]), {op.getExperts(), op.getWorkspace()},
+        addLaunch(op, std::move(kernels[0]), {op.getExperts(), op.getRank()}, op.getWorkspace());
+        addLaunch(op, std::move(kernels[1]), {op.getExperts(), op.getRank(), op.getWorkspace()},
                   {op.getOffsets(), op.getRows(), op.getPlaces()});
       })
       .Case([&](plan_ir::TakeRowsOp op) {
-        addLaunch(op, takeRowsKernel(rowsShapeOf(op.getX(), op.getY())), {op.getX(), op.getRows()},
-                  op.getY());
+        addLaunch(op, takeRowsKernel(rowsShapeOf(op.getX(), op.getY(), int64_t(op.getChosen()))),
+                  {op.getX(), op.getRows()}, op.getY());
       })
       .Case([&](plan_ir::TakeRowsGradOp op) {
-        addLaunch(op, takeRowsGradKernel(rowsShapeOf(op.getDx(), op.getDy())),
+        addLaunch(op,
+                  takeRowsGradKernel(
+                      rowsShapeOf(op.getDx(), op.getDy(), chosenOf(op.getPlaces(), op.getDx()))),
                   {op.getDy(), op.getPlaces()}, op.getDx());
       })
       .Case([&](plan_ir::CombineRowsOp op) {
-        addLaunch(op, combineRowsKernel(rowsShapeOf(op.getOut(), op.getY())),
+        addLaunch(op,
+                  combineRowsKernel(
+                      rowsShapeOf(op.getOut(), op.getY(), chosenOf(op.getPlaces(), op.getOut()))),
                   {op.getY(), op.getWeights(), op.getPlaces()}, op.getOut());
       })
       .Case([&](plan_ir::CombineRowsGradOp op) {
-        addLaunch(op, combineRowsGradKernel(rowsShapeOf(op.getDout(), op.getY())),
-                  {op.getDout(), op.getY(), op.getWeights(), op.getRows()},
+        addLaunch(op,
+                  combineRowsGradKernel(
+                      rowsShapeOf(op.getDout(), op.getY(), chosenOf(op.getPlaces(), op.getDout()))),
+                  {op.getDout(), op.getY(), op.getWeights(), op.getRows(), op.getPlaces()},
                   {op.getDy(), op.getDweights()});
       })
       .Case([&](plan_ir::ExpertLinearOp op) {

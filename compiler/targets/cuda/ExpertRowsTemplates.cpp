@@ -28,15 +28,21 @@ CudaKernel rowsKernel(const ExpertRowsShape &shape, const char *hero, const std:
   kernel.hero = hero;
   kernel.name = formatv("{0}_{1}x{2}_{3}x{4}_{5}", hero, shape.tokens, shape.chosen, shape.experts,
                         shape.columns, shortName(shape.type));
-  kernel.source = formatv(
-      "// {0}\n#include \"lmc/expert_rows.cuh\"\n\n"
-      "struct Shape {{\n"
-      "  static constexpr int tokens = {1}, chosen = {2}, experts = {3}, columns = {4};\n"
-      "  static constexpr int tile = {5}, digitBits = {6};\n"
-      "};\n\n"
-      "extern \"C\" __global__ void __launch_bounds__({7}) {8}({9}) {{\n  {10};\n}\n",
-      comment, shape.tokens, shape.chosen, shape.experts, shape.columns, layout.tile,
-      layout.digitBits, kRowThreads, kernel.name, formatv(parameters, type, real).str(), call);
+  if (shape.groups > 1)
+    kernel.name += formatv("_of{0}_from{1}", shape.groups, shape.first);
+  if (shape.rows() != shape.choices())
+    kernel.name += formatv("_rows{0}", shape.rows());
+  kernel.source =
+      formatv("// {0}\n#include \"lmc/expert_rows.cuh\"\n\n"
+              "struct Shape {{\n"
+              "  static constexpr int tokens = {1}, chosen = {2}, experts = {3}, columns = {4};\n"
+              "  static constexpr int groups = {11}, first = {12}, held = {13};\n"
+              "  static constexpr int tile = {5}, digitBits = {6};\n"
+              "};\n\n"
+              "extern \"C\" __global__ void __launch_bounds__({7}) {8}({9}) {{\n  {10};\n}\n",
+              comment, shape.tokens, shape.chosen, shape.experts, shape.columns, layout.tile,
+              layout.digitBits, kRowThreads, kernel.name, formatv(parameters, type, real).str(),
+              call, shape.groups, shape.first, shape.rows());
   kernel.grid = {uint32_t(blocks), 1, 1};
   kernel.threads = uint32_t(kRowThreads);
   kernel.contract = true;
@@ -57,25 +63,34 @@ std::vector<CudaKernel> lmc::codegen::sortRowsKernels(const ExpertRowsShape &sha
   const TokenSortTiles layout = sortOf(shape);
   const uint64_t choices = uint64_t(shape.choices()) * 4;
   const uint64_t counts = uint64_t(layout.countBytes());
+  const bool parts = shape.groups > 1;
+  const uint64_t rank = parts ? uint64_t(elementBytes(shape.realType())) : 0;
+  const std::string ranked = parts ? "const {1} *rank, " : "";
+  const char *own = parts ? "rank" : "static_cast<const float *>(nullptr)";
   const auto counters = uint32_t(kRowWarps << (layout.digitBits + 2));
   CudaKernel count = rowsKernel(
       shape, "expert_count",
       formatv("counts[tile, e] = how many of {0} choices of a tile are of expert e.", layout.tile),
-      "const lmc::i32 *experts, lmc::u8 *workspace",
-      "lmc::ExpertRows<Shape>::count(experts, reinterpret_cast<lmc::u32 *>(workspace))",
+      ("const lmc::i32 *experts, " + ranked + "lmc::u8 *workspace").c_str(),
+      formatv("lmc::ExpertRows<Shape>::count(experts, {0}, reinterpret_cast<lmc::u32 "
+              "*>(workspace))",
+              own),
       layout.tiles);
   count.sharedBytes = counters;
-  count.bytes = {choices, counts};
+  count.bytes = {choices + rank, counts};
   CudaKernel sort = rowsKernel(
       shape, "expert_sort",
       formatv("The rows of {0} choices, sorted by expert, stably.", shape.choices()),
-      "const lmc::i32 *experts, const lmc::u8 *workspace, lmc::i32 *offsets, lmc::i32 *rows, "
-      "lmc::i32 *places",
-      "lmc::ExpertRows<Shape>::sort(experts, reinterpret_cast<const lmc::u32 *>(workspace), "
-      "offsets, rows, places)",
+      ("const lmc::i32 *experts, " + ranked +
+       "const lmc::u8 *workspace, lmc::i32 *offsets, lmc::i32 *rows, lmc::i32 *places")
+          .c_str(),
+      formatv("lmc::ExpertRows<Shape>::sort(experts, {0}, reinterpret_cast<const lmc::u32 "
+              "*>(workspace), offsets, rows, places)",
+              own),
       layout.tiles);
   sort.sharedBytes = counters + uint32_t(kRowWarps) * 4;
-  sort.bytes = {choices + counts, 2 * choices + uint64_t(shape.experts + 1) * 4};
+  sort.bytes = {choices + rank + counts,
+                choices + uint64_t(shape.rows()) * 4 + uint64_t(shape.experts + 1) * 4};
   return {std::move(count), std::move(sort)};
 }
 
@@ -83,9 +98,9 @@ CudaKernel lmc::codegen::takeRowsKernel(const ExpertRowsShape &shape) {
   CudaKernel kernel =
       rowsKernel(shape, "take_rows", "y[r, :] = x[token of row r, :]",
                  "const {0} *x, const lmc::i32 *rows, {0} *y", "lmc::takeRows<Shape>(x, rows, y)",
-                 int64_t(divideCeil(shape.choices(), kRowWarps)));
-  kernel.bytes = {rowBytes(shape, shape.tokens) + uint64_t(shape.choices()) * 4,
-                  rowBytes(shape, shape.choices())};
+                 int64_t(divideCeil(shape.rows(), kRowWarps)));
+  kernel.bytes = {rowBytes(shape, shape.tokens) + uint64_t(shape.rows()) * 4,
+                  rowBytes(shape, shape.rows())};
   return kernel;
 }
 
@@ -94,7 +109,7 @@ CudaKernel lmc::codegen::takeRowsGradKernel(const ExpertRowsShape &shape) {
                                  "const {0} *dy, const lmc::i32 *places, {0} *dx",
                                  "lmc::combineRows<Shape, false>(dy, nullptr, places, dx)",
                                  int64_t(divideCeil(shape.tokens, kRowWarps)));
-  kernel.bytes = {rowBytes(shape, shape.choices()) + uint64_t(shape.choices()) * 4,
+  kernel.bytes = {rowBytes(shape, shape.rows()) + uint64_t(shape.choices()) * 4,
                   rowBytes(shape, shape.tokens)};
   return kernel;
 }
@@ -106,7 +121,7 @@ CudaKernel lmc::codegen::combineRowsKernel(const ExpertRowsShape &shape) {
                  "lmc::combineRows<Shape, true>(y, weights, places, out)",
                  int64_t(divideCeil(shape.tokens, kRowWarps)));
   const uint64_t weights = uint64_t(shape.choices() * elementBytes(shape.realType()));
-  kernel.bytes = {rowBytes(shape, shape.choices()) + uint64_t(shape.choices()) * 4 + weights,
+  kernel.bytes = {rowBytes(shape, shape.rows()) + uint64_t(shape.choices()) * 4 + weights,
                   rowBytes(shape, shape.tokens)};
   return kernel;
 }
@@ -115,13 +130,13 @@ CudaKernel lmc::codegen::combineRowsGradKernel(const ExpertRowsShape &shape) {
   CudaKernel kernel = rowsKernel(
       shape, "combine_rows_grad",
       "dy[r, :] = weights[c] dout[t, :], dweights[c] = dout[t, :] . y[r, :]",
-      "const {0} *dout, const {0} *y, const {1} *weights, const lmc::i32 *rows, {0} *dy, {1} "
-      "*dweights",
-      "lmc::combineRowsGrad<Shape>(dout, y, weights, rows, dy, dweights)",
-      int64_t(divideCeil(shape.choices(), kRowWarps)));
+      "const {0} *dout, const {0} *y, const {1} *weights, const lmc::i32 *rows, const lmc::i32 "
+      "*places, {0} *dy, {1} *dweights",
+      "lmc::combineRowsGrad<Shape>(dout, y, weights, rows, places, dy, dweights)",
+      int64_t(divideCeil(shape.rows(), kRowWarps)));
   const uint64_t weights = uint64_t(shape.choices() * elementBytes(shape.realType()));
-  kernel.bytes = {rowBytes(shape, shape.tokens) + rowBytes(shape, shape.choices()) +
-                      uint64_t(shape.choices()) * 4 + weights,
-                  rowBytes(shape, shape.choices()) + weights};
+  kernel.bytes = {rowBytes(shape, shape.tokens) + rowBytes(shape, shape.rows()) +
+                      uint64_t(shape.rows() + shape.choices()) * 4 + weights,
+                  rowBytes(shape, shape.rows()) + weights};
   return kernel;
 }

@@ -9,22 +9,26 @@
 
 namespace lmc::codegen {
 
-// The shape of the choices and of a row: x and out [tokens, columns], y [tokens * chosen, columns]
-// of `type`; weights [tokens, chosen] in realType().
+// The shape of the choices and of a row: x and out [tokens, columns], y [rows(), columns] of
+// `type`; weights [tokens, chosen] in realType(). With several groups of experts, `experts` is the
+// number of those of one group, and only `held` rows of them are kept, from row `first` on.
 struct ExpertRowsShape {
   int64_t tokens = 0, chosen = 0, experts = 0, columns = 0;
   DataType type = DataType::BF16;
+  int64_t groups = 1, first = 0, held = 0; // held = 0: as many as there are choices
 
   static constexpr int64_t kMostExperts = 1023;
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
   int64_t choices() const { return tokens * chosen; }
+  int64_t rows() const { return held ? held : choices(); }
   // The bytes of the workspace of the sort, a multiple of 64.
   int64_t sortBytes() const;
 };
 
 // Returns the kernels of the sort, in the order to run. The arguments of the first are experts i32
-// [choices] and the workspace; those of the second are experts, the workspace, offsets i32 [experts
-// + 1], rows i32 [choices] and places i32 [choices].
+// [choices], with several groups the rank (a scalar in realType()), and the workspace; those of the
+// second are experts, the rank, the workspace, offsets i32 [experts + 1], rows i32 [rows()] and
+// places i32 [choices].
 std::vector<CudaKernel> sortRowsKernels(const ExpertRowsShape &shape);
 
 // y[r, :] = x[token of row r, :]; arguments x, rows, y.
@@ -34,7 +38,7 @@ CudaKernel takeRowsGradKernel(const ExpertRowsShape &shape);
 // out[t, :] = the sum of weights[t, j] times the row of choice j; arguments y, weights, places,
 // out.
 CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
-// Its gradients; arguments dout, y, weights, rows, dy, dweights.
+// Its gradients; arguments dout, y, weights, rows, places, dy, dweights.
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
 } // namespace lmc::codegen

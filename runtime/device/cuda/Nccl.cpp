@@ -119,7 +119,7 @@ private:
   World &world;
   const Library library;
   const std::function<void()> dropGraphs;
-  std::array<ncclComm_t, 2> comms{}; // by axis
+  std::array<ncclComm_t, 4> comms{}; // by axis
   std::atomic<bool> aborted = false;
   std::optional<std::chrono::steady_clock::time_point> lossSeen;
   Stream own;

@@ -21,7 +21,7 @@ func.func @noMesh(%x: tensor<8xf32>) {
 
 dist.mesh @ranks(replicate = 1, shard = 4)
 func.func @noAxis(%x: tensor<8xf32>) {
-  // expected-error @+1 {{custom op 'dist.all_reduce' expected string or keyword containing one of the following enum values for attribute 'axis' [replicate, shard]}}
+  // expected-error @+1 {{custom op 'dist.all_reduce' expected string or keyword containing one of the following enum values for attribute 'axis' [replicate, shard, expert, expert_shard]}}
   %0 = dist.all_reduce %x over @ranks pipeline : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -117,3 +117,8 @@ func.func @forgottenInput(%x: tensor<8xf32>) {
   %1 = dist.wait %0 : (tensor<32xf32>) -> tensor<32xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{'dist.mesh' op has 3 groups of experts, which do not divide 4 ranks}}
+dist.mesh @ranks(replicate = 1, shard = 4, experts = 3)

@@ -29,10 +29,10 @@ func.func @ops(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %d: tensor<8x4xf32>, 
   %8 = kern.route_grad %l, %7#1, %7#0 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x3xf32>
   %9 = kern.route_grad %l, %7#1, %7#0 mass %7#3 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xf32> {normalize}
   %10:3 = kern.sort_rows %7#1 : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
-  %11 = kern.take_rows %t, %s : (tensor<4x4xf32>, tensor<8xi32>) -> tensor<8x4xf32>
+  %11 = kern.take_rows %t, %s : (tensor<4x4xf32>, tensor<8xi32>) -> tensor<8x4xf32> {chosen = 2 : i64}
   %12 = kern.take_rows_grad %d, %s : (tensor<8x4xf32>, tensor<8xi32>) -> tensor<4x4xf32>
   %13 = kern.combine_rows %d, %7#0, %s : (tensor<8x4xf32>, tensor<4x2xf32>, tensor<8xi32>) -> tensor<4x4xf32>
-  %14:2 = kern.combine_rows_grad %t, %d, %7#0, %s : (tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x4xf32>, tensor<4x2xf32>)
+  %14:2 = kern.combine_rows_grad %t, %d, %7#0, %s, %s : (tensor<4x4xf32>, tensor<8x4xf32>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> (tensor<8x4xf32>, tensor<4x2xf32>)
   %15 = kern.expert_linear %d, %m, %o : (tensor<8x4xf32>, tensor<12x4xf32>, tensor<4xi32>) -> tensor<8x4xf32> {transposed}
   %16 = kern.expert_linear_grad %d, %d, %o : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xi32>) -> tensor<12x4xf32>
   %17 = kern.expert_linear_grad %d, %d, %o acc %m : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xi32>, tensor<12x4xf32>) -> tensor<12x4xf32>

@@ -132,8 +132,8 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %0 = kern.route_grad %logits, %e, %p mass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16>
   // CHECK: %[[O:.*]], %[[R:.*]], %[[Q:.*]] = kern.sort_rows %[[E]] : ({{.*}}) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
   %o, %r, %q = kern.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
-  // CHECK: %[[T:.*]] = kern.take_rows %[[X]], %[[R]] : ({{.*}}) -> tensor<8x8xbf16>
-  %t = kern.take_rows %x, %r : (tensor<4x8xbf16>, tensor<8xi32>) -> tensor<8x8xbf16>
+  // CHECK: %[[T:.*]] = kern.take_rows %[[X]], %[[R]] : ({{.*}}) -> tensor<8x8xbf16> {chosen = 2 : i64}
+  %t = kern.take_rows %x, %r : (tensor<4x8xbf16>, tensor<8xi32>) -> tensor<8x8xbf16> {chosen = 2 : i64}
   // CHECK: kern.take_rows_grad %[[T]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
   %1 = kern.take_rows_grad %t, %q : (tensor<8x8xbf16>, tensor<8xi32>) -> tensor<4x8xbf16>
   // CHECK: %[[Y:.*]] = kern.expert_linear %[[T]], %[[W]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>
@@ -142,7 +142,7 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %3 = kern.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
   // CHECK: %[[D:.*]] = kern.combine_rows %[[T]], %[[P]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
   %d = kern.combine_rows %t, %p, %q : (tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> tensor<4x8xbf16>
-  // CHECK: kern.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
-  %4:2 = kern.combine_rows_grad %d, %t, %p, %r : (tensor<4x8xbf16>, tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  // CHECK: kern.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  %4:2 = kern.combine_rows_grad %d, %t, %p, %r, %q : (tensor<4x8xbf16>, tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
   return
 }

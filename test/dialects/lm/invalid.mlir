@@ -1101,7 +1101,7 @@ func.func @fewPlaces(%e: tensor<4x2xi32>) {
 // -----
 
 func.func @partOfARow(%x: tensor<3x8xf32>, %r: tensor<8xi32>) {
-  // expected-error @+1 {{'lm.take_rows' op takes 8 rows of 3 tokens}}
+  // expected-error @+1 {{'lm.take_rows' op takes 8 rows of 8 choices of 3 tokens}}
   %0 = lm.take_rows %x, %r, %r : (tensor<3x8xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<8x8xf32>
   return
 }
@@ -1109,15 +1109,31 @@ func.func @partOfARow(%x: tensor<3x8xf32>, %r: tensor<8xi32>) {
 // -----
 
 func.func @partOfASum(%x: tensor<8x8xf32>, %r: tensor<8xi32>) {
-  // expected-error @+1 {{'lm.take_rows_grad' op adds 8 rows to 3 tokens}}
+  // expected-error @+1 {{'lm.take_rows_grad' op adds 8 rows of 8 choices to 3 tokens}}
   %0 = lm.take_rows_grad %x, %r : (tensor<8x8xf32>, tensor<8xi32>) -> tensor<3x8xf32>
   return
 }
 
 // -----
 
+func.func @groupsWithoutRank(%e: tensor<4x2xi32>) {
+  // expected-error @+1 {{'lm.sort_rows' op needs the rank if, and only if, it has several groups of experts}}
+  %0:3 = lm.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>) {groups = 2 : i64}
+  return
+}
+
+// -----
+
+func.func @rowsPastTheLast(%e: tensor<4x2xi32>, %k: tensor<f32>) {
+  // expected-error @+1 {{'lm.sort_rows' op sorts 4 rows of 8 choices}}
+  %0:3 = lm.sort_rows %e of %k : (tensor<4x2xi32>, tensor<f32>) -> (tensor<4xi32>, tensor<4xi32>, tensor<8xi32>) {first = 5 : i64, groups = 2 : i64}
+  return
+}
+
+// -----
+
 func.func @otherRows(%y: tensor<8x8xf32>, %w: tensor<4x3xf32>, %r: tensor<8xi32>) {
-  // expected-error @+1 {{'lm.combine_rows' op rows is 'tensor<8xi32>', not [12]}}
+  // expected-error @+1 {{'lm.combine_rows' op places is 'tensor<8xi32>', not [12]}}
   %0 = lm.combine_rows %y, %w, %r, %r : (tensor<8x8xf32>, tensor<4x3xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<4x8xf32>
   return
 }
@@ -1126,7 +1142,7 @@ func.func @otherRows(%y: tensor<8x8xf32>, %w: tensor<4x3xf32>, %r: tensor<8xi32>
 
 func.func @otherGradient(%d: tensor<4x8xf32>, %y: tensor<8x8xf32>, %w: tensor<4x2xf32>, %r: tensor<8xi32>) {
   // expected-error @+1 {{'lm.combine_rows_grad' op has gradients of other types than y and weights}}
-  %0:2 = lm.combine_rows_grad %d, %y, %w, %r : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  %0:2 = lm.combine_rows_grad %d, %y, %w, %r, %r : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
   return
 }
 

@@ -210,6 +210,10 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %0 = lm.route_grad %logits, %e, %p mass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16> {normalize}
   // CHECK: %[[O:.*]], %[[R:.*]], %[[Q:.*]] = lm.sort_rows %[[E]] : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
   %o, %r, %q = lm.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
+  // CHECK: %{{.*}}, %[[RG:.*]], %[[QG:.*]] = lm.sort_rows %[[E]] of %[[S]] : (tensor<4x2xi32>, tensor<f32>) -> (tensor<2xi32>, tensor<3xi32>, tensor<8xi32>) {first = 2 : i64, groups = 3 : i64}
+  %og, %rg, %qg = lm.sort_rows %e of %loss : (tensor<4x2xi32>, tensor<f32>) -> (tensor<2xi32>, tensor<3xi32>, tensor<8xi32>) {first = 2 : i64, groups = 3 : i64}
+  // CHECK: lm.take_rows %[[X]], %[[RG]], %[[QG]] : ({{.*}}) -> tensor<3x8xbf16>
+  %tg = lm.take_rows %x, %rg, %qg : (tensor<4x8xbf16>, tensor<3xi32>, tensor<8xi32>) -> tensor<3x8xbf16>
   // CHECK: %[[T:.*]] = lm.take_rows %[[X]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<8x8xbf16>
   %t = lm.take_rows %x, %r, %q : (tensor<4x8xbf16>, tensor<8xi32>, tensor<8xi32>) -> tensor<8x8xbf16>
   // CHECK: lm.take_rows_grad %[[T]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
@@ -222,8 +226,8 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %3 = lm.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
   // CHECK: %[[D:.*]] = lm.combine_rows %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
   %d = lm.combine_rows %t, %p, %r, %q : (tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<4x8xbf16>
-  // CHECK: lm.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
-  %4:2 = lm.combine_rows_grad %d, %t, %p, %r : (tensor<4x8xbf16>, tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  // CHECK: lm.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
+  %4:2 = lm.combine_rows_grad %d, %t, %p, %r, %q : (tensor<4x8xbf16>, tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> (tensor<8x8xbf16>, tensor<4x2xf32>)
   // CHECK: lm.balance_loss %[[S]], %[[C]], %[[M]] factor 5.000000e-01 : ({{.*}}) -> tensor<f32>
   %5 = lm.balance_loss %loss, %c, %m factor 5.0e-1 : (tensor<f32>, tensor<3xf32>, tensor<3xf32>) -> tensor<f32>
   // CHECK: lm.balance_loss_grad %[[S]], %[[C]] factor 5.000000e-01 : ({{.*}}) -> tensor<3xf32>

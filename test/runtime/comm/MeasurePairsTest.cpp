@@ -75,7 +75,7 @@ public:
   int size() const override { return world.size(); }
   Communicator &all() override { return world.all(); }
   Communicator &background() override { return world.background(); }
-  Result<void> divide(int, int) override { return {}; }
+  Result<void> divide(int, int, int) override { return {}; }
   Communicator &along(plan::Axis axis) override { return world.along(axis); }
   Progress &progress() override { return world.progress(); }
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) override {

@@ -2,14 +2,20 @@
 // `chosen` experts; choice c = t chosen + j is the j-th of token t. Rows are sorted by expert,
 // stably:
 //   offsets i32 [experts + 1]   expert e has rows [offsets[e], offsets[e + 1])
-//   rows    i32 [choices]       the choice that a row is of
+//   rows    i32 [held]          the choice that a row is of
 //   places  i32 [choices]       the row of a choice: places[rows[r]] = r
+//
+// With several `groups`, experts are in [0, groups experts), and only those from experts (rank mod
+// groups) on are sorted, where `rank` is a scalar in memory. `held` rows are kept, from the sorted row
+// `first` on, and offsets count from there. A choice without a row has the place -1, and a row
+// without a choice is of choice -1.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, chosen, experts, columns;
+//   int groups, first, held;
 //   int tile, digitBits;   of the sort, as in scatter_add.cuh; 2^digitBits is more than experts
 //
-// Experts outside of [0, experts) must not occur. Sums are in the order of j, so that results do
+// Experts outside of [0, groups experts) must not occur. Sums are in the order of j, so that results do
 // not depend on the order of blocks. All kernels have blocks of 256 threads.
 #pragma once
 
@@ -24,40 +30,54 @@ template <typename Shape> struct ExpertRows {
 
   // Sets counts[tile, expert] to the number of choices of the tile that are of the expert; u32
   // [tiles, 2^digitBits]. Grid: Sort::kTiles blocks, with Sort::kSharedBytes of shared memory.
-  __device__ static void count(const i32 *experts, u32 *counts) {
-    Sort::template count<0>(experts, counts);
+  template <typename Real>
+  __device__ static void count(const i32 *experts, const Real *rank, u32 *counts) {
+    Sort::template count<0>(experts, counts, leastOf(rank));
+  }
+
+  // Returns the first expert that is sorted.
+  template <typename Real> __device__ static i32 leastOf(const Real *rank) {
+    if constexpr (Shape::groups > 1)
+      return i32(loadOne(rank)) % Shape::groups * Shape::experts;
+    return 0;
   }
 
   // Computes offsets, rows and places from the counts. Grid: Sort::kTiles blocks, with
   // Sort::kSharedBytes + 32 of shared memory.
-  __device__ static void sort(const i32 *experts, const u32 *counts, i32 *offsets, i32 *rows,
-                              i32 *places) {
+  template <typename Real>
+  __device__ static void sort(const i32 *experts, const Real *rank, const u32 *counts,
+                              i32 *offsets, i32 *rows, i32 *places) {
+    const i32 least = leastOf(rank);
     Sort::clearCounters();
     u32 key[Sort::kItems], ranks[Sort::kItems];
 #pragma unroll
     for (int item = 0; item < Sort::kItems; ++item) {
       const int at = Sort::position(item);
-      key[item] = at < choices ? Sort::template loadKey<0>(experts, at) : 0;
+      key[item] = at < choices ? Sort::template loadKey<0>(experts, at, least) : 0;
     }
 #pragma unroll
     for (int item = 0; item < Sort::kItems; ++item)
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // In the first tile, the first warp's place of an expert is the expert's first row.
+    // In the first tile, the first warp's place of an expert is the expert's first row. Choices of
+    // other experts come last, as those of an expert with the number Shape::experts.
     if (blockIdx.x == 0)
-      for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads)
-        storeOne(offsets + expert, expert < Shape::experts
-                                       ? i32(reinterpret_cast<const u32 *>(sharedMemory())[expert])
-                                       : i32(choices));
+      for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
+        const i32 row =
+            i32(reinterpret_cast<const u32 *>(sharedMemory())[expert]) - Shape::first;
+        storeOne(offsets + expert, row < 0 ? 0 : row > Shape::held ? Shape::held : row);
+      }
 #pragma unroll
     for (int item = 0; item < Sort::kItems; ++item) {
       const int at = Sort::position(item);
       if (at >= choices)
         continue;
-      const u32 place = Sort::counters()[key[item]] + ranks[item];
-      storeOne(rows + place, i32(at));
-      storeOne(places + at, i32(place));
+      const i32 row = i32(Sort::counters()[key[item]] + ranks[item]) - Shape::first;
+      const bool held = row >= 0 && row < Shape::held, own = key[item] < u32(Shape::experts);
+      if (held)
+        storeOne(rows + row, own ? i32(at) : -1);
+      storeOne(places + at, held && own ? row : -1);
     }
   }
 };
@@ -78,22 +98,28 @@ __device__ inline int warpRow() { return int(blockIdx.x) * kWarps + int(threadId
 
 } // namespace experts
 
-// to[r, :] = x[rows[r] / chosen, :]: x [tokens, columns], to [choices, columns]. Grid:
-// ceilDiv(choices, 8).
+// to[r, :] = x[rows[r] / chosen, :], zeros where rows[r] is -1: x [tokens, columns], to [held,
+// columns]. Grid: ceilDiv(held, 8).
 template <typename Shape, typename T>
 __device__ inline void takeRows(const T *x, const i32 *rows, T *to) {
   using namespace experts;
   const int row = warpRow();
-  if (row >= Shape::tokens * Shape::chosen)
+  if (row >= Shape::held)
     return;
   constexpr int width = kWidth<T, Shape::columns>;
-  const T *from = x + i64(loadOne(rows + row) / Shape::chosen) * Shape::columns;
-  for (int column = int(threadIdx.x) % 32 * width; column < Shape::columns; column += 32 * width)
-    store(to + i64(row) * Shape::columns + column, load<width>(from + column));
+  const int choice = loadOne(rows + row);
+  const T *from = x + i64(choice / Shape::chosen) * Shape::columns;
+  for (int column = int(threadIdx.x) % 32 * width; column < Shape::columns; column += 32 * width) {
+    Vec<T, width> value = {};
+    if (choice >= 0)
+      value = load<width>(from + column);
+    store(to + i64(row) * Shape::columns + column, value);
+  }
 }
 
 // out[t, :] = sum over j of weights[t, j] y[places[t, j], :], or without weights if `Weighted` is
-// false: y [choices, columns], weights f32 (f64 for f64) [tokens, chosen], out [tokens, columns].
+// false, and without choices of the place -1: y [held, columns], weights f32 (f64 for f64) [tokens,
+// chosen], out [tokens, columns].
 // The second is the gradient of takeRows. Grid: ceilDiv(tokens, 8).
 template <typename Shape, bool Weighted, typename T>
 __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>::Type *weights,
@@ -109,8 +135,10 @@ __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>
 #pragma unroll 4
     for (int j = 0; j < Shape::chosen; ++j) {
       const int choice = token * Shape::chosen + j;
-      const Vec<T, width> row =
-          load<width>(y + i64(loadOne(places + choice)) * Shape::columns + column);
+      const int place = loadOne(places + choice);
+      if (place < 0)
+        continue;
+      const Vec<T, width> row = load<width>(y + i64(place) * Shape::columns + column);
       Real weight = 1;
       if constexpr (Weighted)
         weight = loadOne(weights + choice);
@@ -127,18 +155,29 @@ __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>
 }
 
 // The gradients of combineRows: dy[r, :] = weights[c] dout[t, :] and dweights[c] = dout[t, :] .
-// y[r, :], where c = rows[r] is the row's choice and t its token. Grid: ceilDiv(choices, 8).
+// y[r, :], where c = rows[r] is the row's choice and t its token. Rows without a choice and choices
+// without a row get zeros. Grid: ceilDiv(held, 8).
 template <typename Shape, typename T>
 __device__ inline void
 combineRowsGrad(const T *dout, const T *y, const typename experts::RealOf<T>::Type *weights,
-                const i32 *rows, T *dy, typename experts::RealOf<T>::Type *dweights) {
+                const i32 *rows, const i32 *places, T *dy,
+                typename experts::RealOf<T>::Type *dweights) {
   using namespace experts;
   using Real = typename RealOf<T>::Type;
+  for (int choice = int(blockIdx.x) * kThreads + int(threadIdx.x);
+       choice < Shape::tokens * Shape::chosen; choice += int(gridDim.x) * kThreads)
+    if (loadOne(places + choice) < 0)
+      storeOne(dweights + choice, Real(0));
   const int row = warpRow();
-  if (row >= Shape::tokens * Shape::chosen)
+  if (row >= Shape::held)
     return;
   constexpr int width = kWidth<T, Shape::columns>;
   const int choice = loadOne(rows + row), lane = int(threadIdx.x) % 32;
+  if (choice < 0) {
+    for (int column = lane * width; column < Shape::columns; column += 32 * width)
+      store(dy + i64(row) * Shape::columns + column, Vec<T, width>{});
+    return;
+  }
   const Real weight = loadOne(weights + choice);
   Real sum = 0;
   for (int column = lane * width; column < Shape::columns; column += 32 * width) {

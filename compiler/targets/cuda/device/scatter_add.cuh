@@ -72,22 +72,24 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` still holds ids.
-  template <int Shift> __device__ static u32 loadKey(const void *keys, int at) {
+  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` still holds ids, of
+  // which the keys are numbered from `least` on.
+  template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
-      return keyOfId(loadOne(static_cast<const i32 *>(keys) + at));
+      return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
     else
       return loadOne(static_cast<const u32 *>(keys) + at);
   }
 
   // Sets counts[tile, digit] to the number of keys of the tile that have this digit at bit `Shift`.
   // The grid has one block per tile, with kSharedBytes of shared memory.
-  template <int Shift> __device__ static void count(const void *keys, u32 *counts) {
+  template <int Shift>
+  __device__ static void count(const void *keys, u32 *counts, i32 least = 0) {
     clearCounters();
     u32 key[kItems];
 #pragma unroll
     for (int item = 0; item < kItems; ++item)
-      key[item] = position(item) < Rows ? loadKey<Shift>(keys, position(item)) : 0;
+      key[item] = position(item) < Rows ? loadKey<Shift>(keys, position(item), least) : 0;
 #pragma unroll
     for (int item = 0; item < kItems; ++item)
       rank(key[item] >> Shift & (kDigits - 1), position(item) < Rows);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 namespace lmc::cpu {
@@ -177,14 +178,18 @@ template <typename T> struct RouterGrad {
 // What the commands that move rows have alike.
 struct Rows {
   int64_t tokens, chosen, columns;
-  const int32_t *index; // rows or places
+  int64_t held;         // rows of choices
+  const int32_t *index; // rows or places; -1: there is none
   int threads;
-  int64_t choices() const { return tokens * chosen; }
 };
 
 template <typename Op> Rows rowsOf(Resolver &at, const Op &op, uint32_t index) {
-  return {int64_t(op.tokens()), int64_t(op.chosen()), int64_t(op.columns()),
-          at.address<const int32_t>(index), at.threads};
+  return {int64_t(op.tokens()),
+          int64_t(op.chosen()),
+          int64_t(op.columns()),
+          int64_t(op.held() ? op.held() : op.tokens() * op.chosen()),
+          at.address<const int32_t>(index),
+          at.threads};
 }
 
 // to[t, :] = the sum of weights[c] from[places[c], :] over the choices c of token t; without weights
@@ -199,6 +204,8 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
       Real sum[kColumns] = {};
       for (int64_t j = 0; j < rows.chosen; ++j) {
         const int64_t choice = t * rows.chosen + j;
+        if (rows.index[choice] < 0)
+          continue;
         const T *row = from + int64_t(rows.index[choice]) * rows.columns + first;
         const Real weight = weights ? weights[choice] : Real(1);
         for (int64_t i = 0; i < width; ++i)
@@ -263,19 +270,37 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
 
 template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::SortRows &op) {
   const auto choices = int64_t(op.choices()), count = int64_t(op.count());
+  const auto groups = int64_t(op.groups()), first = int64_t(op.first());
+  const int64_t held = op.held() ? int64_t(op.held()) : choices;
   const auto *experts = at.address<const int32_t>(op.experts());
   auto *offsets = at.address<int32_t>(op.offsets());
   auto *rows = at.address<int32_t>(op.rows()), *places = at.address<int32_t>(op.places());
-  return Step([=, next = std::vector<int32_t>(size_t(count))]() mutable {
-    std::fill(offsets, offsets + count + 1, 0);
+  // The rank is f32 or f64.
+  std::function<int64_t()> rank = [] { return int64_t(0); };
+  if (op.rank() >= 0 && at.storage(uint32_t(op.rank())) == Storage::F64)
+    rank = [from = at.address<const double>(op.rank())] { return int64_t(*from); };
+  else if (op.rank() >= 0)
+    rank = [from = at.address<const float>(op.rank())] { return int64_t(*from); };
+  return Step([=, next = std::vector<int64_t>(size_t(count) + 1)]() mutable {
+    const int64_t least = rank() % groups * count;
+    auto isOwn = [&](int64_t c) { return experts[c] >= least && experts[c] < least + count; };
+    std::fill(next.begin(), next.end(), 0);
     for (int64_t c = 0; c < choices; ++c)
-      ++offsets[experts[c] + 1];
-    std::partial_sum(offsets, offsets + count + 1, offsets);
-    std::copy(offsets, offsets + count, next.begin());
+      if (isOwn(c))
+        ++next[size_t(experts[c] - least + 1)];
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    for (int64_t e = 0; e <= count; ++e)
+      offsets[e] = int32_t(std::clamp(next[size_t(e)] - first, int64_t(0), held));
+    std::fill(rows + offsets[count], rows + held, -1);
     for (int64_t c = 0; c < choices; ++c) {
-      const int32_t row = next[size_t(experts[c])]++;
+      places[c] = -1;
+      if (!isOwn(c))
+        continue;
+      const int64_t row = next[size_t(experts[c] - least)]++ - first;
+      if (row < 0 || row >= held)
+        continue;
       rows[row] = int32_t(c);
-      places[c] = row;
+      places[c] = int32_t(row);
     }
   });
 }
@@ -284,8 +309,11 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
   const Rows rows = rowsOf(at, op, op.rows());
   const int64_t bytes = rows.columns * elementBytes(at.storage(op.x()));
   return Step([rows, bytes, x = at.address<const char>(op.x()), y = at.address(op.y())] {
-    forRows(rows.threads, rows.choices(), [&](int64_t row) {
-      std::memcpy(y + row * bytes, x + rows.index[row] / rows.chosen * bytes, size_t(bytes));
+    forRows(rows.threads, rows.held, [&](int64_t row) {
+      if (rows.index[row] < 0)
+        std::memset(y + row * bytes, 0, size_t(bytes));
+      else
+        std::memcpy(y + row * bytes, x + rows.index[row] / rows.chosen * bytes, size_t(bytes));
     });
   });
 }
@@ -315,9 +343,19 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRow
     using Real = RealOf<T>;
     return Step([rows = rowsOf(at, op, op.rows()), dout = at.address<const T>(op.dout()),
                  y = at.address<const T>(op.y()), weights = at.address<const Real>(op.weights()),
-                 dy = at.address<T>(op.dy()), dweights = at.address<Real>(op.dweights())] {
-      forRows(rows.threads, rows.choices(), [&](int64_t row) {
+                 places = at.address<const int32_t>(op.places()), dy = at.address<T>(op.dy()),
+                 dweights = at.address<Real>(op.dweights())] {
+      if (places)
+        forRows(rows.threads, rows.tokens * rows.chosen, [&](int64_t choice) {
+          if (places[choice] < 0)
+            dweights[choice] = 0;
+        });
+      forRows(rows.threads, rows.held, [&](int64_t row) {
         const int64_t choice = rows.index[row];
+        if (choice < 0) {
+          std::memset(dy + row * rows.columns, 0, size_t(rows.columns) * sizeof(T));
+          return;
+        }
         const T *from = dout + choice / rows.chosen * rows.columns, *value = y + row * rows.columns;
         const Real weight = weights[choice];
         Real sum = 0;

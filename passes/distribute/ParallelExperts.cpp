@@ -1,0 +1,231 @@
+// dist-parallel-experts: divides the experts of layers between neighbouring ranks. Passes.td shows
+// an example.
+#include "passes/distribute/Passes.h"
+#include "passes/distribute/Units.h"
+
+#include "dialects/dist/Dist.h"
+#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <algorithm>
+
+namespace lmc {
+#define GEN_PASS_DEF_PARALLELEXPERTSPASS
+#include "passes/distribute/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+using dist::Axis;
+
+namespace {
+
+class ExpertDivider {
+public:
+  ExpertDivider(ModuleOp module, dist::MeshOp mesh)
+      : module(module), symbols(module), b(module.getContext()), mesh(mesh),
+        ranks(mesh.ranksAlong(Axis::Expert)) {
+    module.walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
+  }
+
+  LogicalResult run();
+
+private:
+  LogicalResult divide(lm::SortRowsOp sort);
+  LogicalResult divideWeight(OpOperand &operand);
+  LogicalResult divideLoad(Value weight, Operation *reader);
+  Value exchanged(Value value, StringRef name);
+  Value rankIn(func::FuncOp function, RankedTensorType type);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  OpBuilder b;
+  dist::MeshOp mesh;
+  const int64_t ranks;                              // that have the experts of a layer between them
+  llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
+  llvm::DenseMap<Operation *, Value> rankOf;        // in each function
+};
+
+} // namespace
+
+static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[0] = rows;
+  return type.clone(shape);
+}
+
+// Returns the `value` of all ranks along the axis `expert`, by an op with the name `name`. They
+// exchange it right after the op that makes it: what stands between this op and the use may run at
+// the same time.
+Value ExpertDivider::exchanged(Value value, StringRef name) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfterValue(value);
+  return createCollective<dist::AllGatherOp>(b, NameLoc::get(b.getStringAttr(name)), mesh,
+                                             Axis::Expert, value, /*backward=*/false);
+}
+
+// Returns the position of the rank along the axis `shard`, which a layer gets as an argument.
+Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
+  Value &known = rankOf[function];
+  if (known)
+    return known;
+  OpBuilder::InsertionGuard guard(b);
+  if (!symbols.lookup(kShardRank)) {
+    b.setInsertionPointAfter(mesh);
+    auto variable =
+        lm::VariableOp::create(b, mesh.getLoc(), kShardRank, lm::VariableKind::Scalar, type,
+                               lm::InitAttr::get(b.getContext(), lm::InitKind::None));
+    variable.setStepValue(lm::StepValue::ShardRank);
+    symbols.insert(variable);
+  }
+  auto load = [&] { return lm::LoadOp::create(b, mesh.getLoc(), type, kShardRank); };
+  Block &body = function.getBody().front();
+  if (!function.isPrivate()) {
+    b.setInsertionPointToStart(&body);
+    return known = load();
+  }
+  known = body.addArgument(type, function.getLoc());
+  function.setType(FunctionType::get(module.getContext(), body.getArgumentTypes(),
+                                     function.getFunctionType().getResults()));
+  for (func::CallOp call : calls.lookup(function.getSymName())) {
+    b.setInsertionPoint(call);
+    call.getOperandsMutable().append(load().getResult());
+  }
+  return known;
+}
+
+// Gives the variable that `weight` is loaded from the experts of one rank.
+LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
+  auto load = weight.getDefiningOp<lm::LoadOp>();
+  auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
+  if (!variable)
+    return reader->emitOpError("has a weight of experts that no lm.load reads");
+  auto parameter =
+      variable.getParameter() ? symbols.lookup<lm::VariableOp>(*variable.getParameter()) : variable;
+  if (parameter.getGroups() == 1) {
+    const RankedTensorType type = tensorTypeOf(parameter);
+    for (auto state : module.getOps<lm::VariableOp>())
+      if (state == parameter || state.getParameter() == parameter.getSymName()) {
+        state.setType(withRows(tensorTypeOf(state), type.getDimSize(0) / ranks));
+        state.setGroups(uint64_t(ranks));
+      }
+  }
+  load.getResult().setType(tensorTypeOf(variable));
+  return success();
+}
+
+// Gives the weight of an op the experts of one rank.
+LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
+  auto argument = dyn_cast<BlockArgument>(operand.get());
+  if (!argument)
+    return divideLoad(operand.get(), operand.getOwner());
+  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  const RankedTensorType type = tensorTypeOf(argument);
+  argument.setType(withRows(type, type.getDimSize(0) / ranks));
+  function.setType(FunctionType::get(module.getContext(),
+                                     function.getBody().front().getArgumentTypes(),
+                                     function.getFunctionType().getResults()));
+  for (func::CallOp call : calls.lookup(function.getSymName()))
+    if (failed(divideLoad(call.getOperand(argument.getArgNumber()), call)))
+      return failure();
+  return success();
+}
+
+// Makes `sort`, and the ops that compute its rows, work on those choices of all ranks that are of
+// the experts of this rank.
+LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
+  const RankedTensorType choices = tensorTypeOf(sort.getExperts());
+  const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
+  const int64_t tokens = choices.getDimSize(0) * ranks, chosen = choices.getDimSize(1);
+  if (experts % ranks != 0)
+    return sort.emitOpError("sorts by ")
+           << experts << " experts, which " << ranks << " ranks cannot divide evenly";
+  // A token chooses each of this rank's experts at most once.
+  const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
+
+  SmallVector<lm::CombineRowsOp> combines;
+  llvm::SetVector<Value> ofRows; // that have a row for each row of the sort
+  SmallVector<OpOperand *> weights;
+  for (Operation *user : sort.getRows().getUsers())
+    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
+      ofRows.insert(take.getResult());
+    else if (auto combine = dyn_cast<lm::CombineRowsOp>(user))
+      combines.push_back(combine);
+    else
+      return user->emitOpError("reads rows of experts, and dist-parallel-experts does not know how "
+                               "ranks divide them");
+  for (size_t i = 0; i < ofRows.size(); ++i)
+    for (Operation *user : ofRows[i].getUsers()) {
+      if (auto linear = dyn_cast<lm::ExpertLinearOp>(user))
+        weights.push_back(&linear.getWeightMutable());
+      if (!isa<lm::CombineRowsOp>(user))
+        ofRows.insert_range(user->getResults());
+    }
+
+  for (lm::CombineRowsOp combine : combines) {
+    if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
+      return combine.emitOpError("has weights of another router than its rows");
+    combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
+    // The sums of each rank's experts are added up.
+    Value own = combine.getResult();
+    const RankedTensorType type = tensorTypeOf(own);
+    own.setType(withRows(type, type.getDimSize(0) * ranks));
+    b.setInsertionPointAfter(combine);
+    Value sum = createCollective<dist::ReduceScatterOp>(
+        b, NameLoc::get(b.getStringAttr("exchange.sum")), mesh, Axis::Expert, own,
+        /*backward=*/false);
+    own.replaceAllUsesExcept(sum, sum.getDefiningOp());
+  }
+  for (Operation *user : llvm::to_vector(sort.getRows().getUsers()))
+    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
+      take.getXMutable().assign(exchanged(take.getX(), "exchange"));
+  for (Value value : ofRows)
+    value.setType(withRows(tensorTypeOf(value), rows));
+  for (OpOperand *weight : weights)
+    if (failed(divideWeight(*weight)))
+      return failure();
+
+  auto function = sort->getParentOfType<func::FuncOp>();
+  const Type real = tensorTypeOf(sort.getExperts().getDefiningOp()->getResult(0)).getElementType();
+  sort.getRankMutable().assign(rankIn(function, RankedTensorType::get({}, real)));
+  sort.getExpertsMutable().assign(exchanged(sort.getExperts(), "exchange.choices"));
+  sort.setGroups(uint64_t(ranks));
+  sort.getOffsets().setType(RankedTensorType::get({own + 1}, b.getI32Type()));
+  sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
+  sort.getPlaces().setType(RankedTensorType::get({tokens * chosen}, b.getI32Type()));
+  return success();
+}
+
+LogicalResult ExpertDivider::run() {
+  SmallVector<lm::SortRowsOp> sorts;
+  module.walk([&](lm::SortRowsOp sort) { sorts.push_back(sort); });
+  for (lm::SortRowsOp sort : sorts)
+    if (failed(divide(sort)))
+      return failure();
+  return success();
+}
+
+namespace {
+struct ParallelExpertsPass : lmc::impl::ParallelExpertsPassBase<ParallelExpertsPass> {
+  using ParallelExpertsPassBase::ParallelExpertsPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (replicate < 1 || shard < 1 || experts < 1 || shard % experts != 0) {
+      module.emitError("needs at least one rank along each axis, and experts that divide shard");
+      return signalPassFailure();
+    }
+    OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+    auto mesh = dist::MeshOp::create(b, module.getLoc(), kMesh, uint64_t(replicate),
+                                     uint64_t(shard), uint64_t(experts));
+    if (experts > 1 && failed(ExpertDivider(module, mesh).run()))
+      signalPassFailure();
+  }
+};
+} // namespace
