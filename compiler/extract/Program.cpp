@@ -31,6 +31,15 @@ std::string textOf(StringRef stem) {
   llvm_unreachable("a text that is embedded");
 }
 
+void Array::allowRoundingTo(StringRef precision) {
+  if (precision == "BF16") // two units in the last place
+    relative = absolute = 0.016;
+  else if (precision == "F64") // allows sums in another order
+    relative = absolute = 1e-10;
+  else
+    relative = 1e-4, absolute = 1e-5;
+}
+
 std::string Array::print() const {
   std::string extents =
       llvm::join(llvm::map_range(shape, [](int64_t n) { return std::to_string(n); }), ", ");

@@ -40,6 +40,10 @@ struct Array {
   bool isPositive = false;
   double relative = 0, absolute = 0;
 
+  // Sets the allowed difference between this result and its reference, which is computed in f64 on
+  // the host. `precision` is the least precise type to which values are rounded on the way to it.
+  // For floats, `absolute` is a multiple of the typical size of the result's values.
+  void allowRoundingTo(llvm::StringRef precision);
   std::string print() const;
 };
 
@@ -53,7 +57,7 @@ struct Program {
   std::vector<Array> arrays;
   std::vector<Launch> launches;
   std::string constants; // constants that the main text uses
-  std::string reference; // text from hostReference()
+  std::string reference; // text from hostReference(), or texts that several main texts share
   std::string main;      // name of the main text in compiler/extract/text
   std::string options = "-std=c++17 -O2 -fmad=false"; // options of nvcc
   double bytes = 0, flops = 0;

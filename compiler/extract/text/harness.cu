@@ -275,6 +275,25 @@ inline double typicalSize(const std::vector<double> &values) {
   return sizes[sizes.size() / 2];
 }
 
+// Elements of a result, with the values that they should have.
+struct Expected {
+  std::vector<int64_t> elements;
+  std::vector<double> values;
+
+  void add(int64_t element, double value) {
+    elements.push_back(element);
+    values.push_back(value);
+  }
+  // Fetches the result and compares it. The allowed absolute error of floats is a multiple of the
+  // typical size of the values; that of integers is used as it is.
+  void compare(Array &result, Difference &difference) const {
+    result.fetch();
+    const double size = isReal(result.type) ? typicalSize(values) : 1;
+    for (size_t i = 0; i < elements.size(); ++i)
+      difference.compare(result, elements[i], values[i], size);
+  }
+};
+
 // Returns the indices below `size` to compare: all indices if there are few, else about `most`
 // evenly spread ones and the last one. The step between them is odd, so that every position in a
 // vector access is included.

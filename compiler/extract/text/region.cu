@@ -20,23 +20,16 @@ int main(int argc, char **) {
     for (host::Array &array : arrays) {
       if (array.isInput)
         continue;
-      array.fetch();
       // Compares only some rows, because the reference of a row may need a reduction over it.
       const int64_t columns = array.shape.size() > 1 ? array.shape.back() : 1;
       const int64_t rows = array.size() / columns;
-      std::vector<int64_t> elements;
-      std::vector<double> expected;
+      host::Expected expected;
       for (int64_t row : host::sample(rows, columns > 1 ? 256 : 4096))
         for (int64_t column : host::sample(columns, 512)) {
-          elements.push_back(row * columns + column);
-          expected.push_back(reference.result(result, elements.back()));
+          const int64_t element = row * columns + column;
+          expected.add(element, reference.result(result, element));
         }
-      // The allowed absolute error of floats is a multiple of the typical size of the result's
-      // values; that of integers is used as it is.
-      const bool isReal = host::isReal(array.type);
-      const double size = isReal ? host::typicalSize(expected) : 1;
-      for (size_t i = 0; i < elements.size(); ++i)
-        difference.compare(array, elements[i], expected[i], size);
+      expected.compare(array, difference);
       ++result;
     }
     if (difference.nans == 0)

@@ -108,11 +108,19 @@ public:
   ~HostProgram() { std::filesystem::remove_all(folder); }
 
   // The exit code of the program; -1: it does not compile.
-  int run(const std::string &text) {
+  int run(const std::string &text) { return build(text) ? start() : -1; }
+
+  // True if the program compiles.
+  bool build(const std::string &text) {
     write("program.cpp", kCudaOnTheHost + text);
     const std::string program = folder + "/program";
-    if (std::system(("c++ -std=c++20 -w -o " + program + " " + program + ".cpp -ldl").c_str()) != 0)
-      return -1;
+    return std::system(("c++ -std=c++20 -w -o " + program + " " + program + ".cpp -ldl").c_str()) ==
+           0;
+  }
+
+  // The exit code of the program that was built.
+  int start() {
+    const std::string program = folder + "/program";
     return WEXITSTATUS(std::system((program + " > " + program + ".log").c_str()));
   }
 

@@ -9,7 +9,6 @@
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace lmc;
-using namespace lmc::codegen;
 using namespace lmc::codegen::test;
 using namespace mlir;
 

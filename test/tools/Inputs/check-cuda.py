@@ -67,18 +67,19 @@ def cache():
 
 def extracted():
     """A kernel of each hero and template, as a program of its own, is what nvcc accepts."""
-    for config, *options in (("test-mistral", "--set=training.compute_dtype=bf16",
-                              "--set=training.document_mask=true"),
-                             ("demo", "--set=optimizer.type=adamw8bit")):
+    bf16, heroes = "--set=training.compute_dtype=bf16", set()
+    for config, *options in (("test-mistral", bf16, "--set=training.document_mask=true"),
+                             ("test-mixtral", bf16), ("demo", "--set=optimizer.type=adamw8bit")):
         plan = compile(config, "sm_90a", "--spec=h100-sxm", *options)
         report = json.loads(subprocess.check_output(["lmc", "explain", plan, "--json"]))
         chosen = {}
         for kernel in report["kernels"]:
             hero, name = kernel["hero"], kernel["name"]
-            if hero == "initializer" or "lm.adamw8bit" in kernel["source_ops"]:
+            if (hero == "initializer" and config != "test-mixtral") or "lm.adamw8bit" in kernel["source_ops"]:
                 chosen[name] = hero
-            elif config == "test-mistral" and kernel["launches"] and hero not in chosen.values():
+            elif config != "demo" and kernel["launches"] and hero not in heroes:
                 chosen[name] = hero
+                heroes.add(hero)
         for name, hero in sorted(chosen.items()):
             source = f"{folder}/{config}.{name}.cu"
             subprocess.run(["lmc", "explain", plan, f"--extract-kernel={name}", "-o", source], check=True)

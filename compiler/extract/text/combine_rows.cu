@@ -1,0 +1,21 @@
+// Runs the kernel that adds the rows of each token's choices, times their weights, and compares
+// some columns of each token with sums in f64. The order is that of choices of eight experts.
+
+int main(int argc, char **) {
+  experts::draw();
+  const std::vector<int64_t> places = experts::inverse(experts::sorted(arrays[kPlaces]));
+  experts::send(arrays[kPlaces], places);
+  experts::compute();
+
+  host::Expected out;
+  for (int64_t t = 0; t < kTokens; ++t)
+    for (int64_t column : host::sample(kColumns, 32)) {
+      double sum = 0;
+      for (int64_t c = t * kChosen; c < (t + 1) * kChosen; ++c)
+        sum += arrays[kWeights].at(c) * arrays[kY].at(places[size_t(c)] * kColumns + column);
+      out.add(t * kColumns + column, sum);
+    }
+  host::Difference difference;
+  out.compare(arrays[kOut], difference);
+  return finish(difference, argc == 1);
+}

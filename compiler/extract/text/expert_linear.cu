@@ -1,0 +1,31 @@
+// Runs the kernel that multiplies the rows of each expert by its weights, and compares some columns
+// with products in f64: of the first and the last row of each expert, and of some rows between. The
+// experts have different numbers of rows, and one has none.
+
+int main(int argc, char **) {
+  experts::draw();
+  const std::vector<int64_t> offsets = experts::makeOffsets(arrays[kOffsets], kRows);
+  experts::compute();
+
+  std::vector<int64_t> rows = host::sample(kRows, 64);
+  for (int64_t first : offsets)
+    for (int64_t r : {first - 1, first})
+      if (r >= 0 && r < kRows)
+        rows.push_back(r);
+  host::Expected y;
+  for (int64_t r : rows) {
+    const int64_t expert =
+        std::upper_bound(offsets.begin(), offsets.end() - 1, r) - offsets.begin() - 1;
+    for (int64_t column : host::sample(kColumns, 64)) {
+      double sum = 0;
+      for (int64_t i = 0; i < kInner; ++i)
+        sum += arrays[kX].at(r * kInner + i) *
+               arrays[kWeight].at(expert * kInner * kColumns +
+                                  (kTransposed ? i * kColumns + column : column * kInner + i));
+      y.add(r * kColumns + column, sum);
+    }
+  }
+  host::Difference difference;
+  y.compare(arrays[kY], difference);
+  return finish(difference, argc == 1);
+}

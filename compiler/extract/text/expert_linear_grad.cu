@@ -1,0 +1,21 @@
+// Runs the kernel of the gradient of the experts' weights, and compares some elements of each
+// expert with sums in f64. The experts have different numbers of rows, and one has none.
+
+int main(int argc, char **) {
+  experts::draw();
+  const std::vector<int64_t> offsets = experts::makeOffsets(arrays[kOffsets], kRows);
+  host::Expected d;
+  for (int64_t e = 0; e < kExperts; ++e)
+    for (int64_t column : host::sample(kColumns, 16))
+      for (int64_t i : host::sample(kInner, 16)) {
+        const int64_t element = (e * kColumns + column) * kInner + i;
+        double sum = kAccumulate ? arrays[kD].at(element) : 0;
+        for (int64_t r = offsets[size_t(e)]; r < offsets[size_t(e) + 1]; ++r)
+          sum += arrays[kDy].at(r * kColumns + column) * arrays[kX].at(r * kInner + i);
+        d.add(element, sum);
+      }
+  experts::compute();
+  host::Difference difference;
+  d.compare(arrays[kD], difference);
+  return finish(difference, argc == 1);
+}
