@@ -293,3 +293,19 @@ def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, st
     rank = finish().ranks[0]
     errors = [line for line in rank.stderr.splitlines() if ": error: " in line]
     assert rank.code == RANK_FAILED and len(errors) == 1 and "rank 1" in errors[0], rank.stderr
+
+
+def test_experts_that_ranks_divide_equal_one_rank(programs, compiled, train):
+    """Two pairs of ranks. Also without graphs, and with the exchange of tokens through the host's memory."""
+    model = Model(architecture="olmoe", vocab_size=128, hidden_size=32, intermediate_size=32, num_hidden_layers=1,
+                  num_attention_heads=2, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2)
+    job = replace(JOB, model=model, sequence_length=16)
+    one = train(compiled(job, *options("f32", "no_shard", 1, 1, 1)), 1, dump=True).ok()
+    plan = compiled(job, *options("f32", "zero3", 1, 4, 3), "--set", "distributed.expert_parallel=2")
+    graphs = train(plan, 4, dump=True).ok()
+    found = (difference(losses(graphs.out), losses(one.out)),
+             gradient_difference(graphs.gradients(), one.gradients()))
+    print(f"losses {found[0]:.1e}, gradients {found[1]:.1e}")
+    assert found[0] < BOUNDS["f32"][0] and found[1] < BOUNDS["f32"][1]
+    for seed, more in enumerate((("--no-cuda-graphs",), ("--collectives=host",)), 2):
+        assert train(plan, 4, *more, LMC_HOST_SEED=seed).ok().bits() == graphs.bits(), (seed, more)
