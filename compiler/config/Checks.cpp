@@ -235,6 +235,16 @@ void expertParallel(const CheckedJob &job) {
               group, parts);
 }
 
+void expertCapacity(const CheckedJob &job) {
+  if (job.provenance.given("distributed.expert_capacity") &&
+      job.sound({"distributed.expert_parallel", "distributed.expert_capacity"}) &&
+      job.config.distributed.expertParallel == 1)
+    job.error("distributed.expert_capacity",
+              "expert_capacity = {} bounds what a device gets of other devices' choices, and "
+              "expert_parallel = 1 leaves each its own; leave it out, or give expert_parallel",
+              job.config.distributed.expertCapacity);
+}
+
 void schedule(const CheckedJob &job) {
   const std::string section = "lr_schedule.";
   LrKeys keys = job.config.lrSchedule;
@@ -492,13 +502,17 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads,        exported,       exports,
-                      familyKeys,   ofFamily,       ropeScaling,
-                      positions,    generation,     batch,
-                      shardGroup,   expertParallel, schedule,
-                      shuffleBlock, packing,        sources,
-                      weights,      validation,     device,
-                      optimizer,    groups,         intermediatePadding,
+  for (auto *check : {heads,          exported,
+                      exports,        familyKeys,
+                      ofFamily,       ropeScaling,
+                      positions,      generation,
+                      batch,          shardGroup,
+                      expertParallel, expertCapacity,
+                      schedule,       shuffleBlock,
+                      packing,        sources,
+                      weights,        validation,
+                      device,         optimizer,
+                      groups,         intermediatePadding,
                       checkPhases})
     check(job);
 }

@@ -151,6 +151,7 @@ struct DistributedConfig {
   std::string reshardAfterForward = "auto"; // auto | yes | no
   std::string overlap = "auto"; // auto | yes | gathers | no: what runs beside other commands
   int64_t expertParallel = 1;   // ranks that divide the experts of a layer between them
+  double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
 
   int64_t ranks() const { return nodes * devicesPerNode; }
   // The ranks that divide the state between them, and the groups of such ranks, whose members

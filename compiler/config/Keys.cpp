@@ -784,6 +784,19 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "Devices that divide the experts of a layer between them: each has 1/N of the experts, "
            "and computes the choices of all N devices that are of its experts. Divides the number "
            "of experts, and the devices that divide the state (`shard_group`)."},
+      {.section = "distributed",
+       .name = "expert_capacity",
+       .field = FIELD(distributed.expertCapacity),
+       .minimum = 1,
+       .maximum = 1024,
+       .doc =
+           "With `expert_parallel` = N: how many choices a device computes at a time, in multiples "
+           "of what it gets if all devices' experts are equally busy. It gets at most N times as "
+           "many (fewer with more choices per token than experts per device). What is beyond is "
+           "computed after it, in the same memory if it is recomputed (`memory.recompute`), and "
+           "counted (`late` of `router` in metrics.jsonl). No choice is dropped. Without it: all "
+           "at "
+           "once."},
 
       {.section = "data",
        .name = "train",

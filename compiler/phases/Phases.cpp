@@ -154,7 +154,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (config.distributed.expertParallel > 1)
       passes.addPass(createParallelExpertsPass(ParallelExpertsPassOptions{
           config.distributed.replicateRanks(), config.distributed.shardRanks(),
-          config.distributed.expertParallel}));
+          config.distributed.expertParallel, config.distributed.expertCapacity}));
     passes.addPass(createAutodiffPass());
     // The ranks divide the parameters before there is an optimizer, so that the optimizer sees
     // only a rank's pieces.

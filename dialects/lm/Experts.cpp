@@ -148,6 +148,12 @@ LogicalResult RouterEntropyOp::verify() {
   return expectReal(*this, getLogits(), getResult());
 }
 
+LogicalResult LateRowsOp::verify() {
+  if (getOffsets().empty())
+    return emitOpError("needs the offsets of at least one window");
+  return expectShape(*this, getResult(), {1}, "result");
+}
+
 //===-- Gradients ---------------------------------------------------------------------------===//
 
 // The weights and the mass of a softmax; which experts are chosen, and how often, changes in steps.
@@ -217,11 +223,16 @@ LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
 // What people watch has no gradient.
 bool BalanceTermsOp::hasGradient(unsigned) { return false; }
 bool RouterEntropyOp::hasGradient(unsigned) { return false; }
+bool LateRowsOp::hasGradient(unsigned) { return false; }
 
 LogicalResult BalanceTermsOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
   return emitOpError("has no gradient");
 }
 
 LogicalResult RouterEntropyOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
+  return emitOpError("has no gradient");
+}
+
+LogicalResult LateRowsOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
   return emitOpError("has no gradient");
 }

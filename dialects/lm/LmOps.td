@@ -768,6 +768,18 @@ def RouterEntropyOp : Lm_PureOp<"router_entropy", [OnlyWatched]> {
   let hasVerifier = 1;
 }
 
+def LateRowsOp : Lm_PureOp<"late_rows", [OnlyWatched]> {
+  let summary = "how many choices are computed in windows after the first";
+  let description = [{
+    `offsets` of each window's `lm.sort_rows`, `[E + 1]` each; the result `[1]` is the sum of the last
+    elements of all but the first. Only for people to watch: it has no gradient.
+  }];
+  let fields = (ins Variadic<Ids>:$offsets);
+  let results = (outs 1DTensorOf<[F32, F64]>:$result);
+  let assemblyFormat = "$offsets `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
 //===-- Head and loss -----------------------------------------------------------------------===//
 
 def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss]> {

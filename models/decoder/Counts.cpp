@@ -161,7 +161,8 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
                      layerTraffic)))
         return failure();
     } else if (!isa<lm::SplitOp, lm::JoinOp, lm::LoadOp, lm::RouteOp, lm::SortRowsOp,
-                    lm::BalanceLossOp, lm::BalanceTermsOp, lm::RouterEntropyOp, lm::AccumulateOp,
+                    lm::BalanceLossOp, lm::BalanceTermsOp, lm::RouterEntropyOp, lm::LateRowsOp,
+                    lm::AccumulateOp,
                     func::ReturnOp>(op)) { // move nothing
       return op.emitOpError("has no count of its operations and traffic");
     }

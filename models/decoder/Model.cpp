@@ -160,6 +160,9 @@ private:
       declareParameter(head());
   }
 
+  // Returns true if a rank computes the choices of its experts in windows, one after the other.
+  bool hasWindows() const { return config.distributed.expertCapacity > 0; }
+
   // Declares the sums of names::kRouterSums, one behind the other.
   void declareRouterSums() {
     if (!config.monitoring.router)
@@ -170,6 +173,8 @@ private:
       if (const int64_t experts = layerFunction(layer).experts) {
         for (const char *which : kWatched)
           sums.push_back({names::routerSum(which, layer), experts});
+        if (hasWindows())
+          sums.push_back({names::routerSum(names::kRouterLate, layer), 1});
         most = std::max(most, experts);
       }
     if (sums.empty())
@@ -281,7 +286,8 @@ private:
 
   // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x, and
   // of a layer with experts: [counts, mass] of the router, if there is a balancing loss; [counts,
-  // balance, entropy] (kWatched), if people watch the router.
+  // balance, entropy] (kWatched), if people watch the router, and behind them the choices that are
+  // late (names::kRouterLate), if there are windows.
   // `starts` (the start of each token's document) exists only if there is a document mask, the
   // tables only with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
@@ -425,6 +431,9 @@ private:
       Value entropy = lm::RouterEntropyOp::create(b, named("router.entropy"),
                                                   route.getMass().getType(), logits, of.sigmoid);
       results.append({route.getCounts(), balance, entropy});
+      if (hasWindows()) // dist-parallel-experts adds the windows
+        results.push_back(lm::LateRowsOp::create(b, named("router.late"), tensor({1}, master),
+                                                 ValueRange(sort.getOffsets())));
     }
     Value combined =
         lm::CombineRowsOp::create(b, named("combine"), activations, out, route.getWeights(),
@@ -574,9 +583,13 @@ private:
       call->setAttr(lm::kLayer, b.getI64IntegerAttr(layer));
       x = call.getResult(0);
       const bool isRouted = layerFunction(layer).experts > 0;
-      if (isRouted && config.monitoring.router && output == Output::Loss)
-        for (auto [which, sum] : llvm::zip(kWatched, call.getResults().take_back(3)))
+      if (isRouted && config.monitoring.router && output == Output::Loss) {
+        SmallVector<StringRef> watched(std::begin(kWatched), std::end(kWatched));
+        if (hasWindows())
+          watched.push_back(names::kRouterLate);
+        for (auto [which, sum] : llvm::zip(watched, call.getResults().take_back(watched.size())))
           lm::AccumulateOp::create(b, named(which), sum, names::routerSum(which, layer));
+      }
       if (isRouted && decoder.balanceLoss > 0) {
         auto add = [&](Value sum, Value value, StringRef name) -> Value {
           return sum ? lm::AddOp::create(b, named(name), sum, value).getResult() : value;

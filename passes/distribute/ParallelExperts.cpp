@@ -8,12 +8,14 @@
 #include "dialects/lm/TensorTypes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace lmc {
 #define GEN_PASS_DEF_PARALLELEXPERTSPASS
@@ -28,9 +30,9 @@ namespace {
 
 class ExpertDivider {
 public:
-  ExpertDivider(ModuleOp module, dist::MeshOp mesh)
+  ExpertDivider(ModuleOp module, dist::MeshOp mesh, double capacity)
       : module(module), symbols(module), b(module.getContext()), mesh(mesh),
-        ranks(mesh.ranksAlong(Axis::Expert)) {
+        ranks(mesh.ranksAlong(Axis::Expert)), capacity(capacity) {
     module.walk([&](func::CallOp call) { calls[call.getCallee()].push_back(call); });
   }
 
@@ -38,6 +40,7 @@ public:
 
 private:
   LogicalResult divide(lm::SortRowsOp sort);
+  void cutIntoWindows(lm::SortRowsOp sort, int64_t choices);
   LogicalResult divideWeight(OpOperand &operand);
   LogicalResult divideLoad(Value weight, Operation *reader);
   Value exchanged(Value value, StringRef name);
@@ -48,6 +51,7 @@ private:
   OpBuilder b;
   dist::MeshOp mesh;
   const int64_t ranks;                              // that have the experts of a layer between them
+  const double capacity; // of a window, in multiples of the choices of a rank; 0: one window
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
   llvm::DenseMap<Operation *, Value> rankOf;        // in each function
 };
@@ -199,7 +203,65 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   sort.getOffsets().setType(RankedTensorType::get({own + 1}, b.getI32Type()));
   sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
   sort.getPlaces().setType(RankedTensorType::get({tokens * chosen}, b.getI32Type()));
+  if (capacity > 0)
+    cutIntoWindows(sort, choices.getNumElements());
   return success();
+}
+
+// Clones what computes the rows of `sort`, for windows of rows of which each but the first begins
+// where the one before it ends. `choices` are those of a rank's own tokens.
+void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
+  const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
+  const auto most = int64_t(std::ceil(capacity * double(choices)));
+  if (most >= all)
+    return;
+  llvm::SetVector<Operation *> found;
+  found.insert(sort);
+  llvm::SetVector<Value> ofRows{};
+  lm::CombineRowsOp combine;
+  lm::LateRowsOp late;
+  for (Operation *user : sort->getUsers())
+    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
+      ofRows.insert(take.getResult());
+    else if (auto watched = dyn_cast<lm::LateRowsOp>(user))
+      late = watched;
+  for (size_t i = 0; i < ofRows.size(); ++i) {
+    found.insert(ofRows[i].getDefiningOp());
+    for (Operation *user : ofRows[i].getUsers())
+      if (auto last = dyn_cast<lm::CombineRowsOp>(user))
+        combine = last;
+      else
+        ofRows.insert_range(user->getResults());
+  }
+  found.insert(combine);
+  SmallVector<Operation *> chain(found.getArrayRef());
+  llvm::sort(chain, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+
+  auto hold = [&](lm::SortRowsOp sort, int64_t rows, const IRMapping &mapping) {
+    sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
+    for (Value value : ofRows) {
+      Value own = mapping.lookupOrDefault(value);
+      own.setType(withRows(tensorTypeOf(own), rows));
+    }
+  };
+  hold(sort, most, IRMapping());
+  Value sum = combine.getResult();
+  Operation *reader = *sum.user_begin(); // the reduce-scatter
+  b.setInsertionPoint(reader);
+  for (int64_t first = most; first < all; first += most) {
+    IRMapping mapping;
+    for (Operation *op : chain)
+      b.clone(*op, mapping);
+    auto window = cast<lm::SortRowsOp>(mapping.lookup(sort.getRows()).getDefiningOp());
+    window.setFirst(uint64_t(first));
+    hold(window, std::min(most, all - first), mapping);
+    sum = lm::AddOp::create(b, combine.getLoc(), sum, mapping.lookup(combine.getResult()));
+    if (late)
+      late.getOffsetsMutable().append(window.getOffsets());
+  }
+  reader->setOperand(0, sum);
+  if (late)
+    late->moveBefore(reader);
 }
 
 LogicalResult ExpertDivider::run() {
@@ -224,7 +286,11 @@ struct ParallelExpertsPass : lmc::impl::ParallelExpertsPassBase<ParallelExpertsP
     OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
     auto mesh = dist::MeshOp::create(b, module.getLoc(), kMesh, uint64_t(replicate),
                                      uint64_t(shard), uint64_t(experts));
-    if (experts > 1 && failed(ExpertDivider(module, mesh).run()))
+    if (capacity != 0 && capacity < 1) {
+      module.emitError("needs a capacity of at least 1, or 0");
+      return signalPassFailure();
+    }
+    if (experts > 1 && failed(ExpertDivider(module, mesh, capacity).run()))
       signalPassFailure();
   }
 };

@@ -39,13 +39,21 @@ def ParallelExpertsPass : Pass<"dist-parallel-experts", "::mlir::ModuleOp"> {
     an all-gather sends. A rank computes at most N T min(k, E / N) choices. No token is
     dropped, and the host is not asked.
 
+    With `capacity` = c, they are computed in windows of c T k rows: each op between the sort and
+    the sum is cloned for each window, `lm.sort_rows` with the window's first row, and the windows'
+    sums are added up. Nearly always, the first window has all rows. `lm.late_rows` gets the offsets
+    of all windows, and counts the rows of the others.
+
     Must run before `lm-autodiff`: each of the two collectives is the gradient of the other.
   }];
   let options = [
     Option<"replicate", "replicate", "int64_t", "1", "ranks that have the same piece">,
     Option<"shard", "shard", "int64_t", "1", "ranks that divide the state between them">,
     Option<"experts", "experts", "int64_t", "1",
-           "neighbours among these that have the experts of a layer between them">
+           "neighbours among these that have the experts of a layer between them">,
+    Option<"capacity", "capacity", "double", "0",
+           "rows that are computed at a time, in multiples of the choices of a rank's own tokens; "
+           "0: all at once">
   ];
   let dependentDialects = ["::lmc::dist::DistDialect", "::lmc::lm::LmDialect",
                            "::mlir::func::FuncDialect"];

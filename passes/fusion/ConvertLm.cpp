@@ -885,6 +885,28 @@ static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp o
       .getResults();
 }
 
+static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
+  FusionBuilder f(b, op.getLoc(), Hero::Gather, op->getOperands(), "lm.late_rows");
+  RankedTensorType type = tensorTypeOf(op.getResult());
+  return f
+      .finish(f.map(type, {},
+                    [&](OpBuilder &b, Location loc, ValueRange) -> Value {
+                      Value sum;
+                      for (auto [window, offsets] : llvm::enumerate(op.getOffsets())) {
+                        Value last = arith::ConstantIndexOp::create(
+                            b, loc, tensorTypeOf(offsets).getDimSize(0) - 1);
+                        Value rows = arith::SIToFPOp::create(
+                            b, loc, type.getElementType(),
+                            tensor::ExtractOp::create(b, loc, f.arg(unsigned(window)), last));
+                        if (window == 0)
+                          rows = arith::SubFOp::create(b, loc, rows, rows);
+                        sum = sum ? arith::AddFOp::create(b, loc, sum, rows).getResult() : rows;
+                      }
+                      return sum;
+                    }))
+      .getResults();
+}
+
 // Returns log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).
 static Value logSigmoid(OpBuilder &b, Location loc, Value x) {
   Value zero = constant(b, loc, x.getType(), 0.0);
@@ -999,6 +1021,7 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::BalanceLossGradOp op) { return convertBalanceLossGrad(b, op); })
       .Case([&](lm::BalanceTermsOp op) { return convertBalanceTerms(b, op); })
       .Case([&](lm::RouterEntropyOp op) { return convertRouterEntropy(b, op); })
+      .Case([&](lm::LateRowsOp op) { return convertLateRows(b, op); })
       .Case([&](lm::MatmulOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
                                                        op.getAcc(), Value(), op.getTransposeA(),

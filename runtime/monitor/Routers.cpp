@@ -21,10 +21,14 @@ static double rounded(double value) {
 }
 
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router) {
-  return {{"max_load", rounded(router.maxLoad())},
-          {"min_load", rounded(router.minLoad())},
-          {"entropy", rounded(router.entropy)},
-          {"balance_loss", rounded(router.balanceLoss)}};
+  std::vector<std::pair<const char *, double>> values{
+      {"max_load", rounded(router.maxLoad())},
+      {"min_load", rounded(router.minLoad())},
+      {"entropy", rounded(router.entropy)},
+      {"balance_loss", rounded(router.balanceLoss)}};
+  if (router.late)
+    values.emplace_back("late", rounded(*router.late));
+  return values;
 }
 
 std::optional<DeadExpertWatch::Verdict>

@@ -21,6 +21,8 @@ struct RouterRecord {
   // e per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
   // https://arxiv.org/abs/2101.03961). It is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
+  // Where a rank computes choices in windows: the share of those after the first window.
+  std::optional<double> late = {};
 
   // Return the share of all choices that the busiest and the idlest expert got; 1 / E for both if
   // all are equally busy.
@@ -29,8 +31,8 @@ struct RouterRecord {
 };
 
 // Returns the values of a router with the names that metrics.jsonl and other programs give them:
-// max_load, min_load, entropy, balance_loss. They have 7 significant digits, as f32, so that lines
-// with many are short.
+// max_load, min_load, entropy, balance_loss, and late if it is known. They have 7 significant
+// digits, as f32, so that lines with many are short.
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router);
 
 // Warns of experts that got no token in `steps` steps in a row ("dead" experts).

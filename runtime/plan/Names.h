@@ -48,6 +48,9 @@ inline constexpr const char *kDebugLogits = "debug.logits";
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // of -p log p, in nats
+// One element: choices that were computed after the first window of a rank (lm.late_rows). Only
+// where ranks divide experts, with a capacity.
+inline constexpr const char *kRouterLate = "run.router.late";
 // What the expert adds to the balancing loss: of a layer, of its own with coefficient 1, so that
 // the elements' sum is that of the micro-steps' losses; of all routers, what is added to the sum
 // of the tokens' losses.

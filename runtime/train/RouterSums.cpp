@@ -31,8 +31,12 @@ void RouterSums::read(const VectorValues &values, uint64_t validTargets, StepRec
   for (const int64_t layer : layers) {
     const double balance = sumOf(names::routerSum(names::kRouterBalance, layer));
     const double entropy = sumOf(names::routerSum(names::kRouterEntropy, layer));
-    record.routers.push_back({layer, vectorOf(names::routerSum(names::kRouterCounts, layer)),
-                              entropy / tokens, balance / microBatches});
+    RouterRecord router{layer, vectorOf(names::routerSum(names::kRouterCounts, layer)),
+                        entropy / tokens, balance / microBatches};
+    const std::string late = names::routerSum(names::kRouterLate, layer);
+    if (values.contains(late))
+      router.late = sumOf(late) / std::accumulate(router.counts.begin(), router.counts.end(), 0.0);
+    record.routers.push_back(std::move(router));
   }
   if (values.contains(names::kRouterBalance) && validTargets > 0)
     record.balanceLoss = sumOf(names::kRouterBalance) / static_cast<double>(validTargets);

@@ -1,9 +1,11 @@
 """Expert parallelism: ranks that have the experts between them train as one rank that has all of them."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 import reference
@@ -136,6 +138,30 @@ def test_muon_takes_experts_that_ranks_divide(programs, compiled, tmp_path):
     assert relative(found[1], found[0]) < 2e-2  # bf16 in Newton-Schulz
 
 
+@pytest.mark.parametrize("ranks, experts", [(2, 2), (4, 4)])
+@pytest.mark.parametrize("kind", ["drawn", "one"])
+def test_windows_of_rows_change_nothing_and_are_counted(programs, compiled, tmp_path, initial, whole, ranks, experts, kind):
+    """`late` is the share of choices that are beyond a rank's first window, here counted by PyTorch."""
+    job = replace(JOB, compute_dtype="f64", micro_batch_size=8 // ranks)
+    for capacity in (1, 1.3) if ranks == 2 else (1,):
+        cut = with_settings(divided(job, ranks, experts, "zero3"), distributed={"expert_capacity": capacity})
+        cut = with_settings(cut, memory={"recompute": "block"} if capacity > 1 else {})
+        out = tmp_path / f"{capacity}"
+        programs.run("local-ranks", ranks, f"plan={compiled(cut)}", f"out={out}", initial[kind].removeprefix("--")).ok()
+        assert relative(losses(out), whole("f64", kind)) <= 1e-12
+        routers: list[torch.Tensor] = []
+        weights = reference.as_parameters(load_file(initial[kind].removeprefix("--init=")), torch.float64)
+        reference.logits(MODEL, weights, job.windows()[:, :-1], routers=routers)
+        found = metrics(out)[0]["router"]
+        for layer, logits in enumerate(routers):
+            chosen, _ = reference.chosen(MODEL, logits)
+            counts = torch.bincount(chosen.flatten(), minlength=MODEL.num_local_experts)
+            window = math.ceil(capacity * chosen.numel() / ranks)
+            late = (counts.reshape(experts, -1).sum(1) - window).clamp(min=0).sum() / chosen.numel()
+            assert found[str(layer)]["late"] == pytest.approx(float(late), abs=1e-6)
+            assert kind == "drawn" or late > 0.3
+
+
 def test_what_cannot_be_divided_is_one_error(programs, tmp_path):
     def compile(job: Job, text: str):
         (tmp_path / "job.toml").write_text(job.toml())
@@ -147,4 +173,8 @@ def test_what_cannot_be_divided_is_one_error(programs, tmp_path):
     compile(divided(JOB, 2, 2, "no_shard"), 'which strategy = "no_shard" does not; use strategy = "zero1", or expert_parallel = 1')
     muon = with_settings(JOB, optimizer={"type": "muon"})
     compile(divided(muon, 4, 2, "zero3"), 'with optimizer.type = "muon", the ranks that divide the state divide the experts too')
+    less = with_settings(divided(JOB, 2, 2, "zero1"), distributed={"expert_capacity": 0.5})
+    compile(less, "distributed.expert_capacity is 0.5; it must be from 1 to 1024")
+    alone = with_settings(JOB, distributed={"expert_capacity": 2})
+    compile(alone, "leaves each its own; leave it out, or give expert_parallel")
     compile(divided(replace(JOB, model=Model()), 2, 2, "zero1"), "expert_parallel = 2 is for models with experts")

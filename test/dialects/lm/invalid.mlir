@@ -1124,6 +1124,14 @@ func.func @groupsWithoutRank(%e: tensor<4x2xi32>) {
 
 // -----
 
+func.func @noWindow() {
+  // expected-error @+1 {{'lm.late_rows' op needs the offsets of at least one window}}
+  %0 = lm.late_rows : () -> tensor<1xf32>
+  return
+}
+
+// -----
+
 func.func @rowsPastTheLast(%e: tensor<4x2xi32>, %k: tensor<f32>) {
   // expected-error @+1 {{'lm.sort_rows' op sorts 4 rows of 8 choices}}
   %0:3 = lm.sort_rows %e of %k : (tensor<4x2xi32>, tensor<f32>) -> (tensor<4xi32>, tensor<4xi32>, tensor<8xi32>) {first = 5 : i64, groups = 2 : i64}

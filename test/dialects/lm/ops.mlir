@@ -234,6 +234,8 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %6 = lm.balance_loss_grad %loss, %c factor 5.0e-1 : (tensor<f32>, tensor<3xf32>) -> tensor<3xf32>
   // CHECK: lm.balance_terms %[[C]], %[[M]] factor 5.000000e-01 : tensor<3xf32>
   %7 = lm.balance_terms %c, %m factor 5.0e-1 : tensor<3xf32>
+  // CHECK: lm.late_rows %[[O]], %{{.*}} : (tensor<4xi32>, tensor<2xi32>) -> tensor<1xf32>
+  %late = lm.late_rows %o, %og : (tensor<4xi32>, tensor<2xi32>) -> tensor<1xf32>
   // CHECK: lm.router_entropy %[[L]] : (tensor<4x3xbf16>) -> tensor<3xf32>
   %8 = lm.router_entropy %logits : (tensor<4x3xbf16>) -> tensor<3xf32>
   return

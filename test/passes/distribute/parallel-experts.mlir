@@ -1,5 +1,7 @@
 // dist-parallel-experts gives each of two neighbours half of the experts, and lets them exchange their tokens.
 // RUN: lmc-opt %s --dist-parallel-experts="replicate=1 shard=4 experts=2" | FileCheck %s
+// RUN: lmc-opt %s --dist-parallel-experts="shard=2 experts=2 capacity=1" | FileCheck %s --check-prefix=WINDOWS
+// RUN: not lmc-opt %s --dist-parallel-experts="shard=2 experts=2 capacity=0.5" 2>&1 | FileCheck %s --check-prefix=CAPACITY
 // RUN: lmc-opt %s --dist-parallel-experts="shard=2 experts=1" | FileCheck %s --check-prefix=ONE
 // RUN: not lmc-opt %s --dist-parallel-experts="shard=3 experts=3" 2>&1 | FileCheck %s --check-prefix=UNEVEN
 // RUN: not lmc-opt %s --dist-parallel-experts="shard=4 experts=3" 2>&1 | FileCheck %s --check-prefix=RANKS
@@ -58,3 +60,16 @@ func.func @forward() -> tensor<6x3xf32> {
 
 // UNEVEN: error: 'lm.sort_rows' op sorts by 4 experts, which 3 ranks cannot divide evenly
 // RANKS: error: needs at least one rank along each axis, and experts that divide shard
+// CAPACITY: error: needs a capacity of at least 1, or 0
+
+// A rank's own tokens have 18 choices; a window of as many rows, and one of the other 6.
+// WINDOWS:      %[[O:.*]], %[[R:.*]], %[[Q:.*]] = lm.sort_rows %[[E:.*]] of %[[K:.*]] : {{.*}} -> (tensor<3xi32>, tensor<18xi32>, tensor<36xi32>) {groups = 2 : i64}
+// WINDOWS-NEXT: %[[T:.*]] = lm.take_rows %[[X:.*]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<18x8xf32>
+// WINDOWS-NEXT: %[[Y:.*]] = lm.expert_linear %[[T]], %[[W:.*]], %[[O]] : ({{.*}}) -> tensor<18x3xf32>
+// WINDOWS-NEXT: %[[D:.*]] = lm.combine_rows %[[Y]], %[[P:.*]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<12x3xf32>
+// WINDOWS-NEXT: %[[O2:.*]], %[[R2:.*]], %[[Q2:.*]] = lm.sort_rows %[[E]] of %[[K]] : {{.*}} -> (tensor<3xi32>, tensor<6xi32>, tensor<36xi32>) {first = 18 : i64, groups = 2 : i64}
+// WINDOWS-NEXT: %[[T2:.*]] = lm.take_rows %[[X]], %[[R2]], %[[Q2]] : ({{.*}}) -> tensor<6x8xf32>
+// WINDOWS-NEXT: %[[Y2:.*]] = lm.expert_linear %[[T2]], %[[W]], %[[O2]] : ({{.*}}) -> tensor<6x3xf32>
+// WINDOWS-NEXT: %[[D2:.*]] = lm.combine_rows %[[Y2]], %[[P]], %[[R2]], %[[Q2]] : ({{.*}}) -> tensor<12x3xf32>
+// WINDOWS-NEXT: %[[SUM:.*]] = lm.add %[[D]], %[[D2]]
+// WINDOWS-NEXT: dist.reduce_scatter %[[SUM]] over @ranks expert
