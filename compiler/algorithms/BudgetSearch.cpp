@@ -32,7 +32,7 @@ std::optional<uint64_t> BudgetSearch::bytes(size_t candidate) {
 
 std::optional<size_t> BudgetSearch::fastest(uint64_t budget) {
   for (size_t candidate = 0; candidate < candidates.size() && !broken; ++candidate)
-    if (candidates[candidate].boundBytes <= budget)
+    if (!candidates[candidate].isSpare && candidates[candidate].boundBytes <= budget)
       if (std::optional<uint64_t> needed = bytes(candidate); needed && *needed <= budget)
         return candidate;
   return std::nullopt;
@@ -44,6 +44,7 @@ std::optional<size_t> BudgetSearch::smallest(size_t most) {
   // need fewer.
   std::vector<size_t> order(candidates.size());
   std::iota(order.begin(), order.end(), size_t(0));
+  std::erase_if(order, [&](size_t candidate) { return candidates[candidate].isSpare; });
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return candidates[a].boundBytes < candidates[b].boundBytes;
   });

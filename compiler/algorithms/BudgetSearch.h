@@ -26,6 +26,7 @@ namespace lmc {
 struct BudgetCandidate {
   double seconds = 0;
   uint64_t boundBytes = 0; // no plan of this candidate needs fewer bytes
+  bool isSpare = false;    // fastest() and smallest() leave it out
 };
 
 class BudgetSearch {

@@ -375,6 +375,12 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (!candidate)
     return failure();
   result.isFastest = result.fits && *candidate == 0;
+  if (result.fits && !options.onlyMeasures) {
+    FailureOr<size_t> fastest = (*search)->fastestPlanned(*candidate, budget);
+    if (failed(fastest))
+      return failure();
+    candidate = *fastest;
+  }
   const StringRef mode = config.memory.recompute == RecomputeMode::Auto
                              ? "auto"
                              : recomputeModeName(config.memory.recompute);

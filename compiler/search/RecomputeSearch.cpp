@@ -1,5 +1,6 @@
 #include "compiler/search/RecomputeSearch.h"
 
+#include "compiler/cost/PlanCost.h"
 #include "compiler/emit/Emit.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
@@ -109,7 +110,8 @@ static int firstLike(const std::vector<LayerOption> &options, size_t option) {
 static void sortByTime(std::vector<RecomputeCandidate> &candidates) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const RecomputeCandidate &a, const RecomputeCandidate &b) {
-                     return std::pair(a.seconds, a.boundBytes) < std::pair(b.seconds, b.boundBytes);
+                     return std::tuple(a.seconds, a.isSpare, a.boundBytes) <
+                            std::tuple(b.seconds, b.isSpare, b.boundBytes);
                    });
 }
 
@@ -150,19 +152,25 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
                                                          int steps, const PositionCosts &positions,
                                                          ArrayRef<LossChunk> chunks) {
   // Where head and loss need more than any layer does for a moment, the peak of every choice is at
-  // the loss. More bytes there are more bytes of every peak, and the choices stay the same.
-  uint64_t mostTransient = 0;
+  // the loss. More bytes there are more bytes of every peak, and the choices stay the same. Where
+  // head and loss need less than the last layer does for a moment, the bytes there are in no peak,
+  // and the choices are the same, too.
+  uint64_t mostTransient = 0, leastLast = problem.layers.empty() ? 0 : UINT64_MAX;
   for (const std::vector<LayerOption> &kind : problem.kinds)
     for (const LayerOption &option : kind)
       mostTransient = std::max(mostTransient, option.transientBytes);
-  std::optional<std::set<std::vector<int>>> atTheLoss;
+  if (!problem.layers.empty())
+    for (const LayerOption &option : problem.kinds[size_t(problem.layers.back())])
+      leastLast = std::min(leastLast, option.transientBytes);
+  std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
     same.headAndLossBytes = chunk.headAndLossBytes;
     std::optional<std::set<std::vector<int>>> own;
-    const bool isAtTheLoss = chunk.headAndLossBytes >= mostTransient;
-    auto &choices = isAtTheLoss ? atTheLoss : own;
+    auto &choices = chunk.headAndLossBytes >= mostTransient ? atTheLoss
+                    : chunk.headAndLossBytes <= leastLast   ? atALayer
+                                                            : own;
     if (!choices)
       choices = choicesOf(same, steps);
     for (RecomputeCandidate &candidate : candidatesOf(*choices, same, positions)) {
@@ -241,24 +249,31 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
 static constexpr size_t kRun = 3;
 
 // Returns choices that together give every distinct option of every kind of layer to kRun
-// consecutive layers at least once.
+// consecutive layers of this kind at least once. Layers that are too few for another run take the
+// option of the run before them, so that no run goes on in the next choice.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
-  std::vector<size_t> taken(distinct.size(), 0); // per kind: layers that got an option so far
+  std::vector<size_t> runs(distinct.size()); // per kind: runs in a choice
+  for (size_t kind = 0; kind < distinct.size(); ++kind)
+    runs[kind] = std::max<size_t>(size_t(llvm::count(options.layers, int64_t(kind))) / kRun, 1);
+  std::vector<size_t> taken(distinct.size(), 0); // per kind: runs in all choices so far
   std::vector<std::vector<int64_t>> choices;
   auto unfinished = [&] {
     for (size_t kind = 0; kind < distinct.size(); ++kind)
-      if (taken[kind] < kRun * distinct[kind].size() &&
-          llvm::is_contained(options.layers, int64_t(kind)))
+      if (taken[kind] < distinct[kind].size() && llvm::is_contained(options.layers, int64_t(kind)))
         return true;
     return false;
   };
   while (unfinished()) {
     std::vector<int64_t> &choice = choices.emplace_back();
-    for (int64_t kind : options.layers) {
-      const std::vector<size_t> &list = distinct[size_t(kind)];
-      choice.push_back(int64_t(list[taken[size_t(kind)]++ / kRun % list.size()]));
+    std::vector<size_t> seen(distinct.size(), 0); // per kind: layers of this choice so far
+    for (int64_t layer : options.layers) {
+      const size_t kind = size_t(layer);
+      const size_t run = std::min(seen[kind]++ / kRun, runs[kind] - 1);
+      choice.push_back(int64_t(distinct[kind][(taken[kind] + run) % distinct[kind].size()]));
     }
+    for (size_t kind = 0; kind < distinct.size(); ++kind)
+      taken[kind] += runs[kind];
   }
   return choices;
 }
@@ -363,6 +378,18 @@ static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
 // a kind's options keeps none, and their twins follow in the same order (withTwins()).
 static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
+}
+
+// Returns true if all layers of a kind recompute the same.
+static bool recomputesAlike(ArrayRef<int64_t> choice, const RecomputeOptions &options) {
+  std::vector<std::optional<size_t>> known(options.kinds.size());
+  for (auto [kind, option] : llvm::zip_equal(options.layers, choice)) {
+    const size_t recomputed = withoutWeights(options.kinds[size_t(kind)], size_t(option));
+    if (known[size_t(kind)].value_or(recomputed) != recomputed)
+      return false;
+    known[size_t(kind)] = recomputed;
+  }
+  return true;
 }
 
 static OwningOpRef<ModuleOp> withChoice(ModuleOp module, const RecomputeOptions &options,
@@ -531,6 +558,7 @@ LogicalResult RecomputeSearch::probe() {
   // it belong to no layer. Short probes therefore have each option once at the last layer.
   if (failed(model = probed(kRun)))
     return failure();
+  outerSeconds.resize(found.kinds[size_t(found.layers.front())].options.size());
   for (size_t option = 0; option < most; ++option) {
     std::vector<int64_t> choice;
     for (int64_t kind : model->options.layers) {
@@ -539,6 +567,11 @@ LogicalResult RecomputeSearch::probe() {
     }
     if (failed(addProbe(*model, choice)))
       return failure();
+    const PlanMeasures all = *measure(model->module, model->options, choice); // known by now
+    double &outer = outerSeconds[size_t(choice.front())];
+    outer = chunkSizes.empty() ? all.otherSeconds : 0;
+    if (all.layers.size() >= kRun)
+      outer += all.layers.front().seconds + all.layers.back().seconds - 2 * all.layers[1].seconds;
   }
 
   for (auto [kind, measured] : llvm::enumerate(known)) {
@@ -577,12 +610,42 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
+// Where weights may be kept, the candidates of each named mode are spare ones of "auto", so that
+// fastestPlanned() can compare them.
+//
 // If nothing is chosen for layers, nothing is known of them: the candidates are then the chunks of
 // the loss, and the bytes of the state are the bound of each.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
-  if (choosesLayers())
-    return chunks.empty() ? recomputeCandidates(problem, kCandidates, positions)
-                          : recomputeCandidates(problem, kCandidates, positions, chunks);
+  auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
+    return chunks.empty() ? recomputeCandidates(of, kCandidates, at)
+                          : recomputeCandidates(of, kCandidates, at, chunks);
+  };
+  if (choosesLayers()) {
+    std::vector<RecomputeCandidate> all = candidatesOf(problem, positions);
+    if (config.memory.recompute != RecomputeMode::Auto || !keepsWeights)
+      return all;
+    std::set<std::pair<std::vector<int64_t>, int64_t>> known;
+    for (const RecomputeCandidate &candidate : all)
+      known.insert({candidate.options, candidate.lossChunk});
+    for (size_t mode = 0; mode < std::size(kRecomputeModes); ++mode) {
+      if (llvm::all_of(found.kinds, [&](const auto &kind) { return sameAs(kind, mode) != mode; }))
+        continue; // recomputes what an earlier mode does
+      RecomputeChoiceProblem alike = problem;
+      PositionCosts at = positions;
+      for (auto *kinds : {&alike.kinds, &at.border, &at.last})
+        for (std::vector<LayerOption> &kind : *kinds)
+          kind = {kind[mode], kind[kind.size() / 2 + mode]};
+      for (RecomputeCandidate &candidate : candidatesOf(alike, at)) {
+        for (auto [kind, option] : llvm::zip_equal(found.layers, candidate.options))
+          option = int64_t(mode + size_t(option) * (found.kinds[size_t(kind)].options.size() / 2));
+        candidate.isSpare = true;
+        if (known.insert({candidate.options, candidate.lossChunk}).second)
+          all.push_back(std::move(candidate));
+      }
+    }
+    sortByTime(all);
+    return all;
+  }
   std::vector<RecomputeCandidate> candidates;
   for (const LossChunk &chunk : chunks)
     candidates.push_back({{}, chunk.tokens, chunk.seconds, stateBytes(start)});
@@ -618,6 +681,59 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
   return std::move(last);
 }
 
+// Returns the predicted seconds of all micro-steps of an optimizer step.
+FailureOr<double> RecomputeSearch::microStepsOf(ModuleOp planned) const {
+  std::string bytes;
+  if (failed(emitPlan(planned, config, measuredDetails(), bytes)))
+    return failure();
+  const plan::Plan &plan = *plan::GetPlan(bytes.data());
+  const cost::PlanCost cost = cost::planCost(plan, model);
+  double seconds = 0;
+  for (unsigned f = 0; f < plan.functions()->size(); ++f)
+    if (names::isMicroStep(plan.functions()->Get(f)->name()->string_view()))
+      seconds += double(cost.functions[f].runsPerStep) * cost.functions[f].seconds;
+  return seconds;
+}
+
+FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t budget) {
+  if (config.distributed.ranks() == 1 || choices[candidate].options.empty())
+    return candidate;                            // nothing to wait for, or nothing else to choose
+  std::vector<std::pair<double, size_t>> others; // seconds by the probes, and a candidate
+  for (size_t other = 0; other < choices.size(); ++other)
+    if (const RecomputeCandidate &of = choices[other];
+        other != candidate && of.lossChunk == choices[candidate].lossChunk &&
+        of.boundBytes <= budget && recomputesAlike(of.options, found))
+      others.push_back({of.seconds + outerSeconds[size_t(of.options[0])], other});
+  llvm::sort(others);
+
+  FailureOr<OwningOpRef<ModuleOp>> best = planned(candidate);
+  FailureOr<double> seconds = failed(best) ? FailureOr<double>(failure()) : microStepsOf(**best);
+  if (failed(seconds))
+    return failure();
+  constexpr double kTie = 1e-3; // sums of probes are no more exact
+  for (auto [byProbes, other] : others) {
+    if (byProbes >= *seconds * (1 - kTie)) // so are all that follow
+      break;
+    const std::optional<uint64_t> bytes = search->bytes(other);
+    if (!bytes)
+      return failure();
+    if (*bytes > budget)
+      continue;
+    FailureOr<OwningOpRef<ModuleOp>> module = planned(other);
+    FailureOr<double> its = failed(module) ? FailureOr<double>(failure()) : microStepsOf(**module);
+    if (failed(its))
+      return failure();
+    if (*its < *seconds) {
+      seconds = its;
+      best = std::move(module);
+      candidate = other;
+    }
+  }
+  last = std::move(*best);
+  lastCandidate = candidate;
+  return candidate;
+}
+
 FailureOr<std::unique_ptr<RecomputeSearch>>
 RecomputeSearch::begin(ModuleOp start, const Config &config, const cost::CostModel &model,
                        PhaseRunner &phases, const MakeShorter &makeShorter,
@@ -644,7 +760,7 @@ LogicalResult RecomputeSearch::complete() {
   });
   std::vector<BudgetCandidate> candidates;
   for (const RecomputeCandidate &choice : choices)
-    candidates.push_back({choice.seconds, choice.boundBytes});
+    candidates.push_back({choice.seconds, choice.boundBytes, choice.isSpare});
   search = std::make_unique<BudgetSearch>(
       std::move(candidates), [this](size_t candidate) -> std::optional<uint64_t> {
         last = chosen(choices[candidate]);

@@ -43,6 +43,7 @@ struct RecomputeCandidate {
   // loss chunk is chosen.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: no plan of this candidate takes less
+  bool isSpare = false;    // only fastestPlanned() looks at it
 };
 
 // The costs of a layer, per kind and option, in positions where those of the problem do not hold:
@@ -120,6 +121,14 @@ public:
   };
   KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
+  // Returns the candidate whose whole plan is predicted to be the fastest: `candidate`, which fits
+  // `budget`, or one that fits too, has the same chunk of the loss, and recomputes the same in all
+  // layers of a kind. The seconds of candidates are sums of what layers take in probes, and where
+  // collectives run beside layers, how long a layer waits also depends on all layers before it.
+  // Whole plans are made only of those others that are faster by their sums than the whole plan of
+  // the best one.
+  mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
+
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
   // recompute mode if nothing is chosen for layers.
   std::string nameOf(const RecomputeCandidate &candidate) const;
@@ -154,6 +163,7 @@ private:
   mlir::LogicalResult probe();
   mlir::LogicalResult probeLossChunks();
   std::vector<RecomputeCandidate> makeCandidates() const;
+  mlir::FailureOr<double> microStepsOf(mlir::ModuleOp planned) const;
   mlir::FailureOr<Probed> probed(size_t layers);
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
                                         mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
@@ -170,6 +180,10 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
+  // By option of the first layer, in a plan whose layers all have it: the seconds of an optimizer
+  // step that the first and the last layer take beyond those of a layer between them, and that no
+  // candidate has.
+  std::vector<double> outerSeconds;
   // By the options of the layers and the chunk of the loss.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
   std::vector<LossChunk> chunks; // empty if the chunk is not chosen

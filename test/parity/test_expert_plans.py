@@ -6,8 +6,6 @@ import random
 from draws import draw_count
 
 GB = 10**9
-# Of 40 drawn budgets, those from 23.65 to 32.71 GB had a plan that is 1.4% slower than that of 22.69 GB.
-SLOWER = 0.02
 OPTIONS = ("--target=cuda:sm_90a",)
 
 
@@ -18,7 +16,7 @@ def explain(programs, toml, budget: int) -> dict | None:
     return report if report and report["memory"]["peak_bytes"] <= budget else None
 
 
-def test_drawn_budgets_of_olmoe_are_kept_and_more_memory_is_hardly_slower(programs, root):
+def test_drawn_budgets_of_olmoe_are_kept_and_more_memory_is_not_slower(programs, root):
     toml = root / "models/configs/olmoe-1b-7b.toml"
     done = programs.run("lmc", "compile", toml, "--plan-only", "-o", "/dev/null", *OPTIONS, "--memory-budget=1GiB")
     print(done.stderr)
@@ -34,6 +32,19 @@ def test_drawn_budgets_of_olmoe_are_kept_and_more_memory_is_hardly_slower(progra
         rate = report["cost"]["tokens_per_second_per_device"]
         print(f"budget {budget / GB:6.2f} GB: {report['memory']['peak_bytes'] / GB:6.2f} GB, {rate:,.0f} tokens/s")
         assert report["memory"]["lower_bound_bytes"] <= report["memory"]["peak_bytes"] <= budget
-        assert rate >= (1 - SLOWER) * best
-        best = max(best, rate)
-    assert best == rate
+        assert rate >= best
+        best = rate
+
+
+def test_auto_is_no_slower_than_the_modes_that_fit(programs, root):
+    """64 GPUs share Mixtral's state, and layers wait for their weights: recomputing hides behind the links, and a search
+    that measured some options where nothing was to wait for chose the wrong one, 10% slower than recomputing nothing."""
+    toml = root / "models/configs/mixtral-8x7b.toml"
+    rates = {}
+    for mode in ("auto", "none", "full", "block"):
+        done = programs.run("lmc", "explain", toml, "--json", *OPTIONS, "--set", f"memory.recompute={mode}").ok()
+        report = json.loads(done.stdout)
+        assert report["memory"]["peak_bytes"] <= 76 * 2**30
+        rates[mode] = report["cost"]["tokens_per_second_per_device"]
+    print(rates)
+    assert rates["auto"] == max(rates.values())

@@ -154,3 +154,14 @@ TEST(BudgetSearch, MeasuresNoMoreForTheSmallestThanItMay) {
   EXPECT_EQ(measured, 4);
   EXPECT_EQ(search.smallest(), 9u);
 }
+
+TEST(BudgetSearch, SpareCandidatesAreMeasuredOnRequestOnly) {
+  BudgetSearch search({{1, 10, true}, {1, 30}, {2, 5, true}, {3, 20}},
+                      [](size_t candidate) { return uint64_t(40 - 10 * candidate); });
+  EXPECT_EQ(search.fastest(100), 1u);
+  EXPECT_EQ(search.fastest(25), 3u);
+  EXPECT_EQ(search.smallest(), 3u);
+  for (const BudgetSearch::Attempt &attempt : search.attempts())
+    EXPECT_TRUE(attempt.candidate == 1 || attempt.candidate == 3);
+  EXPECT_EQ(search.bytes(0), 40u);
+}

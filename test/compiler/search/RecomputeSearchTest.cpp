@@ -63,8 +63,8 @@ TEST(RecomputeCandidates, OfEachChunkAreThoseOfThisChunkAlone) {
   problem.kinds = {{{100, 10, 1}, {60, 35, 2}, {10, 40, 4}}, {{80, 20, 1}, {20, 90, 3}}};
   problem.layers = {0, 0, 1, 0, 1, 1, 0, 0, 1, 0};
   problem.fixedBytes = 1000;
-  const std::vector<LossChunk> chunks = {
-      {1, 0, 5, 40}, {2, 0, 60, 20}, {4, 0, 90, 10}, {8, 0, 300, 5}, {16, 0, 700, 2}};
+  const std::vector<LossChunk> chunks = {{1, 0, 5, 40},  {3, 0, 10, 30}, {2, 0, 60, 20},
+                                         {4, 0, 90, 10}, {8, 0, 300, 5}, {16, 0, 700, 2}};
   std::multiset<std::tuple<int64_t, std::vector<int64_t>, double, uint64_t>> alone, together;
   for (const LossChunk &chunk : chunks) {
     problem.headAndLossBytes = chunk.headAndLossBytes;
