@@ -236,13 +236,20 @@ void expertParallel(const CheckedJob &job) {
 }
 
 void expertCapacity(const CheckedJob &job) {
-  if (job.provenance.given("distributed.expert_capacity") &&
-      job.sound({"distributed.expert_parallel", "distributed.expert_capacity"}) &&
-      job.config.distributed.expertParallel == 1)
-    job.error("distributed.expert_capacity",
+  const char *key = "distributed.expert_capacity";
+  const double capacity = job.config.distributed.expertCapacity;
+  if (capacity == 0 || !job.sound({"distributed.expert_parallel", key}))
+    return;
+  if (capacity < 1)
+    job.error(key,
+              "expert_capacity = {} is less than 1, and a device gets as many choices as its own "
+              "tokens have if all experts are equally busy; use 1 or more, or 0 for all at once",
+              capacity);
+  else if (job.config.distributed.expertParallel == 1)
+    job.error(key,
               "expert_capacity = {} bounds what a device gets of other devices' choices, and "
               "expert_parallel = 1 leaves each its own; leave it out, or give expert_parallel",
-              job.config.distributed.expertCapacity);
+              capacity);
 }
 
 void schedule(const CheckedJob &job) {

@@ -787,7 +787,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
       {.section = "distributed",
        .name = "expert_capacity",
        .field = FIELD(distributed.expertCapacity),
-       .minimum = 1,
+       .minimum = 0,
        .maximum = 1024,
        .doc =
            "With `expert_parallel` = N: how many choices a device computes at a time, in multiples "

@@ -374,7 +374,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
       const cost::Estimate &estimate = cost.functions[f].commands[time.command];
       // What is exchanged: "weights" for "weights/unit.3".
       std::string source = text(command.source());
-      source = source.substr(0, source.find('/'));
+      source = body.axis() == plan::Axis::Expert ? "experts" : source.substr(0, source.find('/'));
       const Collective key{
           function.name()->str(),
           plan::commandName(command),

@@ -1,6 +1,9 @@
 """Expert parallelism: ranks that have the experts between them train as one rank that has all of them."""
 
+import json
 import math
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,6 +165,26 @@ def test_windows_of_rows_change_nothing_and_are_counted(programs, compiled, tmp_
             assert kind == "drawn" or late > 0.3
 
 
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="the kernel does not count what processes write")
+@pytest.mark.parametrize("strategy", ["zero1", "zero3"])
+def test_ranks_send_the_bytes_that_explain_predicts(programs, compiled, tmp_path, strategy):
+    """As the kernel counts them for all processes of a run: ten more steps write so many more bytes."""
+    job = replace(JOB, compute_dtype="f32", sequence_length=128, train_iters=12, epoch_steps=12)
+    plan = compiled(with_settings(divided(job, 2, 2, strategy), checkpoint={"interval": 0}))
+    predicted = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)["comm"]["sent_bytes_per_step"]
+
+    def written(steps: int) -> int:
+        command = programs.command("lmc-run", plan, "--nproc=2", f"--steps={steps}", f"--out={tmp_path / str(steps)}")
+        done = subprocess.run(["sh", "-c", '"$@" > log && cat /proc/$$/io', "sh", *command], cwd=tmp_path,
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return int(re.search(r"wchar: (\d+)", done.stdout)[1])
+
+    measured = (written(12) - written(2)) / 10 / 2
+    print(f"{strategy}: predicted {predicted:.0f}, measured {measured:.0f} bytes a step")
+    assert measured == pytest.approx(predicted, rel=0.01)
+
+
 def test_what_cannot_be_divided_is_one_error(programs, tmp_path):
     def compile(job: Job, text: str):
         (tmp_path / "job.toml").write_text(job.toml())
@@ -174,7 +197,7 @@ def test_what_cannot_be_divided_is_one_error(programs, tmp_path):
     muon = with_settings(JOB, optimizer={"type": "muon"})
     compile(divided(muon, 4, 2, "zero3"), 'with optimizer.type = "muon", the ranks that divide the state divide the experts too')
     less = with_settings(divided(JOB, 2, 2, "zero1"), distributed={"expert_capacity": 0.5})
-    compile(less, "distributed.expert_capacity is 0.5; it must be from 1 to 1024")
+    compile(less, "expert_capacity = 0.5 is less than 1, and a device gets as many choices as its own tokens have")
     alone = with_settings(JOB, distributed={"expert_capacity": 2})
     compile(alone, "leaves each its own; leave it out, or give expert_parallel")
     compile(divided(replace(JOB, model=Model()), 2, 2, "zero1"), "expert_parallel = 2 is for models with experts")
