@@ -208,6 +208,7 @@ ordered_json routersJson(const RouterFigures &routers) {
                       {"min_load", orNull(layer->minLoad)},
                       {"entropy", orNull(layer->entropy)},
                       {"balance_loss", orNull(layer->balanceLoss)},
+                      {"late", orNull(layer->late)},
                       {"highest", std::move(highest)},
                       {"loads", std::move(loads)}});
   }

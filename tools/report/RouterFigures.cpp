@@ -56,7 +56,7 @@ void RouterFigures::add(int64_t step, const json &router) {
   begin(step);
   tooMany = 0;
   for (auto &[number, layer] : kept)
-    layer.maxLoad = layer.minLoad = layer.entropy = layer.balanceLoss = std::nullopt;
+    layer.maxLoad = layer.minLoad = layer.entropy = layer.balanceLoss = layer.late = std::nullopt;
   for (const auto &[key, values] : router.items()) {
     const auto number = layerOf(key);
     if (!number || !values.is_object())
@@ -72,6 +72,7 @@ void RouterFigures::add(int64_t step, const json &router) {
     layer.minLoad = figureAt(values, "min_load");
     layer.entropy = figureAt(values, "entropy");
     layer.balanceLoss = figureAt(values, "balance_loss");
+    layer.late = figureAt(values, "late");
     if (layer.maxLoad && (!layer.highest || *layer.maxLoad > layer.highest->load))
       layer.highest = {step, *layer.maxLoad};
     layer.loads.back() = std::max(layer.loads.back(), layer.maxLoad);

@@ -22,8 +22,9 @@ public:
   struct Layer {
     int64_t number = 0;
     // Of the latest step: the shares of the busiest and of the idlest expert, the entropy in nats,
-    // and the balancing loss. Absent if its line has none.
-    std::optional<double> maxLoad, minLoad, entropy, balanceLoss;
+    // the balancing loss, and the share of choices after a rank's first window of rows. Absent if
+    // its line has none.
+    std::optional<double> maxLoad, minLoad, entropy, balanceLoss, late;
     std::optional<Highest> highest; // share of a busiest expert; of equal ones, the first
     // The highest share of a busiest expert in each group of steps; absent if no step of it has
     // one.

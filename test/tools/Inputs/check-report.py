@@ -132,6 +132,7 @@ def check_text(page: str) -> None:
     busy, even = routers["layers"]
     assert (busy["layer"], busy["max_load"], busy["min_load"], busy["entropy"], busy["balance_loss"]) == (0, 0.3, 0, 1.25, 2.5)
     assert busy["highest"] == {"step": 300, "value": 0.9} and busy["loads"] == [0.3] * 18 + [0.9] + [0.3] * 19
+    assert (busy["late"], even["late"]) == (None, 0.125)
     assert (even["layer"], even["min_load"], even["highest"]) == (10, 0.26, {"step": 1, "value": 0.25})
     assert [(layer["layer"], layer["max_load"]) for layer in hostile["routers"]["layers"]] == [(3, None)]
     assert "onerror" in hostile["updates"]["tensors"][0]["name"]

@@ -55,7 +55,7 @@ def main(folder: pathlib.Path) -> None:
             if step == 450:
                 more = {"step_seconds": 4.5, "data_seconds": 4.0}
             router = {"0": {"max_load": 0.9 if step == 300 else 0.3, "min_load": 0.0, "entropy": 1.25, "balance_loss": 2.5},
-                      "10": {"max_load": 0.25, "min_load": 0.2 + step / 1e4, "entropy": 1.5, "balance_loss": 2.0}}
+                      "10": {"max_load": 0.25, "min_load": 0.2 + step / 1e4, "entropy": 1.5, "balance_loss": 2.0, "late": 0.125}}
             file.write(metrics(step, loss, router=router, **more))
     (a / "events.jsonl").write_text(
         event(0, "start", step=0, plan="job.plan") + event(150, "warning", text="step 300: loss 5.53 is 12 deviations above its mean") +

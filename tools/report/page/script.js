@@ -709,6 +709,7 @@ function drawRouters() {
     const cell = (value, text) => el("td", {class : "n" + (value === 0 ? " warn" : "")},
                                      value === null ? "\u2013" : text(value));
     const plain = (value) => number(value, 3);
+    const hasLate = layers.some(({late}) => late !== null);
     routerList.append(
         el("p", {class : "note"},
            (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
@@ -719,23 +720,26 @@ function drawRouters() {
               el("thead", {},
                  el("tr", {},
                     [
-                      "layer", "busiest", "idlest", "entropy", "balancing loss", "highest busiest",
-                      "at step"
+                      "layer", "busiest", "idlest", "entropy", "balancing loss",
+                      ...(hasLate ? [ "late" ] : []), "highest busiest", "at step"
                     ].map((text) => el("th", {class : "n"}, text)),
                     el("th", {}, "busiest over the run"))),
               el("tbody", {},
                  layers.map(
-                     (layer) => el(
-                         "tr", {}, el("th", {class : "n", scope : "row"}, grouped(layer.layer)),
-                         cell(layer.max_load, percent), cell(layer.min_load, percent),
-                         cell(layer.entropy, plain), cell(layer.balance_loss, plain),
-                         cell(layer.highest && layer.highest.value, percent),
-                         el("td", {class : "n"},
-                            layer.highest ? grouped(layer.highest.step) : "\u2013"),
-                         el("td", {},
-                            sparkline(
-                                `share of the busiest expert of layer ${layer.layer} over the run`,
-                                layer.loads, steps, low, high, colourOf(i)))))))));
+                     (layer) =>
+                         el("tr", {}, el("th", {class : "n", scope : "row"}, grouped(layer.layer)),
+                            cell(layer.max_load, percent), cell(layer.min_load, percent),
+                            cell(layer.entropy, plain), cell(layer.balance_loss, plain),
+                            hasLate ? el("td", {class : "n"},
+                                         layer.late === null ? "\u2013" : percent(layer.late))
+                                    : null,
+                            cell(layer.highest && layer.highest.value, percent),
+                            el("td", {class : "n"},
+                               layer.highest ? grouped(layer.highest.step) : "\u2013"),
+                            el("td", {},
+                               sparkline(`share of the busiest expert of layer ${
+                                             layer.layer} over the run`,
+                                         layer.loads, steps, low, high, colourOf(i)))))))));
   }
 }
 
