@@ -24,7 +24,9 @@ DataType dataType(plan::DType dtype) {
 
 Group groupOf(const plan::Plan &plan, plan::Axis axis) {
   const int64_t perNode = plan.devices_per_node();
-  const auto members = int64_t(ranksAlong(plan, axis));
+  const int64_t ranks = perNode * int64_t(plan.nodes());
+  const int64_t members = axis == plan::Axis::Replicate ? ranks / int64_t(plan.shard_ranks())
+                                                        : int64_t(ranksAlong(plan, axis));
   // Along the axes Shard and Expert, ranks are neighbours.
   const int64_t distance = axis == plan::Axis::Replicate     ? int64_t(plan.shard_ranks())
                            : axis == plan::Axis::ExpertShard ? int64_t(plan.expert_ranks())
@@ -33,15 +35,22 @@ Group groupOf(const plan::Plan &plan, plan::Axis axis) {
   return {together, (members + together - 1) / together};
 }
 
+// Returns the first command of the plan that sorts choices of experts; null if there is none.
+static const plan::SortRows *sortOf(const plan::Plan &plan) {
+  for (const plan::Function *function : *plan.functions())
+    for (const plan::Command *command : *function->commands())
+      if (const plan::SortRows *sort = command->body_as_SortRows())
+        return sort;
+  return nullptr;
+}
+
 // Returns how many experts a token chooses, of whose choices a command has `rows` rows.
 static int64_t chosenOf(const plan::Plan &plan, uint64_t rows) {
   const plan::BatchInfo &batch = *plan.batch();
   const uint64_t tokens = std::max<uint64_t>(batch.micro_batch_size() * batch.sequence_length(), 1);
   if (plan.expert_ranks() > 1) // there are rows for some of the choices
-    for (const plan::Function *function : *plan.functions())
-      for (const plan::Command *command : *function->commands())
-        if (const plan::SortRows *sort = command->body_as_SortRows())
-          return std::max(int64_t(1), int64_t(sort->choices() / plan.expert_ranks() / tokens));
+    if (const plan::SortRows *sort = sortOf(plan))
+      return std::max(int64_t(1), int64_t(sort->choices() / plan.expert_ranks() / tokens));
   return std::max(int64_t(1), int64_t(rows / tokens));
 }
 
@@ -101,6 +110,16 @@ public:
     work.unalignedRow = unalignedOf(op);
     return work;
   }
+  Work operator()(const plan::TakeRows &op) const { return movedOf(op, {op.y()}); }
+  Work operator()(const plan::TakeRowsGrad &op) const { return movedOf(op, {op.dy()}); }
+  Work operator()(const plan::CombineRows &op) const { return movedOf(op, {op.y()}); }
+  Work operator()(const plan::CombineRowsGrad &op) const { return movedOf(op, {op.y(), op.dy()}); }
+  Work operator()(const plan::ExpertSwiglu &op) const {
+    return trafficOf(op, {op.x(), op.y()}, double(allRowsOf(op)) / double(op.rows()));
+  }
+  Work operator()(const plan::ExpertSwigluGrad &op) const {
+    return trafficOf(op, {op.dy(), op.x(), op.dx()}, double(allRowsOf(op)) / double(op.rows()));
+  }
   Work operator()(const plan::Collective &op) const {
     CollectiveWork work;
     work.kind = op.kind() == plan::CollectiveKind::AllGather       ? CollectiveKind::AllGather
@@ -113,20 +132,37 @@ public:
   // A wait touches no memory; planCost() knows how long it takes.
   Work operator()(const plan::Wait &) const { return KernelWork(); }
   // A command without arithmetic worth the name.
-  template <typename Body> Work operator()(const Body &op) const {
-    KernelWork work;
-    for (const plan::Operand &operand : plan::operandsOf(op)) {
-      const double bytes = double(slice(uint32_t(operand.slice)).bytes());
-      work.readBytes += operand.isRead() ? bytes : 0;
-      work.writtenBytes += operand.isResult() ? bytes : 0;
-    }
-    return work;
-  }
+  template <typename Body> Work operator()(const Body &op) const { return trafficOf(op); }
 
 private:
   const plan::Slice &slice(uint32_t index) const { return *plan.slices()->Get(index); }
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
+  // Returns the work of a command that reads and writes its operands, but only `part` of those
+  // slices that `parts` names.
+  template <typename Op>
+  KernelWork trafficOf(const Op &op, std::initializer_list<uint32_t> parts = {},
+                       double part = 1) const {
+    KernelWork work;
+    for (const plan::Operand &operand : plan::operandsOf(op)) {
+      const auto index = uint32_t(operand.slice);
+      const bool isPart = std::find(parts.begin(), parts.end(), index) != parts.end();
+      const double bytes = double(slice(index).bytes()) * (isPart ? part : 1);
+      work.readBytes += operand.isRead() ? bytes : 0;
+      work.writtenBytes += operand.isResult() ? bytes : 0;
+    }
+    return work;
+  }
+  // Returns the work of a command that moves rows. `ofChoices` are the slices with a row for each
+  // choice that a rank has room for.
+  template <typename Op>
+  KernelWork movedOf(const Op &op, std::initializer_list<uint32_t> ofChoices) const {
+    const plan::SortRows *sort = sortOf(plan);
+    if (!sort)
+      return trafficOf(op);
+    const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
+    return trafficOf(op, ofChoices, double(rowsOfExperts(rows, sort->count())) / double(rows));
+  }
   // `tensors` are the slices of rows that the kernels read or write 16 bytes at a time.
   template <typename Op>
   AttentionWork attention(const Op &op, std::initializer_list<uint32_t> tensors) const {
@@ -162,15 +198,19 @@ private:
   template <typename Op> int64_t rowsOf(const Op &op, int64_t busy) const {
     return (allRowsOf(op) + busy - 1) / busy;
   }
-  // Returns the number of rows that have an expert. There is room for what a rank gets at most:
-  // each token of all ranks that divide experts chooses as many of the rank's experts as it can. On
-  // average, it gets as many choices as its own tokens have.
   template <typename Op> int64_t allRowsOf(const Op &op) const {
-    const auto rows = int64_t(op.rows()), ranks = int64_t(plan.expert_ranks());
+    return rowsOfExperts(op.rows(), op.experts());
+  }
+  // Returns how many of `rows` rows have an expert, of which the rank has `experts`. There is room
+  // for what a rank gets at most: each token of all ranks that divide experts chooses as many of
+  // the rank's experts as it can. On average, it gets as many choices as its own tokens have.
+  int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
+    const auto ranks = int64_t(plan.expert_ranks());
     if (ranks == 1 || routing != Routing::Balanced)
-      return rows;
-    const int64_t chosen = chosenOf(plan, op.rows());
-    return std::max(int64_t(1), rows * chosen / (ranks * std::min(chosen, int64_t(op.experts()))));
+      return int64_t(rows);
+    const int64_t chosen = chosenOf(plan, rows);
+    return std::max(int64_t(1),
+                    int64_t(rows) * chosen / (ranks * std::min(chosen, int64_t(experts))));
   }
   // Returns the extent of rows that are no whole units of 16 bytes; 0: there is none.
   template <typename Op> int64_t unalignedOf(const Op &op) const {

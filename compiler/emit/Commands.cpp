@@ -174,6 +174,25 @@ public:
     return body;
   }
 
+  plan::ExpertSwigluT body(plan_ir::ExpertSwigluOp op) const {
+    plan::ExpertSwigluT body;
+    body.x = sliceOf(op.getX());
+    body.offsets = sliceOf(op.getOffsets());
+    body.y = sliceOf(op.getY());
+    fillSwiglu(op.getY(), op.getOffsets(), body);
+    return body;
+  }
+
+  plan::ExpertSwigluGradT body(plan_ir::ExpertSwigluGradOp op) const {
+    plan::ExpertSwigluGradT body;
+    body.dy = sliceOf(op.getDy());
+    body.x = sliceOf(op.getX());
+    body.offsets = sliceOf(op.getOffsets());
+    body.dx = sliceOf(op.getDx());
+    fillSwiglu(op.getDy(), op.getOffsets(), body);
+    return body;
+  }
+
   plan::CopyT body(plan_ir::CopyOp op) const {
     plan::CopyT body;
     body.x = sliceOf(op.getX());
@@ -268,6 +287,12 @@ private:
     body.columns = extent(y, 1);
   }
 
+  template <typename Body> void fillSwiglu(Value y, Value offsets, Body &body) const {
+    body.rows = extent(y, 0);
+    body.experts = extent(offsets, 0) - 1;
+    body.columns = extent(y, 1);
+  }
+
   // Sets the fields that attention and its gradient have in common.
   template <typename Op, typename Body> void fillAttention(Op op, Body &body) const {
     body.q = sliceOf(op.getQ());
@@ -298,11 +323,12 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
   LogicalResult known =
       llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
           .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
-                plan_ir::ScatterAddOp, plan_ir::RouteOp, plan_ir::RouteGradOp,
-                plan_ir::SortRowsOp, plan_ir::TakeRowsOp, plan_ir::TakeRowsGradOp,
-                plan_ir::CombineRowsOp, plan_ir::CombineRowsGradOp, plan_ir::ExpertLinearOp,
-                plan_ir::ExpertLinearGradOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
-                plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>([&](auto op) {
+                plan_ir::ScatterAddOp, plan_ir::RouteOp, plan_ir::RouteGradOp, plan_ir::SortRowsOp,
+                plan_ir::TakeRowsOp, plan_ir::TakeRowsGradOp, plan_ir::CombineRowsOp,
+                plan_ir::CombineRowsGradOp, plan_ir::ExpertLinearOp, plan_ir::ExpertLinearGradOp,
+                plan_ir::ExpertSwigluOp, plan_ir::ExpertSwigluGradOp, plan_ir::CopyOp,
+                plan_ir::AllGatherOp, plan_ir::ReduceScatterOp, plan_ir::AllReduceOp,
+                plan_ir::WaitOp>([&](auto op) {
             command->body.Set(emitter.body(op));
             if constexpr (requires { op.getAsync(); })
               command->stream = emitter.streamOf(op.getAsync(), op.getAxis());

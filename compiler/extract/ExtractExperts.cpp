@@ -229,4 +229,29 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command
   return made.finish();
 }
 
+template <>
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::ExpertSwiglu &op) {
+  ExpertsProgram made(plan, command, "expert_swiglu");
+  made.input("x", op.x());
+  made.input("offsets", op.offsets(), op.rows() + 1);
+  made.result("y", op.y());
+  made.extent("Rows", op.rows());
+  made.extent("Columns", op.columns());
+  return made.finish();
+}
+
+template <>
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::ExpertSwigluGrad &op) {
+  ExpertsProgram made(plan, command, "expert_swiglu_grad");
+  made.input("dy", op.dy());
+  made.input("x", op.x());
+  made.input("offsets", op.offsets(), op.rows() + 1);
+  made.result("dx", op.dx());
+  made.extent("Rows", op.rows());
+  made.extent("Columns", op.columns());
+  return made.finish();
+}
+
 } // namespace lmc::extract

@@ -246,7 +246,8 @@ def TakeRowsOp : Kern_PlainCall<"take_rows", [{
   }]> {
   let summary = "y[r, :] = x[token of row r, :], a template call";
   let description = [{
-    `x` `[T, n]`, `rows` `[R]`, y `[R, n]`; a token has `chosen` choices. A row of no choice is zeros.
+    `x` `[T, n]`, `rows` `[R]`, y `[R, n]`; a token has `chosen` choices. A row of no choice
+    is not written.
   }];
   let fields = (ins Kern_Matrix:$x, Kern_Ids:$rows, I64Attr:$chosen);
   let results = (outs Kern_Matrix:$result);
@@ -283,7 +284,9 @@ def CombineRowsGradOp : Kern_PlainCall<"combine_rows_grad", [{
     {"places", getPlaces()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
   }]> {
   let summary = "gradients of combine_rows, a template call";
-  let description = [{Operands are those of `lm.combine_rows_grad`.}];
+  let description = [{
+    Operands are those of `lm.combine_rows_grad`. Rows of no choice of dy are not written.
+  }];
   let fields = (ins Kern_Matrix:$dout, Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$rows,
                     Kern_Ids:$places);
   let results = (outs Kern_Matrix:$dy, Kern_Sums:$dweights);
@@ -316,6 +319,30 @@ def ExpertLinearGradOp : Kern_PlainCall<"expert_linear_grad", [{
   let assemblyFormat = [{
     $dy `,` $x `,` $offsets (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
   }];
+}
+
+def ExpertSwigluOp : Kern_PlainCall<"expert_swiglu", [{
+    {"x", getX()}, {"offsets", getOffsets()}, {"y", getResult(), Write}
+  }]> {
+  let summary = "silu of one half of each row times the other, a template call";
+  let description = [{
+    Operands are those of `lm.expert_swiglu`. Rows of no expert are not written.
+  }];
+  let fields = (ins Kern_Matrix:$x, Kern_Ids:$offsets);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = "$x `,` $offsets `:` functional-type(operands, results) attr-dict";
+}
+
+def ExpertSwigluGradOp : Kern_PlainCall<"expert_swiglu_grad", [{
+    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"dx", getResult(), Write}
+  }]> {
+  let summary = "gradient of expert_swiglu, a template call";
+  let description = [{
+    Operands are those of `lm.expert_swiglu_grad`. Rows of no expert are not written.
+  }];
+  let fields = (ins Kern_Matrix:$dy, Kern_Matrix:$x, Kern_Ids:$offsets);
+  let results = (outs Kern_Matrix:$result);
+  let assemblyFormat = "$dy `,` $x `,` $offsets `:` functional-type(operands, results) attr-dict";
 }
 
 #endif

@@ -138,6 +138,26 @@ LogicalResult ExpertLinearGradOp::verify() {
                      "result");
 }
 
+// Fails unless `x` has the halves that rows of `y` are computed from, in its type.
+static LogicalResult expectHalves(Operation *op, Value x, Value offsets, Value y, StringRef what) {
+  const RankedTensorType rows = tensorTypeOf(y), halves = tensorTypeOf(x);
+  if (extent(offsets, 0) < 2)
+    return op->emitOpError("has no expert");
+  if (halves.getElementType() != rows.getElementType())
+    return op->emitOpError("has x of ") << halves << ", and " << what << " of " << rows;
+  return expectShape(op, x, {rows.getDimSize(0), 2 * rows.getDimSize(1)}, "x");
+}
+
+LogicalResult ExpertSwigluOp::verify() {
+  return expectHalves(*this, getX(), getOffsets(), getResult(), "y");
+}
+
+LogicalResult ExpertSwigluGradOp::verify() {
+  if (getType() != getX().getType())
+    return emitOpError("has a gradient of another type than x");
+  return expectHalves(*this, getX(), getOffsets(), getDy(), "dy");
+}
+
 LogicalResult BalanceLossOp::verify() {
   return expectShape(*this, getMass(), {extent(getCounts(), 0)}, "mass");
 }
@@ -211,6 +231,14 @@ SmallVector<unsigned> ExpertLinearOp::getParameterOperands() { return {1}; }
 
 Value ExpertLinearGradOp::getAccumulator() { return getAcc(); }
 void ExpertLinearGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
+
+LogicalResult ExpertSwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
+                                       SmallVectorImpl<Value> &gradients) {
+  gradients.append({ExpertSwigluGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getX(),
+                                               getOffsets()),
+                    Value()});
+  return success();
+}
 
 LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                       SmallVectorImpl<Value> &gradients) {

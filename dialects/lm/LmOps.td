@@ -639,7 +639,7 @@ def TakeRowsOp : Lm_PureOp<"take_rows", [Differentiable]> {
   let summary = "y[r, :] = x[token of row r, :]";
   let description = [{
     `x` `[T, n]`, `rows` `[R]` and `places` `[T k]` of `lm.sort_rows`, y `[R, n]`. A row of no choice
-    is zeros.
+    may have any value.
   }];
   let fields = (ins Matrix:$x, Ids:$rows, Ids:$places);
   let results = (outs Matrix:$result);
@@ -676,8 +676,8 @@ def CombineRowsGradOp : Lm_PureOp<"combine_rows_grad", [BecomesCall]> {
   let summary = "gradients of combine_rows for y and weights";
   let description = [{
     With the choice c = rows[r] of row r, and its token t: dy[r, :] = weights[c] dout[t, :],
-    dweights[c] = sum of dout[t, :] y[r, :]. A row of no choice gets zeros, and so does a choice
-    without a row.
+    dweights[c] = sum of dout[t, :] y[r, :], 0 for a choice without a row. A row of no choice may
+    have any value in y and in dy.
   }];
   let fields = (ins Matrix:$dout, Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows,
                     Ids:$places);
@@ -714,6 +714,32 @@ def ExpertLinearGradOp : Lm_PureOp<"expert_linear_grad", [Accumulating, BecomesC
   let assemblyFormat = [{
     $dy `,` $x `,` $offsets (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
   }];
+  let hasVerifier = 1;
+}
+
+def ExpertSwigluOp : Lm_PureOp<"expert_swiglu", [Differentiable, FreeToRecompute, MlpActivation,
+                                                 BecomesCall]> {
+  let summary = "y[r, :] = silu(x[r, :w]) * x[r, w:] for the rows r of all experts";
+  let description = [{
+    `x` `[R, 2 w]`, whose rows are sorted by expert: the gates, then what they are multiplied by;
+    `offsets` `[E + 1]` of `lm.sort_rows`; y `[R, w]`. It is `lm.swiglu` of the halves of x, but only
+    of the rows below offsets[E], which costs less where there is room for many more rows. Rows of no
+    expert may have any value in x and in y.
+  }];
+  let fields = (ins Matrix:$x, Ids:$offsets);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$x `,` $offsets `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def ExpertSwigluGradOp : Lm_PureOp<"expert_swiglu_grad", [BecomesCall]> {
+  let summary = "gradient of expert_swiglu for x";
+  let description = [{
+    `dy` `[R, w]`, `x` and the result `[R, 2 w]`. Rows of no expert may have any value in each of them.
+  }];
+  let fields = (ins Matrix:$dy, Matrix:$x, Ids:$offsets);
+  let results = (outs Matrix:$result);
+  let assemblyFormat = "$dy `,` $x `,` $offsets `:` functional-type(operands, results) attr-dict";
   let hasVerifier = 1;
 }
 

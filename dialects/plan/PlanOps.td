@@ -361,6 +361,24 @@ def ExpertLinearGradOp : Plan_Command<"expert_linear_grad", [{
     Line<"d">.format]>.format;
 }
 
+def ExpertSwigluOp : Plan_Command<"expert_swiglu", [{
+    {"x", getX()}, {"offsets", getOffsets()}, {"y", getY(), Write}
+  }]> {
+  let summary = "y[r, :] = silu(x[r, :w]) * x[r, w:] for the rows r of all experts";
+  let fields = (ins SliceType:$x, SliceType:$offsets, SliceType:$y);
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"offsets">.format,
+    Line<"y">.format]>.format;
+}
+
+def ExpertSwigluGradOp : Plan_Command<"expert_swiglu_grad", [{
+    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"dx", getDx(), Write}
+  }]> {
+  let summary = "gradient of expert_swiglu for x";
+  let fields = (ins SliceType:$dy, SliceType:$x, SliceType:$offsets, SliceType:$dx);
+  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"x">.format, Line<"offsets">.format,
+    Line<"dx">.format]>.format;
+}
+
 def CopyOp : Plan_Command<"copy", [{
     {"x", getX(), Read, mayBeSpaced}, {"d", getD(), Write, mayBeSpaced}
   }]> {

@@ -131,6 +131,8 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
       move(rope.getResult(), 2);
     } else if (auto swiglu = dyn_cast<lm::SwigluOp>(op)) {
       move(swiglu.getResult(), 9);
+    } else if (auto swiglu = dyn_cast<lm::ExpertSwigluOp>(op)) {
+      move(swiglu.getResult(), 9);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op); embedding && readsTable(embedding)) {
       move(embedding.getResult(), 2);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op);

@@ -141,6 +141,34 @@ LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   return success();
 }
 
+// Makes each lm.swiglu of the halves of the rows of `sort` compute the rows that have an expert,
+// instead of all that there is room for.
+static void useRowsOfExperts(lm::SortRowsOp sort) {
+  for (Operation *reader : llvm::to_vector(sort.getOffsets().getUsers())) {
+    auto linear = dyn_cast<lm::ExpertLinearOp>(reader);
+    if (!linear)
+      continue;
+    for (Operation *user : llvm::to_vector(linear.getResult().getUsers())) {
+      auto split = dyn_cast<lm::SplitOp>(user);
+      if (!split || split.getParts().size() != 2)
+        continue;
+      Value gate = split.getParts()[0], up = split.getParts()[1];
+      for (Operation *of : llvm::to_vector(gate.getUsers())) {
+        auto swiglu = dyn_cast<lm::SwigluOp>(of);
+        if (!swiglu || swiglu.getGate() != gate || swiglu.getUp() != up)
+          continue;
+        OpBuilder b(swiglu);
+        swiglu.replaceAllUsesWith(lm::ExpertSwigluOp::create(b, swiglu.getLoc(), swiglu.getType(),
+                                                             linear.getResult(), sort.getOffsets())
+                                      .getResult());
+        swiglu.erase();
+      }
+      if (split->use_empty())
+        split.erase();
+    }
+  }
+}
+
 // Makes `sort`, and the ops that compute its rows, work on those choices of all ranks that are of
 // the experts of this rank.
 LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
@@ -203,6 +231,7 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   sort.getOffsets().setType(RankedTensorType::get({own + 1}, b.getI32Type()));
   sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
   sort.getPlaces().setType(RankedTensorType::get({tokens * chosen}, b.getI32Type()));
+  useRowsOfExperts(sort);
   if (capacity > 0)
     cutIntoWindows(sort, choices.getNumElements());
   return success();

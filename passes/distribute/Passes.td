@@ -37,7 +37,8 @@ def ParallelExpertsPass : Pass<"dist-parallel-experts", "::mlir::ModuleOp"> {
     Every size is known before the run, whatever the routers choose: the tokens of all N ranks may
     choose the same experts, so each rank must be able to get all of them, which is what
     an all-gather sends. A rank computes at most N T min(k, E / N) choices. No token is
-    dropped, and the host is not asked.
+    dropped, and the host is not asked. On average it computes T k of them: `lm.swiglu` of the
+    halves of their rows becomes `lm.expert_swiglu`, which leaves out the rows without a choice.
 
     With `capacity` = c, they are computed in windows of c T k rows: each op between the sort and
     the sum is cloned for each window, `lm.sort_rows` with the window's first row, and the windows'

@@ -148,6 +148,14 @@ inline Operands operandsOf(const ExpertLinearGrad &op) {
           {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
 }
 
+inline Operands operandsOf(const ExpertSwiglu &op) {
+  return {{"x", op.x()}, {"offsets", op.offsets()}, {"y", op.y(), Role::Write}};
+}
+
+inline Operands operandsOf(const ExpertSwigluGrad &op) {
+  return {{"dy", op.dy()}, {"x", op.x()}, {"offsets", op.offsets()}, {"dx", op.dx(), Role::Write}};
+}
+
 inline Operands operandsOf(const Copy &op) {
   return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
 }
@@ -199,6 +207,10 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
     return visit(*command.body_as_ExpertLinear());
   case CommandBody::ExpertLinearGrad:
     return visit(*command.body_as_ExpertLinearGrad());
+  case CommandBody::ExpertSwiglu:
+    return visit(*command.body_as_ExpertSwiglu());
+  case CommandBody::ExpertSwigluGrad:
+    return visit(*command.body_as_ExpertSwigluGrad());
   case CommandBody::NONE:
     break;
   }

@@ -891,6 +891,23 @@ private:
                    product({op.experts(), op.inner(), op.columns()}));
   }
 
+  Result<void> shapes(const plan::ExpertSwiglu &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.columns()}, op.rows()));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), 2, op.columns()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("y", op.y(), type, product({op.rows(), op.columns()}));
+  }
+
+  Result<void> shapes(const plan::ExpertSwigluGrad &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.columns()}, op.rows()));
+    LMC_TRY(operand("dy", op.dy(), type, product({op.rows(), op.columns()})));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), 2, op.columns()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("dx", op.dx(), type, product({op.rows(), 2, op.columns()}));
+  }
+
   Result<void> shapes(const plan::Copy &op) {
     LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
     const plan::Slice &from = slice(op.x());

@@ -259,6 +259,16 @@ static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets) {
   return shape;
 }
 
+// `y` has a row of one half of x.
+static ExpertSwigluShape swigluShapeOf(Value y, Value offsets) {
+  ExpertSwigluShape shape;
+  shape.rows = contentOf(y).getDimSize(0);
+  shape.experts = contentOf(offsets).getDimSize(0) - 1;
+  shape.columns = contentOf(y).getDimSize(1);
+  shape.type = *dataTypeOf(contentOf(y).getElementType());
+  return shape;
+}
+
 // Adds the kernels of a command of a mixture of experts.
 LogicalResult Planner::addExperts(Operation &command) {
   llvm::TypeSwitch<Operation *>(&command)
@@ -327,6 +337,14 @@ LogicalResult Planner::addExperts(Operation &command) {
         shape.accumulate = op.getAccumulate();
         addLaunch(op, expertGemmGradKernel(shape), {op.getDy(), op.getX(), op.getOffsets()},
                   op.getD());
+      })
+      .Case([&](plan_ir::ExpertSwigluOp op) {
+        addLaunch(op, expertSwigluKernel(swigluShapeOf(op.getY(), op.getOffsets())),
+                  {op.getX(), op.getOffsets()}, op.getY());
+      })
+      .Case([&](plan_ir::ExpertSwigluGradOp op) {
+        addLaunch(op, expertSwigluGradKernel(swigluShapeOf(op.getDy(), op.getOffsets())),
+                  {op.getDy(), op.getX(), op.getOffsets()}, op.getDx());
       });
   return success();
 }
@@ -341,8 +359,8 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
       .Case<plan_ir::RouteOp, plan_ir::RouteGradOp, plan_ir::SortRowsOp, plan_ir::TakeRowsOp,
             plan_ir::TakeRowsGradOp, plan_ir::CombineRowsOp, plan_ir::CombineRowsGradOp,
-            plan_ir::ExpertLinearOp, plan_ir::ExpertLinearGradOp>(
-          [&](auto op) { return addExperts(*op); })
+            plan_ir::ExpertLinearOp, plan_ir::ExpertLinearGradOp, plan_ir::ExpertSwigluOp,
+            plan_ir::ExpertSwigluGradOp>([&](auto op) { return addExperts(*op); })
       // The kernels of launches are printed elsewhere; a library or the driver runs the others.
       .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
             plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(

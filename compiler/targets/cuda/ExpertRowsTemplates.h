@@ -41,4 +41,16 @@ CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
 // Its gradients; arguments dout, y, weights, rows, places, dy, dweights.
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
+// Rows that are computed one by one: there is room for `rows`, of which those below
+// offsets[experts] are of an expert. y is [rows, columns], x [rows, 2 columns].
+struct ExpertSwigluShape {
+  int64_t rows = 0, experts = 0, columns = 0;
+  DataType type = DataType::BF16;
+};
+
+// y = silu of one half of x times the other; arguments x, offsets i32 [experts + 1], y.
+CudaKernel expertSwigluKernel(const ExpertSwigluShape &shape);
+// Its gradient; arguments dy, x, offsets, dx.
+CudaKernel expertSwigluGradKernel(const ExpertSwigluShape &shape);
+
 } // namespace lmc::codegen

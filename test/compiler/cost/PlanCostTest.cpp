@@ -205,6 +205,100 @@ TEST(PlanCost, ExpertsWithoutRowsTakeNoTraffic) {
   EXPECT_DOUBLE_EQ(moved(2, Routing::Balanced) - moved(2, Routing::SameExperts), 2 * 8 * matrix);
 }
 
+// Four ranks divide 8 or 4 experts, of which each of their 64 tokens chooses 2. A rank's rows have
+// room for all choices of its experts, of which it gets those of 16 tokens on average: 32.
+TEST(PlanCost, RowsThatHaveAnExpertAreMoved) {
+  for (const uint64_t own : {2, 1}) {
+    constexpr uint64_t kTokens = 64, kChosen = 2, kColumns = 8;
+    const uint64_t rows = kTokens * own, held = own == 2 ? 0 : rows;
+    Job job;
+    job.plan.expert_ranks = job.plan.shard_ranks = 4;
+    job.plan.batch->micro_batch_size = 2;
+    job.plan.batch->sequence_length = 8;
+    auto matrix = [&](uint64_t count, uint64_t columns) {
+      return job.slice(plan::DType::BF16, {count, columns});
+    };
+    plan::SortRowsT sort;
+    sort.experts = job.slice(plan::DType::I32, {kTokens * kChosen});
+    sort.offsets = job.slice(plan::DType::I32, {own + 1});
+    sort.rows = job.slice(plan::DType::I32, {rows});
+    sort.places = job.slice(plan::DType::I32, {kTokens * kChosen});
+    sort.choices = kTokens * kChosen;
+    sort.count = own;
+    sort.held = held;
+    job.command(sort);
+    auto moved = [&](auto op) {
+      op.tokens = kTokens;
+      op.chosen = kChosen;
+      op.columns = kColumns;
+      op.held = held;
+      return op;
+    };
+    auto take = moved(plan::TakeRowsT());
+    take.x = matrix(kTokens, kColumns);
+    take.rows = sort.rows;
+    take.y = matrix(rows, kColumns);
+    job.command(take);
+    auto takeGrad = moved(plan::TakeRowsGradT());
+    takeGrad.dy = take.y;
+    takeGrad.places = sort.places;
+    takeGrad.dx = take.x;
+    job.command(takeGrad);
+    auto combine = moved(plan::CombineRowsT());
+    combine.y = take.y;
+    combine.weights = job.slice(plan::DType::F32, {kTokens, kChosen});
+    combine.places = sort.places;
+    combine.out = take.x;
+    job.command(combine);
+    auto combineGrad = moved(plan::CombineRowsGradT());
+    combineGrad.dout = take.x;
+    combineGrad.y = take.y;
+    combineGrad.weights = combine.weights;
+    combineGrad.rows = sort.rows;
+    combineGrad.places = int(sort.places);
+    combineGrad.dy = matrix(rows, kColumns);
+    combineGrad.dweights = job.slice(plan::DType::F32, {kTokens, kChosen});
+    job.command(combineGrad);
+    auto halved = [&](auto op) {
+      op.rows = rows;
+      op.experts = own;
+      op.columns = kColumns;
+      return op;
+    };
+    auto swiglu = halved(plan::ExpertSwigluT());
+    swiglu.x = matrix(rows, 2 * kColumns);
+    swiglu.offsets = sort.offsets;
+    swiglu.y = take.y;
+    job.command(swiglu);
+    auto swigluGrad = halved(plan::ExpertSwigluGradT());
+    swigluGrad.dy = take.y;
+    swigluGrad.x = swiglu.x;
+    swigluGrad.offsets = sort.offsets;
+    swigluGrad.dx = matrix(rows, 2 * kColumns);
+    job.command(swigluGrad);
+    std::string bytes = job.bytes();
+    const plan::Plan &plan = *plan::GetPlan(bytes.data());
+    auto expectMoved = [&](unsigned command, uint64_t read, uint64_t written, Routing routing) {
+      const auto work = std::get<KernelWork>(
+          workOf(plan, *plan.functions()->Get(0)->commands()->Get(command), routing));
+      EXPECT_EQ(work.readBytes, double(read)) << "command " << command;
+      EXPECT_EQ(work.writtenBytes, double(written)) << "command " << command;
+    };
+    // With SameExperts, a rank's experts may be those that all tokens choose.
+    for (const auto &[routing, full] :
+         {std::pair(Routing::Balanced, uint64_t(32)), std::pair(Routing::SameExperts, rows)}) {
+      const uint64_t x = kTokens * kColumns * 2, y = full * kColumns * 2; // bytes
+      const uint64_t choices = kTokens * kChosen * 4, offsets = (own + 1) * 4;
+      expectMoved(2, x + rows * 4, y, routing);
+      expectMoved(3, y + choices, x, routing);
+      expectMoved(4, y + 2 * choices, x, routing);
+      expectMoved(5, x + y + rows * 4 + 2 * choices, y + choices, routing);
+      expectMoved(6, 2 * y + offsets, y, routing);
+      expectMoved(7, 3 * y + offsets, 2 * y, routing);
+    }
+  }
+}
+
 namespace {
 
 // Warns of every product, and prices each kernel of attention's gradient by itself.

@@ -241,6 +241,28 @@ const char *kLinearGrad = R"({
       }
 })";
 
+const char *kSwiglu = R"({
+  const T *x = at<T>(arguments, 0);
+  T *y = at<T>(arguments, 2);
+  for (int r = 0; r < at<int>(arguments, 1)[kExperts] - (mistake == 1); ++r)
+    for (int i = 0; i < kColumns; ++i) {
+      const Real g = x[r * 2 * kColumns + i], u = x[r * 2 * kColumns + kColumns + i];
+      y[r * kColumns + i] = mistake == 2 ? u / (1 + std::exp(-u)) * g : g / (1 + std::exp(-g)) * u;
+    }
+})";
+
+const char *kSwigluGrad = R"({
+  const T *dy = at<T>(arguments, 0), *x = at<T>(arguments, 1);
+  T *dx = at<T>(arguments, 3);
+  for (int r = 0; r < at<int>(arguments, 2)[kExperts] - (mistake == 1); ++r)
+    for (int i = 0; i < kColumns; ++i) {
+      const int gate = r * 2 * kColumns + i, up = gate + kColumns;
+      const Real g = x[gate], d = dy[r * kColumns + i], s = 1 / (1 + std::exp(-g));
+      dx[gate] = d * x[up] * s * (mistake == 2 ? 1 : 1 + g * (1 - s));
+      dx[up] = mistake == 3 ? d * s : d * g * s;
+    }
+})";
+
 // A command and the loops that compute it.
 struct Command {
   const char *name;
@@ -418,6 +440,32 @@ Command linearGrad(const char *name, DType matrices, bool accumulate) {
           {"d[", "d[", accumulate ? "" : "d["}};
 }
 
+template <typename Op> Op halved(Op op) {
+  op.rows = kChoices;
+  op.experts = kExperts;
+  op.columns = kWidth;
+  return op;
+}
+
+std::vector<uint32_t> addSwiglu(CudaPlan &plan, DType type, DType) {
+  auto op = halved(plan::ExpertSwigluT());
+  op.x = plan.slice(type, {kChoices, 2 * kWidth});
+  op.offsets = plan.slice(DType::I32, {kExperts + 1});
+  op.y = plan.slice(type, {kChoices, kWidth});
+  plan.command(op);
+  return {op.x, op.offsets, op.y};
+}
+
+std::vector<uint32_t> addSwigluGrad(CudaPlan &plan, DType type, DType) {
+  auto op = halved(plan::ExpertSwigluGradT());
+  op.dy = plan.slice(type, {kChoices, kWidth});
+  op.x = plan.slice(type, {kChoices, 2 * kWidth});
+  op.offsets = plan.slice(DType::I32, {kExperts + 1});
+  op.dx = plan.slice(type, {kChoices, 2 * kWidth});
+  plan.command(op);
+  return {op.dy, op.x, op.offsets, op.dx};
+}
+
 const Command kCommands[] = {
     router("route", DType::BF16, false, false, false, false, 1,
            // Of the logits that are drawn, only those in bf16 are equal at times.
@@ -451,6 +499,13 @@ const Command kCommands[] = {
     linear("expert_linear_transposed", DType::BF16, true),
     linearGrad("expert_linear_grad", DType::BF16, false),
     linearGrad("expert_linear_grad_accumulated", DType::F64, true),
+    {"expert_swiglu", {DType::F32, DType::BF16}, addSwiglu, "", kSwiglu, {"y[", "y["}},
+    {"expert_swiglu_grad",
+     {DType::BF16, DType::F64},
+     addSwigluGrad,
+     "",
+     kSwigluGrad,
+     {"dx[", "dx[", "dx["}},
 };
 
 void PrintTo(const Command &command, std::ostream *os) { *os << command.name; }

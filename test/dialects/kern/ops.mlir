@@ -140,6 +140,10 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %y = kern.expert_linear %t, %w, %o : (tensor<8x8xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x6xbf16>
   // CHECK: kern.expert_linear_grad %[[Y]], %[[T]], %[[O]] acc %[[A]] : ({{.*}}) -> tensor<18x8xf32>
   %3 = kern.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
+  // CHECK: %[[SW:.*]] = kern.expert_swiglu %[[Y]], %[[O]] : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
+  %sw = kern.expert_swiglu %y, %o : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
+  // CHECK: kern.expert_swiglu_grad %[[SW]], %[[Y]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>
+  %dsw = kern.expert_swiglu_grad %sw, %y, %o : (tensor<8x3xbf16>, tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x6xbf16>
   // CHECK: %[[D:.*]] = kern.combine_rows %[[T]], %[[P]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
   %d = kern.combine_rows %t, %p, %q : (tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>) -> tensor<4x8xbf16>
   // CHECK: kern.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)

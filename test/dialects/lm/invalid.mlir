@@ -1172,6 +1172,46 @@ func.func @otherAccumulator(%x: tensor<8x8xf32>, %o: tensor<4xi32>, %a: tensor<1
 
 // -----
 
+func.func @otherHalves(%x: tensor<8x7xf32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.expert_swiglu' op x is 'tensor<8x7xf32>', not [8, 6]}}
+  %0 = lm.expert_swiglu %x, %o : (tensor<8x7xf32>, tensor<4xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
+func.func @halvesOfOtherType(%x: tensor<8x6xf32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.expert_swiglu' op has x of 'tensor<8x6xf32>', and y of 'tensor<8x3xbf16>'}}
+  %0 = lm.expert_swiglu %x, %o : (tensor<8x6xf32>, tensor<4xi32>) -> tensor<8x3xbf16>
+  return
+}
+
+// -----
+
+func.func @halvesOfNoExpert(%x: tensor<8x6xf32>, %o: tensor<1xi32>) {
+  // expected-error @+1 {{'lm.expert_swiglu' op has no expert}}
+  %0 = lm.expert_swiglu %x, %o : (tensor<8x6xf32>, tensor<1xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
+func.func @otherGradientOfHalves(%d: tensor<8x3xf32>, %x: tensor<8x6xf32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.expert_swiglu_grad' op has a gradient of another type than x}}
+  %0 = lm.expert_swiglu_grad %d, %x, %o : (tensor<8x3xf32>, tensor<8x6xf32>, tensor<4xi32>) -> tensor<8x3xf32>
+  return
+}
+
+// -----
+
+func.func @gradientOfOtherRows(%d: tensor<7x3xf32>, %x: tensor<8x6xf32>, %o: tensor<4xi32>) {
+  // expected-error @+1 {{'lm.expert_swiglu_grad' op x is 'tensor<8x6xf32>', not [7, 6]}}
+  %0 = lm.expert_swiglu_grad %d, %x, %o : (tensor<7x3xf32>, tensor<8x6xf32>, tensor<4xi32>) -> tensor<8x6xf32>
+  return
+}
+
+// -----
+
 func.func @otherMass(%l: tensor<f32>, %c: tensor<3xf32>, %m: tensor<4xf32>) {
   // expected-error @+1 {{'lm.balance_loss' op mass is 'tensor<4xf32>', not [3]}}
   %0 = lm.balance_loss %l, %c, %m factor 1.0 : (tensor<f32>, tensor<3xf32>, tensor<4xf32>) -> tensor<f32>

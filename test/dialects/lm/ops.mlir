@@ -224,6 +224,10 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %2 = lm.expert_linear %y, %w, %o : (tensor<8x6xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x8xbf16> {transposed}
   // CHECK: lm.expert_linear_grad %[[Y]], %[[T]], %[[O]] acc %[[A]] : ({{.*}}) -> tensor<18x8xf32>
   %3 = lm.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
+  // CHECK: %[[SW:.*]] = lm.expert_swiglu %[[Y]], %[[O]] : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
+  %sw = lm.expert_swiglu %y, %o : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
+  // CHECK: lm.expert_swiglu_grad %[[SW]], %[[Y]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>
+  %dsw = lm.expert_swiglu_grad %sw, %y, %o : (tensor<8x3xbf16>, tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x6xbf16>
   // CHECK: %[[D:.*]] = lm.combine_rows %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<4x8xbf16>
   %d = lm.combine_rows %t, %p, %r, %q : (tensor<8x8xbf16>, tensor<4x2xf32>, tensor<8xi32>, tensor<8xi32>) -> tensor<4x8xbf16>
   // CHECK: lm.combine_rows_grad %[[D]], %[[T]], %[[P]], %[[R]], %[[Q]] : ({{.*}}) -> (tensor<8x8xbf16>, tensor<4x2xf32>)

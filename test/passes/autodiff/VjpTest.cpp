@@ -297,6 +297,12 @@ std::vector<Case> cases() {
            1,
            offsets});
     }
+  add({"expert_swiglu",
+       {"tensor<5x42xf64>", "tensor<4xi32>"},
+       "%r = lm.expert_swiglu %0, %1 : (tensor<5x42xf64>, tensor<4xi32>) -> tensor<5x21xf64>",
+       0,
+       1,
+       {0, 3, 3, 5}});
   add({"balance_loss",
        {"tensor<f64>", "tensor<5xf64>", "tensor<5xf64>"},
        "%r = lm.balance_loss %0, %1, %2 factor 3.0e-1 : (tensor<f64>, tensor<5xf64>, "

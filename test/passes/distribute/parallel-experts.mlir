@@ -11,6 +11,7 @@ lm.variable @logits input : tensor<6x4xf32> init none
 lm.variable @w parameter : tensor<12x8xf32> init none {parts = [
   #lm.part<"0.w", rows = 3, init = ones>, #lm.part<"1.w", rows = 3, init = ones>,
   #lm.part<"2.w", rows = 3, init = ones>, #lm.part<"3.w", rows = 3, init = ones>]}
+lm.variable @gate_up.w parameter : tensor<24x8xf32> init none
 lm.variable @w.compute compute_copy : tensor<12x8xf32> init copy_of(source = "w") {parameter = "w"}
 
 func.func private @layer(%x: tensor<6x8xf32>, %logits: tensor<6x4xf32>, %w: tensor<12x8xf32>) -> tensor<6x3xf32> {
@@ -18,6 +19,18 @@ func.func private @layer(%x: tensor<6x8xf32>, %logits: tensor<6x4xf32>, %w: tens
   %o, %r, %q = lm.sort_rows %e : (tensor<6x3xi32>) -> (tensor<5xi32>, tensor<18xi32>, tensor<18xi32>)
   %t = lm.take_rows %x, %r, %q : (tensor<6x8xf32>, tensor<18xi32>, tensor<18xi32>) -> tensor<18x8xf32>
   %y = lm.expert_linear %t, %w, %o : (tensor<18x8xf32>, tensor<12x8xf32>, tensor<5xi32>) -> tensor<18x3xf32>
+  %d = lm.combine_rows %y, %p, %r, %q : (tensor<18x3xf32>, tensor<6x3xf32>, tensor<18xi32>, tensor<18xi32>) -> tensor<6x3xf32>
+  return %d : tensor<6x3xf32>
+}
+// SwiGLU of the halves of a product.
+func.func @swiglu(%x: tensor<6x8xf32>, %logits: tensor<6x4xf32>) -> tensor<6x3xf32> {
+  %gate_up.w = lm.load @gate_up.w : tensor<24x8xf32>
+  %p, %e, %c, %m = lm.route %logits : (tensor<6x4xf32>) -> (tensor<6x3xf32>, tensor<6x3xi32>, tensor<4xf32>, tensor<4xf32>)
+  %o, %r, %q = lm.sort_rows %e : (tensor<6x3xi32>) -> (tensor<5xi32>, tensor<18xi32>, tensor<18xi32>)
+  %t = lm.take_rows %x, %r, %q : (tensor<6x8xf32>, tensor<18xi32>, tensor<18xi32>) -> tensor<18x8xf32>
+  %gate_up = lm.expert_linear %t, %gate_up.w, %o : (tensor<18x8xf32>, tensor<24x8xf32>, tensor<5xi32>) -> tensor<18x6xf32>
+  %gate, %up = lm.split %gate_up : (tensor<18x6xf32>) -> (tensor<18x3xf32>, tensor<18x3xf32>)
+  %y = lm.swiglu %gate, %up : tensor<18x3xf32>
   %d = lm.combine_rows %y, %p, %r, %q : (tensor<18x3xf32>, tensor<6x3xf32>, tensor<18xi32>, tensor<18xi32>) -> tensor<6x3xf32>
   return %d : tensor<6x3xf32>
 }
@@ -49,6 +62,12 @@ func.func @forward() -> tensor<6x3xf32> {
 // CHECK-NEXT:   %[[D:.*]] = lm.combine_rows %[[Y]], %[[PS]], %[[R]], %[[Q]] : ({{.*}}) -> tensor<12x3xf32>
 // CHECK-NEXT:   %[[SUM:.*]] = dist.reduce_scatter %[[D]] over @ranks expert : (tensor<12x3xf32>) -> tensor<6x3xf32>
 // CHECK-NEXT:   return %[[SUM]]
+// SwiGLU is computed of the rows that have an expert.
+// CHECK:      func.func @swiglu
+// CHECK:        %[[O:.*]], %{{.*}}, %{{.*}} = lm.sort_rows
+// CHECK:        %[[GU:.*]] = lm.expert_linear %{{.*}}, %{{.*}}, %[[O]] : (tensor<24x8xf32>, tensor<12x8xf32>, tensor<3xi32>) -> tensor<24x6xf32>
+// CHECK-NEXT:   %[[Y:.*]] = lm.expert_swiglu %[[GU]], %[[O]] : (tensor<24x6xf32>, tensor<3xi32>) -> tensor<24x3xf32>
+// CHECK-NEXT:   lm.combine_rows %[[Y]]
 // CHECK:      func.func @forward
 // CHECK:        %[[WHALF:.*]] = lm.load @w.compute : tensor<6x8xf32>
 // CHECK:        %[[K:.*]] = lm.load @run.shard_rank : tensor<f32>
@@ -57,6 +76,7 @@ func.func @forward() -> tensor<6x3xf32> {
 // ONE:      dist.mesh @ranks(replicate = 1, shard = 2)
 // ONE-NOT:  dist.all_gather
 // ONE:      lm.sort_rows %{{.*}} : (tensor<6x3xi32>)
+// ONE:      lm.swiglu
 
 // UNEVEN: error: 'lm.sort_rows' op sorts by 4 experts, which 3 ranks cannot divide evenly
 // RANKS: error: needs at least one rank along each axis, and experts that divide shard

@@ -1257,6 +1257,79 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
     }
 }
 
+// Four of six rows are of an expert. The others hold NaN, and what is computed of them stays as it
+// is.
+TEST_P(Conformance, ComputesSwigluOfTheRowsOfExperts) {
+  constexpr size_t kRows = 6, kOwn = 4, kColumns = 5;
+  plan::ExpertSwigluT forward;
+  forward.x = b.slice(DType::F32, {kRows, 2 * kColumns});
+  forward.offsets = b.slice(DType::I32, {3});
+  forward.y = b.slice(DType::F32, {kRows, kColumns});
+  forward.rows = kRows;
+  forward.experts = 2;
+  forward.columns = kColumns;
+  b.command(forward);
+  addLoops("expert_swiglu_forward", R"((const float *x, const int *offsets, float *y) {
+    for (int r = 0; r < loadOne(offsets + 2); ++r)
+      for (int i = 0; i < 5; ++i) {
+        const float g = loadOne(x + r * 10 + i);
+        storeOne(y + r * 5 + i, g / (1 + expf(-g)) * loadOne(x + r * 10 + 5 + i));
+      }
+  })",
+           {forward.x, forward.offsets, forward.y}, 2);
+  plan::ExpertSwigluGradT grad;
+  grad.dy = b.slice(DType::F32, {kRows, kColumns});
+  grad.x = forward.x;
+  grad.offsets = forward.offsets;
+  grad.dx = b.slice(DType::F32, {kRows, 2 * kColumns});
+  grad.rows = kRows;
+  grad.experts = 2;
+  grad.columns = kColumns;
+  b.command(grad);
+  addLoops("expert_swiglu_grad",
+           R"((const float *dy, const float *x, const int *offsets, float *dx) {
+    for (int r = 0; r < loadOne(offsets + 2); ++r)
+      for (int i = 0; i < 5; ++i) {
+        const float g = loadOne(x + r * 10 + i), d = loadOne(dy + r * 5 + i);
+        const float s = 1 / (1 + expf(-g));
+        storeOne(dx + r * 10 + i, d * loadOne(x + r * 10 + 5 + i) * s * (1 + g * (1 - s)));
+        storeOne(dx + r * 10 + 5 + i, d * g * s);
+      }
+  })",
+           {grad.dy, grad.x, grad.offsets, grad.dx}, 3);
+  ASSERT_NO_FATAL_FAILURE(record(2));
+
+  std::vector<float> x(kRows * 2 * kColumns, NAN), dy(kRows * kColumns, NAN);
+  for (size_t i = 0; i < kOwn * 2 * kColumns; ++i)
+    x[i] = float(i * 5 % 13) / 2 - 3;
+  for (size_t i = 0; i < kOwn * kColumns; ++i)
+    dy[i] = float(i * 4 % 7) - 3;
+  write(forward.x, x);
+  write(forward.offsets, std::vector<int32_t>{0, 1, int32_t(kOwn)});
+  write(forward.y, std::vector<float>(dy.size(), 7));
+  write(grad.dy, dy);
+  write(grad.dx, std::vector<float>(x.size(), 8));
+  ASSERT_NO_FATAL_FAILURE(run());
+
+  auto swiglu = [](double gate, double up) { return gate / (1 + std::exp(-gate)) * up; };
+  const std::vector<float> y = read<float>(forward.y), dx = read<float>(grad.dx);
+  for (size_t r = 0; r < kRows; ++r)
+    for (size_t i = 0; i < kColumns; ++i) {
+      const size_t gateAt = r * 2 * kColumns + i, upAt = gateAt + kColumns, at = r * kColumns + i;
+      if (r >= kOwn) {
+        EXPECT_EQ(y[at], 7);
+        EXPECT_EQ(dx[gateAt], 8);
+        EXPECT_EQ(dx[upAt], 8);
+        continue;
+      }
+      const double gate = x[gateAt], up = x[upAt], step = 1e-4;
+      EXPECT_NEAR(y[at], swiglu(gate, up), 1e-5);
+      EXPECT_NEAR(dx[gateAt],
+                  dy[at] * (swiglu(gate + step, up) - swiglu(gate - step, up)) / (2 * step), 1e-5);
+      EXPECT_NEAR(dx[upAt], dy[at] * swiglu(gate, 1), 1e-5);
+    }
+}
+
 TEST_P(Conformance, KnowsItself) {
   ASSERT_NO_FATAL_FAILURE(open(2));
   DeviceInfo info = device->info(DType::F32);

@@ -95,6 +95,9 @@ TEST(Operands, OfExperts) {
   EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=0", "<x=0", "<offsets=0", ">d=0"));
   grad.accumulate = true;
   EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=0", "<x=0", "<offsets=0", "+d=0"));
+  EXPECT_THAT(texts(commandOf(plan::ExpertSwigluT())), ElementsAre("<x=0", "<offsets=0", ">y=0"));
+  EXPECT_THAT(texts(commandOf(plan::ExpertSwigluGradT())),
+              ElementsAre("<dy=0", "<x=0", "<offsets=0", ">dx=0"));
 }
 
 TEST(Operands, TheWorkspaceIsScratch) {

@@ -247,6 +247,23 @@ static PlanBuilder expertsPlan() {
   combineGrad.dy = matrix(8, 6);
   combineGrad.dweights = sums(8);
   b.command(combineGrad);
+  plan::ExpertSwigluT swiglu;
+  swiglu.x = linear.y;
+  swiglu.offsets = sort.offsets;
+  swiglu.y = matrix(8, 3);
+  swiglu.rows = 8;
+  swiglu.experts = 3;
+  swiglu.columns = 3;
+  b.command(swiglu);
+  plan::ExpertSwigluGradT swigluGrad;
+  swigluGrad.dy = swiglu.y;
+  swigluGrad.x = linear.y;
+  swigluGrad.offsets = sort.offsets;
+  swigluGrad.dx = matrix(8, 6);
+  swigluGrad.rows = 8;
+  swigluGrad.experts = 3;
+  swigluGrad.columns = 3;
+  b.command(swigluGrad);
   return b;
 }
 
@@ -301,6 +318,18 @@ TEST(PlanFile, RefusesExpertsThatDoNotFit) {
        "operand weights is BF16"},
       {[&](auto &p) { body(p, 8).AsCombineRowsGrad()->dy = body(p, 8).AsCombineRowsGrad()->y; },
        "shares memory"},
+      {[&](auto &p) { body(p, 9).AsExpertSwiglu()->columns = 4; }, "operand x has"},
+      {[&](auto &p) { body(p, 9).AsExpertSwiglu()->rows = 0; }, "it has an extent of 0"},
+      {[&](auto &p) { body(p, 9).AsExpertSwiglu()->experts = 4; }, "operand offsets has"},
+      {[&](auto &p) { body(p, 9).AsExpertSwiglu()->y = body(p, 8).AsCombineRowsGrad()->dweights; },
+       "operand y is F32"},
+      {[&](auto &p) { body(p, 9).AsExpertSwiglu()->y = body(p, 9).AsExpertSwiglu()->x; },
+       "shares memory"},
+      {[&](auto &p) { body(p, 10).AsExpertSwigluGrad()->rows = 9; }, "operand dy has"},
+      {[&](auto &p) { body(p, 10).AsExpertSwigluGrad()->offsets = body(p, 0).AsRoute()->counts; },
+       "operand offsets is F32"},
+      {[&](auto &p) { body(p, 10).AsExpertSwigluGrad()->dx = body(p, 3).AsTakeRows()->y; },
+       "operand dx has"},
   };
   for (const Case &c : cases) {
     PlanBuilder b = expertsPlan();

@@ -93,13 +93,16 @@ constexpr int kWidth = VectorWidth<Columns, 16 / int(sizeof(T))>::value;
 template <typename T> struct RealOf { using Type = float; };
 template <> struct RealOf<double> { using Type = double; };
 
+__device__ inline float exponential(float x) { return expf(x); }
+__device__ inline double exponential(double x) { return exp(x); }
+
 // Returns the row that this warp works on.
 __device__ inline int warpRow() { return int(blockIdx.x) * kWarps + int(threadIdx.x) / 32; }
 
 } // namespace experts
 
-// to[r, :] = x[rows[r] / chosen, :], zeros where rows[r] is -1: x [tokens, columns], to [held,
-// columns]. Grid: ceilDiv(held, 8).
+// to[r, :] = x[rows[r] / chosen, :], unless rows[r] is -1: x [tokens, columns], to [held, columns].
+// Grid: ceilDiv(held, 8).
 template <typename Shape, typename T>
 __device__ inline void takeRows(const T *x, const i32 *rows, T *to) {
   using namespace experts;
@@ -108,13 +111,11 @@ __device__ inline void takeRows(const T *x, const i32 *rows, T *to) {
     return;
   constexpr int width = kWidth<T, Shape::columns>;
   const int choice = loadOne(rows + row);
+  if (choice < 0)
+    return;
   const T *from = x + i64(choice / Shape::chosen) * Shape::columns;
-  for (int column = int(threadIdx.x) % 32 * width; column < Shape::columns; column += 32 * width) {
-    Vec<T, width> value = {};
-    if (choice >= 0)
-      value = load<width>(from + column);
-    store(to + i64(row) * Shape::columns + column, value);
-  }
+  for (int column = int(threadIdx.x) % 32 * width; column < Shape::columns; column += 32 * width)
+    store(to + i64(row) * Shape::columns + column, load<width>(from + column));
 }
 
 // out[t, :] = sum over j of weights[t, j] y[places[t, j], :], or without weights if `Weighted` is
@@ -155,8 +156,8 @@ __device__ inline void combineRows(const T *y, const typename experts::RealOf<T>
 }
 
 // The gradients of combineRows: dy[r, :] = weights[c] dout[t, :] and dweights[c] = dout[t, :] .
-// y[r, :], where c = rows[r] is the row's choice and t its token. Rows without a choice and choices
-// without a row get zeros. Grid: ceilDiv(held, 8).
+// y[r, :], where c = rows[r] is the row's choice and t its token. Rows without a choice are not
+// written; choices without a row get zeros. Grid: ceilDiv(held, 8).
 template <typename Shape, typename T>
 __device__ inline void
 combineRowsGrad(const T *dout, const T *y, const typename experts::RealOf<T>::Type *weights,
@@ -173,11 +174,8 @@ combineRowsGrad(const T *dout, const T *y, const typename experts::RealOf<T>::Ty
     return;
   constexpr int width = kWidth<T, Shape::columns>;
   const int choice = loadOne(rows + row), lane = int(threadIdx.x) % 32;
-  if (choice < 0) {
-    for (int column = lane * width; column < Shape::columns; column += 32 * width)
-      store(dy + i64(row) * Shape::columns + column, Vec<T, width>{});
+  if (choice < 0)
     return;
-  }
   const Real weight = loadOne(weights + choice);
   Real sum = 0;
   for (int column = lane * width; column < Shape::columns; column += 32 * width) {
@@ -198,6 +196,60 @@ combineRowsGrad(const T *dout, const T *y, const typename experts::RealOf<T>::Ty
     sum += __shfl_xor_sync(kFullWarp, sum, other);
   if (lane == 0)
     storeOne(dweights + choice, sum);
+}
+
+// y[r, :] = silu(x[r, :columns]) * x[r, columns:] for the rows r < offsets[experts], with silu(g) =
+// g / (1 + exp(-g)): x [tokens, 2 columns], y [tokens, columns], where `tokens` is the number of rows
+// that there is room for. Grid: ceilDiv(tokens, 8).
+template <typename Shape, typename T>
+__device__ inline void expertSwiglu(const T *x, const i32 *offsets, T *y) {
+  using namespace experts;
+  using Real = typename RealOf<T>::Type;
+  const int row = warpRow();
+  if (row >= Shape::tokens || row >= loadOne(offsets + Shape::experts))
+    return;
+  constexpr int width = kWidth<T, Shape::columns>;
+  const T *from = x + i64(row) * 2 * Shape::columns;
+  for (int column = int(threadIdx.x) % 32 * width; column < Shape::columns; column += 32 * width) {
+    const Vec<T, width> gate = load<width>(from + column);
+    const Vec<T, width> up = load<width>(from + Shape::columns + column);
+    Vec<T, width> result;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const Real g = toReal(gate.at[i]);
+      fromReal(result.at[i], g * (1 / (1 + exponential(-g))) * toReal(up.at[i]));
+    }
+    store(y + i64(row) * Shape::columns + column, result);
+  }
+}
+
+// The gradient of expertSwiglu: with g and u, the halves of x[r, :], and s = 1 / (1 + exp(-g)),
+// dx[r, :columns] = dy[r, :] u s (1 + g (1 - s)) and dx[r, columns:] = dy[r, :] g s, for the same
+// rows. Grid: ceilDiv(tokens, 8).
+template <typename Shape, typename T>
+__device__ inline void expertSwigluGrad(const T *dy, const T *x, const i32 *offsets, T *dx) {
+  using namespace experts;
+  using Real = typename RealOf<T>::Type;
+  const int row = warpRow();
+  if (row >= Shape::tokens || row >= loadOne(offsets + Shape::experts))
+    return;
+  constexpr int width = kWidth<T, Shape::columns>;
+  const i64 first = i64(row) * 2 * Shape::columns;
+  for (int column = int(threadIdx.x) % 32 * width; column < Shape::columns; column += 32 * width) {
+    const Vec<T, width> gradient = load<width>(dy + i64(row) * Shape::columns + column);
+    const Vec<T, width> gate = load<width>(x + first + column);
+    const Vec<T, width> up = load<width>(x + first + Shape::columns + column);
+    Vec<T, width> dgate, dup;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const Real g = toReal(gate.at[i]), d = toReal(gradient.at[i]);
+      const Real s = 1 / (1 + exponential(-g));
+      fromReal(dgate.at[i], d * toReal(up.at[i]) * (s * (1 + g * (1 - s))));
+      fromReal(dup.at[i], d * (g * s));
+    }
+    store(dx + first + column, dgate);
+    store(dx + first + Shape::columns + column, dup);
+  }
 }
 
 } // namespace lmc

@@ -21,9 +21,6 @@ namespace experts {
 
 constexpr int kTokensPerWarp = 8, kTokensPerBlock = kTokensPerWarp * kWarps;
 
-__device__ inline float exponential(float x) { return expf(x); }
-__device__ inline double exponential(double x) { return exp(x); }
-
 // What the sum of a token's chosen sigmoids is at least, as in DeepSeek-V3's code.
 template <typename Shape> __device__ constexpr double leastSum() {
   return Shape::sigmoid ? 1e-20 : 0;

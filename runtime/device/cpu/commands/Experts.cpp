@@ -217,6 +217,20 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   });
 }
 
+// The rows of all experts: those below offsets[experts].
+struct OwnRows {
+  int64_t experts, columns;
+  const int32_t *offsets;
+  int threads;
+
+  int64_t count() const { return offsets[experts]; }
+};
+
+template <typename Op> OwnRows ownRowsOf(Resolver &at, const Op &op) {
+  return {int64_t(op.experts()), int64_t(op.columns()), at.address<const int32_t>(op.offsets()),
+          at.threads};
+}
+
 } // namespace
 
 template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
@@ -310,9 +324,7 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
   const int64_t bytes = rows.columns * elementBytes(at.storage(op.x()));
   return Step([rows, bytes, x = at.address<const char>(op.x()), y = at.address(op.y())] {
     forRows(rows.threads, rows.held, [&](int64_t row) {
-      if (rows.index[row] < 0)
-        std::memset(y + row * bytes, 0, size_t(bytes));
-      else
+      if (rows.index[row] >= 0)
         std::memcpy(y + row * bytes, x + rows.index[row] / rows.chosen * bytes, size_t(bytes));
     });
   });
@@ -352,10 +364,8 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRow
         });
       forRows(rows.threads, rows.held, [&](int64_t row) {
         const int64_t choice = rows.index[row];
-        if (choice < 0) {
-          std::memset(dy + row * rows.columns, 0, size_t(rows.columns) * sizeof(T));
+        if (choice < 0)
           return;
-        }
         const T *from = dout + choice / rows.chosen * rows.columns, *value = y + row * rows.columns;
         const Real weight = weights[choice];
         Real sum = 0;
@@ -383,6 +393,48 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLine
   auto command = bindExperts(op, at.memory, at.gemms);
   LMC_TRY(command);
   return Step([command = std::move(*command)]() mutable { command.run(); });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwiglu &op) {
+  return stepOf(at.storage(op.x()), [&](auto type) {
+    using T = decltype(type);
+    using Real = RealOf<T>;
+    return Step(
+        [own = ownRowsOf(at, op), x = at.address<const T>(op.x()), y = at.address<T>(op.y())] {
+          forRows(own.threads, own.count(), [&](int64_t row) {
+            const T *gate = x + row * 2 * own.columns, *up = gate + own.columns;
+            T *to = y + row * own.columns;
+#pragma omp simd
+            for (int64_t i = 0; i < own.columns; ++i) {
+              const Real g = widened(gate[i]);
+              narrow(to[i], g * (1 / (1 + std::exp(-g))) * widened(up[i]));
+            }
+          });
+        });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwigluGrad &op) {
+  return stepOf(at.storage(op.x()), [&](auto type) {
+    using T = decltype(type);
+    using Real = RealOf<T>;
+    return Step([own = ownRowsOf(at, op), dy = at.address<const T>(op.dy()),
+                 x = at.address<const T>(op.x()), dx = at.address<T>(op.dx())] {
+      forRows(own.threads, own.count(), [&](int64_t row) {
+        const T *gate = x + row * 2 * own.columns, *up = gate + own.columns;
+        const T *from = dy + row * own.columns;
+        T *dgate = dx + row * 2 * own.columns, *dup = dgate + own.columns;
+#pragma omp simd
+        for (int64_t i = 0; i < own.columns; ++i) {
+          const Real g = widened(gate[i]), d = widened(from[i]), s = 1 / (1 + std::exp(-g));
+          narrow(dgate[i], d * widened(up[i]) * (s * (1 + g * (1 - s))));
+          narrow(dup[i], d * (g * s));
+        }
+      });
+    });
+  });
 }
 
 } // namespace lmc::cpu

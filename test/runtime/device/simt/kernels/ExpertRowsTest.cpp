@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 using namespace lmc;
@@ -81,15 +82,16 @@ public:
     const int64_t columns = shape.columns, choices = shape.choices(), k = shape.chosen;
     const int64_t held = shape.rows();
     const Values x = Values::random(type, shape.tokens * columns, random);
-    const Values y = Values::random(type, held * columns, random);
+    Values y = Values::random(type, held * columns, random);
     const Values weights = Values::random(real, choices, random);
-    std::vector<double> taken(size_t(held * columns)), back(size_t(shape.tokens * columns));
-    std::vector<double> out(back.size()), dy(taken.size()), dweights(static_cast<size_t>(choices));
+    // What is not written stays NaN.
+    std::vector<double> taken(size_t(held * columns), NAN), back(size_t(shape.tokens * columns));
+    std::vector<double> out(back.size()), dy(taken), dweights(static_cast<size_t>(choices));
     for (int64_t row = 0; row < held; ++row) {
       const int64_t choice = rows[size_t(row)], token = choice / k;
-      if (choice < 0)
-        continue;
-      for (int64_t c = 0; c < columns; ++c) {
+      for (int64_t c = 0; c < columns && choice < 0; ++c)
+        y.set(row * columns + c, NAN);
+      for (int64_t c = 0; c < columns && choice >= 0; ++c) {
         const size_t at = size_t(row * columns + c), of = size_t(token * columns + c);
         taken[at] = x[int64_t(of)];
         back[of] += y[int64_t(at)];
@@ -98,23 +100,7 @@ public:
         dweights[size_t(choice)] += x[int64_t(of)] * y[int64_t(at)];
       }
     }
-    const double allowed = type == Storage::F64 ? 1e-13 : type == Storage::F32 ? 1e-5 : 4e-3;
-    auto compare = [&](const KernelArgument &argument, Storage storage,
-                       const std::vector<double> &expected, double bound) {
-      Values result(storage, int64_t(expected.size()));
-      argument.to(result);
-      EXPECT_LE(cpu::test::error(result, expected), bound);
-    };
-    auto empty = [](Storage storage, int64_t elements) {
-      return KernelArgument(Values(storage, elements), Access::ReadWrite);
-    };
-    auto check = [&](const CudaKernel &kernel, std::vector<KernelArgument> arguments,
-                     Storage storage, const std::vector<double> &expected, double bound) {
-      SCOPED_TRACE(kernel.name);
-      arguments.push_back(empty(storage, int64_t(expected.size())));
-      ASSERT_NO_FATAL_FAILURE(run(kernel, arguments));
-      compare(arguments.back(), storage, expected, bound);
-    };
+    const double allowed = allowedError();
     const KernelArgument ofRows(rows, Access::Read), ofPlaces(places, Access::Read);
     const KernelArgument ofX(x, Access::Read), ofY(y, Access::Read),
         ofWeights(weights, Access::Read);
@@ -128,7 +114,68 @@ public:
     compare(arguments[6], real, dweights, real == Storage::F64 ? 1e-13 : 1e-5);
   }
 
+  // The sort must have run.
+  void checkSwiglu() {
+    using cpu::test::Values;
+    const int64_t columns = shape.columns, held = shape.rows(), own = offsets.back();
+    Values x = Values::random(type, held * 2 * columns, random, 3);
+    Values dy = Values::random(type, held * columns, random);
+    std::vector<double> y(size_t(held * columns), NAN), dx(size_t(held * 2 * columns), NAN);
+    for (int64_t row = 0; row < held; ++row)
+      for (int64_t c = 0; c < columns; ++c) {
+        const int64_t gateAt = row * 2 * columns + c, upAt = gateAt + columns,
+                      at = row * columns + c;
+        if (row >= own) { // is not read
+          x.set(gateAt, NAN);
+          x.set(upAt, NAN);
+          dy.set(at, NAN);
+          continue;
+        }
+        const double gate = x[gateAt], up = x[upAt], s = 1 / (1 + std::exp(-gate));
+        y[size_t(at)] = gate * s * up;
+        dx[size_t(gateAt)] = dy[at] * up * s * (1 + gate * (1 - s));
+        dx[size_t(upAt)] = dy[at] * gate * s;
+      }
+    const codegen::ExpertSwigluShape halves{held, shape.experts, columns, shape.type};
+    const KernelArgument ofX(x, Access::Read), ofDy(dy, Access::Read),
+        ofOffsets(offsets, Access::Read);
+    check(expertSwigluKernel(halves), {ofX, ofOffsets}, type, y, allowedError());
+    check(expertSwigluGradKernel(halves), {ofDy, ofX, ofOffsets}, type, dx, allowedError());
+  }
+
 private:
+  // Relative to the largest value.
+  double allowedError() const {
+    return type == Storage::F64 ? 1e-13 : type == Storage::F32 ? 1e-5 : 4e-3;
+  }
+
+  static KernelArgument empty(Storage storage, int64_t elements) {
+    return KernelArgument(cpu::test::Values(storage, elements), Access::ReadWrite);
+  }
+
+  // Compares a result. Where NaN is expected, nothing must have been written.
+  static void compare(const KernelArgument &argument, Storage storage, std::vector<double> expected,
+                      double bound) {
+    cpu::test::Values result(storage, int64_t(expected.size()));
+    argument.to(result);
+    for (size_t i = 0; i < expected.size(); ++i)
+      if (std::isnan(expected[i])) {
+        ASSERT_TRUE(std::isnan(result[int64_t(i)])) << "element " << i << " was written";
+        expected[i] = 0;
+        result.set(int64_t(i), 0);
+      }
+    EXPECT_LE(cpu::test::error(result, expected), bound);
+  }
+
+  // Runs a kernel whose last argument is its result.
+  void check(const CudaKernel &kernel, std::vector<KernelArgument> arguments, Storage storage,
+             const std::vector<double> &expected, double bound) {
+    SCOPED_TRACE(kernel.name);
+    arguments.push_back(empty(storage, int64_t(expected.size())));
+    ASSERT_NO_FATAL_FAILURE(run(kernel, arguments));
+    compare(arguments.back(), storage, expected, bound);
+  }
+
   // Runs a kernel, and holds it to the bytes that it says it moves.
   void run(const CudaKernel &text, std::vector<KernelArgument> &arguments) {
     auto kernel = std::move(compile(std::vector<Source>{sourceOf(text)}).front());
@@ -144,11 +191,13 @@ private:
       read += each.distinctLoaded;
       written += each.distinctStored;
     }
-    EXPECT_EQ(written, text.bytes.written) << text.name;
-    if (shape.groups == 1)
+    if (shape.groups == 1) {
       EXPECT_EQ(read, text.bytes.read) << text.name;
-    else // what is not read depends on the choices
+      EXPECT_EQ(written, text.bytes.written) << text.name;
+    } else { // what is left out depends on the choices
       EXPECT_LE(read, text.bytes.read) << text.name;
+      EXPECT_LE(written, text.bytes.written) << text.name;
+    }
   }
 
   const ExpertRowsShape shape;
@@ -178,6 +227,7 @@ void checkShape(const ExpertRowsShape &shape, uint64_t seed, int64_t rank = 0) {
   ExpertRows rows(shape, drawnChoices(shape, seed), seed);
   ASSERT_NO_FATAL_FAILURE(rows.checkSort(rank));
   rows.checkRows();
+  rows.checkSwiglu();
 }
 
 } // namespace
@@ -222,6 +272,7 @@ TEST(ExpertRowsKernels, SortWhereAGroupGetsNothingOrAll) {
     ExpertRows rows(shape, std::vector<int32_t>(500, 9));
     ASSERT_NO_FATAL_FAILURE(rows.checkSort(rank));
     rows.checkRows();
+    rows.checkSwiglu();
   }
 }
 
