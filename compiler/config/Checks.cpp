@@ -216,8 +216,8 @@ void expertParallel(const CheckedJob &job) {
            each.isOf(*job.config.model.family);
   });
   if (!hasExperts)
-    job.error(key, "expert_parallel = {} is for models with experts, and family = \"{}\" has none",
-              parts, job.config.model.family->name);
+    job.error(key, "expert_parallel = {} is for models with experts, and \"{}\" has none", parts,
+              job.config.model.family->name);
   else if (distributed.strategy == ShardingStrategy::NoShard)
     job.error(key,
               "expert_parallel = {} divides experts between devices, which strategy = \"no_shard\" "

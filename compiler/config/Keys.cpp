@@ -794,9 +794,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "of what it gets if all devices' experts are equally busy. It gets at most N times as "
            "many (fewer with more choices per token than experts per device). What is beyond is "
            "computed after it, in the same memory if it is recomputed (`memory.recompute`), and "
-           "counted (`late` of `router` in metrics.jsonl). No choice is dropped. Without it: all "
-           "at "
-           "once."},
+           "counted (`late` of `router` in metrics.jsonl). No choice is dropped. 0: all at once."},
 
       {.section = "data",
        .name = "train",

@@ -50,10 +50,12 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  const int64_t ranks;                              // that have the experts of a layer between them
-  const double capacity; // of a window, in multiples of the choices of a rank; 0: one window
+  // The ranks that have the experts of a layer between them.
+  const int64_t ranks;
+  // The rows of a window, in multiples of the choices of a rank's own tokens; 0: one window.
+  const double capacity;
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
-  llvm::DenseMap<Operation *, Value> rankOf;        // in each function
+  llvm::DenseMap<Operation *, Value> rankOf;        // by function
 };
 
 } // namespace
@@ -62,6 +64,19 @@ static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
   SmallVector<int64_t> shape(type.getShape());
   shape[0] = rows;
   return type.clone(shape);
+}
+
+// Returns the values that have a row for each row of `sort`, from lm.take_rows to lm.combine_rows.
+static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
+  llvm::SetVector<Value> values;
+  for (Operation *user : sort.getRows().getUsers())
+    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
+      values.insert(take.getResult());
+  for (size_t i = 0; i < values.size(); ++i)
+    for (Operation *user : values[i].getUsers())
+      if (!isa<lm::CombineRowsOp>(user))
+        values.insert_range(user->getResults());
+  return values;
 }
 
 // Returns the `value` of all ranks along the axis `expert`, by an op with the name `name`. They
@@ -182,23 +197,18 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
 
   SmallVector<lm::CombineRowsOp> combines;
-  llvm::SetVector<Value> ofRows; // that have a row for each row of the sort
-  SmallVector<OpOperand *> weights;
   for (Operation *user : sort.getRows().getUsers())
-    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
-      ofRows.insert(take.getResult());
-    else if (auto combine = dyn_cast<lm::CombineRowsOp>(user))
+    if (auto combine = dyn_cast<lm::CombineRowsOp>(user))
       combines.push_back(combine);
-    else
+    else if (!isa<lm::TakeRowsOp>(user))
       return user->emitOpError("reads rows of experts, and dist-parallel-experts does not know how "
                                "ranks divide them");
-  for (size_t i = 0; i < ofRows.size(); ++i)
-    for (Operation *user : ofRows[i].getUsers()) {
+  const llvm::SetVector<Value> ofRows = valuesOfRows(sort);
+  SmallVector<OpOperand *> weights;
+  for (Value value : ofRows)
+    for (Operation *user : value.getUsers())
       if (auto linear = dyn_cast<lm::ExpertLinearOp>(user))
         weights.push_back(&linear.getWeightMutable());
-      if (!isa<lm::CombineRowsOp>(user))
-        ofRows.insert_range(user->getResults());
-    }
 
   for (lm::CombineRowsOp combine : combines) {
     if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
@@ -244,25 +254,19 @@ void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
   const auto most = int64_t(std::ceil(capacity * double(choices)));
   if (most >= all)
     return;
-  llvm::SetVector<Operation *> found;
-  found.insert(sort);
-  llvm::SetVector<Value> ofRows{};
   lm::CombineRowsOp combine;
   lm::LateRowsOp late;
   for (Operation *user : sort->getUsers())
-    if (auto take = dyn_cast<lm::TakeRowsOp>(user))
-      ofRows.insert(take.getResult());
+    if (auto last = dyn_cast<lm::CombineRowsOp>(user))
+      combine = last;
     else if (auto watched = dyn_cast<lm::LateRowsOp>(user))
       late = watched;
-  for (size_t i = 0; i < ofRows.size(); ++i) {
-    found.insert(ofRows[i].getDefiningOp());
-    for (Operation *user : ofRows[i].getUsers())
-      if (auto last = dyn_cast<lm::CombineRowsOp>(user))
-        combine = last;
-      else
-        ofRows.insert_range(user->getResults());
-  }
+  const llvm::SetVector<Value> ofRows = valuesOfRows(sort);
+  llvm::SetVector<Operation *> found;
+  found.insert(sort);
   found.insert(combine);
+  for (Value value : ofRows)
+    found.insert(value.getDefiningOp());
   SmallVector<Operation *> chain(found.getArrayRef());
   llvm::sort(chain, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
 
