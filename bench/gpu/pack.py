@@ -92,10 +92,14 @@ class Pack:
             raise SystemExit(f"pack: error: {' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
 
+    @staticmethod
+    def ranks_of(settings: dict) -> int:
+        return 2 if "distributed.strategy" in settings else 1
+
     def command(self, config: str, plan: Path, settings: dict, *options: str, arch: str | None = None) -> list:
         """Returns the arguments of lmc that write the plan of a job for the GPU."""
         return ["compile", ROOT / f"models/configs/{config}.toml", "--quiet", "-o", plan, "--nodes=1",
-                f"--devices-per-node={ranks_of(settings)}",
+                f"--devices-per-node={self.ranks_of(settings)}",
                 f"--target=cuda:{arch or self.arch}", f"--spec={self.spec}", *options,
                 *(f"--set={key}={value}" for key, value in settings.items())]
 
@@ -228,7 +232,7 @@ class Pack:
             self.call("lone-collectives", plan, folder / f"{name}.plan")
         else:
             shutil.copy(plan, folder / f"{name}.plan")
-        facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS, "ranks": ranks_of(settings),
+        facts = {"name": name, "reference": reference, "steps": CONFORMANCE_STEPS, "ranks": self.ranks_of(settings),
                  "dtype": settings.get("training.compute_dtype", "f32"),
                  "planned_bytes": planned_bytes(self.explain(plan))}
         for arch in self.archs[1:] if name in SMALL_CONFORMANCE else ():
@@ -330,10 +334,6 @@ class Pack:
 
 def planned_bytes(report: dict) -> int:
     return sum(arena["bytes"] for arena in report["memory"]["arenas"])
-
-
-def ranks_of(settings: dict) -> int:
-    return 2 if "distributed.strategy" in settings else 1
 
 
 def llama1b(mbs: int) -> dict:

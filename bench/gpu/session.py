@@ -107,6 +107,11 @@ def end(child: subprocess.Popen) -> None:
         pass  # it ended by itself just now
 
 
+def on_one_gpu(ranks: int) -> list[str]:
+    """Returns the options of lmc-run for ranks that share a GPU, which NCCL does not let them do."""
+    return [f"--nproc={ranks}", "--collectives=host"] if ranks > 1 else []
+
+
 def package_library(folder: str, name: str) -> str | None:
     """Returns a library that is in a Python package, as PyTorch brings NVIDIA's."""
     for packages in (*site.getsitepackages(), site.getusersitepackages()):

@@ -10,6 +10,7 @@ import subprocess
 from array import array
 
 import failures
+from session import on_one_gpu
 
 WORDS, TOKENS = 128, 4096
 # A step of three micro-batches. With this eps a step of AdamW is nearly proportional to the gradient; without it, one
@@ -22,9 +23,9 @@ HEADS_OF_64 = {**LLAMA, **BF16, "model.hidden_size": 128, "model.num_attention_h
 # Name, config, settings, and the largest relative difference of a command's results. Together the plans have a kernel
 # of each template that the code generators emit: f32 has attention without tensor cores; heads64 has it with tensor
 # cores, copies of the weights in bf16, moments in 8 bits, and rows that several blocks add to the embedding's gradient;
-# experts has a router and products for each expert, experts16 these on tensor cores, where rounding may give a token
-# another expert; gpt2 has LayerNorm, GELU and a gradient that is not added; muon has products in batches, and its iteration enlarges
-# differences.
+# experts has a router and products for each expert, on two ranks that divide the experts and share the GPU, experts16
+# these on one rank and on tensor cores, where rounding may give a token another expert; gpt2 has LayerNorm, GELU and a
+# gradient that is not added; muon has products in batches, and its iteration enlarges differences.
 SMOKE = (
     ("f32", "test-tiny", LLAMA, 1e-4),
     ("heads64", "test-tiny", {**HEADS_OF_64, "optimizer.type": "adamw8bit"}, 5e-2),
@@ -33,7 +34,9 @@ SMOKE = (
     ("muon", "test-tiny", {**LLAMA, "model.num_hidden_layers": 1, "optimizer.type": "muon"}, 5e-2),
     ("mistral", "test-mistral", {**LLAMA, "model.num_hidden_layers": 1, "training.document_mask": "true",
                                  "data.end_of_document": 0}, 1e-4),
-    ("experts", "test-mixtral", {**SMALL, "model.num_hidden_layers": 1}, 1e-4),
+    ("experts", "test-mixtral", {**SMALL, "model.num_hidden_layers": 1, "training.batch_size": 6,
+                                 "distributed.strategy": "zero3", "distributed.expert_parallel": 2,
+                                 "distributed.expert_capacity": 1.25}, 1e-4),
     ("experts16", "test-mixtral", {**SMALL, **BF16, "model.num_hidden_layers": 1}, 0.3),
 )
 TRAINED = ("f32", "heads64")  # whose step is also compared by its loss
@@ -48,7 +51,8 @@ def stand_in(build, arch: str) -> dict:
 
 
 def compile_and_record(pack, arch: str, name: str, config: str, settings: dict, tolerance: float) -> dict:
-    """Writes ARCH/NAME.plan and ARCH/NAME.commands, and returns the facts of the job."""
+    """Writes ARCH/NAME.plan and ARCH/NAME.commands (of rank 1: ARCH/NAME.commands.rank1), and returns the facts of the
+    job."""
     folder = pack.data / "smoke" / arch
     plan = folder / f"{name}.plan"
     built = pack.compile(config, f"smoke-{arch}-{name}", {
@@ -58,9 +62,10 @@ def compile_and_record(pack, arch: str, name: str, config: str, settings: dict, 
     if name == "f32":
         pack.call("lone-collectives", built, folder / f"{NCCL}.plan")
     data = f'--set=data.train=["{pack.data / "smoke/train.bin"}"]'
+    ranks = pack.ranks_of(settings)
 
     def run(*options: str) -> None:
-        command = [pack.bin / "lmc-run", plan, "--gemm=default", data, *options]
+        command = [pack.bin / "lmc-run", plan, "--gemm=default", data, *on_one_gpu(ranks), *options]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
                               env=stand_in(pack.bin.parent, arch))
         if done.returncode != 0:
@@ -68,7 +73,7 @@ def compile_and_record(pack, arch: str, name: str, config: str, settings: dict, 
 
     run(f"--record-commands={folder / f'{name}.commands'}")
     kernels = pack.explain(plan)["kernels"]
-    facts = {"name": name, "dtype": settings.get("training.compute_dtype", "f32"), "loss": None,
+    facts = {"name": name, "dtype": settings.get("training.compute_dtype", "f32"), "loss": None, "ranks": ranks,
              "tolerance": tolerance, "heroes": sorted({kernel["hero"] for kernel in kernels}),
              "kernels": [kernel["name"] for kernel in kernels],
              "plain": [kernel["name"] for kernel in kernels if kernel["hero"].startswith("attention") and

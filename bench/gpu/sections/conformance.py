@@ -11,7 +11,7 @@ from array import array
 from pathlib import Path
 
 import failures
-from session import Report, call, package_library
+from session import Report, call, on_one_gpu, package_library
 
 # Allowed differences from the CPU: of a step's loss, relative; of a gradient and of the weights after
 # the last step, the relative L2 norm. Both sides round to bf16 at other places, and sum in other orders.
@@ -88,11 +88,8 @@ class Job:
         self.out = session.build / "conformance" / self.name
         plans = self.files if session.arch == session.manifest["arch"] else self.files / session.arch
         # Products by a fixed choice: those that are timed may differ from run to run.
-        self.command = [session.lmc_run, plans / f"{self.name}.plan", "--gemm=default",
+        self.command = [session.lmc_run, plans / f"{self.name}.plan", "--gemm=default", *on_one_gpu(facts["ranks"]),
                         f'--set=data.train=["{self.files / "train.bin"}"]']
-        if facts["ranks"] > 1:
-            # NCCL does not let ranks share a GPU.
-            self.command += [f"--nproc={facts['ranks']}", "--collectives=host"]
 
     def train(self, item: str, name: str, *extra) -> bool:
         """Trains into the folder `name`, and returns whether lmc-run ended well."""

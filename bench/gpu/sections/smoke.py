@@ -9,7 +9,7 @@ import shutil
 
 import failures
 from sections.conformance import losses, nccl
-from session import Report, call, devices_of, json_lines, show
+from session import Report, call, devices_of, json_lines, on_one_gpu, show
 
 # The largest relative difference of the loss of a step from the recorded one. How far the results of a command may be
 # off is in smoke/jobs.json. Products and reductions add in other orders than the executor, and a value next to the
@@ -44,13 +44,14 @@ class Job:
         self.session, self.name, self.dtype, self.loss = session, facts["name"], facts["dtype"], facts["loss"]
         folder = session.data / "smoke" / session.arch
         self.plan, self.record = folder / f"{self.name}.plan", folder / f"{self.name}.commands"
+        self.launch = on_one_gpu(facts["ranks"])
         self.plain, self.tolerance = facts["plain"], facts["tolerance"]
         self.out = session.build / "smoke" / self.name
         self.rows: dict[tuple, dict] = {}  # what was compared
         self.died = False  # the comparison ended before its last command
 
     def call(self, *options: str):
-        return call([self.session.lmc_run, self.plan, "--gemm=default",
+        return call([self.session.lmc_run, self.plan, "--gemm=default", *self.launch,
                      f'--set=data.train=["{self.session.data / "smoke/train.bin"}"]', *options],
                     min(CHILD_S, self.session.seconds_left() - SPARE_S), env=nccl())
 
