@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Training speed on the CPU: lmc-run beside PyTorch, eager and compiled.
 
-One model (models/configs/llama-124m.toml, or --config), one machine, the same threads. Each program first takes
+One model (models/configs/llama-124m.toml, or --config: gpt2-124m.toml of the same folder, or
+bench/cpu/experts.toml, a mixture of experts), one machine, the same threads. Each program first takes
 its best batch: a run at each MBS, of which the fastest is kept. Then every repeat runs each program
 once, in an order that turns, so that what disturbs the machine disturbs all; ratios are formed
 within a repeat and their median is reported. A step is everything: forward, backward, clipping,
@@ -41,7 +42,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models/configs/llama-124m.toml"
-PEERS = {"eager": "PyTorch eager", "compile": "torch.compile"}
+# Experts are computed by torch.nn.functional.grouped_mm, but by loop.
+PEERS = {"eager": "PyTorch eager", "compile": "torch.compile", "loop": "PyTorch eager, a loop over experts"}
+OPTIONS = {"eager": [], "compile": ["--compile"], "loop": ["--loop"]}
 INSTALLED = {f"{name}-installed": f"{text}, as installed" for name, text in PEERS.items()}
 # lmc without some of its fusions: what --disable-fusion leaves out.
 KINDS = ["linears", "producer", "siblings", "layers", "state"]
@@ -299,7 +302,7 @@ class Bench:
             f"--mbs={mbs}", f"--dtype={setting.dtype}", f"--threads={self.args.threads}",
             f"--warmup={warmup}", f"--steps={steps}",
         ]
-        child = run_child(command + ["--compile"] * (mode == "compile"), limit,
+        child = run_child(command + OPTIONS[mode], limit,
                           {**self.environment(setting), **tuned})
         if child.code != 0:
             raise Skipped(f"ended with code {child.code}: {last_line(child.stderr)}")
@@ -462,7 +465,7 @@ def table(results: dict[Setting, list[Contender]], rates: dict[Setting, list[dic
         "Versions: " + ", ".join(f"{k} {v}" for k, v in report["versions"].items()) + ".",
         report["peer_tuning"],
         "",
-        f"models/configs/{report['config']}.toml, {report['parameters']:,} parameters, sequence "
+        f"{report['config_file']}, {report['parameters']:,} parameters, sequence "
         f"{report['sequence_length']}. Each program at its best of MBS "
         f"{', '.join(map(str, args['mbs']))}; {args['warmup']} warm-up and up to {args['steps']} "
         f"timed steps a run, up to {args['repeats']} interleaved repeats. "
@@ -562,7 +565,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true",
                         help="MBS 1, two repeats of one step: shows that it works")
     parser.add_argument("--config", type=Path, default=CONFIG,
-                        help="a Llama or a GPT-2 (models/configs/gpt2-124m.toml)")
+                        help="a Llama, a GPT-2 (models/configs/gpt2-124m.toml) or an OLMoE (bench/cpu/experts.toml)")
     parser.add_argument("--dtype", choices=["f32", "bf16", "both"], default="both")
     parser.add_argument("--isa", choices=["native", "avx2", "both"], default="both",
                         help="instructions: all of the CPU, or AVX2 on both sides (f32 only)")
@@ -578,8 +581,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=900,
                         help="seconds for one program in one setting: for each MBS tried, and for "
                         "all repeats")
-    parser.add_argument("--only", default="lmc,eager,compile,eager-installed,compile-installed",
-                        help="which of these programs to run, and of lmc without a kind of "
+    parser.add_argument("--only",
+                        help="which programs to run, of lmc,eager,compile,eager-installed,compile-installed (these by "
+                        "default), loop (of a mixture of experts), loop-installed, and of lmc without a kind of "
                         f"fusion: {', '.join(name for name in VARIANTS if name != 'lmc')}")
     parser.add_argument("--build", type=Path,
                         default=Path(os.environ.get("LMC_BUILD", ROOT / "build")))
@@ -589,6 +593,9 @@ def parse() -> argparse.Namespace:
     args.mbs = args.mbs or ([1] if args.quick else [1, 2, 4, 8])
     args.repeats = args.repeats or (2 if args.quick else 5)
     args.steps = args.steps or (1 if args.quick else 2)
+    if not args.only:
+        sparse = tomllib.loads(args.config.read_text())["model"]["architecture"] == "olmoe"
+        args.only = "lmc,eager,compile," + ("loop," if sparse else "") + "eager-installed,compile-installed"
     args.only = args.only.split(",")
     unknown = set(args.only) - set(NAMES)
     if unknown:
@@ -647,6 +654,7 @@ def write(args: argparse.Namespace, bench: Bench, host: dict, found: dict, missi
         "machine": host,
         "versions": found,
         "config": args.config.stem,
+        "config_file": os.path.relpath(args.config.resolve(), ROOT),
         "arguments": {k: v for k, v in vars(args).items()
                       if k not in ("build", "python", "out", "config")},
         "sequence_length": bench.seq,

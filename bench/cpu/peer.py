@@ -1,7 +1,7 @@
-"""The peer of bench.py: the same Llama or GPT-2, trained by PyTorch on the CPU.
+"""The peer of bench.py: the same Llama, GPT-2 or OLMoE, trained by PyTorch on the CPU.
 
 Written as one would write it for speed: fused attention, norms and AdamW, bf16 by autocast over
-fp32 weights. Prints one line of JSON: seconds and processor seconds of each timed step, the
+fp32 weights, the experts of a layer by one grouped product or by a loop over them. Prints one line of JSON: seconds and processor seconds of each timed step, the
 parameter count, losses.
 """
 
@@ -19,15 +19,20 @@ from torch import nn
 
 
 class Attention(nn.Module):
-    def __init__(self, hidden: int, heads: int):
+    def __init__(self, hidden: int, heads: int, qk_norm: float = 0):
+        """qk_norm: the eps of norms of whole rows of queries and keys; 0 is none."""
         super().__init__()
         self.heads = heads
         self.qkv = nn.Linear(hidden, 3 * hidden, bias=False)
         self.out = nn.Linear(hidden, hidden, bias=False)
+        self.q_norm, self.k_norm = (Norm(hidden, qk_norm) if qk_norm else None for _ in range(2))
 
     def forward(self, x, cos, sin):
         batch, seq, hidden = x.shape
-        q, k, v = self.qkv(x).view(batch, seq, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        if self.q_norm:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k, v = (part.view(batch, seq, self.heads, -1).transpose(1, 2) for part in (q, k, v))
         attended = F.scaled_dot_product_attention(
             rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True
         )
@@ -39,6 +44,11 @@ def rotate(x, cos, sin):
     first, second = x.chunk(2, dim=-1)
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def rope_angles(dim: int, theta: float, seq: int):
+    """Returns [seq, dim / 2]."""
+    return torch.outer(torch.arange(seq), theta ** -(torch.arange(0, dim, 2) / dim))
 
 
 class Norm(nn.Module):
@@ -82,9 +92,7 @@ class Llama(nn.Module):
         for name, weight in self.named_parameters():
             if weight.ndim == 2 and name != "embedding.weight":
                 nn.init.normal_(weight, std=1 / math.sqrt(weight.shape[1]))
-        dim = hidden // heads
-        frequencies = model["rope_theta"] ** -(torch.arange(0, dim, 2) / dim)
-        angles = torch.outer(torch.arange(seq), frequencies)
+        angles = rope_angles(hidden // heads, model["rope_theta"], seq)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
 
@@ -94,6 +102,95 @@ class Llama(nn.Module):
             x = layer(x, self.cos, self.sin)
         logits = F.linear(self.norm(x), self.embedding.weight)
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def grouped_mm(x, weights, counts):
+    """Products of the rows of each expert: x [rows, in], weights [experts, out, in], counts [experts]
+    of rows. Returns [rows, out]. It is not among the functions that autocast knows."""
+    if torch.is_autocast_enabled("cpu"):
+        x, weights = x.to(torch.bfloat16), weights.to(torch.bfloat16)
+    return F.grouped_mm(x, weights.transpose(1, 2), offs=counts.cumsum(0).to(torch.int32))
+
+
+class Experts(nn.Module):
+    """The MLP of a mixture of experts without a capacity: OLMoE's, whose weights of a token's choices
+    do not add up to 1. Experts of a token's choices are computed on sorted rows."""
+
+    def __init__(self, model: dict, loop: bool):
+        super().__init__()
+        hidden, ffn = model["hidden_size"], model["intermediate_size"]
+        self.count, self.chosen, self.loop = model["num_experts"], model["num_experts_per_tok"], loop
+        self.router = nn.Linear(hidden, self.count, bias=False)
+        self.gate_up = nn.Parameter(torch.empty(self.count, 2 * ffn, hidden))
+        self.down = nn.Parameter(torch.empty(self.count, hidden, ffn))
+
+    def forward(self, x):
+        """x: [tokens, hidden]. Returns [tokens, hidden], and the two factors of the loss that balances
+        experts: how often each was chosen, and the sum of its probabilities, [experts] each."""
+        probabilities = self.router(x).float().softmax(-1)
+        weights, experts = probabilities.topk(self.chosen, sorted=False)
+        order = experts.flatten().argsort(stable=True)
+        counts = torch.bincount(experts.flatten(), minlength=self.count)
+        rows = x[order // self.chosen]
+        if self.loop:
+            computed = torch.cat([mlp(part, gate_up, down) for part, gate_up, down in
+                                  zip(rows.split(counts.tolist()), self.gate_up, self.down) if len(part)])
+        else:
+            gate, up = grouped_mm(rows, self.gate_up, counts).chunk(2, dim=-1)
+            computed = grouped_mm(F.silu(gate) * up, self.down, counts)
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order))
+        choices = computed[places].view(len(x), self.chosen, -1)
+        summed = torch.bmm(weights.to(choices.dtype).unsqueeze(1), choices).squeeze(1)
+        return summed, counts, probabilities.sum(0)
+
+
+def mlp(x, gate_up, down):
+    gate, up = F.linear(x, gate_up).chunk(2, dim=-1)
+    return F.linear(F.silu(gate) * up, down)
+
+
+class OlmoeLayer(nn.Module):
+    def __init__(self, model: dict, loop: bool):
+        super().__init__()
+        hidden, eps = model["hidden_size"], model["rms_norm_eps"]
+        self.attention_norm, self.mlp_norm = Norm(hidden, eps), Norm(hidden, eps)
+        self.attention = Attention(hidden, model["num_attention_heads"], qk_norm=eps)
+        self.experts = Experts(model, loop)
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        summed, counts, sums = self.experts(self.mlp_norm(x).flatten(0, 1))
+        return x + summed.view_as(x), counts, sums
+
+
+class Olmoe(nn.Module):
+    def __init__(self, model: dict, seq: int, loop: bool = False):
+        super().__init__()
+        hidden, heads = model["hidden_size"], model["num_attention_heads"]
+        if not model["tie_word_embeddings"] or model.get("num_key_value_heads", heads) != heads:
+            raise SystemExit("the peer has a tied head and as many KV heads as query heads")
+        self.count, self.factor = model["num_experts"], model["router_aux_loss_coef"]
+        self.embedding = nn.Embedding(model["vocab_size"], hidden)
+        self.layers = nn.ModuleList(OlmoeLayer(model, loop) for _ in range(model["num_hidden_layers"]))
+        self.norm = Norm(hidden, model["rms_norm_eps"])
+        for weight in self.parameters():
+            if weight.ndim > 1:
+                nn.init.normal_(weight, std=0.02)
+        angles = rope_angles(hidden // heads, model["rope_theta"], seq)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, tokens, targets):
+        x = self.embedding(tokens)
+        counts = sums = 0
+        for layer in self.layers:
+            x, counted, summed = layer(x, self.cos, self.sin)
+            counts, sums = counts + counted, sums + summed
+        logits = F.linear(self.norm(x), self.embedding.weight)
+        routed = tokens.numel() * len(self.layers)
+        balancing = self.count * torch.sum(counts / routed * (sums / routed))
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten()) + self.factor * balancing
 
 
 class Gpt2Layer(nn.Module):
@@ -146,6 +243,7 @@ def main() -> None:
     parser.add_argument("--mbs", type=int, required=True)
     parser.add_argument("--dtype", choices=["f32", "bf16"], required=True)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--loop", action="store_true", help="experts one by one, not by grouped products")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
@@ -157,8 +255,13 @@ def main() -> None:
     optimizer, lr = config["optimizer"], config["lr_schedule"]["lr"]
     seq = config["training"]["sequence_length"]
 
-    made = {"llama": Llama, "gpt2": Gpt2}[config["model"]["architecture"]]
-    model = made(config["model"], seq)
+    architecture = config["model"]["architecture"]
+    if args.loop and architecture != "olmoe":
+        raise SystemExit(f"a {architecture} has no experts to loop over")
+    if architecture == "olmoe":
+        model = Olmoe(config["model"], seq, args.loop)
+    else:
+        model = {"llama": Llama, "gpt2": Gpt2}[architecture](config["model"], seq)
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim == 1]
     adamw = torch.optim.AdamW(
