@@ -97,7 +97,10 @@ class Tuning:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"LD_PRELOAD": ":".join(map(str, self.libraries.values()))}
+        # Of code for shapes of products oneDNN keeps 1,024 pieces if it is not told otherwise; experts
+        # have other counts of rows in each step.
+        return {"LD_PRELOAD": ":".join(map(str, self.libraries.values())),
+                "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "100000"}
 
     def __str__(self) -> str:
         parts = [("PyTorch runs with ", list(self.libraries), "."),

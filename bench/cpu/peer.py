@@ -58,7 +58,7 @@ class Norm(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
 
 
 class Layer(nn.Module):
@@ -112,6 +112,24 @@ def grouped_mm(x, weights, counts):
     return F.grouped_mm(x, weights.transpose(1, 2), offs=counts.cumsum(0).to(torch.int32))
 
 
+class Reorder(torch.autograd.Function):
+    """Row i of the result is row `at[i]` of x [tokens, n]: each row of x is `times` rows of the result,
+    whose places are `places` [tokens * times]. The gradient gathers too; that of an index of PyTorch
+    adds row by row, in one thread."""
+
+    @staticmethod
+    def forward(context, x, at, places, times):
+        context.save_for_backward(places)
+        context.times = times
+        return x[at]
+
+    @staticmethod
+    def backward(context, gradient):
+        (places,) = context.saved_tensors
+        rows = gradient[places]
+        return rows if context.times == 1 else rows.view(-1, context.times, rows.shape[1]).sum(1), None, None, None
+
+
 class Experts(nn.Module):
     """The MLP of a mixture of experts without a capacity: OLMoE's, whose weights of a token's choices
     do not add up to 1. Experts of a token's choices are computed on sorted rows."""
@@ -127,20 +145,22 @@ class Experts(nn.Module):
     def forward(self, x):
         """x: [tokens, hidden]. Returns [tokens, hidden], and the two factors of the loss that balances
         experts: how often each was chosen, and the sum of its probabilities, [experts] each."""
+        if torch.is_autocast_enabled("cpu"):
+            x = x.to(torch.bfloat16)  # before its rows are copied
         probabilities = self.router(x).float().softmax(-1)
         weights, experts = probabilities.topk(self.chosen, sorted=False)
         order = experts.flatten().argsort(stable=True)
         counts = torch.bincount(experts.flatten(), minlength=self.count)
-        rows = x[order // self.chosen]
+        places = torch.empty_like(order)
+        places[order] = torch.arange(len(order))
+        rows = Reorder.apply(x, order // self.chosen, places, self.chosen)
         if self.loop:
             computed = torch.cat([mlp(part, gate_up, down) for part, gate_up, down in
                                   zip(rows.split(counts.tolist()), self.gate_up, self.down) if len(part)])
         else:
             gate, up = grouped_mm(rows, self.gate_up, counts).chunk(2, dim=-1)
             computed = grouped_mm(F.silu(gate) * up, self.down, counts)
-        places = torch.empty_like(order)
-        places[order] = torch.arange(len(order))
-        choices = computed[places].view(len(x), self.chosen, -1)
+        choices = Reorder.apply(computed, places, order, 1).view(len(x), self.chosen, -1)
         summed = torch.bmm(weights.to(choices.dtype).unsqueeze(1), choices).squeeze(1)
         return summed, counts, probabilities.sum(0)
 

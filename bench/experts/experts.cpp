@@ -1,11 +1,11 @@
 // Times the products of the experts of one layer, as the commands ExpertLinear and ExpertLinearGrad
 // of a plan compute them. bench/experts/bench.py drives it, line by line:
 //
-//   case f32|bf16 INNER COLUMNS ROWS...
+//   case f32|bf16 INNER COLUMNS ROWS EXPERTS
 //     makes x [ROWS, INNER] and w [COLUMNS, INNER] of each expert, and prints the library of each
 //     product: forward (y = x w^T), dx = dy w, dw = dy^T x (in f32)
-//   run
-//     runs each once, and prints the seconds of each
+//   run COUNT...
+//     runs each once, the experts having COUNT rows each, and prints the seconds of each
 //
 // Its argument is the clock: wall, or cpu, the processor time of the calling thread. The threads
 // are those of OMP_NUM_THREADS. Libraries are chosen by timing, as lmc-run does.
@@ -37,10 +37,10 @@ namespace {
 
 class Layer {
 public:
-  Layer(Storage type, int64_t inner, int64_t columns, const std::vector<int64_t> &rows)
-      : experts(int64_t(rows.size())), all(std::accumulate(rows.begin(), rows.end(), int64_t(0))),
+  Layer(Storage type, int64_t inner, int64_t columns, int64_t all, int64_t experts)
+      : inner(inner), columns(columns), all(all), experts(experts), width(elementBytes(type)),
         choices(/*measures=*/true), gemms(omp_get_max_threads(), &choices) {
-    const int64_t width = elementBytes(type), matrix = inner * columns;
+    const int64_t matrix = inner * columns;
     lmc::bench::fillRandom(x, type, all * inner);
     lmc::bench::fillRandom(dy, type, all * columns);
     lmc::bench::fillRandom(weight, type, experts * matrix);
@@ -50,6 +50,16 @@ public:
     add("forward", {all, columns, inner, false, true}, GemmGroupShape::Split::M, type, type);
     add("dx", {all, inner, columns}, GemmGroupShape::Split::M, type, type);
     add("dw", {columns, inner, all, true}, GemmGroupShape::Split::K, type, Storage::F32);
+  }
+
+  // Gives the experts their rows: a count each, which add up to those of the case.
+  void divide(const std::vector<int64_t> &rows) {
+    if (int64_t(rows.size()) != experts ||
+        std::accumulate(rows.begin(), rows.end(), int64_t(0)) != all)
+      fail(fmt::format("a run needs counts of {} experts that add up to {}", experts, all));
+    for (Product &product : products)
+      product.parts.clear();
+    const int64_t matrix = inner * columns;
     int64_t first = 0;
     for (int64_t e = 0; e < experts; ++e) {
       char *xAt = x.at(first * inner * width), *dyAt = dy.at(first * columns * width);
@@ -94,7 +104,7 @@ private:
     products.push_back({name, *group, {}});
   }
 
-  int64_t experts, all;
+  int64_t inner, columns, all, experts, width;
   lmc::GemmChoices choices;
   GemmCache gemms;
   AlignedMemory x, dy, weight, y, dx, dw;
@@ -114,18 +124,19 @@ int main(int argc, char **argv) {
     std::string what, type;
     words >> what;
     if (what == "run" && layer) {
-      layer->run(clock == "wall" ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID);
-    } else if (what == "case") {
-      int64_t inner = 0, columns = 0;
-      words >> type >> inner >> columns;
       std::vector<int64_t> rows;
       for (int64_t each; words >> each;)
         rows.push_back(each);
-      if ((type != "f32" && type != "bf16") || inner < 1 || columns < 1 || rows.empty())
-        fail("a case is 'case f32|bf16 INNER COLUMNS ROWS...', not '" + line + "'");
+      layer->divide(rows);
+      layer->run(clock == "wall" ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID);
+    } else if (what == "case") {
+      int64_t inner = 0, columns = 0, rows = 0, experts = 0;
+      words >> type >> inner >> columns >> rows >> experts;
+      if ((type != "f32" && type != "bf16") || inner < 1 || columns < 1 || rows < 1 || experts < 1)
+        fail("a case is 'case f32|bf16 INNER COLUMNS ROWS EXPERTS', not '" + line + "'");
       layer.reset(); // its memory, before that of the next one is taken
       layer = std::make_unique<Layer>(type == "f32" ? Storage::F32 : Storage::BF16, inner, columns,
-                                      rows);
+                                      rows, experts);
       layer->printLibraries();
     } else {
       fail("the first line is a case, and each other one a case or 'run', not '" + line + "'");
