@@ -21,15 +21,6 @@ struct Float16 {
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-uint16_t toBFloat16(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFF) > 0x7F800000)
-    return static_cast<uint16_t>((bits >> 16) | 0x40); // NaN stays NaN: bit 6 is set
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-}
-
-float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
-
 // The branches are selections, so that compilers make vector code of a loop. An f32 below 2^-14,
 // the smallest normal f16, is added to 0.5, whose last bit has the value of f16's, 2^-24: the
 // addition rounds. (Method: F. Giesen, "half to float done quick".)

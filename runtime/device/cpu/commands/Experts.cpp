@@ -2,11 +2,13 @@
 // depend on the number of threads.
 #include "runtime/device/cpu/Resolver.h"
 #include "runtime/device/cpu/commands/StoredFloats.h"
+#include "runtime/device/cpu/kernels/Kernels.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <numbers>
 #include <numeric>
 
 namespace lmc::cpu {
@@ -231,6 +233,38 @@ template <typename Op> OwnRows ownRowsOf(Resolver &at, const Op &op) {
           at.threads};
 }
 
+// How many values of a row the commands of SwiGLU take at a time.
+constexpr int64_t kSwigluValues = 256;
+
+// Sets s to the sigmoids of `count` values, at most kSwigluValues.
+template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
+  if constexpr (std::is_same_v<RealOf<T>, float>) {
+    // 2^x has no value above x = 127; there a sigmoid is 0 beside 1.
+    constexpr float kMostPower = 126;
+    for (int64_t i = 0; i < count; ++i)
+      s[i] = std::min(kMostPower, -widened(x[i]) * std::numbers::log2e_v<float>);
+    kernelSet().exp2F32(s, s, count);
+    for (int64_t i = 0; i < count; ++i)
+      s[i] = 1 / (1 + s[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i)
+      s[i] = 1 / (1 + std::exp(-widened(x[i])));
+  }
+}
+
+// Calls part(row, first, count, s) for pieces of each expert's rows, with the sigmoids of the
+// gates.
+template <typename T, typename Part> void forGates(const OwnRows &own, const T *x, Part part) {
+  forRows(own.threads, own.count(), [&](int64_t row) {
+    RealOf<T> s[kSwigluValues];
+    for (int64_t first = 0; first < own.columns; first += kSwigluValues) {
+      const int64_t count = std::min(kSwigluValues, own.columns - first);
+      sigmoids(x + row * 2 * own.columns + first, count, s);
+      part(row, first, count, s);
+    }
+  });
+}
+
 } // namespace
 
 template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
@@ -367,13 +401,14 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRow
         if (choice < 0)
           return;
         const T *from = dout + choice / rows.chosen * rows.columns, *value = y + row * rows.columns;
+        T *to = dy + row * rows.columns;
         const Real weight = weights[choice];
         Real sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = 0; i < rows.columns; ++i) {
           const Real d = widened(from[i]);
           sum += d * widened(value[i]);
-          narrow(dy[row * rows.columns + i], weight * d);
+          narrow(to[i], weight * d);
         }
         dweights[choice] = sum;
       });
@@ -402,14 +437,12 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwig
     using Real = RealOf<T>;
     return Step(
         [own = ownRowsOf(at, op), x = at.address<const T>(op.x()), y = at.address<T>(op.y())] {
-          forRows(own.threads, own.count(), [&](int64_t row) {
-            const T *gate = x + row * 2 * own.columns, *up = gate + own.columns;
-            T *to = y + row * own.columns;
+          forGates(own, x, [&](int64_t row, int64_t first, int64_t count, const Real *s) {
+            const T *gate = x + row * 2 * own.columns + first, *up = gate + own.columns;
+            T *to = y + row * own.columns + first;
 #pragma omp simd
-            for (int64_t i = 0; i < own.columns; ++i) {
-              const Real g = widened(gate[i]);
-              narrow(to[i], g * (1 / (1 + std::exp(-g))) * widened(up[i]));
-            }
+            for (int64_t i = 0; i < count; ++i)
+              narrow(to[i], widened(gate[i]) * s[i] * widened(up[i]));
           });
         });
   });
@@ -422,15 +455,15 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwig
     using Real = RealOf<T>;
     return Step([own = ownRowsOf(at, op), dy = at.address<const T>(op.dy()),
                  x = at.address<const T>(op.x()), dx = at.address<T>(op.dx())] {
-      forRows(own.threads, own.count(), [&](int64_t row) {
-        const T *gate = x + row * 2 * own.columns, *up = gate + own.columns;
-        const T *from = dy + row * own.columns;
-        T *dgate = dx + row * 2 * own.columns, *dup = dgate + own.columns;
+      forGates(own, x, [&](int64_t row, int64_t first, int64_t count, const Real *s) {
+        const T *gate = x + row * 2 * own.columns + first, *up = gate + own.columns;
+        const T *from = dy + row * own.columns + first;
+        T *dgate = dx + row * 2 * own.columns + first, *dup = dgate + own.columns;
 #pragma omp simd
-        for (int64_t i = 0; i < own.columns; ++i) {
-          const Real g = widened(gate[i]), d = widened(from[i]), s = 1 / (1 + std::exp(-g));
-          narrow(dgate[i], d * widened(up[i]) * (s * (1 + g * (1 - s))));
-          narrow(dup[i], d * (g * s));
+        for (int64_t i = 0; i < count; ++i) {
+          const Real g = widened(gate[i]), d = widened(from[i]);
+          narrow(dgate[i], d * widened(up[i]) * (s[i] * (1 + g * (1 - s[i]))));
+          narrow(dup[i], d * (g * s[i]));
         }
       });
     });

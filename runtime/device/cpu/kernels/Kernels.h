@@ -87,8 +87,7 @@ struct KernelSet {
   AttentionKernels attention[3];
   PackedGemmKernels gemm[3];
 
-  // Computes e[i] = 2^x[i] for x[i] <= 127, with the function that attention uses; only tests call
-  // it.
+  // Computes e[i] = 2^x[i] for x[i] <= 127, with the function that attention uses.
   void (*exp2F32)(const float *x, float *e, int64_t n);
   void (*exp2F64)(const double *x, double *e, int64_t n);
 };
