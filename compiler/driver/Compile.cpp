@@ -85,6 +85,10 @@ private:
   bool choosesLossChunk = false;
   bool isAttempt = false;    // the plan may not be the final one: no dumps, no printed IR
   bool hasSmaller = false;   // if the plan does not fit, one that takes less memory will be tried
+  double fastestRate = 0;    // tokens/s of the best plan that planFastest() has so far
+  // Set if a job was not planned, because all its plans are slower than `fastestRate`: the most
+  // tokens/s of them.
+  std::optional<double> mostRate;
   // Models with fewer layers after the distribute phase, for the search: by the number of layers,
   // and by what the search and planFastest() change of what the phases before read.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
@@ -237,15 +241,21 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
   } best;
   nlohmann::json attempts = nlohmann::json::array();
   const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
+  const double rateBefore = std::exchange(fastestRate, 0);
   isAttempt = true;
   result.isFastest = false;
   for (StringRef value : values) {
     if (result.isFastest) // no later value is faster
       break;
     hasSmaller = hadSmaller || value != values.back();
+    mostRate.reset();
     if (failed(planWith(value)))
       return failure();
     nlohmann::json &attempt = attempts.emplace_back();
+    if (const std::optional<double> most = std::exchange(mostRate, std::nullopt)) {
+      attempt = {{key.str(), value.str()}, {"at_most_tokens_per_second_per_device", *most}};
+      continue;
+    }
     attempt = {{key.str(), value.str()}, {"fits", result.fits}};
     if (!result.fits)
       continue;
@@ -258,7 +268,9 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     attempt["tokens_per_second_per_device"] = *rate;
     if (*rate > best.tokensPerSecond)
       best = {value, config, std::move(result.module), phases.reports, *rate};
+    fastestRate = best.tokensPerSecond;
   }
+  fastestRate = rateBefore;
   result.isFastest &= attempts.size() == 1;
   isAttempt = wasAttempt;
   hasSmaller = hadSmaller;
@@ -324,6 +336,10 @@ LogicalResult Driver::planNamedMode() {
 // Each takes up to a second. With tight bounds, one or two are enough.
 static constexpr size_t kMaxSmallest = 4;
 
+// A plan is slower for sure if it would still be with this factor to its tokens/s, as predicted by
+// probes of a short model. Those are within a few percent of whole plans.
+static constexpr double kSureFactor = 1.1;
+
 // Chooses what layers recompute, the chunk of the loss, or both.
 LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(requireSpec("memory.recompute")))
@@ -342,11 +358,25 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
     }
     return OwningOpRef<ModuleOp>(known->clone());
   };
+  const uint64_t budget = result.budgetBytes ? result.budgetBytes : UINT64_MAX;
+  if (hasSmaller && stateBytes(*result.module) > budget) {
+    result.fits = false;
+    return success();
+  }
   auto search =
       RecomputeSearch::begin(*result.module, config, *model, phases, makeModel, chunkSizes);
   if (failed(search))
     return failure();
-  const uint64_t budget = result.budgetBytes ? result.budgetBytes : UINT64_MAX;
+  if (fastestRate > 0) {
+    FailureOr<std::optional<double>> least = (*search)->leastSeconds();
+    if (failed(least))
+      return failure();
+    if (const double most = double(tokensPerStep()) / least->value_or(0);
+        most * kSureFactor < fastestRate) {
+      mostRate = most;
+      return success();
+    }
+  }
   if (options.onlyMeasures) {
     FailureOr<RecomputeSearch::Fastest> fastest = (*search)->fastestOfAll(budget);
     if (failed(fastest))

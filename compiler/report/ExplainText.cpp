@@ -493,16 +493,19 @@ void Text::fastest(const char *key) {
     return;
   const json &choice = report[key];
   std::vector<std::string> attempts;
-  for (const json &attempt : choice["attempts"])
-    attempts.push_back(
-        fmt::format("{} {}", word(attempt, key),
-                    attempt["fits"].get<bool>()
-                        ? readableCount(number(attempt["tokens_per_second_per_device"])) +
-                              " tokens/s"
-                        : "does not fit"));
-  const bool fits = std::any_of(
-      choice["attempts"].begin(), choice["attempts"].end(),
-      [](const json &attempt) { return attempt["fits"].get<bool>(); });
+  bool fits = false;
+  for (const json &attempt : choice["attempts"]) {
+    const bool isPlanned = attempt.contains("fits"),
+               itFits = isPlanned && attempt["fits"].get<bool>();
+    fits |= itFits;
+    const std::string what =
+        itFits ? readableCount(number(attempt["tokens_per_second_per_device"])) + " tokens/s"
+        : isPlanned
+            ? "does not fit"
+            : fmt::format("at most {} tokens/s, not planned",
+                          readableCount(number(attempt["at_most_tokens_per_second_per_device"])));
+    attempts.push_back(fmt::format("{} {}", word(attempt, key), what));
+  }
   line("  distributed.{} = {} {}: {}", key, word(choice, "chosen"),
        fits ? "is the fastest within the budget" : "takes the least memory",
        attempts.size() > 1 ? fmt::format("{}", fmt::join(attempts, ", "))

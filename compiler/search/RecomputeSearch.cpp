@@ -355,8 +355,7 @@ std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) c
   return *options;
 }
 
-// Returns the bytes of all variables, which are live throughout a step.
-static uint64_t stateBytes(ModuleOp module) {
+uint64_t lmc::stateBytes(ModuleOp module) {
   uint64_t bytes = 0;
   for (auto variable : module.getOps<lm::VariableOp>())
     if (!variable.getStorage()) // its bytes are those of its storage
@@ -462,6 +461,28 @@ LogicalResult RecomputeSearch::probeKeptWeights() {
   if (keepsWeights)
     addTwins(found);
   return success();
+}
+
+FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
+  if (found.kinds.size() != 1)
+    return std::optional<double>();
+  FailureOr<Probed> model = probed(kRun);
+  if (failed(model))
+    return failure();
+  std::optional<double> least;
+  for (bool kept : {false, true}) {
+    if (kept && !keepsWeights)
+      continue;
+    const RecomputeKind &kind = model->options.kinds[0];
+    const std::vector<int64_t> choice(model->options.layers.size(),
+                                      kept ? int64_t(kind.options.size() / 2) : 0);
+    FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice);
+    if (failed(measures))
+      return failure();
+    const double seconds = microStepSeconds(*measures, found.layers.size());
+    least = std::min(least.value_or(seconds), seconds);
+  }
+  return least;
 }
 
 RecomputeSearch::KeptWeights

@@ -74,6 +74,9 @@ bool choosesKeptWeights(const Config &config);
 // whole model, of which the first gathers weights again.
 bool isWorthKeeping(double again, double kept);
 
+// Returns the bytes of all variables of a module, which are live throughout a step.
+uint64_t stateBytes(mlir::ModuleOp module);
+
 class RecomputeSearch {
 public:
   // Builds the job's model with the given number of layers, and runs the phases up to distribute on
@@ -90,8 +93,8 @@ public:
          PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
          llvm::ArrayRef<int64_t> chunkSizes = {});
 
-  // Does the first half of create(): finds the options. Before complete(), only fastestOfAll() and
-  // chosen() may be called.
+  // Does the first half of create(): finds the options. Before complete(), only fastestOfAll(),
+  // leastSeconds() and chosen() may be called.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
         PhaseRunner &phases, const MakeShorter &makeShorter, llvm::ArrayRef<int64_t> chunkSizes);
@@ -106,6 +109,12 @@ public:
   // needs show which one this is. Returns no module if they do not, or if its plan takes more than
   // `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
+
+  // Returns the predicted seconds of all micro-steps of an optimizer step without recompute, from
+  // probes of a short model: no plan takes noticeably fewer, whatever its budget. Returns nothing
+  // if the layers are of several kinds, as a short model does not tell how many there are of each.
+  // It may be called before complete().
+  mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
   const RecomputeChoiceProblem &measured() const { return problem; }
