@@ -28,6 +28,9 @@ static constexpr int kCandidates = 32;
 // they are a lower bound of the bytes of its plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
+// The bytes at the loss are in no peak of a plan if probes predict less than this part of it.
+static constexpr double kFarBelow = 0.95;
+
 //===-- Candidates --------------------------------------------------------------------------===//
 
 static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
@@ -70,6 +73,7 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   // The bound is a little lower than the prediction: alignment and the outermost layers of a plan
   // may differ from those of a probe.
   uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
+  candidate.isAtLayer = double(problem.headAndLossBytes + held) < kFarBelow * double(most);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
   candidate.boundBytes = problem.fixedBytes + workspace;
   return candidate;
@@ -164,6 +168,9 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       leastLast = std::min(leastLast, option.transientBytes);
   std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
+  // Where the peak is at a layer, chunks give the same bytes, and the fastest is the only
+  // candidate.
+  std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
     same.headAndLossBytes = chunk.headAndLossBytes;
@@ -176,6 +183,14 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
     for (RecomputeCandidate &candidate : candidatesOf(*choices, same, positions)) {
       candidate.lossChunk = chunk.tokens;
       candidate.seconds += chunk.seconds;
+      if (candidate.isAtLayer) {
+        auto [known, isNew] = ofLayers.try_emplace(candidate.options, all.size());
+        if (!isNew) {
+          if (candidate.seconds < all[known->second].seconds)
+            all[known->second] = std::move(candidate);
+          continue;
+        }
+      }
       all.push_back(std::move(candidate));
     }
   }
@@ -732,8 +747,11 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   if (failed(seconds))
     return failure();
   constexpr double kTie = 1e-3; // sums of probes are no more exact
+  // Whole plans wait for what probes do not see: those that were made took at least so many times
+  // the seconds of their probes.
+  std::optional<double> longer;
   for (auto [byProbes, other] : others) {
-    if (byProbes >= *seconds * (1 - kTie)) // so are all that follow
+    if (byProbes * longer.value_or(1) >= *seconds * (1 - kTie)) // so are all that follow
       break;
     const std::optional<uint64_t> bytes = search->bytes(other);
     if (!bytes)
@@ -744,6 +762,7 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
     FailureOr<double> its = failed(module) ? FailureOr<double>(failure()) : microStepsOf(**module);
     if (failed(its))
       return failure();
+    longer = std::min(longer.value_or(*its / byProbes), *its / byProbes);
     if (*its < *seconds) {
       seconds = its;
       best = std::move(module);

@@ -43,6 +43,8 @@ struct RecomputeCandidate {
   // loss chunk is chosen.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: no plan of this candidate takes less
+  // The peak is at a layer, by far: fewer bytes at the loss do not lower it.
+  bool isAtLayer = false;
   bool isSpare = false;    // only fastestPlanned() looks at it
 };
 
