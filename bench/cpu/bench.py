@@ -42,7 +42,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "models/configs/llama-124m.toml"
-# Experts are computed by torch.nn.functional.grouped_mm, but by loop.
+# Eager and compiled, PyTorch computes the experts of a layer by torch.nn.functional.grouped_mm.
 PEERS = {"eager": "PyTorch eager", "compile": "torch.compile", "loop": "PyTorch eager, a loop over experts"}
 OPTIONS = {"eager": [], "compile": ["--compile"], "loop": ["--loop"]}
 INSTALLED = {f"{name}-installed": f"{text}, as installed" for name, text in PEERS.items()}
@@ -97,8 +97,8 @@ class Tuning:
 
     @property
     def environment(self) -> dict[str, str]:
-        # Of code for shapes of products oneDNN keeps 1,024 pieces if it is not told otherwise; experts
-        # have other counts of rows in each step.
+        # oneDNN generates code for each shape of a product, and keeps that of the last 1,024 shapes by
+        # default. Experts have other counts of rows in each step.
         return {"LD_PRELOAD": ":".join(map(str, self.libraries.values())),
                 "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "100000"}
 

@@ -1,8 +1,8 @@
 """The peer of bench.py: the same Llama, GPT-2 or OLMoE, trained by PyTorch on the CPU.
 
 Written as one would write it for speed: fused attention, norms and AdamW, bf16 by autocast over
-fp32 weights, the experts of a layer by one grouped product or by a loop over them. Prints one line of JSON: seconds and processor seconds of each timed step, the
-parameter count, losses.
+fp32 weights, the experts of a layer by one grouped product or by a loop over them. Prints one line
+of JSON: seconds and processor seconds of each timed step, the parameter count, losses.
 """
 
 import argparse
@@ -132,7 +132,7 @@ class Reorder(torch.autograd.Function):
 
 class Experts(nn.Module):
     """The MLP of a mixture of experts without a capacity: OLMoE's, whose weights of a token's choices
-    do not add up to 1. Experts of a token's choices are computed on sorted rows."""
+    do not add up to 1. The rows of a token's choices are sorted by expert."""
 
     def __init__(self, model: dict, loop: bool):
         super().__init__()

@@ -248,7 +248,6 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     if (result.isFastest) // no later value is faster
       break;
     hasSmaller = hadSmaller || value != values.back();
-    mostRate.reset();
     if (failed(planWith(value)))
       return failure();
     nlohmann::json &attempt = attempts.emplace_back();

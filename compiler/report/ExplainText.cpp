@@ -502,7 +502,7 @@ void Text::fastest(const char *key) {
         itFits ? readableCount(number(attempt["tokens_per_second_per_device"])) + " tokens/s"
         : isPlanned
             ? "does not fit"
-            : fmt::format("at most {} tokens/s, not planned",
+            : fmt::format("at most {} tokens/s (not planned)",
                           readableCount(number(attempt["at_most_tokens_per_second_per_device"])));
     attempts.push_back(fmt::format("{} {}", word(attempt, key), what));
   }

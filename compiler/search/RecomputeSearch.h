@@ -136,8 +136,8 @@ public:
   // `budget`, or one that fits too, has the same chunk of the loss, and recomputes the same in all
   // layers of a kind. The seconds of candidates are sums of what layers take in probes, and where
   // collectives run beside layers, how long a layer waits also depends on all layers before it.
-  // Whole plans are made only of those others that are faster by their sums than the whole plan of
-  // the best one.
+  // Whole plans are made only of those others that are faster than the whole plan of the best one
+  // by their sums, times the least ratio of a whole plan to its sum among the others made so far.
   mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
 
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
