@@ -170,8 +170,8 @@ class Clocks:
 class Session:
     """One call of `run`: a folder made by `./dev gpu pack`, and the machine that it lies on."""
 
-    def __init__(self, folder: Path, out: Path, dry: bool, start_at: str | None):
-        self.folder, self.out, self.dry, self.start_at = folder, out, dry, start_at
+    def __init__(self, folder: Path, out: Path, dry: bool, start_at: str | None, only: str | None = None):
+        self.folder, self.out, self.dry, self.start_at, self.only = folder, out, dry, start_at, only
         self.manifest = json.loads((folder / "manifest.json").read_text())
         self.build = folder / "build"
         self.report: Report | None = None  # the one of the section that runs
@@ -364,6 +364,7 @@ class Report:
         self.failed: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
         self.not_run: list[str] = []
+        self.left_out: list[str] = []  # by --only
         self.pending: list[str] = []  # the items that are still to come, and the one that runs
         self.notes: list[str] = []
         self.began, self.done, self.path = time.monotonic(), False, None
@@ -372,12 +373,15 @@ class Report:
         self.write()
 
     def items(self, names: list[str], seconds: float = 1):
-        """Yields the names from --from on, as long as `seconds` are left; records the others."""
+        """Yields the names from --from on that --only finds, as long as `seconds` are left; records the others."""
         names, start = list(names), self.session.start_at
         if start in names:
             names, self.session.start_at = names[names.index(start):], None
         elif start:
             return
+        if only := self.session.only:
+            self.left_out += [name for name in names if not re.search(only, name)]
+            names = [name for name in names if re.search(only, name)]
         for at, name in enumerate(names):
             if self.session.seconds_left() < seconds + MARGIN_S:
                 self.not_run += names[at:]
@@ -481,6 +485,7 @@ class Report:
         return {"section": self.section, "dry_run": session.dry, "finished": self.done,
                 "date": self.date.isoformat(timespec="seconds"), "seconds": round(time.monotonic() - self.began, 1),
                 "machine": session.machine, "failed": self.failed, "skipped": self.skipped, "not_run": not_run,
+                "left_out": self.left_out,
                 "go_on": f"./run {self.section} --from='{not_run[0]}'" if not_run else None, "notes": self.notes,
                 "rows": self.rows,
                 "expected": bets.plain(bets.compare(session, self.section, self.rows)) if self.done else []}
@@ -511,7 +516,7 @@ class Report:
     def summary(self) -> str:
         """Returns the line of this section in the summary of all."""
         counts = [f"{what} {len(items)}" for what, items in (
-            ("failed", self.failed), ("not run", self.not_run), ("skipped", self.skipped)) if items]
+            ("failed", self.failed), ("not run", self.not_run), ("skipped", self.skipped), ("left out", self.left_out)) if items]
         if not self.failed and not self.not_run:
             counts.insert(0, "ok")
         return f"  {self.section:12} {self.seconds:7.1f} s  {', '.join(counts)}"
@@ -529,6 +534,8 @@ class Report:
         if facts["not_run"]:
             lines += [f"Not run, for lack of time: {', '.join(facts['not_run'])}. "
                       f"Go on with `{facts['go_on']}`.", ""]
+        if facts["left_out"]:
+            lines += [f"Left out by `--only='{self.session.only}'`: {', '.join(facts['left_out'])}.", ""]
         reasons = {}
         for item, why in facts["skipped"].items():
             reasons.setdefault(why, []).append(item)
