@@ -157,11 +157,13 @@ class Clocks:
             self.reader.join()
 
     def figures(self) -> dict:
-        """Returns the medians of the clock and the power over the half of the samples with the most
-        power, when the GPU was busy, and the most memory that was in use (of all processes)."""
+        """Returns the medians of the clock and the power over the samples with at least 80% of the most power, when
+        the GPU was busy (a program may compile for a minute and compute for seconds), and the most memory that was in
+        use (of all processes)."""
         if not self.samples:
             return {}
-        busiest = sorted(self.samples, key=lambda sample: -sample[1])[: (len(self.samples) + 1) // 2]
+        most = max(sample[1] for sample in self.samples)
+        busiest = [sample for sample in self.samples if sample[1] >= 0.8 * most]
         return {"sm_mhz": statistics.median(sample[0] for sample in busiest),
                 "watts": statistics.median(sample[1] for sample in busiest),
                 "used_mib": max(sample[2] for sample in self.samples)}

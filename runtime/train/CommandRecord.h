@@ -74,6 +74,12 @@ public:
 private:
   CommandRecord(const PlanFile &plan, const std::string &path) : plan(plan), path(path) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
+  // Sets the results of a command of experts to zeros before it runs. Its rows are as many as a rank
+  // may have to take, and it writes only those that there are; what the memory had before would be
+  // compared in the others.
+  Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
+  // Makes `buffer` at least so large.
+  Result<void> reserve(Device &device, uint64_t bytes);
   Result<ResultSums> sums(Device &device, const plan::Slice &slice);
   Result<double> scaleOf(Device &device, const plan::Operands &operands, const ResultSums &of);
   Error damaged(const std::string &why) const;
@@ -91,7 +97,7 @@ private:
   std::optional<size_t> first;        // the line of the first command that differs
   size_t worst = 0;                   // that of the largest difference
   std::vector<uint64_t> runs;         // of each function, so far
-  std::unique_ptr<HostBuffer> buffer; // for results on their way to the host
+  std::unique_ptr<HostBuffer> buffer; // for bytes on their way to the host or from it
 };
 
 } // namespace lmc

@@ -131,7 +131,7 @@ def lmc(session, report: Report, item: str, job: dict) -> None:
     data = tokens(session, job["vocabulary"], 4 * job["tokens_per_step"] + 1) if not session.dry else ""
     # Far more steps than are wanted: a run that ends saves a checkpoint of many gigabytes.
     command = [session.lmc_run, plan, f"--out={out}", "--steps=1000",
-               f'--set=data.train=["{data}"]', "--set=data.format=uint32"]
+               f'--set=data.train=["{data}"]', f'--set=data.validation=["{data}"]', "--set=data.format=uint32"]
     began = datetime.datetime.now(datetime.timezone.utc)
 
     def read(text: str) -> list[dict]:
