@@ -3,10 +3,14 @@
 Written as one would write it for speed: bf16 autocast over f32 weights, scaled_dot_product_attention,
 fused AdamW, and torch.compile if asked for. The loss is computed in pieces of `--loss-tokens` tokens whose
 logits are computed again in the backward pass, because whole logits of a large vocabulary would limit the
-batch. Prints one line of JSON. For PyTorch 2.2 and later; --probe only says which PyTorch is here.
+batch. The mode `tuned` is torch.compile with what people add to it for speed: cuDNN's attention where it has one,
+and a loss that computes the gradient of the logits at once, so that no logits are computed twice (as Liger's fused
+linear cross entropy does). Prints one line of JSON. For PyTorch 2.2 and later, `tuned` for 2.6 and later; --probe
+only says which PyTorch is here.
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import sys
@@ -48,6 +52,32 @@ def rotate(x, cos, sin):
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
+class HeadLoss(torch.autograd.Function):
+    """The sum of the losses of x [tokens, hidden] with the head [vocab, hidden] and the targets [tokens], in pieces of
+    `piece` tokens. The gradients for a sum of 1 are made in the forward pass."""
+
+    @staticmethod
+    def forward(ctx, x, head, targets, piece: int):
+        weight = head.to(x.dtype)
+        columns = torch.arange(len(weight), device=x.device)
+        total, grad_x, grad_weight = 0, [], 0
+        for rows, wanted in zip(x.split(piece), targets.split(piece)):
+            logits = (rows @ weight.T).float()
+            lse = logits.logsumexp(-1, keepdim=True)
+            hit = columns == wanted[:, None]
+            total = total + (lse.squeeze(-1) - torch.where(hit, logits, 0).sum(-1)).sum()
+            grad = (torch.exp(logits - lse) - hit.float()).to(x.dtype)
+            grad_x.append(grad @ weight)
+            grad_weight = grad_weight + (grad.T @ rows).float()
+        ctx.save_for_backward(torch.cat(grad_x), grad_weight)
+        return total
+
+    @staticmethod
+    def backward(ctx, scale):
+        grad_x, grad_weight = ctx.saved_tensors
+        return grad_x * scale.to(grad_x.dtype), grad_weight * scale, None, None
+
+
 class Layer(nn.Module):
     def __init__(self, shape: dict):
         super().__init__()
@@ -73,9 +103,9 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, shape: dict, loss_tokens: int):
+    def __init__(self, shape: dict, loss_tokens: int, tuned: bool):
         super().__init__()
-        self.eps, self.loss_tokens = shape["rms_norm_eps"], loss_tokens
+        self.eps, self.loss_tokens, self.tuned = shape["rms_norm_eps"], loss_tokens, tuned
         hidden, seq = shape["hidden_size"], shape["sequence_length"]
         self.embedding = nn.Embedding(shape["vocab_size"], hidden)
         nn.init.normal_(self.embedding.weight, std=0.02)
@@ -99,10 +129,20 @@ class Model(nn.Module):
             x = layer(x, self.cos, self.sin)
         x = norm(x, self.norm, self.eps).flatten(0, 1)
         targets = targets.flatten()
+        if self.tuned:
+            return HeadLoss.apply(x, self.head, targets, self.loss_tokens) / len(targets)
         total = 0
         for rows, wanted in zip(x.split(self.loss_tokens), targets.split(self.loss_tokens)):
             total = total + checkpoint(self.piece, rows, wanted, use_reentrant=False)
         return total / len(targets)
+
+
+def attention_of(args):
+    """Returns the context in which attention is chosen: of `tuned` cuDNN's, then FlashAttention."""
+    if args.mode != "tuned" or args.device != "cuda":
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True)
 
 
 def main() -> None:
@@ -111,7 +151,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("shape", type=json.loads, help="keys of [model], and sequence_length, as JSON")
-    parser.add_argument("--mode", choices=["eager", "compile"], required=True)
+    parser.add_argument("--mode", choices=["eager", "compile", "tuned"], required=True)
     parser.add_argument("--mbs", type=int, required=True)
     parser.add_argument("--gas", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10)
@@ -121,15 +161,16 @@ def main() -> None:
 
     torch.manual_seed(1)
     seq = args.shape["sequence_length"]
-    model = Model(args.shape, args.loss_tokens).to(args.device)
+    with torch.device(args.device):
+        model = Model(args.shape, args.loss_tokens, args.mode == "tuned")
     adamw = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    forward = torch.compile(model) if args.mode == "compile" else model
+    forward = torch.compile(model) if args.mode != "eager" else model
     ids = torch.randint(args.shape["vocab_size"], (args.gas, args.mbs, seq + 1), device=args.device)
 
     def step() -> float:
         total = 0
         for batch in ids:
-            with torch.autocast(args.device, torch.bfloat16):
+            with torch.autocast(args.device, torch.bfloat16), attention_of(args):
                 loss = forward(batch[:, :-1], batch[:, 1:])
             (loss / args.gas).backward()
             total += loss.detach() / args.gas

@@ -43,7 +43,7 @@ def items(jobs: dict) -> tuple[dict, dict]:
         ours[f"llama1b lmc bench, products by {choice}"] = (compared, choice)
     peers = {}
     for model in dict.fromkeys(job["model"] for job in jobs.values()):
-        for mode in ("eager", "compile"):
+        for mode in ("eager", "compile", "tuned"):
             for mbs in next(job for job in jobs.values() if job["model"] == model)["peer_batches"]:
                 peers[f"{model} PyTorch {mode} MBS {mbs}"] = (model, mode, mbs)
     return ours, peers
@@ -98,7 +98,7 @@ def logged(text: str) -> dict:
 def bench(session, report: Report, item: str, job: dict, choice: str) -> None:
     """Times the steps by `lmc-run --bench`, on random tokens."""
     command = [session.folder / "bin/lmc-run", session.data / "training" / job["plan"], f"--bench={BENCH_STEPS}",
-               f"--gemm={choice}", "--json"]
+               f"--gemm={choice}", "--set=data.train=[]", "--set=data.validation=[]", "--json"]
 
     def read(text: str) -> list[dict]:
         made = json.loads(text[text.index("{"):])
