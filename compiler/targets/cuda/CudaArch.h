@@ -25,6 +25,9 @@ struct CudaArch {
   unsigned threadsPerSm;
   unsigned blocksPerSm;
   CudaChip chip;
+
+  // True if the code may use wgmma, which sm_90a alone has.
+  bool hasWarpgroups() const { return version == 90; }
 };
 
 // Returns all architectures that code is generated for, oldest first: sm_80 and later.

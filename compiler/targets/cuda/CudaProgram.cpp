@@ -249,8 +249,9 @@ static int64_t chosenOf(Value places, Value tokens) {
   return contentOf(places).getDimSize(0) / contentOf(tokens).getDimSize(0);
 }
 
-static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets) {
+static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &arch) {
   ExpertGemmShape shape;
+  shape.warpgroups = arch.hasWarpgroups();
   shape.rows = contentOf(x).getDimSize(0);
   shape.experts = contentOf(offsets).getDimSize(0) - 1;
   shape.inner = contentOf(x).getDimSize(1);
@@ -327,13 +328,13 @@ LogicalResult Planner::addExperts(Operation &command) {
                   {op.getDy(), op.getDweights()});
       })
       .Case([&](plan_ir::ExpertLinearOp op) {
-        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getY(), op.getOffsets());
+        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getY(), op.getOffsets(), arch);
         shape.transposed = op.getTransposed();
         addLaunch(op, expertGemmKernel(shape), {op.getX(), op.getWeight(), op.getOffsets()},
                   op.getY());
       })
       .Case([&](plan_ir::ExpertLinearGradOp op) {
-        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getDy(), op.getOffsets());
+        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getDy(), op.getOffsets(), arch);
         shape.accumulate = op.getAccumulate();
         addLaunch(op, expertGemmGradKernel(shape), {op.getDy(), op.getX(), op.getOffsets()},
                   op.getD());

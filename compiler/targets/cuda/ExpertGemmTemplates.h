@@ -15,10 +15,12 @@ struct ExpertGemmShape {
   DataType type = DataType::BF16;
   bool transposed = false; // not of the gradient
   bool accumulate = false; // of the gradient alone: it is added to d
+  bool warpgroups = false; // isTiled() products use wgmma, which sm_90a alone has
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // The rows and columns of a tile, with tensor cores and without; as in expert_gemm.cuh.
-  static constexpr int64_t kTile = 128, kPlainTile = 32;
+  // The rows and columns of a tile, with tensor cores and without; and the most columns of one of
+  // warpgroups. As in expert_gemm.cuh.
+  static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
   uint64_t flops() const { return 2 * uint64_t(rows) * uint64_t(inner) * uint64_t(columns); }

@@ -196,6 +196,116 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
   }
 }
 
+// Products of bf16 by warpgroups: a block of 2 warpgroups computes 128 x N elements, a warpgroup 64 x
+// N. Slices of 64 of the inner dimension are in shared memory, `Stages` at a time. While a slice is
+// multiplied, those before it are read and those behind it are written, so that the slice two
+// before the one that begins must be done.
+template <int N, int Stages> struct Groups {
+  static constexpr int kDeep = 64;
+  static constexpr int kLeftBytes = kTile * kDeep * 2, kStageBytes = (kTile + N) * kDeep * 2;
+  // Tiles begin at a multiple of 1024 bytes, and shared memory at one of 128.
+  static constexpr int kSharedBytes = Stages * kStageBytes + 1024;
+
+  // Starts the copy of `Height` rows of 64 elements, along the sum, to a tile. See copyTile.
+  template <int Height, int Pitch>
+  static __device__ inline void copyAlong(u32 to, const bf16 *from, int row, int rowEnd, int column,
+                                          int columnEnd) {
+    constexpr int across = kDeep / 8, down = kThreads / across;
+    const int chunk = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+    const bool inside = column + chunk * 8 < columnEnd;
+    const bf16 *source = from + i64(row + row0) * Pitch + column + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < Height / down; ++i)
+      copyAsync16(to + tileOffset(row0 + i * down, chunk), source + i64(i) * down * Pitch,
+                  inside && row + row0 + i * down < rowEnd);
+  }
+  // The same of 64 rows, which are terms of the sum, of `Width` elements to Turned tiles.
+  template <int Width, int Pitch>
+  static __device__ inline void copyTurned(u32 to, const bf16 *from, int row, int rowEnd,
+                                           int column, int columnEnd) {
+    constexpr int across = Width / 8, down = kThreads / across;
+    const int chunk = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+    const bool inside = column + chunk * 8 < columnEnd;
+    const bf16 *source = from + i64(row + row0) * Pitch + column + chunk * 8;
+    to += chunk / 8 * kTurnedTileBytes;
+#pragma unroll
+    for (int i = 0; i < kDeep / down; ++i)
+      copyAsync16(to + tileOffset(row0 + i * down, chunk % 8), source + i64(i) * down * Pitch,
+                  inside && row + row0 + i * down < rowEnd);
+  }
+
+  // Computes d = the sum of the products of `slices` slices, with the warpgroup's 64 rows of the
+  // left tile. copy(slice, a, b) starts the copies of a slice to the tiles at the shared addresses a
+  // and b.
+  template <bool TurnedA, bool TurnedB, typename Copy>
+  static __device__ inline void multiply(float (&d)[N / 2], int slices, Copy copy) {
+    const u32 tiles = (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024;
+    const u32 own = u32(threadIdx.x) / 128 * (kLeftBytes / 2);
+    GroupProducts products;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i)
+      d[i] = 0;
+#pragma unroll
+    for (int stage = 0; stage < Stages - 2; ++stage) {
+      if (stage < slices)
+        copy(stage, tiles + stage * kStageBytes, tiles + stage * kStageBytes + kLeftBytes);
+      copyAsyncCommit();
+    }
+    for (int slice = 0; slice < slices; ++slice) {
+      copyAsyncWait<Stages - 3>();
+      seenByProducts();
+      products.wait<1>();
+      __syncthreads(); // the slice is there, and all are done with the slice two before it
+      const u32 a = tiles + slice % Stages * kStageBytes + own;
+      const u32 b = tiles + slice % Stages * kStageBytes + kLeftBytes;
+      products.begin();
+#pragma unroll
+      for (int k = 0; k < kDeep / 16; ++k)
+        products.add<N, TurnedA, TurnedB>(d, a + k * (TurnedA ? 16 * kTileRowBytes : 32),
+                                          b + k * (TurnedB ? 16 * kTileRowBytes : 32));
+      products.commit();
+      const int next = slice + Stages - 2;
+      const u32 to = tiles + next % Stages * kStageBytes;
+      if (next < slices)
+        copy(next, to, to + kLeftBytes);
+      copyAsyncCommit();
+    }
+    products.finish(d);
+    copyAsyncWait<0>();
+    __syncthreads();
+  }
+
+  // The row of the block's tile, and the column, of element i of d.
+  static __device__ inline int rowOf(int i) {
+    return int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4 + 8 * (i / 2 % 2);
+  }
+  static __device__ inline int columnOf(int i) { return 8 * (i / 4) + int(threadIdx.x) % 4 * 2; }
+
+  // Stores a block's results as storeTile does.
+  template <int Columns>
+  static __device__ inline void storeTile(const float (&d)[N / 2], bf16 *y, int first, int end,
+                                          int column) {
+    constexpr int pitch = 2 * N + 16; // no two of the 32 words that a warp stores share a bank
+    u8 *tile = sharedMemory();
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 2)
+      *reinterpret_cast<u32 *>(tile + rowOf(i) * pitch + columnOf(i) * 2) =
+          packBf16(d[i], d[i + 1]);
+    __syncthreads();
+    constexpr int across = N / 8, down = kThreads / across;
+    const int own = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+    if (column + own * 8 >= Columns)
+      return;
+#pragma unroll
+    for (int i = 0; i < kTile / down; ++i) {
+      const int at = row0 + i * down;
+      if (first + at < end)
+        storeGlobal<16>(y + i64(first + at) * Columns + column + own * 8,
+                        *reinterpret_cast<const Bits<16> *>(tile + at * pitch + own * 16));
+    }
+  }
+};
+
 __device__ inline float toReal(float x) { return x; }
 __device__ inline double toReal(double x) { return x; }
 __device__ inline float toReal(bf16 x) { return toFloat(x); }
@@ -234,15 +344,17 @@ __device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
 
 } // namespace experts
 
-// Grid: tilesOf(rows, experts, kTile) x ceilDiv(columns, kTile) x 1 blocks of kThreads threads.
-// inner and columns are multiples of 8.
+// Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, kTile) x 1 x 1 blocks of kThreads threads.
+// inner and columns are multiples of 8. Blocks that run at the same time share rows of x, which
+// are many more bytes than the matrices of the experts that these rows have.
 template <typename Shape>
 __device__ inline void expertGemm(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;
-  const Rows rows = rowsOf<Shape::experts, kTile>(offsets, int(blockIdx.x));
+  constexpr int across = ceilDiv(Shape::columns, kTile);
+  const Rows rows = rowsOf<Shape::experts, kTile>(offsets, int(blockIdx.x) / across);
   if (rows.first >= rows.end)
     return;
-  const int column = int(blockIdx.y) * kTile;
+  const int column = int(blockIdx.x) % across * kTile;
   const bf16 *matrix = w + i64(rows.expert) * Shape::columns * Shape::inner;
   float d[4][4][4];
   constexpr int slices = ceilDiv(Shape::inner, kSlice);
@@ -304,6 +416,65 @@ __device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *
         }
         store(place, value);
       }
+}
+
+// The same by warpgroups, with tiles of 128 x N elements, from Groups<N, Stages>::kSharedBytes of
+// shared memory; on sm_90a alone. Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, N) x 1 x 1.
+template <typename Shape, int N, int Stages>
+__device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
+  using namespace experts;
+  using G = Groups<N, Stages>;
+  constexpr int across = ceilDiv(Shape::columns, N), slices = ceilDiv(Shape::inner, G::kDeep);
+  const Rows rows = rowsOf<Shape::experts, kTile>(offsets, int(blockIdx.x) / across);
+  if (rows.first >= rows.end)
+    return;
+  const int column = int(blockIdx.x) % across * N;
+  const bf16 *matrix = w + i64(rows.expert) * Shape::columns * Shape::inner;
+  float d[N / 2];
+  G::template multiply<false, Shape::transposed>(d, slices, [&](int slice, u32 a, u32 b) {
+    const int at = slice * G::kDeep;
+    G::template copyAlong<kTile, Shape::inner>(a, x, rows.first, rows.end, at, Shape::inner);
+    if constexpr (Shape::transposed)
+      G::template copyTurned<N, Shape::columns>(b, matrix, at, Shape::inner, column,
+                                                Shape::columns);
+    else
+      G::template copyAlong<N, Shape::inner>(b, matrix, column, Shape::columns, at, Shape::inner);
+  });
+  G::template storeTile<Shape::columns>(d, y, rows.first, rows.end, column);
+}
+
+// Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
+template <typename Shape, int N, int Stages>
+__device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const i32 *offsets,
+                                            float *to) {
+  using namespace experts;
+  using G = Groups<N, Stages>;
+  const int expert = int(blockIdx.z), row = int(blockIdx.x) * kTile;
+  const int column = int(blockIdx.y) * N;
+  const int first = loadOne(offsets + expert), end = loadOne(offsets + expert + 1);
+  if (Shape::accumulate && first >= end)
+    return;
+  float d[N / 2];
+  G::template multiply<true, true>(d, ceilDiv(end - first, G::kDeep), [&](int slice, u32 a, u32 b) {
+    const int at = first + slice * G::kDeep;
+    G::template copyTurned<kTile, Shape::columns>(a, dy, at, end, row, Shape::columns);
+    G::template copyTurned<N, Shape::inner>(b, x, at, end, column, Shape::inner);
+  });
+  float *matrix = to + i64(expert) * Shape::columns * Shape::inner;
+#pragma unroll
+  for (int k = 0; k < N / 2; k += 2) {
+    const int i = row + G::rowOf(k), j = column + G::columnOf(k);
+    if (i >= Shape::columns || j >= Shape::inner)
+      continue;
+    float *place = matrix + i64(i) * Shape::inner + j;
+    Vec<float, 2> value{{d[k], d[k + 1]}};
+    if constexpr (Shape::accumulate) {
+      const Vec<float, 2> before = load<2>(place);
+      value.at[0] += before.at[0];
+      value.at[1] += before.at[1];
+    }
+    store(place, value);
+  }
 }
 
 // The same for any type and size. `Real` is the type of sums. Grid: tilesOf(rows, experts,

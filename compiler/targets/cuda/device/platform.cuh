@@ -177,4 +177,88 @@ __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// A tile of shared memory for GroupProducts: 64 rows of 128 bytes, or several of these one behind
+// the other. The tile begins at a multiple of 1024 bytes. The 16-byte chunks of a row are swizzled:
+// chunk c of row r is at tileOffset(r, c). A row has either 64 elements along the sum, of one row of
+// a or column of b; or, of a `Turned` factor, 64 elements across the sum, of one of its 64 terms.
+constexpr int kTileRowBytes = 128, kTurnedTileBytes = 64 * kTileRowBytes;
+__device__ constexpr int tileOffset(int row, int chunk) {
+  return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
+}
+
+// Products of a warpgroup, which is 128 threads of which the first has a number that 128 divides
+// (PTX ISA, wgmma; on sm_90a alone). All threads of the group call the functions together. The
+// products run while the threads go on:
+//
+//   begin()          once before each row of add(), after d was read or written
+//   add<N, ...>()    d += a b, where a is 64 x 16 and b is 16 x N in bf16, at the shared addresses a
+//                    and b; d is 64 x N in f32. Thread t of the group has the elements of row
+//                    16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column 8 (i / 4) + 2 (t % 4) + i % 2
+//                    in d[i]. A step of 16 along the sum is 32 bytes further in a tile, and 2048
+//                    bytes in one that is Turned. b may go on in the next tile after 64 rows.
+//   commit()         ends a row of add()
+//   wait<Pending>()  until all but the last `Pending` rows are done, and their tiles may be written
+//   finish(d)        until all are done, and d may be read
+//
+// Before begin(), the threads that wrote the tiles must have called seenByProducts(), and then
+// __syncthreads().
+__device__ inline void seenByProducts() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+struct GroupProducts {
+  __device__ inline void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+  __device__ inline void commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  }
+  template <int Pending> __device__ inline void wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+  }
+  template <int Size> __device__ inline void finish(float (&d)[Size]) {
+    wait<0>();
+#pragma unroll
+    for (int i = 0; i < Size; ++i)
+      asm volatile("" : "+f"(d[i])::"memory"); // no read of d moves before this
+  }
+  // The descriptor of a tile: swizzled rows of 128 bytes, 1024 bytes from 8 rows to the next, and
+  // of a Turned one kTurnedTileBytes from 64 elements across the sum to the next.
+  __device__ static inline u64 descriptor(u32 address) {
+    return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
+           u64(1) << 62;
+  }
+  template <int N, bool TurnedA, bool TurnedB>
+  __device__ inline void add(float (&d)[N / 2], u32 a, u32 b) {
+    static_assert(N == 128 || N == 256, "products of 128 or 256 columns");
+    const u64 left = descriptor(a), right = descriptor(b);
+#define LMC_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define LMC_D16(i) LMC_D4(i), LMC_D4(i + 4), LMC_D4(i + 8), LMC_D4(i + 12)
+    if constexpr (N == 128)
+      asm volatile("{.reg .pred p; setp.ne.b32 p, %68, 0; "
+                   "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+                   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                   "%64, %65, p, 1, 1, %66, %67;}"
+                   : LMC_D16(0), LMC_D16(16), LMC_D16(32), LMC_D16(48)
+                   : "l"(left), "l"(right), "n"(int(TurnedA)), "n"(int(TurnedB)), "r"(1));
+    if constexpr (N == 256)
+      asm volatile("{.reg .pred p; setp.ne.b32 p, %132, 0; "
+                   "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+                   "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+                   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+                   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+                   "%128, %129, p, 1, 1, %130, %131;}"
+                   : LMC_D16(0), LMC_D16(16), LMC_D16(32), LMC_D16(48), LMC_D16(64), LMC_D16(80), LMC_D16(96), LMC_D16(112)
+                   : "l"(left), "l"(right), "n"(int(TurnedA)), "n"(int(TurnedB)), "r"(1));
+#undef LMC_D16
+#undef LMC_D4
+  }
+};
+
 } // namespace lmc

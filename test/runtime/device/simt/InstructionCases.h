@@ -1,7 +1,8 @@
 // What a warp computes with the instructions that the SIMT device emulates (platform.cuh):
-// ldmatrix, mma, cp.async, cvt and ex2. The layouts are written out here once more, from the tables
-// of the PTX ISA, and not taken from the executor. InstructionTest runs the cases on the executor,
-// and instruction-cases writes them as a CUDA program, so that a GPU can be compared with it.
+// ldmatrix, mma, wgmma, cp.async, cvt and ex2. The layouts are written out here once more, from the
+// tables of the PTX ISA, and not taken from the executor. InstructionTest runs the cases on the
+// executor, and instruction-cases writes them as a CUDA program, so that a GPU can be compared with
+// it.
 #pragma once
 
 #include <bit>
@@ -13,14 +14,16 @@
 
 namespace lmc::simt::test {
 
-// One warp runs `body` with pointers to the inputs and to the result as `parameters`. Inputs and
-// result are 32-bit words.
+// One block of `threads` runs `body` with pointers to the inputs and to the result as `parameters`.
+// Inputs and result are 32-bit words.
 struct InstructionCase {
   std::string name, parameters, body;
   uint32_t sharedBytes;
   std::vector<std::vector<uint32_t>> inputs;
   std::vector<uint32_t> expected;
-  double relative = 0; // allowed error of results that are f32; 0: equal bits
+  double relative = 0;     // allowed error of results that are f32; 0: equal bits
+  uint32_t threads = 32;   // one warp, or a warpgroup
+  bool needsSm90a = false; // other architectures do not have the instruction
 };
 
 inline std::vector<uint32_t> bitsOf(const std::vector<float> &values) {
@@ -189,9 +192,73 @@ inline InstructionCase exp2Case() {
           3e-7};
 }
 
+// wgmma.m64n128k16 of the terms 16 to 31 of tiles with 64 terms, where d starts as 1. Row r of a
+// and column c of b, or term k of `turned` ones, are rows of 128 bytes, of which the 16-byte chunks
+// are swizzled: chunk j of row r is at j xor r mod 8. D of thread t: row = 16 (t / 32) + (t mod 32)
+// / 4, and 8 more for d2, d3 of each four; column = 8 (i / 4) + 2 (t mod 4) + i mod 2.
+inline InstructionCase groupProductsCase(bool turned) {
+  const int kRows = 64, kColumns = 128, kTerms = 64;
+  const std::vector<float> a = exactFloats(size_t(kRows * kTerms), 9),
+                           b = exactFloats(size_t(kColumns * kTerms), 10);
+  auto words = [&](const std::vector<float> &x, int across) {
+    std::vector<uint16_t> halves;
+    auto add = [&](int at, int term) {
+      halves.push_back(uint16_t(std::bit_cast<uint32_t>(x[size_t(at * kTerms + term)]) >> 16));
+    };
+    for (int tile = 0; tile < across / 64; ++tile)
+      for (int row = 0; row < 64; ++row)
+        for (int i = 0; i < 64; ++i)
+          turned ? add(64 * tile + i, row) : add(64 * tile + row, i);
+    return pairsOf(halves);
+  };
+  std::vector<float> d;
+  for (int t = 0; t < 128; ++t)
+    for (int i = 0; i < 64; ++i) {
+      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8,
+                column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      float sum = 1;
+      for (int k = 16; k < 32; ++k)
+        sum += a[size_t(row * kTerms + k)] * b[size_t(column * kTerms + k)];
+      d.push_back(sum);
+    }
+  const std::string kind = turned ? "true" : "false", step = turned ? "2048" : "32";
+  return {turned ? "wgmma_turned" : "wgmma",
+          "const u32 *a, const u32 *b, float *d",
+          R"(
+    const int t = threadIdx.x;
+    u8 *shared = sharedMemory();
+    const u32 begin = sharedAddress(shared), tiles = (begin + 1023) / 1024 * 1024;
+    for (int i = t; i < 3 * 64 * 32; i += 128) {
+      const int row = i / 32, chunk = i % 32 / 4, word = i % 4;
+      *reinterpret_cast<u32 *>(shared + (tiles - begin) + row * 128 + (chunk ^ row % 8) * 16 +
+                               word * 4) = loadOne(row < 64 ? a + i : b + i - 64 * 32);
+    }
+    float sums[64];
+    for (int i = 0; i < 64; ++i)
+      sums[i] = 1;
+    GroupProducts products;
+    seenByProducts();
+    __syncthreads();
+    products.begin();
+    products.add<128, )" +
+              kind + ", " + kind + ">(sums, tiles + " + step + ", tiles + 8192 + " + step + R"();
+    products.commit();
+    products.finish(sums);
+    for (int i = 0; i < 64; ++i)
+      storeOne(d + 64 * t + i, sums[i]);
+  )",
+          3 * 8192 + 1024,
+          {words(a, kRows), words(b, kColumns)},
+          bitsOf(d),
+          0,
+          128,
+          true};
+}
+
 inline std::vector<InstructionCase> instructionCases() {
-  return {loadMatrixCase(false), loadMatrixCase(true), multiplyAddCase(),
-          copyAsyncCase(),       roundingCase(),       exp2Case()};
+  return {loadMatrixCase(false),    loadMatrixCase(true),   multiplyAddCase(),
+          copyAsyncCase(),          roundingCase(),         exp2Case(),
+          groupProductsCase(false), groupProductsCase(true)};
 }
 
 } // namespace lmc::simt::test

@@ -1,4 +1,4 @@
-// The executor's ldmatrix, mma, cp.async, cvt and ex2 against the PTX ISA.
+// The executor's ldmatrix, mma, wgmma, cp.async, cvt and ex2 against the PTX ISA.
 #include "test/runtime/device/simt/Fixture.h"
 #include "test/runtime/device/simt/InstructionCases.h"
 
@@ -13,7 +13,7 @@ void PrintTo(const InstructionCase &given, std::ostream *os) { *os << given.name
 
 TEST_P(Instruction, computesWhatThePtxIsaSays) {
   const InstructionCase &given = GetParam();
-  Kernel kernel = build(given.parameters, given.body, 1, 32, given.sharedBytes);
+  Kernel kernel = build(given.parameters, given.body, 1, given.threads, given.sharedBytes);
   std::vector<uint32_t> y(given.expected.size());
   std::vector<Argument> arguments;
   for (const std::vector<uint32_t> &words : given.inputs)

@@ -14,7 +14,7 @@ using namespace lmc::simt::test;
 namespace {
 
 const char *const kStart =
-    R"(// Instructions of one warp, compared with the results of lmc's SIMT executor. Written by
+    R"(// Instructions of a warp or a warpgroup, compared with the results of lmc's SIMT executor. Written by
 // test/runtime/device/simt/WriteInstructionCases.cpp.
 #include "lmc/vector_io.cuh"
 
@@ -41,11 +41,18 @@ static float real(unsigned word) {
   return x;
 }
 
-// Runs a kernel with one warp. The result starts as 0xff bytes. `relative` is the allowed error of
-// results that are f32; 0: equal bits.
-static void run(const char *name, const void *kernel, int sharedBytes,
+// Runs a kernel with one block. The result starts as 0xff bytes. `relative` is the allowed error of
+// results that are f32; 0: equal bits. A kernel that `needsSm90a` is left out on other devices.
+static void run(const char *name, const void *kernel, int sharedBytes, int threads, bool needsSm90a,
                 std::vector<std::vector<unsigned>> inputs, const std::vector<unsigned> &expected,
                 double relative) {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0));
+  if (needsSm90a && (major != 9 || minor != 0)) {
+    std::printf("%s: left out, it needs compute capability 9.0\n", name);
+    return;
+  }
   std::vector<void *> memory(inputs.size() + 1), arguments;
   std::vector<unsigned> got(expected.size());
   for (size_t i = 0; i < memory.size(); ++i) {
@@ -56,7 +63,7 @@ static void run(const char *name, const void *kernel, int sharedBytes,
       check(cudaMemcpy(memory[i], inputs[i].data(), bytes, cudaMemcpyHostToDevice));
     arguments.push_back(&memory[i]);
   }
-  check(cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments.data(), sharedBytes, nullptr));
+  check(cudaLaunchKernel(kernel, dim3(1), dim3(threads), arguments.data(), sharedBytes, nullptr));
   check(cudaDeviceSynchronize());
   check(cudaMemcpy(got.data(), memory.back(), 4 * got.size(), cudaMemcpyDeviceToHost));
   size_t wrong = 0;
@@ -86,7 +93,7 @@ std::vector<uint32_t> computed(const InstructionCase &given) {
                             "extern \"C\" __global__ void {}({}) {{\n{}\n}}\n",
                             given.name, given.parameters, given.body),
                 {1, 1, 1},
-                32,
+                given.threads,
                 given.sharedBytes};
   auto kernel = compile(source);
   std::vector<uint32_t> y(given.expected.size());
@@ -108,12 +115,15 @@ int main() {
   const std::vector<InstructionCase> cases = instructionCases();
   std::fputs(kStart, stdout);
   for (const InstructionCase &given : cases)
-    std::printf("\nextern \"C\" __global__ void __launch_bounds__(32) %s(%s) {\n%s\n}\n",
-                given.name.c_str(), given.parameters.c_str(), given.body.c_str());
+    std::printf("\nextern \"C\" __global__ void __launch_bounds__(%u) %s(%s) {\n%s%s\n%s}\n",
+                given.threads, given.name.c_str(), given.parameters.c_str(),
+                given.needsSm90a ? "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" : "", given.body.c_str(),
+                given.needsSm90a ? "#endif\n" : "");
   std::printf("\nint main() {\n");
   for (const InstructionCase &given : cases) {
-    std::printf("  run(\"%s\", (const void *)%s, %u, {", given.name.c_str(), given.name.c_str(),
-                given.sharedBytes);
+    std::printf("  run(\"%s\", (const void *)%s, %u, %u, %s, {", given.name.c_str(),
+                given.name.c_str(), given.sharedBytes, given.threads,
+                given.needsSm90a ? "true" : "false");
     for (const std::vector<uint32_t> &words : given.inputs) {
       printWords(words);
       std::printf(", ");

@@ -119,4 +119,69 @@ __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 
                          {file, line});
 }
 
+constexpr int kTileRowBytes = 128, kTurnedTileBytes = 64 * kTileRowBytes;
+__device__ constexpr int tileOffset(int row, int chunk) {
+  return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
+}
+
+__device__ inline void seenByProducts() {}
+
+// Each thread computes its own elements of d, as late as it may: when it waits for them. A tile that
+// is written too early, or d that is read too early, gives wrong results.
+struct GroupProducts {
+  struct Product {
+    float *d;
+    u32 a, b;
+    int columns, row;
+    bool turnedA, turnedB;
+  };
+  static constexpr int kMost = 32;
+  Product pending[kMost];
+  int rows = 0, done = 0, begun = 0; // rows that are committed; products that are done, and begun
+
+  void begin() {}
+  void commit() { ++rows; }
+  template <int Pending> void wait() {
+    for (; done < begun && pending[done % kMost].row + Pending < rows; ++done)
+      run(pending[done % kMost]);
+  }
+  template <int Size> void finish(float (&)[Size]) { wait<0>(); }
+  template <int N, bool TurnedA, bool TurnedB> void add(float (&d)[N / 2], u32 a, u32 b) {
+    if (begun - done == kMost)
+      lmcMachine->trap();
+    pending[begun++ % kMost] = {&d[0], a, b, N, rows, TurnedA, TurnedB};
+  }
+
+  // Returns element `at` across the sum of term k: of a row of a, or a column of b.
+  static float element(u32 tile, bool turned, int at, int k) {
+    u32 address = tile;
+    if (turned)
+      address += at / 64 * kTurnedTileBytes + k * kTileRowBytes + at % 64 * 2;
+    else
+      address += at * kTileRowBytes + k * 2;
+    address ^= (address >> 7 & 7) << 4;
+    return toFloat(*reinterpret_cast<const bf16 *>(lmcMachine->shared + address));
+  }
+  static void run(const Product &product) {
+    const int thread = int(lmcMachine->thread.x) % 128;
+    float a[2][16];
+    const int row = thread / 32 * 16 + thread % 32 / 4;
+    for (int half = 0; half < 2; ++half)
+      for (int k = 0; k < 16; ++k)
+        a[half][k] = element(product.a, product.turnedA, row + 8 * half, k);
+    for (int block = 0; block < product.columns / 8; ++block)
+      for (int odd = 0; odd < 2; ++odd) {
+        const int column = 8 * block + thread % 4 * 2 + odd;
+        float sums[2] = {};
+        for (int k = 0; k < 16; ++k) {
+          const float b = element(product.b, product.turnedB, column, k);
+          sums[0] += a[0][k] * b;
+          sums[1] += a[1][k] * b;
+        }
+        for (int half = 0; half < 2; ++half)
+          product.d[4 * block + 2 * half + odd] += sums[half];
+      }
+  }
+};
+
 } // namespace lmc

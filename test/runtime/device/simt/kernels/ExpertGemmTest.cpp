@@ -171,6 +171,14 @@ TEST(ExpertGemmKernels, TensorCores) {
   checkExperts({129, 3, 32, 8, DataType::BF16, true, false});
 }
 
+// Tiles of 128 x 256 and slices of 64: sizes below one, of several, and between.
+TEST(ExpertGemmKernels, Warpgroups) {
+  checkExperts({300, 5, 72, 136, DataType::BF16, false, false, true});
+  checkExperts({300, 5, 136, 264, DataType::BF16, true, true, true});
+  checkExperts({129, 3, 456, 8, DataType::BF16, true, false, true});
+  checkExperts({260, 2, 512, 256, DataType::BF16, false, true, true});
+}
+
 TEST(ExpertGemmKernels, OtherTypesAndSizes) {
   checkExperts({70, 4, 37, 41, DataType::BF16, false, true});
   checkExperts({70, 4, 40, 33, DataType::F32, true, false});
@@ -210,6 +218,7 @@ TEST(ExpertGemmKernels, DrawnShapes) {
     const bool isGrad = draw.oneIn(2);
     shape.accumulate = isGrad && draw.oneIn(2);
     shape.transposed = !isGrad && draw.oneIn(2);
+    shape.warpgroups = draw.oneIn(2);
     ExpertGemm gemm(shape, isGrad, uint64_t(seed));
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + gemm.text.name);
     gemm.check(drawnRows(shape.rows, shape.experts, uint64_t(seed)));
@@ -223,6 +232,7 @@ TEST(ExpertGemmKernels, CountWhatTheyMove) {
   for (bool isGrad : {false, true})
     for (const ExpertGemmShape &shape :
          {ExpertGemmShape{300, 5, 72, 136, DataType::BF16, false, isGrad},
+          ExpertGemmShape{300, 5, 72, 136, DataType::BF16, !isGrad, isGrad, true},
           ExpertGemmShape{300, 5, 40, 33, DataType::F32, !isGrad, false}}) {
       ExpertGemm gemm(shape, isGrad);
       gemm.check(balancedRows(300, 5), /*count=*/true);
