@@ -19,7 +19,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from sections import attention, ceilings, conformance, training
+from sections import attention, ceilings, conformance, experts, training
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -97,6 +97,9 @@ RULES = {
                 "this size (llm.q, Qwen2.5-1.5B), taken as the most.",
     "tuned": "no figure was found. For llama1b, compiled ones and 8%: that much of a step is the second product of the "
              "head that it leaves out, and cuDNN's attention is faster; 0.62 would need no attention at all.",
+    "experts": "0.5 to 1.6 of the plan's rate, an assumption: the rate of products per expert was first measured on "
+               "2026-11-26, by the kernels of that day: 237 TFLOP/s forward and 324 of the gradient of the matrices on "
+               "an H100.",
 }
 
 # Of the copy speed: the least and the most, for a GPU whose memory is as fast as an H100's, and for one
@@ -125,6 +128,7 @@ MFU = {("llama1b", "eager"): (0.305, 0.25, 0.38), ("mistral", "eager"): (0.30, 0
        ("llama1b", "tuned"): (0.56, 0.45, 0.62), ("mistral", "tuned"): (0.48, 0.38, 0.60)}
 RULE_OF_MODE = {"eager": "eager", "compile": "compiled", "tuned": "tuned"}
 LAUNCHES = {"attention_grad": 2}  # of a command; scatter_add has several, all others one
+EXPERTS = (0.5, 1.6)  # of the plan's rate
 CAPTURE = (10e-6, 100e-6)  # seconds a node
 SUMS_ON_HOST = {"f32": {"loss": 1e-7, "gradients": 2e-6, "weights": 2.4e-5},
                 "bf16": {"loss": 2.7e-4, "gradients": 2.1e-2, "weights": 2.4e-2}}
@@ -137,6 +141,7 @@ NO_BETS = (
     ("training", "first_step_s", "it has the first use of every library, whose time nobody published"),
     ("training", "start_s", "it has the start of the driver and cuBLASLt, and the timing of products"),
     ("training", "loss", "random tokens and weights: about ln of the vocabulary, whatever the speed"),
+    ("experts", "loss", "random tokens and weights: about ln of the vocabulary, whatever the speed"),
     ("smoke", "*", "it says whether anything works, and measures nothing"),
     ("attention", "error", "`right` says whether it is small enough"),
 )
@@ -251,18 +256,20 @@ class Bets:
         self.add(section, run, item, figure, "exact", {"any": Interval(value, value, value)}, shown=shown)
 
     def time(self, section: str, item: str, rule: str, seconds: dict[str, Interval], size: float = 0, flops: float = 0,
-             where: dict | None = None, roof: str = "copy", of_roof: float = 0) -> None:
+             where: dict | None = None, roof: str = "copy", of_roof: float = 0, run: str = "") -> None:
         """Adds the bets on a kernel's `ms`, and on the rates that follow from it and that its row has: `size` bytes,
-        `flops` FLOPs. of_roof are the bytes or FLOPs of its share of its roof, if these are others."""
+        `flops` FLOPs. of_roof are the bytes or FLOPs of its share of its roof, if these are others; `run` is the name
+        that a dry run has for it, if that is not `item`."""
         share, amount = {}, of_roof or (size if roof == "copy" else flops)
         for spec in self.specs if amount else ():
             top = {"copy": spec.copy, "tensor cores": spec.peak}.get(roof, 2 * spec.vector)
             share[spec.name] = seconds[spec.name].map(lambda s, top=top: amount / s / top).json()
-        self.add(section, item, item, "ms", rule, {spec: each.map(lambda s: 1e3 * s) for spec, each in seconds.items()},
-                 where, {"of": roof, "by": share} if share else None)
+        self.add(section, run or item, item, "ms", rule,
+                 {spec: each.map(lambda s: 1e3 * s) for spec, each in seconds.items()}, where,
+                 {"of": roof, "by": share} if share else None)
         for figure, amount in (("gbps", size * 1e-9), ("tflops", flops * 1e-12)):
             if amount:
-                self.add(section, item, item, figure, rule,
+                self.add(section, run or item, item, figure, rule,
                          {spec: each.map(lambda s, a=amount: a / s) for spec, each in seconds.items()}, where,
                          shown=False)
         if size and section == "kernels":
@@ -560,13 +567,43 @@ def of_training(bets: Bets, pack, reports: dict) -> None:
         bets.none("training", item, item, "used_mib", "PyTorch's allocator keeps what it has had")
 
 
+def of_experts(bets: Bets, pack, reports: dict) -> None:
+    jobs = {job["name"]: job for job in json.loads((pack.data / "experts/jobs.json").read_text())}
+    ours, peers = experts.items(jobs)
+    for item, job in ours.items():
+        report = {spec.name: reports[spec.name, Path(job["plan"]).stem] for spec in bets.specs}
+        rates = {}
+        for spec, each in report.items():
+            rate = each["cost"]["tokens_per_second_per_device"]
+            rates[spec] = Interval(rate, EXPERTS[0] * rate, EXPERTS[1] * rate)
+        bets.add("experts", item, item, "tokens_per_second", "experts", rates)
+        bets.add("experts", item, item, "mfu", "experts", {
+            spec: each.map(lambda rate: rate * job["flops_per_token"] / job["peak_flops"])
+            for spec, each in rates.items()})
+        bets.add("experts", item, item, "step_ms", "experts", {
+            spec: each.map(lambda rate: 1e3 * job["tokens_per_step"] / rate) for spec, each in rates.items()},
+            shown=False)
+        for figure in ("planned_mib", "allocated_mib"):
+            bets.exact("experts", item, item, figure, job["planned_bytes"] / MIB)
+        made = {spec: experts.products(each, job["grouped"]) for spec, each in report.items()}
+        for name, product in job["products"].items():
+            seconds = {}
+            for spec, each in made.items():
+                model = each[name]["seconds"]
+                seconds[spec] = Interval(model, model / EXPERTS[1], model / EXPERTS[0])
+            bets.time("experts", f"{job['model']} lmc {name}", "experts", seconds, flops=product["flops"],
+                      roof="tensor cores", run=item)
+    for item in peers:
+        bets.none("experts", item, item, "*", "lmc does not predict PyTorch's products, which stand beside its own")
+
+
 def of(pack, pool) -> dict:
     """Returns the bets on what `run` measures with the plans that `pack` has compiled."""
     specs = specs_of(pack)
     attentions = [pool.submit(attention_plan, pack, number, *shape) for number, shape in enumerate(shapes(pack))]
     for each in attentions:
         each.result()
-    wanted = [name for name in pack.plans if re.match("kernels-|price-|attention-|training-", name)]
+    wanted = [name for name in pack.plans if re.match("kernels-|price-|attention-|training-|experts-", name)]
     reports = explained(pack, pool, specs, wanted)
     bets = Bets(specs)
     of_ceilings(bets, pack)
@@ -575,6 +612,7 @@ def of(pack, pool) -> dict:
     of_gemm(bets, pack)
     of_conformance(bets, pack, json.loads((pack.data / "conformance/jobs.json").read_text()))
     of_training(bets, pack, reports)
+    of_experts(bets, pack, reports)
     used = {bet.get("rule") for bet in bets.bets}
     return {"arch": pack.arch, "specs": {spec.name: spec.facts for spec in specs},
             "rules": {name: text for name, text in RULES.items() if name in used},
@@ -597,8 +635,8 @@ def of_pack(pack, pool) -> dict:
         return of(pack, pool)
     jobs = [(job["name"] + " graphs", "memory", job["planned_bytes"])
             for job in json.loads((pack.data / "conformance/jobs.json").read_text())]
-    jobs += [(job["name"], "planned_mib", job["planned_bytes"] / MIB)
-             for job in json.loads((pack.data / "training/jobs.json").read_text())]
+    jobs += [(job["name"], "planned_mib", job["planned_bytes"] / MIB) for section in ("training", "experts")
+             for job in json.loads((pack.data / section / "jobs.json").read_text())]
     known = {(bet["item"], bet["figure"]): bet["by"]["any"]["prediction"]
              for bet in made["bets"] if "any" in bet.get("by", {})}
     others = [item for item, figure, planned in jobs if known.get((item, figure)) != planned]

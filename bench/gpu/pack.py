@@ -27,6 +27,7 @@ sys.dont_write_bytecode = True
 import expected  # noqa: E402
 import precompile  # noqa: E402
 import smoke_jobs  # noqa: E402
+from sections import experts  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -68,7 +69,12 @@ CONFORMANCE = (
 )
 
 
-# What is packed of them for the architectures that are not --arch.
+# A step of one micro-batch of 16,384 tokens, each of which has 8 of 64 experts.
+OLMOE4 = {"model.num_hidden_layers": 4, "distributed.strategy": "no_shard", "training.batch_size": 4,
+          "training.micro_batch_size": 4}
+
+
+# What is packed of `conformance` for the architectures that are not --arch.
 SMALL_CONFORMANCE = ("tiny-f32-gas2", "tiny-bf16-gas4", "heads64-bf16-gas4")
 OTHERS = ("sm_80", "sm_89", "sm_100", "sm_120")
 SQUEEZED = 1 << 20  # bytes from which a library is packed by xz
@@ -94,7 +100,7 @@ class Pack:
 
     @staticmethod
     def ranks_of(settings: dict) -> int:
-        return 2 if "distributed.strategy" in settings else 1
+        return 2 if settings.get("distributed.strategy", "no_shard") != "no_shard" else 1
 
     def command(self, config: str, plan: Path, settings: dict, *options: str, arch: str | None = None) -> list:
         """Returns the arguments of lmc that write the plan of a job for the GPU."""
@@ -208,7 +214,7 @@ class Pack:
             raise SystemExit(f"pack: error: {self.bin / 'lmc-run'} cannot run plans for a GPU: {refused.strip()}")
 
     def sources(self) -> None:
-        for name in ("run", "session.py", "failures.py", "bets.py", "peer.py"):
+        for name in ("run", "session.py", "failures.py", "bets.py", "peer.py", "grouped.py"):
             shutil.copy(HERE / name, self.folder)
         shutil.copy(ROOT / "docs/gpu.md", self.folder / "README.md")
         shutil.copytree(HERE / "sections", self.folder / "sections", ignore=shutil.ignore_patterns("__pycache__"))
@@ -257,7 +263,8 @@ class Pack:
         batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
         return [pool.submit(self.kernels, "kernels", batch),
                 pool.submit(self.kernels, "small", {**batch, **SMALL}), pool.submit(self.gemms),
-                pool.submit(self.trainings), *(pool.submit(self.prices, columns) for columns in PRICED)]
+                pool.submit(self.trainings), pool.submit(self.experts),
+                *(pool.submit(self.prices, columns) for columns in PRICED)]
 
     def conformances(self, pool) -> None:
         folder = self.data / "conformance"
@@ -272,12 +279,13 @@ class Pack:
         (folder / "jobs.json").write_text(json.dumps(
             [{**job, "losses": losses[job["reference"]]} for job in jobs], indent=1))
 
-    def trains(self, name: str, model: str, config: str, settings: dict, peer_batches: list) -> dict:
-        """Compiles a job of the section `training`, and returns its facts."""
+    def trains(self, name: str, model: str, config: str, settings: dict, peer_batches: list,
+               section: str = "training") -> dict:
+        """Compiles a job of the section `training`, or of another one that times steps, and returns its facts."""
         settings = {"checkpoint.interval": 0, "checkpoint.export_interval": 0,
                     "monitoring.validation_interval": 0, **settings}
-        plan = self.compile(config, f"training-{model}-{settings['training.micro_batch_size']}", settings)
-        shutil.copy(plan, self.data / "training")
+        plan = self.compile(config, f"{section}-{model}-{settings['training.micro_batch_size']}", settings)
+        shutil.copy(plan, self.data / section)
         report = self.explain(plan)
         keys = tomllib.loads((ROOT / f"models/configs/{config}.toml").read_text())
         shape = {**keys["model"], "sequence_length": keys["training"]["sequence_length"],
@@ -306,6 +314,16 @@ class Pack:
                             "llama1b", llama1b(mbs), [8, 16, 32]) for mbs in sorted({best, 16, 64})]
         jobs.append(self.trains("mistral lmc MBS 1", "mistral", "mistral-7b", mistral(self.layers_that_fit()), [1, 2]))
         (folder / "jobs.json").write_text(json.dumps(jobs, indent=1))
+
+    def experts(self) -> None:
+        """Compiles the job of the section `experts`, and adds its products per expert to its facts."""
+        folder = self.data / "experts"
+        folder.mkdir()
+        job = self.trains("olmoe4 lmc bench", "olmoe4", "olmoe-1b-7b", OLMOE4, [], "experts")
+        report = self.explain(folder / job["plan"])
+        job["grouped"] = experts.grouped(report, job["shape"])
+        job["products"] = experts.products(report, job["grouped"])
+        (folder / "jobs.json").write_text(json.dumps([job], indent=1))
 
     def archive(self) -> None:
         """Writes data.tar.xz. What is alike lies side by side: the plans of one job for each architecture."""

@@ -16,7 +16,7 @@ import pytest
 from jobs import Job
 from programs import losses, until
 
-SECTIONS = ("smoke", "conformance", "ceilings", "training", "kernels", "gemm", "attention")
+SECTIONS = ("smoke", "conformance", "ceilings", "training", "experts", "kernels", "gemm", "attention")
 LIMIT_BYTES = 60e6
 # `./dev test long` runs all tests of this file; what takes long in them is left out elsewhere: the plans of a second
 # architecture, most faults of a machine, and the bets.
@@ -70,7 +70,22 @@ if "--devices" in sys.argv:
 plan = Path(sys.argv[1])
 options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[2:])
 if "bench" in options:
-    rate = {"default": 6e4, "measure": 6.6e4}[options["gemm"]]
+    assert "--set=data.train=[]" in sys.argv and "--set=data.validation=[]" in sys.argv
+    rate = {"default": 6e4, "measure": 6.6e4, None: 1e5}[options.get("gemm")]
+    if "trace" in options:
+        # Of each product's four commands one takes half as long as the two in the middle, and one nine times.
+        (job,) = json.loads((plan.parent / "jobs.json").read_text())
+        events = [{"ph": "M", "name": "process_name", "args": {}}]
+        for number, (name, product) in enumerate(job["products"].items()):
+            us = product["flops"] / (200e6 + 20e6 * number)
+            kind = "ExpertLinearGrad" if "matrices" in name else "ExpertLinear"
+            for (function, command), factor in zip(product["commands"], (9, 1, 0.5, 1)):
+                for category, dur in ((kind, factor * us), ("Launch", 7.0)):
+                    events.append({"ph": "X", "cat": category, "ts": 1.0, "dur": dur, "args": {
+                        "function": function, "command": command, "predicted_us": us / 2}})
+        if fault == "trace":
+            events = [event for event in events if event.get("cat") != "ExpertLinearGrad"]
+        Path(options["trace"]).write_text(json.dumps({"traceEvents": events}))
     print(json.dumps({"tokens_per_second": rate, "step_seconds": {"median": 32768 / rate}, "loss": 12.0,
                       "memory": {"planned_bytes": 2**30, "allocated_bytes": 2**30}}, indent=2))
     sys.exit()
@@ -135,6 +150,18 @@ if mbs == 32:
     sys.exit("torch.OutOfMemoryError: CUDA out of memory.")
 print(json.dumps({"tokens_per_second": 5e4 + mbs + (1e4 if mode == "compile" else 0), "step_ms": 500.0,
                   "first_step_s": 30.0, "loss": 12.0, "torch": "2.11.0", "cuda": "13.0"}))
+"""
+GROUPED = r"""
+import json, sys
+if sys.argv[1:] == ["--probe"]:
+    print(json.dumps({"torch": "2.11.0", "sees_the_gpu": True, "lacks": None}))
+    sys.exit()
+assert json.loads(sys.argv[1]) == {"rows": 131072, "experts": 64, "hidden": 2048, "intermediate": 1024}
+for counts, tflops in (("balanced", 500.0), ("skewed", 400.0)):
+    for name in ("gate_up", "down"):
+        for what in ("forward", "gradient of x", "gradient of the matrices"):
+            print(json.dumps({"product": f"{name} {what}", "counts": counts, "ms": 1.5, "tflops": tflops,
+                              "largest": 2100, "torch": "2.11.0", "cuda": "13.0"}))
 """
 
 
@@ -416,13 +443,14 @@ def stand_in(packed, unpacked, tmp_path):
     folder.mkdir()
     shutil.copytree(unpacked, folder / "build" / unpacked.name, copy_function=os.link)
     for path in packed.iterdir():
-        if path.name not in ("bin", "build", "results", "peer.py", "run"):
+        if path.name not in ("bin", "build", "results", "peer.py", "grouped.py", "run"):
             (folder / path.name).symlink_to(path)
     shutil.copy(packed / "run", folder)
     (folder / "bin").mkdir()
     (folder / "bin/lmc-run").write_text(LMC_RUN)
     (folder / "bin/lmc-run").chmod(0o755)
     (folder / "peer.py").write_text(PEER)
+    (folder / "grouped.py").write_text(GROUPED)
     return folder
 
 
@@ -591,6 +619,125 @@ def test_training_is_compared_with_the_best_peer(stand_in, machine):
     assert ("llama1b lmc MBS 16: 70000 tokens/s, 1.17 of the best PyTorch that ran "
             "(llama1b PyTorch compile MBS 16: 60016)") in [note.replace(" (predicted best):", ":")
                                                            for note in report["notes"]]
+
+
+PRODUCTS = [f"{name} {what}" for name in ("gate_up", "down")
+            for what in ("forward", "gradient of x", "gradient of the matrices")]
+
+
+def test_experts_are_compared_with_grouped_products(stand_in, machine):
+    done = run(stand_in, "experts", env=machine)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    report = reports(Path(machine["OUT"]))["experts"]
+    rows = {row["item"]: row for row in report["rows"]}
+    assert list(rows) == ["olmoe4 lmc bench", *(f"olmoe4 lmc {name}" for name in PRODUCTS),
+                          *(f"olmoe4 PyTorch {name}, balanced" for name in PRODUCTS),
+                          *(f"olmoe4 PyTorch {name}, skewed" for name in PRODUCTS)]
+    step = rows["olmoe4 lmc bench"]
+    assert step["tokens_per_second"] == 1e5 and step["ratio"] == step["predicted"] / 1e5
+    assert step["planned_mib"] == step["allocated_mib"] == 1024
+    # Gate and up of 131,072 rows: 2 x 131,072 x 2048 x 2048 FLOPs; down has half as many.
+    for number, name in enumerate(PRODUCTS):
+        row, flops = rows[f"olmoe4 lmc {name}"], 2 * 131072 * 2048 * (2048 if "gate_up" in name else 1024)
+        rate = 200 + 20 * number
+        assert row["tflops"] == pytest.approx(rate) and row["ms"] == pytest.approx(flops / rate * 1e-9), name
+        assert row["ratio"] == pytest.approx(0.5) and row["predicted_ms"] == pytest.approx(row["ms"] / 2)
+        assert rows[f"olmoe4 PyTorch {name}, balanced"]["tflops"] == 500
+    assert rows["olmoe4 PyTorch down forward, skewed"]["tflops"] == 400
+    assert rows["olmoe4 PyTorch down forward, skewed"]["versions"] == "torch 2.11.0, CUDA 13.0"
+    assert report["notes"] == [
+        f"olmoe4 {name}: {200 + 20 * number} TFLOP/s, {(200 + 20 * number) / 500:.2f} of PyTorch's grouped_mm with "
+        "balanced counts (500)" for number, name in enumerate(PRODUCTS)]
+    # Each row of lmc's has bets, which the stand-in's memory loses.
+    bets = {(each["item"], each["figure"]): each for each in report["expected"]}
+    assert {item for item, _ in bets} == {item for item in rows if " lmc " in item}
+    assert all(bets[f"olmoe4 lmc {name}", "tflops"]["measured"] == rows[f"olmoe4 lmc {name}"]["tflops"]
+               for name in PRODUCTS)
+    rate = bets["olmoe4 lmc bench", "tokens_per_second"]
+    assert (rate["low"], rate["high"]) == pytest.approx((0.5 * rate["prediction"], 1.6 * rate["prediction"]), rel=1e-3)
+    memory = bets["olmoe4 lmc bench", "planned_mib"]
+    assert memory["outside"] == pytest.approx(memory["low"] / 1024) and memory["outside"] > 20
+
+
+@pytest.mark.parametrize("probe, reason", [
+    ("sys.exit(\"ModuleNotFoundError: No module named 'torch'\")", "PyTorch is not here ("),
+    ("print('{\"torch\": \"2.6.0\", \"sees_the_gpu\": true, \"lacks\": \"grouped_mm\"}')",
+     "PyTorch 2.6.0 has no grouped_mm"),
+    ("print('{\"torch\": \"2.11.0\", \"sees_the_gpu\": false, \"lacks\": null}')",
+     "PyTorch 2.11.0 does not see the GPU"),
+])
+def test_experts_without_a_peer(stand_in, machine, probe, reason):
+    (stand_in / "grouped.py").write_text(f"import sys\n{probe}\n")
+    done = run(stand_in, "experts", env=machine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = reports(Path(machine["OUT"]))["experts"]
+    assert list(report["skipped"]) == ["olmoe4 PyTorch grouped_mm"] and not report["notes"]
+    assert report["skipped"]["olmoe4 PyTorch grouped_mm"].startswith(reason)
+    assert [row["item"] for row in report["rows"]] == ["olmoe4 lmc bench", *(f"olmoe4 lmc {name}" for name in PRODUCTS)]
+
+
+def test_a_trace_without_a_product_is_a_failure(stand_in, machine):
+    """The step's speed is kept."""
+    done = run(stand_in, "experts", "--only=lmc", env={**machine, "FAULT": "trace"})
+    assert done.returncode == 1, done.stdout
+    report = reports(Path(machine["OUT"]))["experts"]
+    assert report["failed"] == {
+        "olmoe4 lmc bench": "ValueError: the trace has no gate_up gradient of the matrices"}
+    assert [row["tokens_per_second"] for row in report["rows"]] == [1e5]
+
+
+def test_products_per_expert_are_told_apart(root, unpacked, monkeypatch):
+    """A product that the backward pass computes again is a forward product; the last one is the gradient of x."""
+    (job,) = json.loads((unpacked / "experts/jobs.json").read_text())
+    assert list(job["products"]) == PRODUCTS
+    assert all(len({tuple(command) for command in product["commands"]}) == 4 for product in job["products"].values())
+    # From the first layer to the last and back.
+    assert job["products"]["gate_up forward"]["commands"][-1] < job["products"]["down gradient of x"]["commands"][-1]
+    monkeypatch.syspath_prepend(str(root / "bench/gpu"))
+    products = runpy.run_path(str(root / "bench/gpu/sections/experts.py"))["products"]
+    kinds = [("gate_up", False, ""), ("down", False, ""), ("gate_up", True, ""), ("down", True, ""), ("down", True, ""),
+             ("down", True, "_grad"), ("gate_up", True, ""), ("gate_up", True, "_grad")]
+    commands = [{"kind": f"expert_linear{end}", "source": f"layers.0/experts.{name}", "backward": backward,
+                 "seconds": 1.0} for name, backward, end in kinds]
+    commands.insert(0, {"kind": "gemm", "source": "layers.0/self_attn.q_proj", "backward": False, "seconds": 1.0})
+    report = {"cost": {"functions": [{"name": "eval", "runs_per_step": 0}, {"name": "micro", "runs_per_step": 1}]},
+              "functions": [{"name": "eval", "commands": commands[:3]}, {"name": "micro", "commands": commands}]}
+    made = products(report, {"rows": 10, "experts": 2, "hidden": 8, "intermediate": 4})
+    assert {name: sorted(at for _, at in product["commands"]) for name, product in made.items()} == {
+        "gate_up forward": [1, 3], "gate_up gradient of x": [7], "gate_up gradient of the matrices": [8],
+        "down forward": [2, 4], "down gradient of x": [5], "down gradient of the matrices": [6]}
+    assert {function for product in made.values() for function, _ in product["commands"]} == {"micro"}
+    assert (made["gate_up forward"]["flops"], made["down forward"]["flops"]) == (2 * 10 * 8 * 8, 2 * 10 * 4 * 8)
+
+
+def test_grouped_products_are_the_products_of_each_expert(root, monkeypatch, capsys):
+    import torch
+
+    grouped = runpy.run_path(str(root / "bench/gpu/grouped.py"))
+    if not grouped["GROUPED"]:
+        pytest.skip(f"PyTorch {torch.__version__} has no grouped_mm")
+    torch.manual_seed(1)
+    counts = grouped["draw"](96, 4, True)
+    assert counts.sum() == 96 and counts[0] > counts[3]
+    even = grouped["draw"](4000, 4, False)
+    assert even.sum() == 4000 and even.min() > 900 and even.max() < 1100
+    ends, made = counts.cumsum(0).int(), grouped["products"](32, 16, counts, "cpu")
+    assert list(made) == PRODUCTS
+    for name, (a, b, flops) in made.items():
+        result = grouped["GROUPED"](a, b, offs=ends).float()
+        pieces = zip(a.float().split(counts.tolist(), 1 if "matrices" in name else 0),
+                     b.float().split(counts.tolist()) if "matrices" in name else b.float())
+        each = [x @ y for x, y in pieces]
+        assert torch.allclose(result, torch.stack(each) if "matrices" in name else torch.cat(each), atol=0.1, rtol=0.02)
+        assert flops == 2 * 96 * 32 * (32 if "gate_up" in name else 16)
+    monkeypatch.setattr(sys, "argv", ["grouped.py", '{"rows": 96, "experts": 4, "hidden": 32, "intermediate": 16}',
+                                      "--device=cpu"])
+    grouped["main"]()
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["product"], row["counts"]) for row in rows] == [
+        (name, counts) for counts in ("balanced", "skewed") for name in PRODUCTS]
+    assert all(row["ms"] > 0 and row["tflops"] > 0 and 24 <= row["largest"] <= 96 for row in rows)
 
 
 def test_graphs_have_the_nodes_that_are_expected(packed, programs, root, tmp_path, monkeypatch):

@@ -10,9 +10,10 @@ import re
 import statistics
 import sys
 from array import array
+from pathlib import Path
 
 from sections.conformance import losses
-from session import Report, call, json_lines
+from session import MARGIN_S, Report, call, json_lines
 
 STEPS, WARM_UP = 14, 4  # the steps that are timed, and how many of the first do not count
 BENCH_STEPS = 20  # of `lmc-run --bench`
@@ -95,32 +96,39 @@ def logged(text: str) -> dict:
     return figures
 
 
+def bench_command(session, plan: Path, steps: int, *options: str) -> list:
+    """Returns the command that times `steps` steps of a plan by `lmc-run --bench`, on random tokens."""
+    return [session.lmc_run, plan, f"--bench={steps}", *options, "--set=data.train=[]", "--set=data.validation=[]",
+            "--json"]
+
+
+def benched(text: str, job: dict) -> dict:
+    """Returns the figures of a row from what this command prints."""
+    made = json.loads(text[text.index("{"):])
+    rate = made["tokens_per_second"]
+    return {"tokens_per_second": rate, "mfu": rate * job["flops_per_token"] / job["peak_flops"],
+            "predicted": job["predicted"], "ratio": job["predicted"] / rate,
+            "step_ms": 1e3 * made["step_seconds"]["median"], "loss": made["loss"],
+            "planned_mib": made["memory"]["planned_bytes"] / 2**20,
+            "allocated_mib": made["memory"]["allocated_bytes"] / 2**20}
+
+
 def bench(session, report: Report, item: str, job: dict, choice: str) -> None:
-    """Times the steps by `lmc-run --bench`, on random tokens."""
-    command = [session.folder / "bin/lmc-run", session.data / "training" / job["plan"], f"--bench={BENCH_STEPS}",
-               f"--gemm={choice}", "--set=data.train=[]", "--set=data.validation=[]", "--json"]
-
-    def read(text: str) -> list[dict]:
-        made = json.loads(text[text.index("{"):])
-        rate = made["tokens_per_second"]
-        return [{"tokens_per_second": rate, "mfu": rate * job["flops_per_token"] / job["peak_flops"],
-                 "predicted": job["predicted"], "ratio": job["predicted"] / rate,
-                 "step_ms": 1e3 * made["step_seconds"]["median"], "loss": made["loss"],
-                 "planned_mib": made["memory"]["planned_bytes"] / 2**20,
-                 "allocated_mib": made["memory"]["allocated_bytes"] / 2**20}]
-
-    report.run(item, command, read, limit=200)
+    command = bench_command(session, session.data / "training" / job["plan"], BENCH_STEPS, f"--gemm={choice}")
+    report.run(item, command, lambda text: [benched(text, job)], limit=200)
 
 
-def absent(session) -> str:
-    """Returns why PyTorch cannot be the peer here, "" if it can or if its failure is to be reported."""
-    done = call([sys.executable, session.folder / "peer.py", "--probe"], 120)
+def absent(session, program: str = "peer.py") -> str:
+    """Returns why PyTorch cannot be the peer `program` here, "" if it can or if its failure is to be reported."""
+    done = call([sys.executable, session.folder / program, "--probe"], min(120, session.seconds_left() - MARGIN_S))
     if "No module named 'torch'" in done.err:
         return f"PyTorch is not here ({sys.executable})"
     try:
         found = json_lines(done.out)[-1]
     except ValueError:
         return ""
+    if found.get("lacks"):
+        return f"PyTorch {found['torch']} has no {found['lacks']}"
     return "" if found.get("sees_the_gpu", True) else f"PyTorch {found['torch']} does not see the GPU"
 
 
