@@ -548,7 +548,7 @@ def of_training(bets: Bets, pack, reports: dict) -> None:
             bets.exact("training", item, item, "allocated_mib", planned)
             continue
         bets.add("training", item, item, "allocated_mib", "log", {
-            "any": Interval(planned, planned - 6, planned + 6)}, shown=False)
+            "any": Interval(planned, planned - 16, planned + 16)}, shown=False)
         launches, count = nodes_of(report[bets.specs[0].name])
         bets.add("training", item, item, "graph_nodes", "nodes", {
             "any": Interval(launches, launches, launches + 2 * count)})
