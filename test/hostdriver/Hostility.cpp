@@ -27,8 +27,9 @@ Hostility::Hostility()
       ncclVersion(int(number("LMC_HOST_NCCL_VERSION", 0))),
       extraRegisters(int(number("LMC_HOST_EXTRA_REGISTERS", 0))),
       noKernels(number("LMC_HOST_NO_KERNELS", 0)), abortHangs(number("LMC_HOST_ABORT_HANGS", 0)),
-      plan(text("LMC_HOST_PLAN")), report(text("LMC_HOST_REPORT")),
-      failCall(text("LMC_HOST_FAIL_CALL")), badAlgorithm(text("LMC_HOST_BAD_ALGORITHM")),
+      cuts(number("LMC_HOST_CUTS", 0)), plan(text("LMC_HOST_PLAN")),
+      report(text("LMC_HOST_REPORT")), failCall(text("LMC_HOST_FAIL_CALL")),
+      badAlgorithm(text("LMC_HOST_BAD_ALGORITHM")),
       noAlgorithm(number("LMC_HOST_NO_ALGORITHM", 0)) {
   if (const size_t colon = failCall.find(':'); colon != std::string::npos) {
     failCallAt = std::strtoull(failCall.c_str() + colon + 1, nullptr, 10);

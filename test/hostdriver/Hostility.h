@@ -23,7 +23,8 @@
 // LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the
 // state
 //                             of a failure, "run" it does not run, "sum" its results are wrong
-// LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
+// LMC_HOST_CUTS=1             products of bf16 cut bits off after every 16 terms, as tensor cores
+// do LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
 #pragma once
 
 #include "test/hostdriver/Failure.h"
@@ -39,7 +40,7 @@ struct Hostility {
 
   uint64_t seed, memory, free, takes, failAt, faultAt, queue, patience;
   int arch, devices, driverVersion, ncclVersion, extraRegisters;
-  bool noKernels, abortHangs;
+  bool noKernels, abortHangs, cuts;
   std::string plan, report, failCall, badAlgorithm; // failCall is "" or a name
   uint64_t failCallAt = 0, noAlgorithm;
 

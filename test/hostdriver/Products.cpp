@@ -1,7 +1,10 @@
 #include "test/hostdriver/Products.h"
 #include "runtime/plan/FloatConvert.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 namespace lmc::hostdriver {
 namespace {
@@ -33,6 +36,23 @@ template <typename T> void roundTo(plan::DType dtype, std::vector<T> &values) {
 }
 
 // Computes one product of a batch.
+// Adds the products of 16 terms at a time to sums in f32, of which each loses the bits that f32
+// does not have, instead of being rounded: so sum tensor cores.
+void addCutProducts(std::vector<float> &sums, const std::vector<float> &a,
+                    const std::vector<float> &b, uint64_t m, uint64_t n, uint64_t k) {
+  for (uint64_t i = 0; i < m; ++i)
+    for (uint64_t j = 0; j < n; ++j)
+      for (uint64_t first = 0; first < k; first += 4) {
+        double sum = double(sums[i * n + j]);
+        for (uint64_t t = first; t < std::min(k, first + 4); ++t)
+          sum += double(a[i * k + t]) * double(b[t * n + j]);
+        float cut = float(sum);
+        if (std::abs(double(cut)) > std::abs(sum))
+          cut = std::nextafter(cut, 0.0f);
+        sums[i * n + j] = cut;
+      }
+}
+
 template <typename T> void multiplyOne(const PlainProduct &product, const Algorithm &algorithm) {
   constexpr plan::DType wide = sizeof(T) == 8 ? plan::DType::F64 : plan::DType::F32;
   const uint64_t m = product.d.rows, n = product.d.columns, k = product.a.columns;
@@ -41,7 +61,11 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
                          : algorithm.split ? (k + algorithm.split - 1) / algorithm.split
                                            : k;
   std::vector<T> sums(m * n), part;
-  for (uint64_t first = 0; first < k; first += piece) {
+  const bool isCut = hostility().cuts && product.a.dtype == plan::DType::BF16;
+  if constexpr (std::is_same_v<T, float>)
+    if (isCut)
+      addCutProducts(sums, a, b, m, n, k);
+  for (uint64_t first = 0; first < k && !isCut; first += piece) {
     part.assign(m * n, 0);
     for (uint64_t i = 0; i < m; ++i)
       for (uint64_t t = first; t < std::min(k, first + piece); ++t)
