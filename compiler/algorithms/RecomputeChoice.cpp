@@ -3,7 +3,9 @@
 #include "compiler/algorithms/Femtoseconds.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <thread>
 
 using namespace lmc;
 
@@ -427,8 +429,21 @@ std::vector<RecomputeChoice> lmc::recomputeChoices(const RecomputeChoiceProblem 
   for (int i = 0; i <= steps; ++i) // budgets from the smallest peak upwards
     asked.push_back(
         least + uint64_t((unsigned __int128)(most - least) * unsigned(i) / unsigned(steps + 1)));
-  for (uint64_t budget : asked)
-    if (std::optional<RecomputeChoice> choice = chooseRecompute(problem, budget))
+  // Budgets are independent of each other, so that threads take one after the other.
+  std::vector<std::optional<RecomputeChoice>> chosen(asked.size());
+  std::atomic<size_t> next = 0;
+  auto work = [&] {
+    for (size_t i; (i = next++) < asked.size();)
+      chosen[i] = chooseRecompute(problem, asked[i]);
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min<size_t>(std::thread::hardware_concurrency(), asked.size()); ++i)
+    threads.emplace_back(work);
+  work();
+  for (std::thread &thread : threads)
+    thread.join();
+  for (std::optional<RecomputeChoice> &choice : chosen)
+    if (choice)
       found.push_back(std::move(*choice));
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
     return std::pair(a.seconds, a.peakBytes) < std::pair(b.seconds, b.peakBytes);

@@ -56,12 +56,14 @@ private:
   LogicalResult planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                             llvm::function_ref<LogicalResult()> plan);
   LogicalResult planFrom(Phase from);
+  FailureOr<ModuleOp> shorterModel(int64_t layers);
+  FailureOr<bool> isStateTooLarge();
   LogicalResult planMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult planNamedMode();
   LogicalResult searchMemory(ArrayRef<int64_t> chunkSizes);
   LogicalResult reportNamedMode();
   LogicalResult runUpTo(Phase from, Phase last);
-  bool price();
+  void price();
   LogicalResult report(llvm::Error error) {
     if (error)
       return emitError(loc()) << llvm::toString(std::move(error));
@@ -195,6 +197,15 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
 
 // Plans the job from the phase `from` on, which is autodiff or comes later.
 LogicalResult Driver::planFrom(Phase from) {
+  if (hasSmaller && from == Phase::Autodiff) {
+    FailureOr<bool> isTooLarge = isStateTooLarge();
+    if (failed(isTooLarge))
+      return failure();
+    if (*isTooLarge) {
+      result.fits = false;
+      return success();
+    }
+  }
   if (failed(runUpTo(from, Phase::Distribute)))
     return failure();
   if (options.compileTo < Phase::Memory)
@@ -339,23 +350,47 @@ static constexpr size_t kMaxSmallest = 4;
 // probes of a short model. Those are within a few percent of whole plans.
 static constexpr double kSureFactor = 1.1;
 
+// Returns the job's model with `layers` layers after the distribute phase.
+FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
+  OwningOpRef<ModuleOp> &known =
+      shorter[{layers, config.distributed.reduce, config.memory.lossChunk}];
+  if (!known) {
+    Config job = config;
+    job.model.numHiddenLayers = layers;
+    OwningOpRef<ModuleOp> module = buildModel(job, context);
+    for (Phase phase : {Phase::Autodiff, Phase::Distribute})
+      if (failed(phases.run(phase, *module, PhaseUse::Probe)))
+        return failure();
+    known = std::move(module);
+  }
+  return *known;
+}
+
+// Returns true if the state alone exceeds the budget for sure, as two short models show: each layer
+// more adds the same number of bytes.
+FailureOr<bool> Driver::isStateTooLarge() {
+  constexpr int64_t kFew = 3, kMore = 6;
+  constexpr double kSure = 1.02;
+  const int64_t layers = config.model.numHiddenLayers;
+  if (layers <= kMore || result.budgetBytes == 0)
+    return false;
+  FailureOr<ModuleOp> few = shorterModel(kFew), more = shorterModel(kMore);
+  if (failed(few) || failed(more))
+    return failure();
+  const auto first = double(stateBytes(*few)), second = double(stateBytes(*more));
+  return second + (second - first) / double(kMore - kFew) * double(layers - kMore) >
+         kSure * double(result.budgetBytes);
+}
+
 // Chooses what layers recompute, the chunk of the loss, or both.
 LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   if (failed(requireSpec("memory.recompute")))
     return failure();
   auto makeModel = [&](int64_t layers) -> FailureOr<OwningOpRef<ModuleOp>> {
-    OwningOpRef<ModuleOp> &known =
-        shorter[{layers, config.distributed.reduce, config.memory.lossChunk}];
-    if (!known) {
-      Config job = config;
-      job.model.numHiddenLayers = layers;
-      OwningOpRef<ModuleOp> module = buildModel(job, context);
-      for (Phase phase : {Phase::Autodiff, Phase::Distribute})
-        if (failed(phases.run(phase, *module, PhaseUse::Probe)))
-          return failure();
-      known = std::move(module);
-    }
-    return OwningOpRef<ModuleOp>(known->clone());
+    FailureOr<ModuleOp> module = shorterModel(layers);
+    if (failed(module))
+      return failure();
+    return OwningOpRef<ModuleOp>(module->clone());
   };
   const uint64_t budget = result.budgetBytes ? result.budgetBytes : UINT64_MAX;
   if (hasSmaller && stateBytes(*result.module) > budget) {
@@ -464,8 +499,15 @@ LogicalResult Driver::finish() {
       return report(name.takeError());
     details.target = *name;
     details.code = code.get();
-    LogicalResult emitted = emitPlan(*result.module, config, details, result.plan);
-    if (succeeded(emitted) && !options.onlyMeasures && price())
+    LogicalResult emitted = success();
+    if (!options.onlyMeasures) {
+      details.onlyMeasures = true;
+      emitted = emitPlan(*result.module, config, details, result.plan);
+      details.onlyMeasures = false;
+      if (succeeded(emitted))
+        price();
+    }
+    if (succeeded(emitted))
       emitted = emitPlan(*result.module, config, details, result.plan);
     details.code = nullptr;
     return emitted;
@@ -499,9 +541,9 @@ void Driver::describeLinks(const plan::Plan &plan) {
   }
 }
 
-// Adds to `details` what is known only from the emitted plan: the predicted times of its commands,
-// the warnings about them, and its links. Returns true if there is something to add.
-bool Driver::price() {
+// Adds to `details` what is known only from an emitted plan: the predicted times of its commands,
+// the warnings about them, and its links. `result.plan` is only measured so far (PlanDetails).
+void Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = config.warnings;
   for (std::string &warning : cost::warningsOf(plan, *model))
@@ -509,8 +551,7 @@ bool Driver::price() {
   if (spec && config.distributed.ranks() > 1)
     if (auto warning = strategyWarning(config, plan, forecastOf(plan, result, config), options))
       warnings.push_back(std::move(*warning));
-  const bool hasWarnings = !warnings.empty();
-  if (hasWarnings)
+  if (!warnings.empty())
     details.reports["warnings"] = std::move(warnings);
   if (spec)
     describeLinks(plan);
@@ -520,7 +561,6 @@ bool Driver::price() {
       for (const cost::Estimate &estimate : function.commands)
         seconds.push_back(estimate.seconds);
     }
-  return spec || hasWarnings;
 }
 
 FailureOr<double> Driver::tokensPerSecond() {

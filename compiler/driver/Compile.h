@@ -15,7 +15,7 @@ namespace lmc {
 struct CompileResult {
   mlir::OwningOpRef<mlir::ModuleOp> module; // after the last phase that ran
   std::string plan;                         // the bytes of the plan file; "" before Emit
-  std::vector<PhaseTime> times;             // sums over all attempts
+  std::vector<PhaseTime> times;             // sums over all attempts, on all threads
   uint64_t budgetBytes = 0;                 // the budget of the plan; 0: no limit
   // True if the plan meets the budget. Otherwise the plan is the smallest possible one, without
   // code, and `smallestBudget` is the minimum budget with which the job compiles.

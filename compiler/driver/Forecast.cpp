@@ -1,4 +1,4 @@
-// Quick forecasts save time in two ways.
+// Quick forecasts save time in three ways.
 //
 // * The plan is measured on models with 3 and 6 layers, and a layer more adds what the difference
 //   of the two says. The bytes of the workspace are its lower bound, which grows evenly with the
@@ -9,6 +9,9 @@
 //   in the last micro-step, and keeps weights if that saves time, fits: it is taken as the fastest.
 //   Where even the plan that recomputes whole layers, has the smallest chunk and no overlap, sums
 //   gradients in each micro-step and keeps no weights does not fit, no plan does.
+//
+// * A job that the caller needs no more of than whether it has a certain rate is not compiled where
+//   even that plan, taken as the fastest, has fewer tokens/s by 2%.
 //
 // All other jobs are compiled: those in between, those within 2% of the budget, and those with few
 // layers.
@@ -75,6 +78,14 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
   forecast.mfuCausal = cost.mfuCausal;
   forecast.exposedSeconds = cost.exposedSeconds;
   return forecast;
+}
+
+bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan) {
+  // The state of all ranks of a group together, as far as they divide it.
+  const double state =
+      double(plan.arenas()->Get(0)->bytes()) * double(own.distributed.shardRanks());
+  return plan.memory_budget() > 0 &&
+         state / double(config.distributed.shardRanks()) > double(plan.memory_budget());
 }
 
 namespace {
@@ -199,6 +210,10 @@ public:
         fastest = kept;
         isSearch = true;
       }
+    if (fastest && fastest->tokensPerSecond < (1 - kMargin) * job.leastRate) {
+      fastest->isTooSlow = true;
+      return fastest;
+    }
     if (!fastest || isClear(*fastest, /*fits=*/true) ||
         (!isSearch && isClear(*fastest, /*fits=*/false)))
       return fastest;
@@ -212,10 +227,12 @@ public:
 
 private:
   static constexpr std::array<int64_t, 2> kLayers = {3, 6};
+  // A quick forecast and a compiled plan differ by less than this part of the bytes and the
+  // tokens/s.
+  static constexpr double kMargin = 0.02;
 
   // Returns true if it is certain that the job fits, or that it does not.
   static bool isClear(const Forecast &forecast, bool fits) {
-    constexpr double kMargin = 0.02;
     const double budget = double(forecast.budgetBytes), peak = double(forecast.peakBytes);
     return fits ? budget == 0 || peak < budget * (1 - kMargin)
                 : budget > 0 && peak > budget * (1 + kMargin);

@@ -20,6 +20,9 @@ struct Forecast {
   double tokensPerSecond = 0; // of one device
   double mfuCausal = 0;
   double exposedSeconds = 0; // of an optimizer step: communication that no computation hides
+  // The job is slower than ForecastJob::leastRate for sure, and nothing else is known of it: the
+  // figures are those of a plan that is at least as fast as the job's.
+  bool isTooSlow = false;
 };
 
 // Chunks of the loss, in tokens, for forecasts that do not search for one; 0: none is known.
@@ -39,7 +42,14 @@ struct ForecastJob {
   // If true, it is first found out whether the plan with the fewest bytes fits. This changes only
   // the order of what is tried.
   bool isLikelyTooLarge = false;
+  // Tokens/s of one device: the forecast of a job with fewer need not say more than that
+  // (Forecast::isTooSlow). 0: each job is of interest.
+  double leastRate = 0;
 };
+
+// Returns true if the state alone of `config`, a job that differs from `own` in nothing but its
+// ranks, likely takes more than the budget. `plan` is that of `own`.
+bool isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan);
 
 // Returns the forecast of a job that was compiled. `plan` is that of `result`.
 Forecast forecastOf(const plan::Plan &plan, const CompileResult &result, const Config &config);

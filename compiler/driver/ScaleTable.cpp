@@ -44,9 +44,6 @@ llvm::Expected<json> lmc::scaleReport(const Config &config, const plan::Plan &pl
   const int64_t node = config.distributed.ranks() == 1 ? kUsualNode
                                                        : config.distributed.devicesPerNode;
   const KnownChunks chunks = knownChunks(plan);
-  // The state of all ranks of a group together, as far as they divide it.
-  const double state =
-      double(plan.arenas()->Get(0)->bytes()) * double(config.distributed.shardRanks());
   std::vector<ForecastJob> jobs;
   for (int64_t count : devices) {
     if (count > node && count % node != 0)
@@ -59,9 +56,7 @@ llvm::Expected<json> lmc::scaleReport(const Config &config, const plan::Plan &pl
                          (count == 1 && config.distributed.ranks() == 1);
       ForecastJob &job =
           jobs.emplace_back(withRanks(config, nodes, perNode, strategy), !isOwn, chunks);
-      job.isLikelyTooLarge =
-          plan.memory_budget() > 0 &&
-          state / double(job.config.distributed.shardRanks()) > double(plan.memory_budget());
+      job.isLikelyTooLarge = isLikelyTooLarge(job.config, config, plan);
     }
   }
   auto forecasts = forecast(jobs, options);

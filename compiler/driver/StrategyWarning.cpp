@@ -17,9 +17,13 @@ std::optional<std::string> lmc::strategyWarning(const Config &config, const plan
     return std::nullopt;
   std::vector<ForecastJob> jobs;
   for (ShardingStrategy strategy : strategiesFor(distributed.nodes, distributed.devicesPerNode))
-    if (strategy != distributed.strategy)
-      jobs.push_back({withRanks(config, distributed.nodes, distributed.devicesPerNode, strategy),
-                      /*isQuick=*/true, knownChunks(plan)});
+    if (strategy != distributed.strategy) {
+      ForecastJob &job = jobs.emplace_back(
+          withRanks(config, distributed.nodes, distributed.devicesPerNode, strategy),
+          /*isQuick=*/true, knownChunks(plan));
+      job.isLikelyTooLarge = isLikelyTooLarge(job.config, config, plan);
+      job.leastRate = kWorth * own.tokensPerSecond;
+    }
   auto others = forecast(jobs, options);
   if (!others) { // the job itself compiles
     llvm::consumeError(others.takeError());
@@ -28,7 +32,7 @@ std::optional<std::string> lmc::strategyWarning(const Config &config, const plan
   std::optional<size_t> best;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const double speed = (*others)[i].tokensPerSecond;
-    if ((*others)[i].fits && speed >= kWorth * own.tokensPerSecond &&
+    if (!(*others)[i].isTooSlow && (*others)[i].fits && speed >= kWorth * own.tokensPerSecond &&
         (!best || speed > (*others)[*best].tokensPerSecond))
       best = i;
   }

@@ -220,13 +220,22 @@ LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
 LogicalResult Emitter::addVariables() {
   SymbolTable symbols(module);
   llvm::StringMap<Type> elementTypes; // by the names in initialisers
-  for (auto variable : module.getOps<plan_ir::VariableOp>())
-    for (const NamedRows &rows : namedRows(variable, symbols))
-      elementTypes[rows.name] = rows.type.getElementType();
+  if (!details.onlyMeasures)
+    for (auto variable : module.getOps<plan_ir::VariableOp>())
+      for (const NamedRows &rows : namedRows(variable, symbols))
+        elementTypes[rows.name] = rows.type.getElementType();
   for (auto variable : module.getOps<plan_ir::VariableOp>()) {
     fb::Category category = categoryOf(variable.getKind());
     uint32_t arena = arenas.lookup(variable.getArena());
     auto type = cast<RankedTensorType>(variable.getType());
+    if (details.onlyMeasures) { // commands use its slice, and nothing else of it is measured
+      FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
+                                           int64_t(variable.getOffset()), type, category, -1);
+      if (failed(slice))
+        return failure();
+      variableSlices[variable.getSymName()] = *slice;
+      continue;
+    }
     SmallVector<NamedRows> named = namedRows(variable, symbols);
     bool hasOwnName = !variable.getAnonymous() && !variable.getShards() && named.size() == 1;
     if (!hasOwnName) { // commands use all of it; its rows have other names

@@ -25,8 +25,8 @@ struct PlanDetails {
   std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
-  // If true, only the bytes and times of the plan are of interest: it has no settings, no text of
-  // kernels and no fingerprint.
+  // If true, only the bytes and times of the plan are of interest: it has no settings, no
+  // variables, no text of kernels and no fingerprint.
   bool onlyMeasures = false;
   // What was assumed of the links between ranks; empty for one rank and without a spec.
   std::vector<plan::LinkT> links;

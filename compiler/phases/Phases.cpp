@@ -245,7 +245,7 @@ LogicalResult PhaseRunner::run(Phase phase, ModuleOp module, PhaseUse use) {
       return failure();
     if (phase == Phase::Autodiff && checks)
       linearFusions = fusions;
-    if (phase == Phase::Fusion)
+    if (phase == Phase::Fusion && use != PhaseUse::Probe)
       reports["fusion"] = nullptr;
     if (checks && phase == Phase::Fusion)
       addNotes(linearFusions, reports["fusion"]);
@@ -260,6 +260,7 @@ LogicalResult PhaseRunner::run(Phase phase, llvm::function_ref<LogicalResult()> 
   if (failed(work()))
     return failure();
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  std::lock_guard guard(timesMutex);
   for (PhaseTime &known : times)
     if (known.phase == phase) {
       known.seconds += elapsed.count();

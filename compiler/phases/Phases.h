@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,7 +55,8 @@ struct PhaseTime {
   double seconds;
 };
 
-// Runs phases and adds up the time of each. A phase may run several times.
+// Runs phases and adds up the time of each. A phase may run several times, and as a probe
+// (PhaseUse::Probe) on several threads at once, for different modules.
 class PhaseRunner {
 public:
   // The runner keeps references to `config` and `options`.
@@ -80,6 +82,7 @@ public:
   Padding padding; // of the job
 
 private:
+  std::mutex timesMutex; // of `times`
   const Config &config;
   const CompileOptions &options;
   // These are of the job's device; of the default spec, if the device has none.

@@ -10,8 +10,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/Threading.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -462,14 +464,15 @@ LogicalResult RecomputeSearch::probeKeptWeights() {
     return failure();
   RecomputeOptions both = model->options;
   addTwins(both);
+  std::vector<Probe> probes(2, Probe{model->module, &both, {}});
+  for (size_t twin : {0, 1})
+    for (int64_t kind : both.layers)
+      probes[twin].choice.push_back(int64_t(twin * both.kinds[size_t(kind)].options.size() / 2));
+  if (failed(measure(probes)))
+    return failure();
   double seconds[2];
   for (size_t twin : {0, 1}) {
-    std::vector<int64_t> choice;
-    for (int64_t kind : both.layers)
-      choice.push_back(int64_t(twin * both.kinds[size_t(kind)].options.size() / 2));
-    FailureOr<PlanMeasures> measures = measure(model->module, both, choice);
-    if (failed(measures))
-      return failure();
+    FailureOr<PlanMeasures> measures = measure(model->module, both, probes[twin].choice);
     seconds[twin] = microStepSeconds(*measures, found.layers.size());
   }
   keepsWeights = isWorthKeeping(seconds[0], seconds[1]);
@@ -515,31 +518,60 @@ RecomputeSearch::keptWeights(const RecomputeCandidate &candidate) const {
   return kept;
 }
 
-// Compiles a plan in which each layer has its option of `choice`, and measures the layers. The loss
-// has chunks of `lossChunk` tokens; 0: as in `probed`. Several probes ask for the same plan.
-FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
-                                                 ArrayRef<int64_t> choice, int64_t lossChunk) {
-  // The number of layers names the model, and an option keeps its index when twins are added.
-  const std::pair key(choice.vec(), lossChunk ? lossChunk : lossChunkOf(probed).tokens);
-  if (auto known = measures.find(key); known != measures.end())
-    return known->second;
-  OwningOpRef<ModuleOp> module = withChoice(probed, options, choice);
-  if (lossChunk > 0)
-    setLossChunk(*module, lossChunk);
+// Compiles the plan of a probe and measures its layers. Threads may do so at the same time.
+FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
+  OwningOpRef<ModuleOp> module = withChoice(probe.module, *probe.options, probe.choice);
+  if (probe.lossChunk > 0)
+    setLossChunk(*module, probe.lossChunk);
   if (failed(phases.run(Phase::Memory, *module, PhaseUse::Probe)))
     return failure();
   keepMicroSteps(*module);
   std::string bytes;
-  if (failed(plan(*module, Phase::Fusion, PhaseUse::Probe)) ||
-      failed(emitPlan(*module, config, measuredDetails(), bytes)))
+  for (Phase phase : {Phase::Fusion, Phase::Schedule, Phase::Buffers})
+    if (failed(phases.run(phase, *module, PhaseUse::Probe)))
+      return failure();
+  if (failed(emitPlan(*module, config, measuredDetails(), bytes)))
     return failure();
   PlanMeasures made;
   (void)phases.run(Phase::Memory, [&] {
     made = measureLayers(*plan::GetPlan(bytes.data()), model);
     return success();
   });
-  made.layers.resize(choice.size());
-  return measures[key] = std::move(made);
+  made.layers.resize(probe.choice.size());
+  return made;
+}
+
+// Measures probes on the threads of the context, the first ones first. Those that are known are not
+// measured again.
+LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
+  // The number of layers names the model, and an option keeps its index when twins are added.
+  using Key = std::pair<std::vector<int64_t>, int64_t>;
+  std::map<Key, FailureOr<PlanMeasures>> results;
+  std::vector<std::pair<const Probe *, FailureOr<PlanMeasures> *>> missing;
+  for (const Probe &probe : probes) {
+    Key key(probe.choice, probe.lossChunk ? probe.lossChunk : lossChunkOf(probe.module).tokens);
+    if (measures.count(key))
+      continue;
+    if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
+      missing.push_back({&probe, &entry->second});
+  }
+  start.getContext()->loadAllAvailableDialects(); // no thread may load one
+  parallelForEach(start.getContext(), missing,
+                  [&](auto &each) { *each.second = compiled(*each.first); });
+  for (auto &[key, measure] : results) {
+    if (failed(measure))
+      return failure();
+    measures.emplace(key, std::move(*measure));
+  }
+  return success();
+}
+
+// Measures a probe, unless it is known: several parts of the search ask for the same one.
+FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
+                                                 ArrayRef<int64_t> choice, int64_t lossChunk) {
+  if (failed(measure(Probe{probed, &options, choice.vec(), lossChunk})))
+    return failure();
+  return measures.at({choice.vec(), lossChunk ? lossChunk : lossChunkOf(probed).tokens});
 }
 
 // Returns a model with `layers` layers and its options. If the options of a model with so few
@@ -584,26 +616,35 @@ LogicalResult RecomputeSearch::probe() {
     return success();
   };
 
-  FailureOr<Probed> model = probed(wanted);
-  if (failed(model))
-    return failure();
-  for (const std::vector<int64_t> &choice : probeChoices(model->options))
-    if (failed(addProbe(*model, choice)))
-      return failure();
   // The last layer needs measures of its own: the most bytes are live there, and the commands after
   // it belong to no layer. Short probes therefore have each option once at the last layer.
-  if (failed(model = probed(kRun)))
+  FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
+  if (failed(longer) || failed(shortest))
     return failure();
-  outerSeconds.resize(found.kinds[size_t(found.layers.front())].options.size());
+  std::vector<std::vector<int64_t>> ofShortest;
   for (size_t option = 0; option < most; ++option) {
-    std::vector<int64_t> choice;
-    for (int64_t kind : model->options.layers) {
+    std::vector<int64_t> &choice = ofShortest.emplace_back();
+    for (int64_t kind : shortest->options.layers) {
       const std::vector<size_t> &list = distinct[size_t(kind)];
       choice.push_back(int64_t(list[std::min(option, list.size() - 1)]));
     }
-    if (failed(addProbe(*model, choice)))
+  }
+  std::vector<Probe> probes;
+  for (std::vector<int64_t> &choice : probeChoices(longer->options))
+    probes.push_back({longer->module, &longer->options, std::move(choice)});
+  const size_t longProbes = probes.size();
+  for (const std::vector<int64_t> &choice : ofShortest)
+    probes.push_back({shortest->module, &shortest->options, choice});
+  if (failed(measure(probes)))
+    return failure();
+  for (const Probe &probe : ArrayRef(probes).take_front(longProbes))
+    if (failed(addProbe(*longer, probe.choice)))
       return failure();
-    const PlanMeasures all = *measure(model->module, model->options, choice); // known by now
+  outerSeconds.resize(found.kinds[size_t(found.layers.front())].options.size());
+  for (const std::vector<int64_t> &choice : ofShortest) {
+    if (failed(addProbe(*shortest, choice)))
+      return failure();
+    const PlanMeasures all = *measure(shortest->module, shortest->options, choice); // known by now
     double &outer = outerSeconds[size_t(choice.front())];
     outer = chunkSizes.empty() ? all.otherSeconds : 0;
     if (all.layers.size() >= kRun)
@@ -634,6 +675,11 @@ LogicalResult RecomputeSearch::probeLossChunks() {
     return failure();
   const LossChunk own = lossChunkOf(start);
   const std::vector<int64_t> choice(model->options.layers.size(), 0);
+  std::vector<Probe> probes;
+  for (int64_t size : chunkSizes)
+    probes.push_back({model->module, &model->options, choice, size});
+  if (failed(measure(probes)))
+    return failure();
   for (int64_t size : chunkSizes) {
     FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice, size);
     if (failed(measures))
@@ -710,7 +756,7 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
   if (candidate != lastCandidate) {
     last = chosen(choices[candidate]);
     lastCandidate = candidate;
-    if (failed(plan(*last, Phase::Memory, PhaseUse::Attempt)))
+    if (failed(plan(*last, Phase::Memory, planUse)))
       return failure();
   }
   lastCandidate = SIZE_MAX;
@@ -735,23 +781,35 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   if (config.distributed.ranks() == 1 || choices[candidate].options.empty())
     return candidate;                            // nothing to wait for, or nothing else to choose
   std::vector<std::pair<double, size_t>> others; // seconds by the probes, and a candidate
+  auto byProbes = [&](const RecomputeCandidate &of) {
+    return of.seconds + outerSeconds[size_t(of.options[0])];
+  };
+  // Where all its layers take one option, as in a probe, `candidate` waits for no more that probes
+  // do not see than the others do: only those that are faster by their sums may be faster.
+  const double most =
+      llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)
     if (const RecomputeCandidate &of = choices[other];
-        other != candidate && of.lossChunk == choices[candidate].lossChunk &&
+        other != candidate && byProbes(of) < most && of.lossChunk == choices[candidate].lossChunk &&
         of.boundBytes <= budget && recomputesAlike(of.options, found))
-      others.push_back({of.seconds + outerSeconds[size_t(of.options[0])], other});
+      others.push_back({byProbes(of), other});
+  if (others.empty())
+    return candidate;
   llvm::sort(others);
 
-  FailureOr<OwningOpRef<ModuleOp>> best = planned(candidate);
-  FailureOr<double> seconds = failed(best) ? FailureOr<double>(failure()) : microStepsOf(**best);
+  FailureOr<OwningOpRef<ModuleOp>> own = planned(candidate);
+  FailureOr<double> seconds = failed(own) ? FailureOr<double>(failure()) : microStepsOf(**own);
   if (failed(seconds))
     return failure();
-  constexpr double kTie = 1e-3; // sums of probes are no more exact
+  const size_t first = candidate;
+  // A whole plan takes longer to make than a gain of less than this part of a step is worth.
+  constexpr double kWorth = 2.5e-3;
   // Whole plans wait for what probes do not see: those that were made took at least so many times
   // the seconds of their probes.
   std::optional<double> longer;
-  for (auto [byProbes, other] : others) {
-    if (byProbes * longer.value_or(1) >= *seconds * (1 - kTie)) // so are all that follow
+  planUse = PhaseUse::Probe; // most others are slower
+  for (auto [sum, other] : others) {
+    if (sum * longer.value_or(1) >= *seconds * (1 - kWorth)) // so are all that follow
       break;
     const std::optional<uint64_t> bytes = search->bytes(other);
     if (!bytes)
@@ -762,15 +820,15 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
     FailureOr<double> its = failed(module) ? FailureOr<double>(failure()) : microStepsOf(**module);
     if (failed(its))
       return failure();
-    longer = std::min(longer.value_or(*its / byProbes), *its / byProbes);
+    longer = std::min(longer.value_or(*its / sum), *its / sum);
     if (*its < *seconds) {
       seconds = its;
-      best = std::move(module);
       candidate = other;
     }
   }
-  last = std::move(*best);
-  lastCandidate = candidate;
+  planUse = PhaseUse::Attempt;
+  last = std::move(*own);
+  lastCandidate = first;
   return candidate;
 }
 
@@ -805,7 +863,7 @@ LogicalResult RecomputeSearch::complete() {
       std::move(candidates), [this](size_t candidate) -> std::optional<uint64_t> {
         last = chosen(choices[candidate]);
         lastCandidate = candidate;
-        if (failed(plan(*last, Phase::Memory, PhaseUse::Attempt)))
+        if (failed(plan(*last, Phase::Memory, planUse)))
           return std::nullopt;
         return plannedBytes(*last);
       });

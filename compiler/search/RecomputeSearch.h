@@ -137,7 +137,9 @@ public:
   // layers of a kind. The seconds of candidates are sums of what layers take in probes, and where
   // collectives run beside layers, how long a layer waits also depends on all layers before it.
   // Whole plans are made only of those others that are faster than the whole plan of the best one
-  // by their sums, times the least ratio of a whole plan to its sum among the others made so far.
+  // by their sums, times the least ratio of a whole plan to its sum among the others made so far,
+  // and by more than 0.25%: a smaller gain is not worth the time. If all layers of `candidate` have
+  // one option, the others must also be faster than it by their sums.
   mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
 
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
@@ -176,6 +178,16 @@ private:
   std::vector<RecomputeCandidate> makeCandidates() const;
   mlir::FailureOr<double> microStepsOf(mlir::ModuleOp planned) const;
   mlir::FailureOr<Probed> probed(size_t layers);
+  // A plan that is made to measure it: each layer of `module` has its option of `choice`, and the
+  // loss has chunks of `lossChunk` tokens; 0: as in `module`.
+  struct Probe {
+    mlir::ModuleOp module;
+    const RecomputeOptions *options;
+    std::vector<int64_t> choice;
+    int64_t lossChunk = 0;
+  };
+  mlir::LogicalResult measure(mlir::ArrayRef<Probe> probes);
+  mlir::FailureOr<PlanMeasures> compiled(const Probe &probe) const;
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
                                         mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
@@ -202,6 +214,7 @@ private:
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastCandidate`
   size_t lastCandidate = SIZE_MAX;
+  PhaseUse planUse = PhaseUse::Attempt; // of candidates
 };
 
 // Returns the recompute options of each layer, none of which keeps weights. The costs come from

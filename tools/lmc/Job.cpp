@@ -82,7 +82,7 @@ void setCompileOptions(const JobOptions &from, const Config &config, CompileOpti
 std::unique_ptr<mlir::MLIRContext> makeContext() {
   mlir::DialectRegistry registry;
   registerDialects(registry);
-  return std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+  return std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::ENABLED);
 }
 
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,

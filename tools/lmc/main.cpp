@@ -7,6 +7,8 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <malloc.h>
+
 using namespace lmc;
 
 // lmc config-reference: prints every key of the TOML file, as in docs/config.md.
@@ -18,6 +20,11 @@ LmcCommand lmc::addReferenceCommand(CommandLine &line) {
 }
 
 int main(int argc, char **argv) {
+  // A search makes and frees one plan after the other. Memory that is freed stays with the process
+  // for the next plan, which saves a tenth of the time of a compile.
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20); // the largest that glibc takes
+  mallopt(M_TOP_PAD, 64 << 20);
   registerTargets();
   CommandLine line("lmc", kRelease.text, "The compiler for LLM pre-training.");
   const LmcCommand commands[] = {addCompileCommand(line), addExplainCommand(line),

@@ -112,6 +112,7 @@ std::string CudaCostModel::warning(const cost::Work &work) const {
 std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::AttentionWork &work) const {
   if (spec.clock == 0)
     return {};
+  std::lock_guard guard(knownMutex);
   auto [entry, isNew] = known.try_emplace(work);
   if (!isNew)
     return entry->second;

@@ -6,6 +6,7 @@
 #include "compiler/targets/cuda/CudaArch.h"
 
 #include <map>
+#include <mutex>
 
 namespace lmc::codegen {
 
@@ -25,6 +26,7 @@ private:
   const CudaArch &arch;
   const cost::DeviceSpec expertSpec; // with the tiles of the kernels of experts
   const CudaArch &device; // the architecture of the device that the spec describes
+  mutable std::mutex knownMutex; // of `known`: threads ask at the same time
   mutable std::map<cost::AttentionWork, std::vector<cost::Estimate>> known;
 };
 

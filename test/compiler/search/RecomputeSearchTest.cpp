@@ -107,8 +107,9 @@ struct Outcome {
 // A model of models/configs on one H100, and a search for what its layers recompute.
 class SearchedJob {
 public:
-  explicit SearchedJob(const std::string &name, const std::vector<std::string> &settings = {})
-      : context(registry()), config(onOneH100(name, settings)), phases(config, options) {
+  explicit SearchedJob(const std::string &name, const std::vector<std::string> &settings = {},
+                       MLIRContext::Threading threading = MLIRContext::Threading::ENABLED)
+      : context(registry(), threading), config(onOneH100(name, settings)), phases(config, options) {
     model = codegen::costModelOf(config.target.device, *cost::loadDeviceSpec("h100-sxm"));
     start = buildModel(config, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})
@@ -274,6 +275,49 @@ TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
     EXPECT_EQ(whole.kinds[0][option].transientBytes, part.kinds[0][option].transientBytes);
     EXPECT_NEAR(whole.kinds[0][option].seconds, part.kinds[0][option].seconds,
                 1e-9 * whole.kinds[0][option].seconds);
+  }
+}
+
+// Probes that run on several threads at once measure what they measure one after the other.
+TEST(RecomputeSearch, ProbesOnThreadsMeasureTheSame) {
+  SearchedJob many("llama1b.toml", {}, MLIRContext::Threading::ENABLED);
+  SearchedJob one("llama1b.toml", {}, MLIRContext::Threading::DISABLED);
+  const RecomputeChoiceProblem &a = many.search->measured(), &b = one.search->measured();
+  EXPECT_EQ(a.headAndLossBytes, b.headAndLossBytes);
+  ASSERT_EQ(a.kinds.size(), b.kinds.size());
+  ASSERT_EQ(a.kinds[0].size(), b.kinds[0].size());
+  for (size_t option = 0; option < a.kinds[0].size(); ++option) {
+    EXPECT_EQ(a.kinds[0][option].keptBytes, b.kinds[0][option].keptBytes) << option;
+    EXPECT_EQ(a.kinds[0][option].transientBytes, b.kinds[0][option].transientBytes) << option;
+    EXPECT_EQ(a.kinds[0][option].seconds, b.kinds[0][option].seconds) << option;
+  }
+  ASSERT_EQ(many.search->candidates().size(), one.search->candidates().size());
+  for (size_t i = 0; i < one.search->candidates().size(); ++i)
+    EXPECT_EQ(many.search->candidates()[i].options, one.search->candidates()[i].options) << i;
+}
+
+// A plan that is emitted to be measured leaves variables and texts out, and has the same bytes and
+// times.
+TEST(RecomputeSearch, AMeasuredPlanHasTheFiguresOfTheWholeOne) {
+  SearchedJob job("test-tiny.toml");
+  auto module = job.search->planned(0);
+  ASSERT_TRUE(succeeded(module));
+  std::string whole, part;
+  ASSERT_TRUE(succeeded(emitPlan(**module, job.config, PlanDetails(), whole)));
+  ASSERT_TRUE(succeeded(emitPlan(**module, job.config, measuredDetails(), part)));
+  EXPECT_LT(part.size(), whole.size() / 2);
+  const plan::Plan &a = *plan::GetPlan(whole.data()), &b = *plan::GetPlan(part.data());
+  EXPECT_EQ(cost::planCost(a, *job.model).stepSeconds, cost::planCost(b, *job.model).stepSeconds);
+  EXPECT_EQ(cost::warningsOf(a, *job.model), cost::warningsOf(b, *job.model));
+  const PlanMeasures all = measureLayers(a, *job.model), measured = measureLayers(b, *job.model);
+  EXPECT_EQ(all.fixedBytes, measured.fixedBytes);
+  EXPECT_EQ(all.headAndLossBytes, measured.headAndLossBytes);
+  EXPECT_EQ(all.otherSeconds, measured.otherSeconds);
+  ASSERT_EQ(all.layers.size(), measured.layers.size());
+  for (size_t i = 0; i < all.layers.size(); ++i) {
+    EXPECT_EQ(all.layers[i].keptBytes, measured.layers[i].keptBytes) << i;
+    EXPECT_EQ(all.layers[i].transientBytes, measured.layers[i].transientBytes) << i;
+    EXPECT_EQ(all.layers[i].seconds, measured.layers[i].seconds) << i;
   }
 }
 
