@@ -88,6 +88,8 @@ std::unique_ptr<mlir::MLIRContext> makeContext() {
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context) {
   context.printOpOnDiagnostic(false);
+  if (!options.printIrAfter.empty())
+    context.disableMultithreading(); // as MLIR wants it to print IR
   const std::string phase =
       config.phases.empty() ? "" : "[[phase]] " + config.phases[config.phase].name + ": ";
   context.getDiagEngine().registerHandler(
