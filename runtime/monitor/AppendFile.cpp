@@ -28,9 +28,13 @@ AppendFile::AppendFile(AppendFile &&other) noexcept
       pending(std::move(other.pending)) {}
 
 AppendFile::~AppendFile() {
-  if (fd >= 0)
-    ::close(fd);
+  if (fd < 0)
+    return;
+  (void)flush();
+  ::close(fd);
 }
+
+Result<void> AppendFile::flush() { return pending.empty() ? Result<void>() : write(""); }
 
 Result<void> AppendFile::write(std::string_view record) {
   const FileWait wait("writing", path);

@@ -10,8 +10,8 @@
 namespace lmc {
 
 // If the disk is full, no part of a record remains in the file: a record that could not be written
-// is kept in memory and written before the next one. Such records are lost only if the program ends
-// before the disk has room again.
+// is kept in memory and written before the next one, by flush(), or when the file is closed. Such
+// records are lost only if the program ends before the disk has room again.
 class AppendFile {
 public:
   // Opens `path`, or creates it, to append to it.
@@ -24,6 +24,9 @@ public:
   // Writes the records that were kept, and then `record`. After an Error they are kept for the next
   // call.
   Result<void> write(std::string_view record);
+
+  // Writes the records that were kept. After an Error they are kept for the next call.
+  Result<void> flush();
 
   // Puts `bytes` before the next record.
   void prepend(std::string_view bytes) { pending.insert(0, bytes); }

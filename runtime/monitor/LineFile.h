@@ -31,6 +31,9 @@ public:
   // they are kept for the next call.
   Result<void> write(std::string_view line);
 
+  // Writes the lines that were kept. After an Error they are kept for the next call.
+  Result<void> flush() { return file.flush(); }
+
   // Returns when all written lines are on the disk, as far as the system can tell.
   void sync() { file.sync(); }
 

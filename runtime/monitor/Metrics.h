@@ -80,6 +80,9 @@ public:
   // call.
   Result<void> write(const StepRecord &record);
 
+  // Writes the records that were kept. After an Error they are kept for the next call.
+  Result<void> flush() { return file.flush(); }
+
   // Returns when all written records are on the disk.
   void sync() { file.sync(); }
 

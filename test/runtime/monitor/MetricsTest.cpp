@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <optional>
 #include <regex>
 #include <sstream>
 
@@ -160,6 +161,31 @@ TEST(Metrics, AFullDiskLosesNoLine) {
   ASSERT_EQ(written.size(), size_t(step + 2));
   for (size_t i = 0; i < written.size(); ++i)
     EXPECT_EQ(written[i], int64_t(i + 1));
+}
+
+// The disk may have room again after the last step of a run, whose line was held back.
+TEST(Metrics, LinesThatWereHeldBackAreWrittenAtTheEnd) {
+  for (bool byFlush : {true, false}) {
+    test::TestDisk disk(64 * 1024);
+    if (!disk.mounted)
+      GTEST_SKIP() << "needs the right to mount: " << disk.problem;
+    std::string path = disk.path() + "/m.jsonl", ballast = disk.path() + "/ballast";
+    auto writer = std::make_optional(open(path, 0));
+    ASSERT_OK(*writer);
+    (void)!writeTextFile(ballast, std::string(128 * 1024, 'x'));
+    int64_t step = 1;
+    while ((*writer)->write(record(step)) && step < 1000)
+      ++step;
+    ASSERT_LT(step, 1000) << "the disk never was full";
+    EXPECT_FALSE(bool((*writer)->flush()));
+    ASSERT_OK(removeTree(ballast));
+    if (byFlush) {
+      ASSERT_OK((*writer)->flush());
+    } else {
+      writer.reset();
+    }
+    EXPECT_EQ(steps(path).size(), size_t(step));
+  }
 }
 
 } // namespace
