@@ -26,8 +26,8 @@ struct CudaArch {
   unsigned blocksPerSm;
   CudaChip chip;
 
-  // True if the code may use wgmma, which sm_90a alone has.
-  bool hasWarpgroups() const { return version == 90; }
+  // True if the code may use wgmma, which sm_90a alone has; sm_90 has not.
+  bool hasWarpgroups() const { return name == "sm_90a"; }
 };
 
 // Returns all architectures that code is generated for, oldest first: sm_80 and later.

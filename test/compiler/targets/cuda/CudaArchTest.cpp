@@ -35,6 +35,11 @@ TEST(CudaArch, TensorCoresReachNoMoreThanTheDeviceSpecsPeak) {
 }
 
 #ifdef LMC_HAS_CUDA_OCCUPANCY
+TEST(CudaArch, OneArchitectureHasWarpgroups) {
+  for (const CudaArch &arch : cudaArchs())
+    EXPECT_EQ(arch.hasWarpgroups(), arch.name == "sm_90a") << arch.name.str();
+}
+
 TEST(CudaArch, ResidentBlocksAreThoseThatNvidiasHeaderComputes) {
   for (const CudaArch &arch : cudaArchs())
     for (unsigned threads = 32; threads <= 1024; threads += 32)
