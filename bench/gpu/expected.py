@@ -95,8 +95,8 @@ RULES = {
                 "Kamath, \"How to Train an LLM: Part 1\"), 0.35 to 0.42 for 7B and 8B models on many GPUs "
                 "(torchtitan, fms-fsdp; predicted for Mistral's layers: 0.42), 0.57 for the best C++ trainer of "
                 "this size (llm.q, Qwen2.5-1.5B), taken as the most.",
-    "tuned": "no figure was found. For llama1b, compiled ones and 8%: that much of a step is the second product of the "
-             "head that it leaves out, and cuDNN's attention is faster; 0.62 would need no attention at all.",
+    "tuned": "no figure was found, and the ranges are an assumption: those of compiled ones and 8%, which is the part of "
+             "llama1b's step that the second product of the head takes.",
     "experts": "0.5 to 1.6 of the plan's rate, an assumption: products alone reached 0.91 to 0.99 of it on an H100 on "
                "2026-11-26, and a whole step was not measured.",
 }

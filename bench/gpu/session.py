@@ -178,6 +178,7 @@ class Session:
         self.build = folder / "build"
         self.report: Report | None = None  # the one of the section that runs
         self.told: set[str] = set()  # what is printed once
+        self.found = not only  # --only has found an item
         self.deadline = 0.0
         self.data = self.unpacked()
         os.environ["PATH"] += os.pathsep + "/usr/local/cuda/bin"
@@ -384,6 +385,7 @@ class Report:
         if only := self.session.only:
             self.left_out += [name for name in names if not re.search(only, name)]
             names = [name for name in names if re.search(only, name)]
+            self.session.found = self.session.found or bool(names)
         for at, name in enumerate(names):
             if self.session.seconds_left() < seconds + MARGIN_S:
                 self.not_run += names[at:]
@@ -518,7 +520,8 @@ class Report:
     def summary(self) -> str:
         """Returns the line of this section in the summary of all."""
         counts = [f"{what} {len(items)}" for what, items in (
-            ("failed", self.failed), ("not run", self.not_run), ("skipped", self.skipped), ("left out", self.left_out)) if items]
+            ("failed", self.failed), ("not run", self.not_run), ("skipped", self.skipped),
+            ("left out", self.left_out)) if items]
         if not self.failed and not self.not_run:
             counts.insert(0, "ok")
         return f"  {self.section:12} {self.seconds:7.1f} s  {', '.join(counts)}"

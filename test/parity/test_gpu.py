@@ -740,6 +740,19 @@ def test_grouped_products_are_the_products_of_each_expert(root, monkeypatch, cap
     assert all(row["ms"] > 0 and row["tflops"] > 0 and 24 <= row["largest"] <= 96 for row in rows)
 
 
+def test_only_chosen_items_run(stand_in, machine):
+    done = run(stand_in, "training", "gemm", "--only=MBS 16$", env=machine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = reports(Path(machine["OUT"]))
+    assert {row["item"] for row in made["training"]["rows"]} == {
+        "llama1b lmc MBS 16", *(f"llama1b PyTorch {mode} MBS 16" for mode in ("eager", "compile", "tuned"))}
+    assert not made["gemm"]["rows"] and made["gemm"]["left_out"] and not made["training"]["not_run"]
+    for only, why in (("no such item", "no section has an item in whose name --only=no such item is found"),
+                      ("(", "--only=( is no regular expression: ")):
+        done = run(stand_in, "training", f"--only={only}", env=machine)
+        assert done.returncode == 2 and why in done.stderr, done.stderr
+
+
 def test_graphs_have_the_nodes_that_are_expected(packed, programs, root, tmp_path, monkeypatch):
     """The stand-in for the driver captures as many nodes as the bets count in the plan."""
     driver, products = (programs.build / f"lib/lib{name}-host.so" for name in ("cuda", "cublaslt"))
