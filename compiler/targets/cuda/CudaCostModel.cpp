@@ -16,19 +16,24 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
 // Returns the spec with the tiles of the templates for experts. Their rate is taken to be that of
 // the library. On an H100, warpgroups reach it: 617 to 680 TFLOP/s of products, and 631 to 651 of
 // the gradient of the matrices, where products of cuBLASLt have 700 to 800
-// (bench/results/gpu-2026-11-26-h100.md). Of other architectures nothing has been measured.
-static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch) {
+// (bench/results/gpu-2026-11-26-h100.md). On other architectures they are by mma.sync, whose peak
+// is lower than the library's on the chips after Ampere; there nothing has been measured.
+static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
+                                        const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
     spec.gemm[type].tileRows = spec.gemm[type].tileColumns =
         DataType(type) == DataType::BF16 ? ExpertGemmShape::kTile : ExpertGemmShape::kPlainTile;
+  cost::GemmModel &tiled = spec.gemm[size_t(DataType::BF16)];
   if (arch.hasWarpgroups())
-    spec.gemm[size_t(DataType::BF16)].tileColumns = ExpertGemmShape::kGroupColumns;
+    tiled.tileColumns = ExpertGemmShape::kGroupColumns;
+  else if (spec.clock > 0)
+    tiled.sustained = std::min(tiled.sustained, chip.tensorFlops * chip.sms * spec.clock);
   return spec;
 }
 
 CudaCostModel::CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec)
-    : CostModel(std::move(spec)), arch(arch), expertSpec(withExpertTiles(this->spec, arch)),
-      device(archOr(this->spec.arch, arch)) {}
+    : CostModel(std::move(spec)), arch(arch), device(archOr(this->spec.arch, arch)),
+      expertSpec(withExpertTiles(this->spec, arch, device.chip)) {}
 
 static AttentionShape shapeOf(const cost::AttentionWork &work) {
   AttentionShape shape;

@@ -24,8 +24,8 @@ public:
 
 private:
   const CudaArch &arch;
-  const cost::DeviceSpec expertSpec; // with the tiles of the kernels of experts
   const CudaArch &device; // the architecture of the device that the spec describes
+  const cost::DeviceSpec expertSpec; // with the tiles and the rate of the kernels of experts
   mutable std::mutex knownMutex; // of `known`: threads ask at the same time
   mutable std::map<cost::AttentionWork, std::vector<cost::Estimate>> known;
 };

@@ -239,6 +239,24 @@ TEST(CudaCostModel, ProductsWithoutTensorCoresArePricedSo) {
                                 "training.compute_dtype = \"bf16\" uses them");
 }
 
+// Products of experts are lmc's own: by mma.sync, whose peak on an H100 is 62% of the data sheet's,
+// but on sm_90a. On an A100 mma.sync has the whole peak.
+TEST(CudaCostModel, ProductsOfExpertsHaveTheRateOfTheirInstructions) {
+  cost::GemmWork work;
+  work.batch = 64;
+  work.m = work.n = work.k = 2048;
+  work.experts = true;
+  auto rate = [&](const std::string &arch, const std::string &spec) {
+    const cost::Estimate estimate =
+        CudaCostModel(*findCudaArch(arch), *cost::loadDeviceSpec(spec)).gemm(work);
+    return estimate.flops / estimate.seconds;
+  };
+  EXPECT_GT(rate("sm_90a", "h100-sxm"), 650e12);
+  EXPECT_LT(rate("sm_90", "h100-sxm"), 0.62 * 989e12);
+  EXPECT_LT(rate("sm_80", "h100-sxm"), 0.62 * 989e12) << "the chip has the peak, not the code";
+  EXPECT_GT(rate("sm_80", "a100-80gb"), 0.62 * 312e12);
+}
+
 TEST(CudaCostModel, WarningsOfAttentionNameTheCauseAndTheWayOut) {
   const CudaCostModel model = modelOf();
   cost::AttentionWork work = llama1b();
