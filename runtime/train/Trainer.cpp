@@ -761,10 +761,10 @@ SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
     job.suspect = std::min(job.suspect.value_or(UINT64_MAX), equalStep() + 1);
   // The records of the steps reach the disk before the checkpoint that follows them, also those
   // that were kept while it could not be written. That it still cannot has been told.
-  if (metrics)
+  if (metrics) {
     (void)metrics->flush();
-  if (metrics)
     job.before = [&records = *metrics] { records.sync(); };
+  }
   return job;
 }
 
