@@ -165,6 +165,23 @@ __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   __syncthreads();
 }
 
+// Stores the kTile rows of `Width` elements that a block has in shared memory to the rows [first, end)
+// of y, from `column` on. place(row, chunk) is where 8 elements of a row lie.
+template <int Width, int Columns, typename Place>
+__device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Place place) {
+  constexpr int across = Width / 8, down = kThreads / across;
+  const int own = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
+  if (column + own * 8 >= Columns)
+    return;
+#pragma unroll
+  for (int i = 0; i < kTile / down; ++i) {
+    const int at = row0 + i * down;
+    if (first + at < end)
+      storeGlobal<16>(y + i64(first + at) * Columns + column + own * 8,
+                      *reinterpret_cast<const Bits<16> *>(place(at, own)));
+  }
+}
+
 // Stores a block's results, rounded to bf16, by way of shared memory: rows [first, end) of y, and
 // columns from `column` on.
 template <int Columns>
@@ -183,17 +200,8 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
                                  chunkOffset<kTile>(row + 16 * m + 8 * half + lane / 4, chunk + n) +
                                  lane % 4 * 4) = packBf16(d[m][n][2 * half], d[m][n][2 * half + 1]);
   __syncthreads();
-  constexpr int across = kTile / 8, down = kThreads / across;
-  const int own = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
-  if (column + own * 8 >= Columns)
-    return;
-#pragma unroll
-  for (int i = 0; i < kTile / down; ++i) {
-    const int at = row0 + i * down;
-    if (first + at < end)
-      storeGlobal<16>(y + i64(first + at) * Columns + column + own * 8,
-                      *reinterpret_cast<const Bits<16> *>(tile + chunkOffset<kTile>(at, own)));
-  }
+  storeRowsOf<kTile, Columns>(y, first, end, column,
+                              [&](int at, int chunk) { return tile + chunkOffset<kTile>(at, chunk); });
 }
 
 // Products of bf16 by warpgroups: a block of 2 warpgroups computes 128 x N elements, a warpgroup 64 x
@@ -292,17 +300,8 @@ template <int N, int Stages> struct Groups {
       *reinterpret_cast<u32 *>(tile + rowOf(i) * pitch + columnOf(i) * 2) =
           packBf16(d[i], d[i + 1]);
     __syncthreads();
-    constexpr int across = N / 8, down = kThreads / across;
-    const int own = int(threadIdx.x) % across, row0 = int(threadIdx.x) / across;
-    if (column + own * 8 >= Columns)
-      return;
-#pragma unroll
-    for (int i = 0; i < kTile / down; ++i) {
-      const int at = row0 + i * down;
-      if (first + at < end)
-        storeGlobal<16>(y + i64(first + at) * Columns + column + own * 8,
-                        *reinterpret_cast<const Bits<16> *>(tile + at * pitch + own * 16));
-    }
+    storeRowsOf<N, Columns>(y, first, end, column,
+                            [&](int at, int chunk) { return tile + at * pitch + chunk * 16; });
   }
 };
 
