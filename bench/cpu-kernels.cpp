@@ -10,6 +10,7 @@
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/Gemm.h"
+#include "runtime/support/Signals.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -134,6 +135,7 @@ static void benchAttention(int threads) {
 }
 
 int main(int argc, char **argv) {
+  lmc::startSignalThread();
   std::string dtype; // of --json
   int threads = omp_get_max_threads();
   for (int i = 1; i < argc; ++i) {

@@ -4,6 +4,8 @@
                   command's: Attention*.cpp are AttentionGrad's own too)
   targets         string tests on a target outside of the folders of targets
   architectures   places outside of models/ that know a model architecture
+  signals         places that change what signals do, outside of runtime/support/Signals.cpp and
+                  the SIMT executor, whose handler of faults has a stack of its own
   JSON in headers headers that include nlohmann/json.hpp, which takes a second to compile, though
                   they only name its types: nlohmann/json_fwd.hpp does for them
 
@@ -22,6 +24,10 @@ TARGET_TEST = re.compile(r'(?:[!=]=|starts_with\(|rfind\(|\.Cases?\()\s*"(?:cuda
 TARGET_FOLDERS = ("compiler/targets/", "runtime/device/")
 ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s*[!=]=')
 
+SIGNALS = re.compile(r"\bsigaction\(|\bsignal\(SIG|\bsignal\(\w+, |\bsigset\(|\bbsd_signal\(|SA_SIGINFO"
+                     r"|\bsigprocmask\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
+SIGNAL_FILES = ("runtime/support/Signals.cpp", "runtime/device/simt/Executor.cpp")
+
 # What needs the whole type: a value of it, a name inside of it, or a call on a value.
 WHOLE_JSON = re.compile(r"[jJ]son \w+(?: =|;)|json::\w|->is_\w+\(|\.at\(\"")
 
@@ -37,6 +43,11 @@ def product():
         for path in sorted((ROOT / top).rglob("*")):
             if path.suffix in SUFFIXES:
                 yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def bench():
+    for path in sorted((ROOT / "bench").rglob("*.cpp")):
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
 def code_of(line):
@@ -67,6 +78,7 @@ def main():
         hold(f"sources that name the command {command}", named, bound)
     hold("string tests on a target", places(files, TARGET_TEST, TARGET_FOLDERS), 0)
     hold("places that know an architecture", places(files, ARCHITECTURE, ("models/",)), 0)
+    hold("places that change what signals do", places([*files, *bench()], SIGNALS, SIGNAL_FILES), 0)
     hold("headers that include the whole of JSON without need",
          [name for name, text in headers() if "<nlohmann/json.hpp>" in text
           and not any(WHOLE_JSON.search(code_of(line)) for line in text.splitlines())], 0)

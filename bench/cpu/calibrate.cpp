@@ -17,6 +17,7 @@
 #include "bench/Measure.h"
 #include "compiler/cost/WriteSpec.h"
 #include "runtime/device/cpu/CpuMachine.h"
+#include "runtime/support/Signals.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -211,6 +212,7 @@ static double rounded(double value, int digits) {
 }
 
 int main(int argc, char **argv) {
+  lmc::startSignalThread();
   std::string output;
   int requested = 0;
   for (int i = 1; i < argc; ++i) {

@@ -13,6 +13,7 @@
 #include "runtime/device/GemmChoices.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/Gemm.h"
+#include "runtime/support/Signals.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -114,6 +115,7 @@ private:
 } // namespace
 
 int main(int argc, char **argv) {
+  lmc::startSignalThread();
   const std::string clock = argc == 2 ? argv[1] : "";
   if (clock != "wall" && clock != "cpu")
     fail("usage: lmc-bench-experts wall|cpu, with cases on the standard input");

@@ -9,15 +9,18 @@ namespace lmc {
 ChildSignals::ChildSignals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1})
-    sigaddset(&set, signal);
-  sigprocmask(SIG_BLOCK, &set, &before);
+  sigaddset(&set, SIGCHLD);
+  for (int signal : kStopSignals)
+    if (signal != SIGHUP || !hangUpIsIgnored())
+      sigaddset(&set, signal);
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  blockSignals();
   fd = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
 ChildSignals::~ChildSignals() {
   ::close(fd);
-  restore();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 std::optional<int> ChildSignals::next() {

@@ -1,14 +1,15 @@
 // The signals of a process that waits for its children, and passes on what asks it to stop.
 #pragma once
 
-#include <csignal>
+#include "runtime/support/Signals.h"
+
 #include <optional>
 
 namespace lmc {
 
-// While an object of this class exists, SIGCHLD and the signals that end a run in order (SIGTERM,
-// SIGINT, SIGHUP, SIGUSR1) are blocked and read from a descriptor instead. A child must call
-// restore() before it starts its program.
+// For a process with one thread that computes nothing: while an object of this class exists, SIGCHLD
+// and kStopSignals are read from a descriptor (runtime/support/Signals.h has the rule). A child must
+// call restoreSignals() before it starts its program.
 class ChildSignals {
 public:
   ChildSignals();
@@ -16,7 +17,6 @@ public:
   ChildSignals(const ChildSignals &) = delete;
   ChildSignals &operator=(const ChildSignals &) = delete;
 
-  void restore() const { sigprocmask(SIG_SETMASK, &before, nullptr); }
   // The descriptor is readable if next() has a signal.
   int descriptor() const { return fd; }
   // Returns a signal that has come, if there is one.

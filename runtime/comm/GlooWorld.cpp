@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -385,7 +384,7 @@ private:
 
   Result<void> connect() {
     // Gloo writes to the connection of a rank that has died; the error of the write is handled.
-    std::signal(SIGPIPE, SIG_IGN);
+    ignoreFailedWrites();
     return connected([&] {
       gloo::transport::tcp::attr place;
       place.hostname = rendezvous->ownAddress();

@@ -12,8 +12,8 @@
 namespace lmc {
 
 // Joins the other ranks of the run, in groups of `shardRanks`; 0: World::divide() makes the groups.
-// An Error of a Communicator's function names the rank that has failed. The process ignores SIGPIPE
-// from then on.
+// An Error of a Communicator's function names the rank that has failed. The process calls
+// ignoreFailedWrites().
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks = 0);
 
 // Returns after which times a rank counts as hung: the defaults, with what `options` say.

@@ -102,7 +102,7 @@ private:
       ::dup2(output, STDOUT_FILENO);
       ::dup2(output, STDERR_FILENO);
     }
-    signals.restore();
+    restoreSignals();
     std::vector<char *> arguments;
     for (const std::string &argument : command)
       arguments.push_back(const_cast<char *>(argument.c_str()));
@@ -117,8 +117,7 @@ private:
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)
       waits.push_back({rank.output, POLLIN, 0}); // poll ignores -1
-    int64_t limit =
-        500; // milliseconds; a SIGCHLD is lost if another thread of this process gets it
+    int64_t limit = 500; // milliseconds
     if (end)
       limit = std::clamp<int64_t>(
           std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count(), 0, limit);

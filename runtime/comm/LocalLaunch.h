@@ -14,7 +14,7 @@ namespace lmc {
 // gets an equal part of the processors.
 //
 // Rank 0 has this process's output. Lines of the other ranks go to stderr, with "rank R: " before
-// each. SIGTERM, SIGINT, SIGHUP and SIGUSR1 are passed on. When a rank has failed, those that have
+// each. Signals of kStopSignals are passed on. When a rank has failed, those that have
 // not ended `secondsToEnd` later are killed. If this process dies, the ranks get a SIGTERM.
 //
 // Returns the exit code of the rank that failed first, but one of a rank that failed because of

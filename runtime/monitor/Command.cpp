@@ -1,6 +1,7 @@
 #include "runtime/monitor/Command.h"
 
 #include "runtime/support/File.h"
+#include "runtime/support/Signals.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -51,10 +52,10 @@ Result<Command> Command::start(const std::vector<std::string> &arguments,
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-  sigset_t set;
-  sigemptyset(&set);
+  sigset_t set = signalMaskAtStart();
   ::posix_spawnattr_setsigmask(&attributes, &set);
   // The run ignores these two.
+  sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   sigaddset(&set, SIGXFSZ);
   ::posix_spawnattr_setsigdefault(&attributes, &set);

@@ -4,7 +4,7 @@
 
 #include "runtime/monitor/Console.h"
 #include "runtime/train/Session.h"
-#include "runtime/train/StopSignals.h"
+#include "runtime/support/Signals.h"
 
 namespace lmc {
 

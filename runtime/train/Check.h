@@ -4,7 +4,7 @@
 #include "runtime/monitor/Console.h"
 #include "runtime/train/Phases.h"
 #include "runtime/train/Run.h"
-#include "runtime/train/StopSignals.h"
+#include "runtime/support/Signals.h"
 
 #include <functional>
 #include <optional>

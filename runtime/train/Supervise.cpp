@@ -89,9 +89,7 @@ public:
     // the run starts again.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     // A console that has gone away must not end the run.
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    ::sigaction(SIGPIPE, &ignore, &pipeBefore);
+    ignoreFailedWrites();
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
@@ -168,8 +166,7 @@ private:
         ::setenv(kRestartVariable, fmt::format("{}", starts).c_str(), 1);
       s.limit ? ::setenv(kTimeLimitVariable, textOf(*s.limit).c_str(), 1)
               : ::unsetenv(kTimeLimitVariable);
-      signals.restore();
-      ::sigaction(SIGPIPE, &pipeBefore, nullptr);
+      restoreSignals();
       std::vector<char *> arguments;
       for (const std::string &argument : command)
         arguments.push_back(const_cast<char *>(argument.c_str()));
@@ -179,7 +176,7 @@ private:
       ::_exit(static_cast<int>(ExitCode::UserError));
     }
     for (;;) {
-      wait(0.5); // a SIGCHLD is lost if another thread of this process gets it
+      wait(0.5);
       while (const std::optional<int> signal = signals.next())
         if (*signal != SIGCHLD) {
           asked = true;
@@ -243,7 +240,6 @@ private:
 
   const Supervision &s;
   ChildSignals signals;
-  struct sigaction pipeBefore {}; // what SIGPIPE did before
   RestartPolicy policy;
   bool asked = false; // a signal has asked the run to stop
 };

@@ -28,7 +28,7 @@ inline constexpr const char *kRestartVariable = "LMC_RESTART";
 
 // Runs the command until it ends for good, and returns its exit code; ExitCode::Failure if a signal
 // ended it, and Interrupted if the run was asked to stop, or its time was over, between two starts.
-// SIGTERM, SIGINT, SIGHUP and SIGUSR1 go on to the command, which is not started again after one of
+// The signals of kStopSignals go on to the command, which is not started again after one of
 // them. If this process dies, the command gets a SIGTERM. Each restart is a line on stderr and in
 // log.txt, and an event `restart` in events.jsonl.
 Result<int> supervise(const Supervision &supervision);

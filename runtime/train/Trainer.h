@@ -17,7 +17,7 @@
 #include "runtime/train/SaveWriter.h"
 #include "runtime/train/Session.h"
 #include "runtime/train/SlowSteps.h"
-#include "runtime/train/StopSignals.h"
+#include "runtime/support/Signals.h"
 #include "runtime/train/TextGeneration.h"
 #include "runtime/train/TimeLimit.h"
 

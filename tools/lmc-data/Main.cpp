@@ -1,6 +1,7 @@
 // lmc-data: converts text to token files, inspects them and checkpoints, and exports weights.
 
 #include "runtime/support/Release.h"
+#include "runtime/support/Signals.h"
 #include "tools/lmc-data/Commands.h"
 
 #include <fmt/format.h>
@@ -43,6 +44,7 @@ static Result<void> runCaught(const DataCommand &command) {
 }
 
 int main(int argc, char **argv) {
+  startSignalThread();
   CommandLine line(
       "lmc-data", kRelease.text,
       "Makes token files out of text, looks into them and into checkpoints, and exports "

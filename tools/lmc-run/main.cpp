@@ -1,6 +1,7 @@
 // lmc-run: runs a plan. This file only parses the command line.
 #include "runtime/device/GpuMachine.h"
 #include "runtime/support/Release.h"
+#include "runtime/support/Signals.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/Run.h"
 #include "runtime/train/Supervise.h"
@@ -174,7 +175,8 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
       "was given, or --check found an error, 3 --check found that memory or disk are too small,\n"
       "4 the guard stopped a run that diverged, 5 another rank ended, hangs or disagrees,\n"
       "6 --preflight found a slow link, 75 stopped by a signal (SIGTERM, SIGINT,\n"
-      "SIGHUP, SIGUSR1) or before its time limit, after writing a checkpoint.");
+      "SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM) or before its time limit, after writing a\n"
+      "checkpoint.");
 }
 
 // Returns an error if the options contradict each other.
@@ -287,6 +289,7 @@ static Result<std::optional<TimeLimit>> timeLimit(const RunOptions &options,
 }
 
 int main(int argc, char **argv) {
+  blockSignals();
   raiseDescriptorLimit();
   RunOptions options;
   const char *gemmSetting = std::getenv("LMC_GEMM");
@@ -300,8 +303,10 @@ int main(int argc, char **argv) {
   if (const char *restart = std::getenv(kRestartVariable))
     options.restart = std::atoll(restart);
   options.measureGemms = other.gemm == "measure";
-  if (other.devices)
+  if (other.devices) {
+    startSignalThread();
     return static_cast<int>(describeDevices(options.json));
+  }
   auto start = [&]() -> Result<int> {
     LMC_TRY(check(options, other));
     auto limit = timeLimit(options, other);
@@ -311,6 +316,7 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
+    startSignalThread(); // not before: a launcher forks, and has one thread
     // Commands for events may start other runs, which are no starts of this one.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);

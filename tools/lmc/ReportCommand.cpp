@@ -1,4 +1,5 @@
 // lmc report: shows runs as a page for the browser.
+#include "runtime/support/Signals.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 #include "tools/report/Page.h"
@@ -65,12 +66,15 @@ void printResult(const ReportArguments &arguments, const std::vector<RunHistory>
   llvm::outs().flush();
 }
 
-// Waits, and returns true if SIGINT or SIGTERM, which must be blocked, came meanwhile.
+// Waits, and returns true if a signal came meanwhile that asks the program to stop. blockSignals()
+// must have been called.
 bool isStopped(uint64_t seconds) {
   sigset_t stops;
   sigemptyset(&stops);
-  sigaddset(&stops, SIGINT);
-  sigaddset(&stops, SIGTERM);
+  sigaddset(&stops, SIGQUIT);
+  for (int signal : kStopSignals)
+    if (signal != SIGHUP || !hangUpIsIgnored())
+      sigaddset(&stops, signal);
   const timespec limit{static_cast<time_t>(seconds), 0};
   return sigtimedwait(&stops, nullptr, &limit) > 0;
 }
@@ -79,11 +83,7 @@ bool isStopped(uint64_t seconds) {
 // meanwhile is a warning once, and is tried again.
 int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
           const std::vector<PublishedCurve> &curves) {
-  sigset_t stops;
-  sigemptyset(&stops);
-  sigaddset(&stops, SIGINT);
-  sigaddset(&stops, SIGTERM);
-  sigprocmask(SIG_BLOCK, &stops, nullptr);
+  blockSignals();
   std::string warned;
   auto warn = [&](const std::string &message) {
     if (message != warned)

@@ -249,9 +249,9 @@ TEST_F(Trainer, AFolderThatIsOnlyLookedAtCanBeLocked) {
   EXPECT_ERROR(RunDirectory::checkFree(folder / "a"), "another run (process ");
 }
 
-// Starts a long run on a thread and sends `signal` once it has done some steps.
+// Starts a long run on a thread and sends a signal once it has done some steps. SignalsTest.cpp
+// starts the thread that takes it.
 TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
-  ::signal(SIGHUP, SIG_DFL); // under nohup it is ignored, and stays so
   for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
     std::string out = "signal" + std::to_string(signal);
     RunOptions o = options(out, 1000000000);
