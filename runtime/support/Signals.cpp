@@ -121,6 +121,7 @@ void startSignalThread() {
   if (started.exchange(::getpid()) == ::getpid())
     return;
   std::thread([] {
+    pthread_setname_np(pthread_self(), "lmc-signals");
     for (int signal = 0;;)
       if (sigwait(&blockedSignals(), &signal) == 0)
         take(signal);
