@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -26,10 +27,10 @@ STOPS = 20 if draw_count(1) == 1 else 300  # ./dev test, ./dev test long
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP]
 KEPT = 10**6  # more checkpoints than a run writes
 
-# Products of the size that oneDNN generates code for; a step takes some hundredths of a second.
+# Products so large that oneDNN's sgemm was hit by 8 of 12 stops. A step takes tenths of a second.
 JOB = Job(
-    model=Model(vocab_size=512, hidden_size=64, intermediate_size=160, tie_word_embeddings=True),
-    optimizer=Optimizer(decay_iters=100000), sequence_length=64, batch_size=8, micro_batch_size=2,
+    model=Model(vocab_size=2048, hidden_size=256, intermediate_size=672, tie_word_embeddings=True),
+    optimizer=Optimizer(decay_iters=100000), sequence_length=128, batch_size=16, micro_batch_size=4,
     train_iters=100000, epoch_steps=10, settings={"checkpoint": {"interval": 0}},
 )
 
@@ -41,8 +42,8 @@ class Case:
     compute_dtype: str
     library: str
     ranks: int
-    plan: Path = None
-    choices: Path = None  # a gemm.json
+    plan: Path
+    choices: Path | None = None  # a gemm.json
     used: int = 0  # products that the library computes
     stops: list = field(default_factory=list)  # (folder of the run, step)
 
@@ -61,18 +62,21 @@ class Case:
 
 @pytest.fixture(scope="module")
 def cases(programs, compiled, tmp_path_factory):
-    """Each library that computes products of this machine, on one rank and on four. Those of oneDNN in f32 come first."""
+    """Each library that computes products of this machine, on one rank and on four."""
     folder = tmp_path_factory.mktemp("choices")
-    before = os.environ.get("XDG_CACHE_HOME")
-    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    mkl = Path(sys.prefix, "lib/libmkl_rt.so.3")  # would be searched below XDG_CACHE_HOME
+    if mkl.exists() and "LMC_MKL" not in os.environ:
+        patch.setenv("LMC_MKL", str(mkl))
     found = []
     for ranks in (1, 4):
         for compute_dtype in ("f32", "bf16"):
             job = Job(**{**vars(JOB), "compute_dtype": compute_dtype})
             plan = compiled(job, "--nodes=1", f"--devices-per-node={ranks}")
-            case = Case(compute_dtype, "", ranks, plan)
+            options = Case(compute_dtype, "", ranks, plan).options()
             measured = folder / f"{ranks}-{compute_dtype}"
-            programs.run("lmc-run", plan, f"--out={measured}", *case.options(), "--steps=1").ok()
+            programs.run("lmc-run", plan, f"--out={measured}", *options, "--steps=1").ok()
             file = json.loads((measured / "gemm.json").read_text())
             for library in ("oneDNN", "oneDNN sgemm", "packed", "MKL"):
                 # A library that cannot compute a product loses it at the first start, which chooses anew.
@@ -81,17 +85,15 @@ def cases(programs, compiled, tmp_path_factory):
                 for choice in file["choices"]:
                     choice["implementation"] = library
                 (trial / "gemm.json").write_text(json.dumps(file))
-                programs.run("lmc-run", plan, f"--out={trial}", *case.options(), "--steps=1").ok()
+                programs.run("lmc-run", plan, f"--out={trial}", *options, "--steps=1").ok()
                 kept = json.loads((trial / "gemm.json").read_text())["choices"]
                 used = sum(choice["implementation"] == library for choice in kept)
                 if used:
                     found.append(Case(compute_dtype, library, ranks, plan, trial / "gemm.json", used))
                 else:
                     print(f"skipped: {library} computes no product of {compute_dtype} here")
-    yield sorted(found, key=lambda case: (case.compute_dtype != "f32", not case.library.startswith("oneDNN")))
-    os.environ.pop("XDG_CACHE_HOME")
-    if before is not None:
-        os.environ["XDG_CACHE_HOME"] = before
+    yield found
+    patch.undo()
 
 
 def lines(file: Path) -> int:
@@ -100,9 +102,9 @@ def lines(file: Path) -> int:
 
 def test_drawn_stops_save_the_weights_of_that_step(programs, cases, tmp_path):
     """Each stop ends with its exit code, and with the weights and moments that a run without a stop has at that step.
-    Half of the stops are those of the cases that a handler did damage."""
+    Half of the stops are those of the product that a handler did damage."""
     chance = random.Random(43)
-    risky = [case for case in cases if case.compute_dtype == "f32" and case.library.startswith("oneDNN")]
+    risky = [case for case in cases if case.library == "oneDNN sgemm"]
     for number in range(STOPS):
         among = risky if number % 2 == 0 and risky else cases
         case = among[number // 2 % len(among)]
@@ -110,9 +112,9 @@ def test_drawn_stops_save_the_weights_of_that_step(programs, cases, tmp_path):
         out = case.folder(tmp_path / f"stop{number}")
         process = programs.start("lmc-run", case.plan, f"--out={out}", *case.options(), stderr=subprocess.PIPE)
         try:
-            least = chance.randint(3, 9)
+            least = chance.randint(2, 5)
             until(lambda: lines(out / "metrics.jsonl") >= least or process.poll() is not None, f"{least} steps")
-            time.sleep(chance.uniform(0, 0.05))
+            time.sleep(chance.uniform(0, 0.2))
             assert process.poll() is None, f"{case}: ended by itself with {process.returncode}"
             process.send_signal(kind)
             errors = process.communicate(timeout=300)[1].decode()
@@ -178,8 +180,9 @@ def storm(process: subprocess.Popen, done: threading.Event, sent: Counter) -> No
         time.sleep(max(0.0, 0.01 - (time.monotonic() - began)))
 
 
-def test_a_storm_of_signals_changes_no_bit(programs, cases, tmp_path):
-    for case in [case for case in cases if case.library in ("oneDNN", "oneDNN sgemm")]:
+def test_a_drawn_storm_of_signals_changes_no_bit(programs, cases, tmp_path):
+    few = STOPS < 300
+    for case in [case for case in cases if case.library == "oneDNN sgemm" or not few]:
         name = f"{case.compute_dtype}-{case.library}-{case.ranks}"
         command = ["--steps=50", "--set", "checkpoint.interval=50"]
         calm = case.folder(tmp_path / f"calm-{name}")
@@ -236,7 +239,7 @@ def test_all_threads_block_signals_and_none_has_a_handler(programs, cases, tmp_p
             assert list(names.values()).count("lmc-signals") == (len(threads) > 1)
             for thread, name in names.items():
                 mask = masks(thread)
-                assert name == "lmc-signals" or mask["SigBlk"] & BLOCKED == BLOCKED, f"{thread} of {pid}: {mask['SigBlk']:x}"
+                assert name == "lmc-signals" or mask["SigBlk"] & BLOCKED == BLOCKED, f"{thread}: {mask['SigBlk']:x}"
                 # glibc's own: of a thread that is cancelled, and of setuid().
                 assert mask["SigCgt"] & ~bits(32, 33) == 0, f"a handler is installed: {mask['SigCgt']:x}"
         print(f"{len(found)} process(es), {sum(len(threads_of(pid)) for pid in found)} threads")
@@ -247,8 +250,8 @@ def test_all_threads_block_signals_and_none_has_a_handler(programs, cases, tmp_p
 
 
 def test_a_second_interrupt_ends_the_run_at_once(programs, compiled, tmp_path):
-    """The first waits for the step, of 512 micro-steps here; the second does not, and leaves no checkpoint."""
-    plan = compiled(Job(**{**vars(JOB), "batch_size": 1024, "epoch_steps": 1}))
+    """The first waits for the step, of 128 micro-steps here; the second does not, and leaves no checkpoint."""
+    plan = compiled(Job(**{**vars(JOB), "batch_size": 512, "epoch_steps": 1}))
     out = tmp_path / "run"
     process = programs.start("lmc-run", plan, f"--out={out}")
     try:
@@ -265,14 +268,16 @@ def test_a_second_interrupt_ends_the_run_at_once(programs, compiled, tmp_path):
 
 def test_what_a_run_starts_has_the_mask_of_its_start(programs, compiled, tmp_path):
     """An export command is stopped by SIGTERM as any program is."""
-    job = Job(**{**vars(JOB), "train_iters": 2, "settings": {"checkpoint": {
+    short = {"train_iters": 2, "optimizer": Optimizer(warmup_iters=1, decay_iters=2)}
+    job = Job(**{**vars(JOB), **short, "settings": {"checkpoint": {
         "interval": 0, "export_interval": 1, "export_command": "grep -E '^Sig(Blk|Ign)' /proc/self/status"}}})
     out = tmp_path / "run"
     programs.run("lmc-run", compiled(job), f"--out={out}").ok()
     log = out / "evaluations/1/output.log"
     until(lambda: log.exists() and log.read_text().count("\n") >= 2, "the command's output")
+    # The run ignores the first two. The others are glibc's own, which its posix_spawn() ignores.
+    leave_out = ~bits(signal.SIGPIPE, signal.SIGXFSZ, 32, 33)
     own = masks(os.getpid())
     for line in log.read_text().splitlines()[-2:]:
         name, mask = line.split(":")
-        expected = own[name] & ~bits(signal.SIGPIPE, signal.SIGXFSZ) if name == "SigIgn" else own[name]
-        assert int(mask, 16) & ~bits(signal.SIGPIPE, signal.SIGXFSZ) == expected, line
+        assert int(mask, 16) & leave_out == own[name] & leave_out, line
