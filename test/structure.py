@@ -6,6 +6,9 @@
   architectures   places outside of models/ that know a model architecture
   signals         places that change what signals do, outside of runtime/support/Signals.cpp and
                   the SIMT executor, whose handler of faults has a stack of its own
+  process         places that fork, change the environment or the locale, or read numbers by the
+                  locale: a fork is sound, and a change of the environment is no race, only while a
+                  process has one thread
   JSON in headers headers that include nlohmann/json.hpp, which takes a second to compile, though
                   they only name its types: nlohmann/json_fwd.hpp does for them
 
@@ -27,6 +30,13 @@ ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s
 SIGNALS = re.compile(r"\bsigaction\(|\bsignal\(SIG|\bsignal\(\w+, |\bsigset\(|\bbsd_signal\(|SA_SIGINFO"
                      r"|\bsigprocmask\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
 SIGNAL_FILES = ("runtime/support/Signals.cpp", "runtime/device/simt/Executor.cpp")
+
+# File -> what it may do. The launchers have one thread; main.cpp and GlooWorld.cpp change the environment before a run
+# starts its threads.
+PROCESS = re.compile(r"\bv?fork\(|\bclone\(|\b(?:un)?setenv\(|\bputenv\(|\bsetlocale\(|locale::global"
+                     r"|\bstrto[df]\(|\bstrtold\(|\bsto[df]\(|\bstold\(|\bato[f]\(")
+PROCESS_FILES = ("runtime/train/Supervise.cpp", "runtime/comm/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
+                 "runtime/comm/GlooWorld.cpp")
 
 # What needs the whole type: a value of it, a name inside of it, or a call on a value.
 WHOLE_JSON = re.compile(r"[jJ]son \w+(?: =|;)|json::\w|->is_\w+\(|\.at\(\"")
@@ -79,6 +89,8 @@ def main():
     hold("string tests on a target", places(files, TARGET_TEST, TARGET_FOLDERS), 0)
     hold("places that know an architecture", places(files, ARCHITECTURE, ("models/",)), 0)
     hold("places that change what signals do", places([*files, *bench()], SIGNALS, SIGNAL_FILES), 0)
+    hold("places that fork, or change the environment or the locale", places(
+        [(name, text) for name, text in files if name.startswith(("runtime/", "tools/"))], PROCESS, PROCESS_FILES), 0)
     hold("headers that include the whole of JSON without need",
          [name for name, text in headers() if "<nlohmann/json.hpp>" in text
           and not any(WHOLE_JSON.search(code_of(line)) for line in text.splitlines())], 0)

@@ -4,6 +4,7 @@
 #include "runtime/comm/Agree.h"
 #include "runtime/support/File.h"
 #include "runtime/support/Json.h"
+#include "runtime/support/Number.h"
 
 #include <fmt/core.h>
 
@@ -311,9 +312,9 @@ static std::optional<uint64_t> bestOf(const std::string &runDirectory,
     const auto value = state->state.extra.find(key);
     if (value == state->state.extra.end())
       continue;
-    const double number = std::strtod(value->second.c_str(), nullptr);
-    if (number < lowest) {
-      lowest = number;
+    const auto number = parseDouble(value->second);
+    if (number && *number < lowest) {
+      lowest = *number;
       best = step;
     }
   }

@@ -1,5 +1,7 @@
 #include "runtime/comm/CollectiveQueue.h"
 
+#include "runtime/support/Arithmetic.h"
+
 #include <utility>
 
 namespace lmc {
@@ -41,6 +43,7 @@ Result<void> CollectiveQueue::waitForAll() {
 }
 
 void CollectiveQueue::run() {
+  useDefaultArithmetic(); // it adds numbers
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return stopping || !waiting.empty(); });

@@ -1,5 +1,7 @@
 #include "runtime/monitor/Routers.h"
 
+#include "runtime/support/Number.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,9 +18,7 @@ static double sumOf(const std::vector<double> &values) {
 double RouterRecord::maxLoad() const { return *std::ranges::max_element(counts) / sumOf(counts); }
 double RouterRecord::minLoad() const { return *std::ranges::min_element(counts) / sumOf(counts); }
 
-static double rounded(double value) {
-  return std::isfinite(value) ? std::stod(fmt::format("{:.7g}", value)) : value;
-}
+static double rounded(double value) { return roundToDigits(value, 7); }
 
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router) {
   std::vector<std::pair<const char *, double>> values{

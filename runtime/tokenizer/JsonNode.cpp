@@ -1,5 +1,7 @@
 #include "runtime/tokenizer/JsonNode.h"
 
+#include "runtime/support/Number.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -125,7 +127,7 @@ static double serdeNumber(std::string_view text, double nearest) {
   }
   double number = static_cast<double>(significand);
   // The powers of ten from 1e0 to 1e308 as the nearest numbers.
-  const auto power = [](int of) { return std::strtod(fmt::format("1e{}", of).c_str(), nullptr); };
+  const auto power = [](int of) { return *parseDouble(fmt::format("1e{}", of)); };
   while (exponent < -308 && number != 0) {
     number /= power(308);
     exponent += 308;

@@ -8,6 +8,7 @@
 #include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/data/TokenFileWriter.h"
 #include "runtime/data/TokenFormats.h"
+#include "runtime/support/Number.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/DocumentTokens.h"
@@ -794,9 +795,8 @@ DataCommand addPackCommand(CommandLine &line) {
   command.option(
       "--validation-fraction", "F",
       [=](const std::string &value) -> Result<void> {
-        char *end = nullptr;
-        double fraction = std::strtod(value.c_str(), &end);
-        if (value.empty() || *end != '\0' || !(fraction > 0 && fraction < 1))
+        const double fraction = parseDouble(value).value_or(0);
+        if (!(fraction > 0 && fraction < 1))
           return Error{
               fmt::format("--validation-fraction={}: expected a number between 0 and 1", value)};
         options->validationFraction = fraction;

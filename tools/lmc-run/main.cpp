@@ -1,5 +1,7 @@
 // lmc-run: runs a plan. This file only parses the command line.
 #include "runtime/device/GpuMachine.h"
+#include "runtime/support/Arithmetic.h"
+#include "runtime/support/Number.h"
 #include "runtime/support/Release.h"
 #include "runtime/support/Signals.h"
 #include "runtime/support/Size.h"
@@ -132,9 +134,8 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
   line.option(
       "--tolerance", "X",
       [&options](const std::string &text) -> Result<void> {
-        char *end = nullptr;
-        options.tolerance = std::strtod(text.c_str(), &end);
-        if (text.empty() || *end != 0 || !(options.tolerance > 0) || std::isinf(options.tolerance))
+        options.tolerance = parseDouble(text).value_or(0);
+        if (!(options.tolerance > 0) || std::isinf(options.tolerance))
           return Error{fmt::format("--tolerance={}: must be a number above 0, as 1e-4", text)};
         return {};
       },
@@ -290,6 +291,7 @@ static Result<std::optional<TimeLimit>> timeLimit(const RunOptions &options,
 
 int main(int argc, char **argv) {
   blockSignals();
+  useDefaultArithmetic(); // a library may have changed it before main()
   raiseDescriptorLimit();
   RunOptions options;
   const char *gemmSetting = std::getenv("LMC_GEMM");

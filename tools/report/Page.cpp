@@ -1,5 +1,7 @@
 #include "tools/report/Page.h"
 
+#include "runtime/support/Number.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -35,7 +37,7 @@ std::string pageFile(std::string_view stem) {
 ordered_json rounded(double value, int digits = 6) {
   if (!std::isfinite(value))
     return nullptr;
-  return std::strtod(fmt::format("{:.{}g}", value, digits).c_str(), nullptr);
+  return roundToDigits(value, digits);
 }
 
 ordered_json orNull(const std::optional<double> &value, int digits = 6) {

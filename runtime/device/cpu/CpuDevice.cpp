@@ -6,6 +6,7 @@
 #include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/cpu/Resolver.h"
 #include "runtime/plan/Operands.h"
+#include "runtime/support/Arithmetic.h"
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -114,9 +115,12 @@ private:
   // Runs a recorded function, and calls `ended` after each command.
   template <typename Ended> Result<void> run(Executable &executable, Ended ended);
   // oneDNN prepares and runs matrix products for the number of threads that OpenMP would use.
+  // Called before each function of the plan, because a library may have changed any of these.
   void useThreads() const {
     omp_set_dynamic(0);
     omp_set_num_threads(resolver.threads);
+#pragma omp parallel
+    useDefaultArithmetic();
   }
 
   GemmChoices *const choices; // may be null
