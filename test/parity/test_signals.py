@@ -110,7 +110,9 @@ def test_drawn_stops_save_the_weights_of_that_step(programs, cases, tmp_path):
         case = among[number // 2 % len(among)]
         kind = chance.choice(SIGNALS)
         out = case.folder(tmp_path / f"stop{number}")
-        process = programs.start("lmc-run", case.plan, f"--out={out}", *case.options(), stderr=subprocess.PIPE)
+        # Under nohup these tests ignore SIGHUP, and so would what they start.
+        process = programs.start("lmc-run", case.plan, f"--out={out}", *case.options(), stderr=subprocess.PIPE,
+                                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         try:
             least = chance.randint(2, 5)
             until(lambda: lines(out / "metrics.jsonl") >= least or process.poll() is not None, f"{least} steps")
