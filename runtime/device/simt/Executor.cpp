@@ -1,10 +1,12 @@
 #include "runtime/device/simt/Executor.h"
 #include "runtime/device/simt/SourcePlace.h"
+#include "runtime/device/simt/Warpgroups.h"
 
 #include <boost/context/detail/fcontext.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <csignal>
 #include <cstring>
@@ -87,7 +89,7 @@ void forgetFrames([[maybe_unused]] const GuardedMemory &stack) {
 #endif
 }
 
-enum class State { Ready, AtBarrier, AtCollective, Done };
+enum class State { Ready, AtBarrier, AtCollective, AtNamedBarrier, AtProducts, Done };
 
 struct AsyncCopy {
   char *to;
@@ -186,6 +188,13 @@ public:
   int barrier(BlockVote vote, int predicate, Place place, const void *instruction);
   uint64_t collective(Collective kind, uint32_t mask, uint64_t value, uint64_t operand,
                       bool transposed, Place place, const void *instruction);
+  void namedBarrier(int id, int wanted, Place place, const void *instruction);
+  void storeForProducts(uint32_t address, const void *from, int bytes, const void *instruction);
+  void seenByProducts() { warpgroups.seenByProducts(running->number); }
+  void groupBegin(const void *instruction);
+  void groupAdd(const GroupProduct &product, Place place, const void *instruction);
+  void groupCommit(const void *instruction);
+  void groupWait(int pending, Place place, const void *instruction);
   [[noreturn]] void fail(const std::string &what, const void *instruction);
 
   // The functions that follow handle a thread that faulted or failed.
@@ -221,6 +230,14 @@ private:
   std::string blockText() const;
   Warp &warpOf(const Thread &t) { return warps[t.number / kLanes]; }
   void land(const AsyncCopy &copy);
+  // Fails if `mistake` is one.
+  void require(const std::string &mistake, const void *instruction) {
+    if (!mistake.empty())
+      fail(mistake, instruction);
+  }
+  uint32_t offsetOf(const void *inShared) const {
+    return uint32_t(static_cast<const unsigned char *>(inShared) - table.shared);
+  }
 
   Launch launch;
   Memory *memory = nullptr;
@@ -229,6 +246,12 @@ private:
   GuardedMemory shared, emergency;
   std::vector<std::unique_ptr<Thread>> threads; // reused; a block uses the first `launch.threads`
   std::vector<Warp> warps;
+  Warpgroups warpgroups;
+  struct NamedBarrier {
+    std::vector<Thread *> waiting;
+    int wanted = 0;
+  };
+  std::array<NamedBarrier, 16> namedBarriers; // of which 0 is __syncthreads
   // Which threads are ready, and not running. Warps have places: 0 is the one that runs first if
   // they run by priority. These fields are small, because every switch between threads reads them.
   uint32_t readyPlaces = 0;    // bit p: a thread of the warp at place p is ready
@@ -379,6 +402,10 @@ std::string Executor::stuckText() const {
                         t.state == State::Done ? "have returned"
                         : t.state == State::AtBarrier
                             ? "wait at __syncthreads, " + placeOf(t)
+                        : t.state == State::AtNamedBarrier
+                            ? "wait at a barrier of some threads, " + placeOf(t)
+                        : t.state == State::AtProducts
+                            ? "wait for products of their warpgroup, " + placeOf(t)
                             : fmt::format("wait at {}, {}",
                                           nameOf(w.kind[i % kLanes], w.transposed[i % kLanes]),
                                           placeOf(t)));
@@ -444,6 +471,7 @@ void Executor::copyAsync(void *to, const void *from, bool valid, const void *ins
   if (valid && !(real = memory->resolve(from, 16, Memory::Kind::Load, asker(instruction))))
     fail(memory->problem(), instruction);
   AsyncCopy copy{static_cast<char *>(to), real, running->group};
+  require(warpgroups.copyBegins(offsetOf(to)), instruction);
   if (!order.lateCopies)
     return land(copy);
   fillGarbage(to, 16, order.garbage, static_cast<unsigned char *>(to) - table.shared + 1);
@@ -455,6 +483,7 @@ void Executor::land(const AsyncCopy &copy) {
     std::memcpy(copy.to, copy.from, 16);
   else
     std::memset(copy.to, 0, 16);
+  warpgroups.copyLands(running->number, offsetOf(copy.to));
 }
 
 // Completes the running thread's asynchronous copies, except those of the last `pending` committed
@@ -539,6 +568,63 @@ int Executor::barrier(BlockVote vote, int predicate, Place place, const void *in
                                   : allVoted;
 }
 
+// Threads that arrive at a barrier of some threads of the block. Each of the 15 barriers can be used
+// again once all have left it.
+void Executor::namedBarrier(int id, int wanted, Place place, const void *instruction) {
+  if (id < 1 || id > 15 || wanted <= 0 || wanted % int(kLanes) || wanted > int(launch.threads))
+    fail(fmt::format("a barrier {} of {} threads: there are barriers 1 to 15, of whole warps of the block", id,
+                     wanted),
+         instruction);
+  NamedBarrier &barrier = namedBarriers[size_t(id)];
+  if (!barrier.waiting.empty() && barrier.wanted != wanted)
+    fail(fmt::format("a barrier {} of {} threads, at which others wait for {}", id, wanted, barrier.wanted),
+         instruction);
+  barrier.wanted = wanted;
+  running->place = place;
+  running->instruction = instruction;
+  if (int(barrier.waiting.size()) + 1 < wanted) {
+    barrier.waiting.push_back(running);
+    suspend(State::AtNamedBarrier, place, instruction);
+    running->state = State::Ready;
+    return;
+  }
+  for (Thread *thread : barrier.waiting)
+    wake(*thread);
+  barrier.waiting.clear();
+  require(warpgroups.maybeRun(random.below(4) == 0), instruction);
+}
+
+void Executor::storeForProducts(uint32_t address, const void *from, int bytes,
+                                const void *instruction) {
+  require(warpgroups.store(running->number, address, from, uint32_t(bytes)), instruction);
+}
+
+void Executor::groupBegin(const void *instruction) {
+  require(warpgroups.begin(running->number), instruction);
+}
+
+void Executor::groupAdd(const GroupProduct &product, Place place, const void *instruction) {
+  require(warpgroups.add(running->number, product, place, random.below(2) == 0), instruction);
+}
+
+void Executor::groupCommit(const void *instruction) {
+  require(warpgroups.commit(running->number), instruction);
+}
+
+void Executor::groupWait(int pending, Place place, const void *instruction) {
+  const uint32_t first = running->number / Warpgroups::kThreads * Warpgroups::kThreads;
+  bool all = false;
+  require(warpgroups.wait(running->number, pending, place, all), instruction);
+  if (!all) {
+    suspend(State::AtProducts, place, instruction);
+    running->state = State::Ready;
+    return;
+  }
+  for (uint32_t i = first; i < first + Warpgroups::kThreads; ++i)
+    if (threads[i]->state == State::AtProducts)
+      wake(*threads[i]);
+}
+
 void Executor::releaseBarrier() {
   const Thread *first = nullptr;
   for (uint32_t i = 0; i < launch.threads; ++i) {
@@ -557,6 +643,7 @@ void Executor::releaseBarrier() {
     if (threads[i]->state == State::AtBarrier)
       wake(*threads[i]);
   atBarrier = 0;
+  require(warpgroups.maybeRun(random.below(4) == 0), running->instruction);
   voteResult = votes;
   allVoted = votes == int(live);
   votes = 0;
@@ -680,6 +767,7 @@ void Executor::enterThread(transfer_t from) {
 // barrier, they continue.
 void Executor::finish() {
   Warp &warp = warpOf(*running);
+  require(warpgroups.end(running->number), running->instruction);
   running->state = State::Done;
   running->copies.clear();
   warp.live &= ~(1u << running->number % kLanes);
@@ -695,6 +783,12 @@ void Executor::startBlock(uint32_t number) {
   blockNumber = number;
   table.block = {number % g[0], number / g[0] % g[1], number / g[0] / g[1]};
   fillGarbage(table.shared, launch.sharedBytes, order.garbage, uint64_t(number + 1) << 32);
+  // A GPU puts shared memory behind what it needs for itself: kernels may rely on 128 bytes only.
+  table.sharedBase = 128 * random.below(16);
+  warpgroups.startBlock(table.shared, launch.sharedBytes, table.sharedBase, launch.threads,
+                        Warpgroups::When(random.below(3)));
+  for (NamedBarrier &barrier : namedBarriers)
+    barrier.waiting.clear();
   live = launch.threads;
   atBarrier = 0;
   votes = 0;
@@ -727,6 +821,7 @@ void Executor::startBlock(uint32_t number) {
     t.number = i;
     t.state = State::Ready;
     t.place = {"", 0};
+    t.instruction = nullptr;
     t.copies.clear();
     t.group = 0;
     t.executions.clear();
@@ -839,6 +934,19 @@ unsigned long long collectiveEntry(Collective kind, unsigned mask, unsigned long
                                    unsigned long long operand, bool transposed, Place place) {
   return executor().collective(kind, mask, value, operand, transposed, place, LMC_CALLER);
 }
+void namedBarrierEntry(int id, int threads, Place place) {
+  executor().namedBarrier(id, threads, place, LMC_CALLER);
+}
+void storeForProductsEntry(unsigned address, const void *from, int bytes) {
+  executor().storeForProducts(address, from, bytes, LMC_CALLER);
+}
+void seenByProductsEntry() { executor().seenByProducts(); }
+void groupBeginEntry() { executor().groupBegin(LMC_CALLER); }
+void groupAddEntry(const GroupProduct *product, Place place) {
+  executor().groupAdd(*product, place, LMC_CALLER);
+}
+void groupCommitEntry() { executor().groupCommit(LMC_CALLER); }
+void groupWaitEntry(int pending, Place place) { executor().groupWait(pending, place, LMC_CALLER); }
 void trapEntry() { executor().fail("__trap", LMC_CALLER); }
 #undef LMC_CALLER
 
@@ -851,6 +959,13 @@ Executor::Executor() {
   table.copyAsyncWait = copyAsyncWaitEntry;
   table.barrier = barrierEntry;
   table.collective = collectiveEntry;
+  table.namedBarrier = namedBarrierEntry;
+  table.storeForProducts = storeForProductsEntry;
+  table.seenByProducts = seenByProductsEntry;
+  table.groupBegin = groupBeginEntry;
+  table.groupAdd = groupAddEntry;
+  table.groupCommit = groupCommitEntry;
+  table.groupWait = groupWaitEntry;
   table.trap = trapEntry;
 }
 

@@ -29,6 +29,15 @@ struct Product {
   unsigned b0, b1;
 };
 
+// What one thread passes to GroupProducts::add, a product of a warpgroup (m64nNk16).
+struct GroupProduct {
+  float *d;                  // its columns / 2 elements of the accumulator
+  const unsigned *registers; // 4 words of the left factor; null: that is in shared memory, at `a`
+  unsigned a, b;             // shared addresses of the factors
+  int columns;
+  bool turnedA, turnedB;
+};
+
 // The place of a barrier or collective in the source. All threads must reach one and the same
 // place.
 struct Place {
@@ -39,6 +48,7 @@ struct Place {
 struct Machine {
   Index thread, block, blockSize, gridSize; // threadIdx, blockIdx, blockDim, gridDim
   unsigned char *shared;
+  unsigned sharedBase; // the shared address of shared[0]: a multiple of 128, no other is promised
 
   // Execute one load or store instruction of 1, 2, 4, 8 or 16 bytes at an address inside an
   // argument.
@@ -56,6 +66,16 @@ struct Machine {
   // for LoadMatrix.
   unsigned long long (*collective)(Collective kind, unsigned mask, unsigned long long value,
                                    unsigned long long operand, bool transposed, Place place);
+  // Waits at the barrier `id` of the block until `threads` threads have come.
+  void (*namedBarrier)(int id, int threads, Place place);
+
+  // Products of warpgroups; Warpgroups.h says what each checks.
+  void (*storeForProducts)(unsigned address, const void *from, int bytes);
+  void (*seenByProducts)();
+  void (*groupBegin)();
+  void (*groupAdd)(const GroupProduct *product, Place place);
+  void (*groupCommit)();
+  void (*groupWait)(int pending, Place place);
   void (*trap)();
 };
 

@@ -9,12 +9,6 @@ using testing::HasSubstr;
 
 namespace {
 
-std::string replaced(std::string text, const std::string &from, const std::string &to) {
-  size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 // y[block] = sum of 256 of x.
 const char *const kSum = R"(
   float *s = reinterpret_cast<float *>(sharedMemory());

@@ -30,6 +30,13 @@ inline Kernel build(const std::string &parameters, const std::string &body, uint
   return *kernel;
 }
 
+// Returns `text` with `to` in the first place of `from`, which must be there: a planted mistake.
+inline std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
 template <typename T> Argument input(const std::vector<T> &values) {
   return {const_cast<T *>(values.data()), values.size() * sizeof(T), Access::Read};
 }

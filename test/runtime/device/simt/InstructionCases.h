@@ -226,12 +226,11 @@ inline InstructionCase groupProductsCase(bool turned) {
           "const u32 *a, const u32 *b, float *d",
           R"(
     const int t = threadIdx.x;
-    u8 *shared = sharedMemory();
-    const u32 begin = sharedAddress(shared), tiles = (begin + 1023) / 1024 * 1024;
+    const u32 tiles = (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024;
     for (int i = t; i < 3 * 64 * 32; i += 128) {
       const int row = i / 32, chunk = i % 32 / 4, word = i % 4;
-      *reinterpret_cast<u32 *>(shared + (tiles - begin) + row * 128 + (chunk ^ row % 8) * 16 +
-                               word * 4) = loadOne(row < 64 ? a + i : b + i - 64 * 32);
+      storeForProducts<4>(tiles + row * 128 + (chunk ^ row % 8) * 16 + word * 4,
+                          {loadOne(row < 64 ? a + i : b + i - 64 * 32)});
     }
     float sums[64];
     for (int i = 0; i < 64; ++i)

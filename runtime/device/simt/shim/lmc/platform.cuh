@@ -92,11 +92,11 @@ __device__ inline u8 *sharedMemory() {
 }
 
 __device__ inline u32 sharedAddress(const void *shared) {
-  return u32(static_cast<const u8 *>(shared) - lmcMachine->shared);
+  return u32(static_cast<const u8 *>(shared) - lmcMachine->shared) + lmcMachine->sharedBase;
 }
 
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
-  lmcMachine->copyAsync(lmcMachine->shared + i32(to), from, valid);
+  lmcMachine->copyAsync(lmcMachine->shared + i32(to - lmcMachine->sharedBase), from, valid);
 }
 __device__ inline void copyAsyncCommit() { lmcMachine->copyAsyncCommit(); }
 template <int Pending> __device__ inline void copyAsyncWait() {
@@ -105,11 +105,11 @@ template <int Pending> __device__ inline void copyAsyncWait() {
 
 __device__ inline void loadMatrix4(u32 (&to)[4], u32 from, LMC_PLACE) {
   lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]),
-                         u64(lmcMachine->shared + i32(from)), false, {file, line});
+                         u64(lmcMachine->shared + i32(from - lmcMachine->sharedBase)), false, {file, line});
 }
 __device__ inline void loadMatrix4Transposed(u32 (&to)[4], u32 from, LMC_PLACE) {
   lmcMachine->collective(simt::Collective::LoadMatrix, 0xffffffffu, u64(&to[0]),
-                         u64(lmcMachine->shared + i32(from)), true, {file, line});
+                         u64(lmcMachine->shared + i32(from - lmcMachine->sharedBase)), true, {file, line});
 }
 
 __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1,
@@ -124,63 +124,31 @@ __device__ constexpr int tileOffset(int row, int chunk) {
   return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-__device__ inline void seenByProducts() {}
+template <int Bytes> __device__ inline void storeForProducts(u32 to, Bits<Bytes> v) {
+  lmcMachine->storeForProducts(to, &v, Bytes);
+}
+__device__ inline void seenByProducts() { lmcMachine->seenByProducts(); }
 
-// Each thread computes its own elements of d, as late as it may: when it waits for them. A tile that
-// is written too early, or d that is read too early, gives wrong results.
+template <int Threads> __device__ inline void barrierOf(int id, LMC_PLACE) {
+  lmcMachine->namedBarrier(id, Threads, {file, line});
+}
+
 struct GroupProducts {
-  struct Product {
-    float *d;
-    u32 a, b;
-    int columns, row;
-    bool turnedA, turnedB;
-  };
-  static constexpr int kMost = 32;
-  Product pending[kMost];
-  int rows = 0, done = 0, begun = 0; // rows that are committed; products that are done, and begun
-
-  void begin() {}
-  void commit() { ++rows; }
-  template <int Pending> void wait() {
-    for (; done < begun && pending[done % kMost].row + Pending < rows; ++done)
-      run(pending[done % kMost]);
+  void begin() { lmcMachine->groupBegin(); }
+  void commit() { lmcMachine->groupCommit(); }
+  template <int Pending> void wait(LMC_PLACE) { lmcMachine->groupWait(Pending, {file, line}); }
+  template <int Size> void finish(float (&)[Size], LMC_PLACE) {
+    lmcMachine->groupWait(0, {file, line});
   }
-  template <int Size> void finish(float (&)[Size]) { wait<0>(); }
-  template <int N, bool TurnedA, bool TurnedB> void add(float (&d)[N / 2], u32 a, u32 b) {
-    if (begun - done == kMost)
-      lmcMachine->trap();
-    pending[begun++ % kMost] = {&d[0], a, b, N, rows, TurnedA, TurnedB};
+  template <int N, bool TurnedA, bool TurnedB>
+  void add(float (&d)[N / 2], u32 a, u32 b, LMC_PLACE) {
+    const simt::GroupProduct product{&d[0], nullptr, a, b, N, TurnedA, TurnedB};
+    lmcMachine->groupAdd(&product, {file, line});
   }
-
-  // Returns element `at` across the sum of term k: of a row of a, or a column of b.
-  static float element(u32 tile, bool turned, int at, int k) {
-    u32 address = tile;
-    if (turned)
-      address += at / 64 * kTurnedTileBytes + k * kTileRowBytes + at % 64 * 2;
-    else
-      address += at * kTileRowBytes + k * 2;
-    address ^= (address >> 7 & 7) << 4;
-    return toFloat(*reinterpret_cast<const bf16 *>(lmcMachine->shared + address));
-  }
-  static void run(const Product &product) {
-    const int thread = int(lmcMachine->thread.x) % 128;
-    float a[2][16];
-    const int row = thread / 32 * 16 + thread % 32 / 4;
-    for (int half = 0; half < 2; ++half)
-      for (int k = 0; k < 16; ++k)
-        a[half][k] = element(product.a, product.turnedA, row + 8 * half, k);
-    for (int block = 0; block < product.columns / 8; ++block)
-      for (int odd = 0; odd < 2; ++odd) {
-        const int column = 8 * block + thread % 4 * 2 + odd;
-        float sums[2] = {};
-        for (int k = 0; k < 16; ++k) {
-          const float b = element(product.b, product.turnedB, column, k);
-          sums[0] += a[0][k] * b;
-          sums[1] += a[1][k] * b;
-        }
-        for (int half = 0; half < 2; ++half)
-          product.d[4 * block + 2 * half + odd] += sums[half];
-      }
+  template <int N, bool TurnedB>
+  void add(float (&d)[N / 2], const u32 (&a)[4], u32 b, LMC_PLACE) {
+    const simt::GroupProduct product{&d[0], &a[0], 0, b, N, false, TurnedB};
+    lmcMachine->groupAdd(&product, {file, line});
   }
 };
 
