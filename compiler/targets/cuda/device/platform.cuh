@@ -192,18 +192,42 @@ __device__ constexpr int tileOffset(int row, int chunk) {
 //
 //   begin()          once before each row of add(), after d was read or written
 //   add<N, ...>()    d += a b, where a is 64 x 16 and b is 16 x N in bf16, at the shared addresses a
-//                    and b; d is 64 x N in f32. Thread t of the group has the elements of row
-//                    16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column 8 (i / 4) + 2 (t % 4) + i % 2
-//                    in d[i]. A step of 16 along the sum is 32 bytes further in a tile, and 2048
-//                    bytes in one that is Turned. b may go on in the next tile after 64 rows.
+//                    and b; d is 64 x N in f32; N is 32, 64, 96, 128, 192 or 256. Thread t of the
+//                    group has the elements of row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and
+//                    column 8 (i / 4) + 2 (t % 4) + i % 2 in d[i]. A step of 16 along the sum is 32
+//                    bytes further in a tile, and 2048 bytes in one that is Turned. b may go on in the
+//                    next tile after 64 rows.
+//                    Instead of an address, a may be 4 words of each thread, which must not change
+//                    and must exist until the wait: word w has the elements of row 16 (t / 32) +
+//                    t % 32 / 4 + 8 (w % 2) and the columns 2 (t % 4) + 8 (w / 2) and 1 more, the
+//                    lower column in the lower half. That is how multiplyAdd16x8x16 has its a.
 //   commit()         ends a row of add()
 //   wait<Pending>()  until all but the last `Pending` rows are done, and their tiles may be written
 //   finish(d)        until all are done, and d may be read
 //
-// Before begin(), the threads that wrote the tiles must have called seenByProducts(), and then
-// __syncthreads().
+// Tiles are written by copyAsync16 or storeForProducts, not between begin() and commit(), across
+// which the compiler may move a store. Before begin(), the threads that wrote them must have called
+// seenByProducts(), after copyAsyncWait, and then met at a barrier.
+template <int Bytes> __device__ inline void storeForProducts(u32 to, Bits<Bytes> v) {
+  static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
+  if constexpr (Bytes == 4)
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(v.word) : "memory");
+  else if constexpr (Bytes == 8)
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(v.words[0]), "r"(v.words[1])
+                 : "memory");
+  else
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.words[0]),
+                 "r"(v.words[1]), "r"(v.words[2]), "r"(v.words[3])
+                 : "memory");
+}
 __device__ inline void seenByProducts() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// A barrier of `Threads` threads of the block, whole warps. Its number is 1 to 15: 0 is that of
+// __syncthreads.
+template <int Threads> __device__ inline void barrierOf(int id) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory");
 }
 
 struct GroupProducts {
@@ -226,39 +250,93 @@ struct GroupProducts {
     return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
            u64(1) << 62;
   }
+  // The texts of the instructions: d has the operands %0 to %(N / 2 - 1). Behind them are two
+  // descriptors and whether each factor is Turned, or four words, a descriptor and whether its factor
+  // is Turned; then a 1, which says that d is added to.
+#define LMC_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LMC_R32 LMC_R16 \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+  "%30, %31"
+#define LMC_R48 LMC_R32 \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+  "%46, %47"
+#define LMC_R64 LMC_R48 \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+  "%62, %63"
+#define LMC_R96 LMC_R64 \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, " \
+  "%78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, " \
+  "%92, %93, %94, %95"
+#define LMC_R128 LMC_R96 \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, " \
+  "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
+  "%121, %122, %123, %124, %125, %126, %127"
+#define LMC_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define LMC_PART(i) LMC_D4(i), LMC_D4(i + 4), LMC_D4(i + 8), LMC_D4(i + 12)
+#define LMC_D16 LMC_PART(0)
+#define LMC_D32 LMC_PART(0), LMC_PART(16)
+#define LMC_D48 LMC_D32, LMC_PART(32)
+#define LMC_D64 LMC_D48, LMC_PART(48)
+#define LMC_D96 LMC_D64, LMC_PART(64), LMC_PART(80)
+#define LMC_D128 LMC_D96, LMC_PART(96), LMC_PART(112)
+#define LMC_WGMMA "wgmma.mma_async.sync.aligned.m64n"
+// Columns, how many registers d has, and the numbers of the operands behind it.
+#define LMC_ADD(columns, registers, left, right, turnedA, turnedB, one)                            \
+  if constexpr (N == columns)                                                                      \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " one ", 0; " LMC_WGMMA #columns                   \
+                 "k16.f32.bf16.bf16 {" LMC_R##registers "}, " left ", " right                      \
+                 ", p, 1, 1, " turnedA ", " turnedB ";}"                                           \
+                 : LMC_D##registers                                                                \
+                 : "l"(descriptor(a)), "l"(descriptor(b)), "n"(int(TurnedA)), "n"(int(TurnedB)),   \
+                   "r"(1))
+#define LMC_ADD_WORDS(columns, registers, w0, w1, w2, w3, right, turnedB, one)                     \
+  if constexpr (N == columns)                                                                      \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, " one ", 0; " LMC_WGMMA #columns                   \
+                 "k16.f32.bf16.bf16 {" LMC_R##registers "}, {" w0 ", " w1 ", " w2 ", " w3          \
+                 "}, " right ", p, 1, 1, " turnedB ";}"                                            \
+                 : LMC_D##registers                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor(b)),                 \
+                   "n"(int(TurnedB)), "r"(1))
+  __device__ static constexpr bool hasWidth(int n) {
+    return n == 32 || n == 64 || n == 96 || n == 128 || n == 192 || n == 256;
+  }
   template <int N, bool TurnedA, bool TurnedB>
   __device__ inline void add(float (&d)[N / 2], u32 a, u32 b) {
-    static_assert(N == 128 || N == 256, "products of 128 or 256 columns");
-    const u64 left = descriptor(a), right = descriptor(b);
-#define LMC_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define LMC_D16(i) LMC_D4(i), LMC_D4(i + 4), LMC_D4(i + 8), LMC_D4(i + 12)
-    if constexpr (N == 128)
-      asm volatile("{.reg .pred p; setp.ne.b32 p, %68, 0; "
-                   "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-                   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                   "%64, %65, p, 1, 1, %66, %67;}"
-                   : LMC_D16(0), LMC_D16(16), LMC_D16(32), LMC_D16(48)
-                   : "l"(left), "l"(right), "n"(int(TurnedA)), "n"(int(TurnedB)), "r"(1));
-    if constexpr (N == 256)
-      asm volatile("{.reg .pred p; setp.ne.b32 p, %132, 0; "
-                   "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-                   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-                   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-                   "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-                   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-                   "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
-                   "%128, %129, p, 1, 1, %130, %131;}"
-                   : LMC_D16(0), LMC_D16(16), LMC_D16(32), LMC_D16(48), LMC_D16(64), LMC_D16(80), LMC_D16(96), LMC_D16(112)
-                   : "l"(left), "l"(right), "n"(int(TurnedA)), "n"(int(TurnedB)), "r"(1));
-#undef LMC_D16
-#undef LMC_D4
+    static_assert(hasWidth(N), "products of 32, 64, 96, 128, 192 or 256 columns");
+    LMC_ADD(32, 16, "%16", "%17", "%18", "%19", "%20");
+    LMC_ADD(64, 32, "%32", "%33", "%34", "%35", "%36");
+    LMC_ADD(96, 48, "%48", "%49", "%50", "%51", "%52");
+    LMC_ADD(128, 64, "%64", "%65", "%66", "%67", "%68");
+    LMC_ADD(192, 96, "%96", "%97", "%98", "%99", "%100");
+    LMC_ADD(256, 128, "%128", "%129", "%130", "%131", "%132");
   }
+  template <int N, bool TurnedB>
+  __device__ inline void add(float (&d)[N / 2], const u32 (&a)[4], u32 b) {
+    static_assert(hasWidth(N), "products of 32, 64, 96, 128, 192 or 256 columns");
+    LMC_ADD_WORDS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");
+    LMC_ADD_WORDS(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+    LMC_ADD_WORDS(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54");
+    LMC_ADD_WORDS(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
+    LMC_ADD_WORDS(192, 96, "%96", "%97", "%98", "%99", "%100", "%101", "%102");
+    LMC_ADD_WORDS(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");
+  }
+#undef LMC_ADD_WORDS
+#undef LMC_ADD
+#undef LMC_WGMMA
+#undef LMC_D128
+#undef LMC_D96
+#undef LMC_D64
+#undef LMC_D48
+#undef LMC_D32
+#undef LMC_D16
+#undef LMC_PART
+#undef LMC_D4
+#undef LMC_R128
+#undef LMC_R96
+#undef LMC_R64
+#undef LMC_R48
+#undef LMC_R32
+#undef LMC_R16
 };
 
 } // namespace lmc

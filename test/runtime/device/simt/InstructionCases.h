@@ -192,28 +192,31 @@ inline InstructionCase exp2Case() {
           3e-7};
 }
 
-// wgmma.m64n128k16 of the terms 16 to 31 of tiles with 64 terms, where d starts as 1. Row r of a
+// wgmma.m64nNk16 of the terms 16 to 31 of tiles with 64 terms, where d starts as 1. Row r of a
 // and column c of b, or term k of `turned` ones, are rows of 128 bytes, of which the 16-byte chunks
 // are swizzled: chunk j of row r is at j xor r mod 8. D of thread t: row = 16 (t / 32) + (t mod 32)
-// / 4, and 8 more for d2, d3 of each four; column = 8 (i / 4) + 2 (t mod 4) + i mod 2.
-inline InstructionCase groupProductsCase(bool turned) {
-  const int kRows = 64, kColumns = 128, kTerms = 64;
+// / 4, and 8 more for d2, d3 of each four; column = 8 (i / 4) + 2 (t mod 4) + i mod 2. If `inRegisters`,
+// thread t has of a: row as in d, and 8 more for words 1 and 3; terms 2 (t mod 4) and the next, and 8
+// more for words 2 and 3.
+inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegisters) {
+  const int kRows = 64, kTerms = 64;
   const std::vector<float> a = exactFloats(size_t(kRows * kTerms), 9),
-                           b = exactFloats(size_t(kColumns * kTerms), 10);
-  auto words = [&](const std::vector<float> &x, int across) {
+                           b = exactFloats(size_t(columns * kTerms), 10);
+  auto words = [&](const std::vector<float> &x, int across, bool turnedFactor) {
     std::vector<uint16_t> halves;
     auto add = [&](int at, int term) {
-      halves.push_back(uint16_t(std::bit_cast<uint32_t>(x[size_t(at * kTerms + term)]) >> 16));
+      const float value = at < across ? x[size_t(at * kTerms + term)] : 0;
+      halves.push_back(uint16_t(std::bit_cast<uint32_t>(value) >> 16));
     };
-    for (int tile = 0; tile < across / 64; ++tile)
+    for (int tile = 0; tile < (across + 63) / 64; ++tile)
       for (int row = 0; row < 64; ++row)
         for (int i = 0; i < 64; ++i)
-          turned ? add(64 * tile + i, row) : add(64 * tile + row, i);
+          turnedFactor ? add(64 * tile + i, row) : add(64 * tile + row, i);
     return pairsOf(halves);
   };
   std::vector<float> d;
   for (int t = 0; t < 128; ++t)
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < columns / 2; ++i) {
       const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8,
                 column = i / 4 * 8 + t % 4 * 2 + i % 2;
       float sum = 1;
@@ -221,33 +224,46 @@ inline InstructionCase groupProductsCase(bool turned) {
         sum += a[size_t(row * kTerms + k)] * b[size_t(column * kTerms + k)];
       d.push_back(sum);
     }
-  const std::string kind = turned ? "true" : "false", step = turned ? "2048" : "32";
-  return {turned ? "wgmma_turned" : "wgmma",
+  const int tiles = 1 + (columns + 63) / 64;
+  const std::string kind = turned ? "true" : "false", step = turned ? "2048" : "32",
+                    n = std::to_string(columns), half = std::to_string(columns / 2);
+  const std::string name = std::string("wgmma_n") + n + (inRegisters ? "_registers" : "") + (turned ? "_turned" : "");
+  return {name,
           "const u32 *a, const u32 *b, float *d",
           R"(
     const int t = threadIdx.x;
     const u32 tiles = (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024;
-    for (int i = t; i < 3 * 64 * 32; i += 128) {
+    for (int i = t; i < )" +
+              std::to_string(tiles) + R"( * 64 * 32; i += 128) {
       const int row = i / 32, chunk = i % 32 / 4, word = i % 4;
       storeForProducts<4>(tiles + row * 128 + (chunk ^ row % 8) * 16 + word * 4,
-                          {loadOne(row < 64 ? a + i : b + i - 64 * 32)});
+                          Bits<4>{loadOne(row < 64 ? a + i : b + i - 64 * 32)});
     }
-    float sums[64];
-    for (int i = 0; i < 64; ++i)
+    )" + std::string(inRegisters ? R"(u32 words[4];
+    for (int w = 0; w < 4; ++w)
+      words[w] = loadOne(a + (t / 32 * 16 + t % 32 / 4 + w % 2 * 8) * 32 + 8 + t % 4 + w / 2 * 4);
+    )" : "") + "float sums[" + half +
+              R"(];
+    for (int i = 0; i < )" +
+              half + R"(; ++i)
       sums[i] = 1;
     GroupProducts products;
     seenByProducts();
     __syncthreads();
     products.begin();
-    products.add<128, )" +
-              kind + ", " + kind + ">(sums, tiles + " + step + ", tiles + 8192 + " + step + R"();
+    products.add<)" +
+              n + ", " +
+              (inRegisters ? kind + ">(sums, words" : kind + ", " + kind + ">(sums, tiles + " + step) +
+              ", tiles + 8192 + " + step + R"();
     products.commit();
     products.finish(sums);
-    for (int i = 0; i < 64; ++i)
-      storeOne(d + 64 * t + i, sums[i]);
+    for (int i = 0; i < )" +
+              half + R"(; ++i)
+      storeOne(d + )" +
+              half + R"( * t + i, sums[i]);
   )",
-          3 * 8192 + 1024,
-          {words(a, kRows), words(b, kColumns)},
+          uint32_t(tiles * 8192 + 1024),
+          {words(a, kRows, turned && !inRegisters), words(b, columns, turned)},
           bitsOf(d),
           0,
           128,
@@ -255,9 +271,13 @@ inline InstructionCase groupProductsCase(bool turned) {
 }
 
 inline std::vector<InstructionCase> instructionCases() {
-  return {loadMatrixCase(false),    loadMatrixCase(true),   multiplyAddCase(),
-          copyAsyncCase(),          roundingCase(),         exp2Case(),
-          groupProductsCase(false), groupProductsCase(true)};
+  std::vector<InstructionCase> cases = {loadMatrixCase(false), loadMatrixCase(true), multiplyAddCase(),
+                                        copyAsyncCase(),       roundingCase(),       exp2Case()};
+  for (int columns : {32, 64, 96, 128, 192, 256})
+    for (bool inRegisters : {false, true})
+      for (bool turned : {false, true})
+        cases.push_back(groupProductsCase(columns, turned, inRegisters));
+  return cases;
 }
 
 } // namespace lmc::simt::test
