@@ -20,9 +20,9 @@
 // LMC_HOST_ABORT_HANGS=1      an abort of a communicator never returns
 // LMC_HOST_NCCL_VERSION=N     as ncclGetVersion returns it, default that of nccl.h
 // LMC_HOST_NO_ALGORITHM=N     from the N-th question on cuBLASLt's heuristic has no answer
-// LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the
-// state
-//                             of a failure, "run" it does not run, "sum" its results are wrong
+// LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the state
+//                             of a failure, "run" it does not run, "sum" its last row is wrong,
+//                             "rows" the second half of its rows is that of the first
 // LMC_HOST_CUTS=1             products of bf16 cut bits off after every 16 terms, as tensor cores
 // do LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
 #pragma once

@@ -32,11 +32,15 @@ static_assert(sizeof(OpaqueAlgorithm) <= sizeof(cublasLtMatmulAlgo_t));
 static_assert(std::has_unique_object_representations_v<OpaqueAlgorithm>, "all bytes are hashed");
 
 // What LMC_HOST_BAD_ALGORITHM asks for.
-enum Fault : uint32_t { None, HasFailed, DoesNotRun, SumsWrong };
+enum Fault : uint32_t { None, HasFailed, DoesNotRun, SumsWrong, RowsMixed };
 
 Fault faultAsked() {
   const std::string &how = hostility().badAlgorithm;
-  return how == "state" ? HasFailed : how == "run" ? DoesNotRun : how == "sum" ? SumsWrong : None;
+  return how == "state"  ? HasFailed
+         : how == "run"  ? DoesNotRun
+         : how == "sum"  ? SumsWrong
+         : how == "rows" ? RowsMixed
+                         : None;
 }
 
 struct Handle {
@@ -556,6 +560,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       product.workspaceBytes = workspaceBytes;
     }
     product.isWrong = algorithm.fault == SumsWrong;
+    product.mixesRows = algorithm.fault == RowsMixed;
     submitProduct(stream, product, algorithm.number);
   });
 }

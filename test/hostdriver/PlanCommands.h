@@ -40,6 +40,7 @@ struct PlainProduct {
   bool accumulate = false;
   uint64_t workspace = 0, workspaceBytes = 0;
   bool isWrong = false; // the last row of d gets wrong sums
+  bool mixesRows = false; // the second half of d's rows gets the sums of the first half
 };
 
 struct LaunchMatch {

@@ -89,6 +89,8 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
     for (uint64_t i = 0; i < m * n; ++i)
       sums[i] += old[i];
   }
+  if (product.mixesRows)
+    std::copy_n(sums.begin(), (m - m / 2) * n, sums.begin() + int64_t(m / 2 * n));
   if (product.isWrong)
     for (uint64_t j = 0; j < n; ++j)
       sums[(m - 1) * n + j] += T(0.5);

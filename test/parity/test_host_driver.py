@@ -298,13 +298,25 @@ def test_leaves_out_algorithms_that_do_not_compute_a_product(compiled, host, tmp
     assert losses(run.out) == pytest.approx(losses(good.out), rel=TOLERANCES["bf16"][0])
 
 
+LONG = Job(model=Model(vocab_size=128, hidden_size=32, intermediate_size=32, num_hidden_layers=1,
+                       num_attention_heads=1, num_key_value_heads=1), sequence_length=32, micro_batch_size=1024,
+           batch_size=1024, train_iters=1, compute_dtype="bf16", optimizer=Optimizer(warmup_iters=0, decay_iters=1),
+           settings={"checkpoint": {"interval": 0}})
+
+
+def test_leaves_out_an_algorithm_that_mixes_rows_up(compiled, host):
+    """32768 rows of 32 elements: random numbers that repeat each 2^19 elements made the halves equal."""
+    run = host(compiled(LONG, TARGET), "--steps=1", no_kernels=1, bad_algorithm="rows").clean()
+    assert run.code == SUCCESS, run.stderr
+    used = {choice["product"]: choice["implementation"]
+            for choice in json.loads((run.out / "gemm.json").read_text())["choices"]}
+    assert any("32768" in product for product in used)
+    assert [product for product, by in used.items() if by == "cuBLASLt proposal 1"] == [], used
+
+
 def test_takes_algorithms_that_cut_bits_off_long_sums(compiled, host):
     """Tensor cores cut the sums of a few terms off and do not round them, so that a sum of 32768 is off by more than rounding."""
-    job = Job(model=Model(vocab_size=128, hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-                          num_attention_heads=1, num_key_value_heads=1), sequence_length=32, micro_batch_size=1024,
-              batch_size=1024, train_iters=1, compute_dtype="bf16", optimizer=Optimizer(warmup_iters=0, decay_iters=1),
-              settings={"checkpoint": {"interval": 0}})
-    run = host(compiled(job, TARGET), "--steps=1", no_kernels=1, cuts=1).clean()
+    run = host(compiled(LONG, TARGET), "--steps=1", no_kernels=1, cuts=1).clean()
     assert run.code == SUCCESS, run.stderr
     assert "was left out" not in (run.out / "log.txt").read_text() + run.stderr
 

@@ -183,6 +183,8 @@ Expected<Cubin> Nvrtc::compile(const CudaKernel &kernel, StringRef arch) const {
     return refuse(complaint.empty() ? StringRef(api->errorString(result)) : complaint);
   }
 
+  if (auto refusal = findPtxasRefusal(log))
+    return refuse(*refusal);
   Cubin cubin;
   if (api->cubinSize(program, &size) != NVRTC_SUCCESS || size == 0)
     return refuse("NVRTC made no code");

@@ -41,4 +41,16 @@ std::optional<KernelResources> parsePtxasLog(StringRef log) {
   return resources;
 }
 
+std::optional<std::string> findPtxasRefusal(StringRef log) {
+  static const llvm::Regex refusal("wgmma.* serialized|C7510|C7517|setmaxnreg.* ignored|C7508|"
+                                   "(minnctapersm|maxntid|maxnreg|registers?)[^\n]* ignored");
+  while (!log.empty()) {
+    auto [line, rest] = log.split('\n');
+    log = rest;
+    if (refusal.match(line))
+      return line.trim().str();
+  }
+  return std::nullopt;
+}
+
 } // namespace lmc::codegen

@@ -329,6 +329,9 @@ private:
   static constexpr uint64_t kPatternBytes = 1 << 20;
   uint64_t inputBytes = 0, biasBytes = 0; // of a and b together; of the bias
   std::vector<double> values;             // of the pattern
+  // Factors repeat after so many elements, a prime number: if it divided a row's elements, rows would
+  // be equal, and an algorithm that mixes them up would pass the check of its sums.
+  uint64_t period = 1;
 
   // An element of a result: where it lies in the three rows, what it must be, and how far it may be
   // from that.
@@ -399,11 +402,12 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
   if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
       !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
     return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
-  for (auto [to, count] :
-       {std::pair(addresses.a, inputBytes), std::pair(addresses.bias, biasBytes)})
-    for (uint64_t at = 0; at < count; at += kPatternBytes)
-      LMC_CUDA(*driver,
-               cuMemcpyHtoDAsync(to + at, bytes, std::min(kPatternBytes, count - at), stream),
+  // The largest primes below 2^17, 2^18 and 2^19.
+  period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
+  for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
+                                 std::tuple(addresses.bias, biasBytes, kPatternBytes)})
+    for (uint64_t at = 0; at < count; at += step)
+      LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, bytes, std::min(step, count - at), stream),
                "copy random values");
   return {};
 }
@@ -436,7 +440,7 @@ void Products::Trial::expect(const ProductShape &shape) {
       for (uint64_t t = 0; t < k; ++t) {
         const uint64_t atA = number * m * k + (shape.transposeA ? t * m + i : i * k + t);
         const uint64_t atB = number * k * n + (shape.transposeB ? j * k + t : t * n + j);
-        add(values[atA % values.size()] * values[(firstOfB + atB) % values.size()]);
+        add(values[atA % period] * values[(firstOfB + atB) % period]);
       }
       if (shape.hasBias) {
         const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;

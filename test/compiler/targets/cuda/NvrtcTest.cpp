@@ -32,6 +32,49 @@ TEST(PtxasLog, WithoutAResourceLineTellsNothing) {
   EXPECT_FALSE(parsePtxasLog("0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"));
 }
 
+TEST(PtxasLog, NamesWhatIsSlowerThanItWasWritten) {
+  EXPECT_EQ(findPtxasRefusal("ptxas info    : (C7519) warpgroup.arrive is injected in around line 9\n"
+                             "ptxas info    : Used 42 registers, used 1 barriers\n"),
+            std::nullopt);
+  for (const char *line :
+       {"ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized "
+        "due to insufficient register resources for the wgmma pipeline in function 'k'",
+        "ptxas info    : (C7517) warpgroup.wait is injected in around line 81 by compiler to allow use of "
+        "registers defined by GMMA in function 'k'",
+        "ptxas info    : (C7508) Setmaxnreg ignored; unable to determine register count at entry",
+        "ptxas warning : Value of threads per SM for entry k is out of range. .minnctapersm will be ignored"})
+    EXPECT_EQ(findPtxasRefusal("ptxas info    : 0 bytes gmem\n" + std::string(line) + "\nmore\n"), line);
+}
+
+// d is read while a product that adds to it is in flight: ptxas adds a wait, and only says so.
+TEST(Nvrtc, RefusesProductsThatPtxasSerializes) {
+  LMC_REQUIRE_NVRTC();
+  CudaKernel kernel = scaleKernel("early", 2);
+  kernel.threads = 128;
+  auto source = [](const char *before) {
+    return std::string("#include \"lmc/vector_io.cuh\"\nusing namespace lmc;\n"
+                       "extern \"C\" __global__ void __launch_bounds__(128) early(float *y) {\n"
+                       "  const u32 tile = (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024;\n"
+                       "  float d[32];\n"
+                       "  for (int i = 0; i < 32; ++i) d[i] = 0;\n"
+                       "  GroupProducts products;\n"
+                       "  for (int k = 0; k < 4; ++k) {\n"
+                       "    products.begin();\n"
+                       "    products.add<64, false, false>(d, tile, tile + 8192);\n"
+                       "    products.commit();\n") +
+           before +
+           "    for (int i = 0; i < 32; ++i) d[i] *= 0.5f;\n  }\n"
+           "  for (int i = 0; i < 32; ++i) storeOne(y + threadIdx.x * 32 + i, d[i]);\n}\n";
+  };
+  kernel.source = source("    products.finish(d);\n");
+  auto right = (*Nvrtc::get())->compile(kernel, "sm_90a");
+  EXPECT_TRUE(bool(right)) << messageOf(right.takeError());
+  kernel.source = source("");
+  auto wrong = (*Nvrtc::get())->compile(kernel, "sm_90a");
+  ASSERT_FALSE(bool(wrong));
+  EXPECT_THAT(messageOf(wrong.takeError()), HasSubstr("warpgroup.wait is injected"));
+}
+
 TEST(Nvrtc, MakesACubinOfWhatTheArchitectureNeeds) {
   LMC_REQUIRE_NVRTC();
   for (const char *arch : {"sm_80", "sm_90a", "sm_100"}) {

@@ -76,7 +76,7 @@ public:
       ADD_FAILURE() << compiled.front().error().message;
   }
 
-  void check(const std::vector<int64_t> &counts, bool count = false) {
+  void check(const std::vector<int64_t> &counts, bool count = false, uint64_t order = 1) {
     ASSERT_EQ(kernel.size(), 1u);
     offsets = expertOffsets(counts);
     ASSERT_EQ(offsets.back(), shape.rows);
@@ -94,12 +94,12 @@ public:
     const std::vector<double> expected =
         isGrad ? gradient(first, second, result) : products(first, second);
     auto a = alignedLines(first), b = alignedLines(second), d = alignedLines(result);
-    RunResult run = runTwice(kernel[0],
+    RunResult run = runTwice(kernel.front(),
                              {{a.data(), first.bytes.size(), Access::Read},
                               {b.data(), second.bytes.size(), Access::Read},
                               {offsets.data(), offsets.size() * 4, Access::Read},
                               {d.data(), result.bytes.size(), Access::ReadWrite}},
-                             1, count);
+                             order, count);
     ASSERT_EQ(run.failure, "");
     EXPECT_FALSE(run.atomics);
     std::memcpy(result.data(), d.data(), result.bytes.size());
@@ -177,6 +177,20 @@ TEST(ExpertGemmKernels, Warpgroups) {
   checkExperts({300, 5, 136, 264, DataType::BF16, true, true, true});
   checkExperts({129, 3, 456, 8, DataType::BF16, true, false, true});
   checkExperts({260, 2, 512, 256, DataType::BF16, false, true, true});
+}
+
+// Small shapes, in which each warpgroup has rows of two experts and the ring of tiles goes round: 200
+// orders of threads, copies and products.
+TEST(ExpertGemmKernels, WarpgroupsInDrawnOrders) {
+  ExpertGemm product({140, 2, 328, 136, DataType::BF16, false, false, true}, false);
+  ExpertGemm gradient({340, 2, 72, 136, DataType::BF16, false, true, true}, true);
+  const int64_t orders = lmc::test::drawCount(200);
+  for (int64_t order = 1; order <= orders; ++order) {
+    ExpertGemm &gemm = order % 2 ? product : gradient;
+    gemm.check(drawnRows(gemm.shape.rows, 2, uint64_t(order)), false, uint64_t(order));
+    if (HasFatalFailure() || HasNonfatalFailure())
+      FAIL() << "order " << order;
+  }
 }
 
 TEST(ExpertGemmKernels, OtherTypesAndSizes) {
