@@ -18,6 +18,10 @@
 //                                                        dy [rows, columns], x [rows, inner],
 //                                                        d [experts, columns, inner]
 //
+// The gradient's blocks take as long as their expert has rows. A GPU starts blocks in the order of
+// their numbers, so those of the expert with the most rows are first, and none of them is left over
+// when all others are done.
+//
 // A tile of the result never has rows of two experts. Sums are in the order of the inner dimension
 // (for the gradient: of the rows), so that results do not depend on the grid.
 #pragma once
@@ -71,6 +75,36 @@ template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offs
     before += __shfl_sync(kFullWarp, upTo, 31);
   }
   return {0, 0, 0};
+}
+
+// Returns the expert that has `rank` experts before it if they are sorted by their rows, the most
+// first, and equal ones by number. Each warp must call it as a whole.
+template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, int rank) {
+  constexpr int each = ceilDiv(Experts, 32); // of a lane: the experts lane, lane + 32, ...
+  const int lane = int(threadIdx.x) % 32;
+  int rows[each], ranks[each];
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const int expert = i * 32 + lane;
+    rows[i] = expert < Experts ? loadOne(offsets + expert + 1) - loadOne(offsets + expert) : -1;
+    ranks[i] = 0;
+  }
+#pragma unroll
+  for (int j = 0; j < each; ++j)
+    for (int from = 0; from < 32; ++from) {
+      const int others = __shfl_sync(kFullWarp, rows[j], from);
+#pragma unroll
+      for (int i = 0; i < each; ++i)
+        ranks[i] += others > rows[i] || (others == rows[i] && j * 32 + from < i * 32 + lane);
+    }
+  int expert = 0;
+#pragma unroll
+  for (int i = 0; i < each; ++i) {
+    const u32 found = __ballot_sync(kFullWarp, ranks[i] == rank && i * 32 + lane < Experts);
+    if (found != 0)
+      expert = i * 32 + __ffs(int(found)) - 1;
+  }
+  return expert;
 }
 
 // The most tiles of `Height` rows that any offsets need: each expert with rows has at most one that
@@ -382,7 +416,8 @@ template <typename Shape>
 __device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *offsets,
                                       float *to) {
   using namespace experts;
-  const int expert = int(blockIdx.z), row = int(blockIdx.x) * kTile;
+  const int expert = expertOfRank<Shape::experts>(offsets, int(blockIdx.z));
+  const int row = int(blockIdx.x) * kTile;
   const int column = int(blockIdx.y) * kTile;
   const int first = loadOne(offsets + expert), end = loadOne(offsets + expert + 1);
   if (Shape::accumulate && first >= end)
@@ -448,7 +483,8 @@ __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const
                                             float *to) {
   using namespace experts;
   using G = Groups<N, Stages>;
-  const int expert = int(blockIdx.z), row = int(blockIdx.x) * kTile;
+  const int expert = expertOfRank<Shape::experts>(offsets, int(blockIdx.z));
+  const int row = int(blockIdx.x) * kTile;
   const int column = int(blockIdx.y) * N;
   const int first = loadOne(offsets + expert), end = loadOne(offsets + expert + 1);
   if (Shape::accumulate && first >= end)
@@ -514,7 +550,8 @@ __device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offset
 template <typename Shape, typename Real, typename T>
 __device__ inline void expertGemmGradPlain(const T *dy, const T *x, const i32 *offsets, Real *to) {
   using namespace experts;
-  const int expert = int(blockIdx.z), row = int(blockIdx.x) * kPlainTile;
+  const int expert = expertOfRank<Shape::experts>(offsets, int(blockIdx.z));
+  const int row = int(blockIdx.x) * kPlainTile;
   const int column = int(blockIdx.y) * kPlainTile;
   const int first = loadOne(offsets + expert), end = loadOne(offsets + expert + 1);
   if (Shape::accumulate && first >= end)

@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -177,6 +179,41 @@ TEST(ExpertGemmKernels, Warpgroups) {
   checkExperts({300, 5, 136, 264, DataType::BF16, true, true, true});
   checkExperts({129, 3, 456, 8, DataType::BF16, true, false, true});
   checkExperts({260, 2, 512, 256, DataType::BF16, false, true, true});
+}
+
+TEST(ExpertGemmKernels, GradientsBeginWithTheExpertOfTheMostRows) {
+  for (int64_t experts : {1, 7, 32, 64, 70, 128}) {
+    Source source;
+    source.name = "order";
+    source.text = fmt::format(
+        "#include \"lmc/expert_gemm.cuh\"\nusing namespace lmc;\n"
+        "extern \"C\" __global__ void __launch_bounds__(32) order(const i32 *offsets, i32 *y) {{\n"
+        "  const int expert = experts::expertOfRank<{}>(offsets, int(blockIdx.x));\n"
+        "  if (threadIdx.x == 0)\n    storeOne(y + blockIdx.x, expert);\n}}\n",
+        experts);
+    source.grid = {uint32_t(experts), 1, 1};
+    source.threads = 32;
+    auto kernel = compile(source);
+    ASSERT_TRUE(kernel) << kernel.error().message;
+    for (uint64_t seed = 1; seed < 5; ++seed) {
+      // Many experts have equally many rows.
+      const std::vector<int64_t> counts = seed == 1 ? balancedRows(3 * experts, experts)
+                                                    : drawnRows(3 * experts, experts, seed);
+      std::vector<int32_t> offsets = expertOffsets(counts), order(static_cast<size_t>(experts), -1);
+      ASSERT_EQ(runTwice(*kernel,
+                         {{offsets.data(), offsets.size() * 4, Access::Read},
+                          {order.data(), order.size() * 4, Access::Write}},
+                         seed)
+                    .failure,
+                "");
+      std::vector<int32_t> expected(static_cast<size_t>(experts));
+      std::iota(expected.begin(), expected.end(), 0);
+      std::stable_sort(expected.begin(), expected.end(), [&](int32_t a, int32_t b) {
+        return counts[size_t(a)] > counts[size_t(b)];
+      });
+      EXPECT_EQ(order, expected) << experts;
+    }
+  }
 }
 
 // Small shapes, in which each warpgroup has rows of two experts and the ring of tiles goes round: 200
