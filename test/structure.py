@@ -4,8 +4,9 @@
                   command's: Attention*.cpp are AttentionGrad's own too)
   targets         string tests on a target outside of the folders of targets
   architectures   places outside of models/ that know a model architecture
-  signals         places that change what signals do, outside of runtime/support/Signals.cpp and
-                  the SIMT executor, whose handler of faults has a stack of its own
+  signals         places that change what signals do, outside of runtime/support/Signals.cpp,
+                  ChildSignals.cpp, which blocks them, and the SIMT executor, whose handler of faults
+                  has a stack of its own
   process         places that fork, change the environment or the locale, or read numbers by the
                   locale: a fork is sound, and a change of the environment is no race, only while a
                   process has one thread
@@ -27,9 +28,9 @@ TARGET_TEST = re.compile(r'(?:[!=]=|starts_with\(|rfind\(|\.Cases?\()\s*"(?:cuda
 TARGET_FOLDERS = ("compiler/targets/", "runtime/device/")
 ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s*[!=]=')
 
-SIGNALS = re.compile(r"\bsigaction\(|\bsignal\(SIG|\bsignal\(\w+, |\bsigset\(|\bbsd_signal\(|SA_SIGINFO"
-                     r"|\bsigprocmask\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
-SIGNAL_FILES = ("runtime/support/Signals.cpp", "runtime/device/simt/Executor.cpp")
+SIGNALS = re.compile(r"\bsigaction\s*\(|\bsignal\((?=SIG)|(?:std)?::signal\s*\(|\bsigset\s*\(|SA_SIGINFO"
+                     r"|\bsigprocmask\s*\(|\bpthread_sigmask\s*\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
+SIGNAL_FILES = ("runtime/support/Signals.cpp", "runtime/comm/ChildSignals.cpp", "runtime/device/simt/Executor.cpp")
 
 # File -> what it may do. The launchers have one thread; main.cpp and GlooWorld.cpp change the environment before a run
 # starts its threads.

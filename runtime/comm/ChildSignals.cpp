@@ -15,6 +15,7 @@ ChildSignals::ChildSignals() {
       sigaddset(&set, signal);
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
   blockSignals();
+  unblockQuit();
   fd = ::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 

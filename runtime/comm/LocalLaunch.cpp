@@ -117,7 +117,7 @@ private:
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)
       waits.push_back({rank.output, POLLIN, 0}); // poll ignores -1
-    int64_t limit = 500; // milliseconds
+    int64_t limit = 500; // milliseconds; several children that end at once are one SIGCHLD
     if (end)
       limit = std::clamp<int64_t>(
           std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count(), 0, limit);

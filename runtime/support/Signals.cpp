@@ -13,13 +13,14 @@ namespace {
 // What the process did with signals before this file changed anything.
 struct AtStart {
   sigset_t mask;
-  struct sigaction hangUp, brokenPipe, largeFile; // of SIGHUP, SIGPIPE, SIGXFSZ
+  sigset_t ignored;
+  struct sigaction brokenPipe, largeFile; // of SIGPIPE, SIGXFSZ
 };
 
 // What the thread of signals and the others share.
 std::atomic<int> runs = 0;       // objects of StopSignals
 std::atomic<int> stopsCame = 0;  // signals of kStopSignals that came while there was a run
-std::atomic<int> interrupts = 0; // SIGINT among them, since there was no run
+std::atomic<int> interrupts = 0; // SIGINT among them, since the first of the present runs began
 
 bool isStop(int signal) {
   for (int stop : kStopSignals)
@@ -50,7 +51,10 @@ const AtStart &atStart() {
   static const AtStart found = [] {
     AtStart start;
     pthread_sigmask(SIG_SETMASK, nullptr, &start.mask);
-    sigaction(SIGHUP, nullptr, &start.hangUp);
+    sigemptyset(&start.ignored);
+    for (int signal = 1; signal < SIGRTMIN; ++signal)
+      if (struct sigaction action; sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+        sigaddset(&start.ignored, signal);
     sigaction(SIGPIPE, nullptr, &start.brokenPipe);
     sigaction(SIGXFSZ, nullptr, &start.largeFile);
     return start;
@@ -73,17 +77,18 @@ void endBy(int signal) {
   sigaddset(&only, signal);
   pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
   (void)::kill(::getpid(), signal);
+  ::_exit(128 + signal); // the first process of a container is not ended by its own signals
 }
 
 void take(int signal) {
-  // The system also queues a signal that is both blocked and ignored.
-  if (signal == SIGHUP && hangUpIsIgnored())
+  if (!isStop(signal) && signal != SIGQUIT)
     return;
-  if (signal == SIGQUIT)
-    return endBy(signal);
-  if (!isStop(signal))
+  // The system also queues a signal that is both blocked and ignored. A shell starts what it puts in the
+  // background with SIGINT ignored, and such a run can still be stopped by it.
+  const bool endsProgram = signal == SIGQUIT || runs == 0;
+  if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
     return;
-  if (runs == 0)
+  if (endsProgram)
     return endBy(signal);
   if (signal == SIGINT && interrupts++ > 0)
     return endBy(signal);
@@ -104,7 +109,14 @@ void ignoreFailedWrites() {
   setAction(SIGXFSZ, SIG_IGN);
 }
 
-bool hangUpIsIgnored() { return atStart().hangUp.sa_handler == SIG_IGN; }
+bool hangUpIsIgnored() { return sigismember(&atStart().ignored, SIGHUP); }
+
+void unblockQuit() {
+  sigset_t quit;
+  sigemptyset(&quit);
+  sigaddset(&quit, SIGQUIT);
+  pthread_sigmask(SIG_UNBLOCK, &quit, nullptr);
+}
 
 sigset_t signalMaskAtStart() { return atStart().mask; }
 

@@ -35,6 +35,10 @@ inline constexpr std::array<int, 7> kStopSignals = {SIGTERM, SIGINT,  SIGHUP, SI
 // action: a process that ignores it cannot wait for its children.
 void blockSignals();
 
+// Lets SIGQUIT end the program as it does by default: for a process with one thread, which has no
+// startSignalThread().
+void unblockQuit();
+
 // Ignores SIGPIPE (nobody reads the console or a connection any more) and SIGXFSZ (a file is too
 // large) from now on: the write returns an error instead.
 void ignoreFailedWrites();
@@ -45,15 +49,16 @@ bool hangUpIsIgnored();
 // Returns the mask that the process had before blockSignals().
 sigset_t signalMaskAtStart();
 
-// Undoes blockSignals() and ignoreFailedWrites() for the calling thread: for a new process, before it
-// starts another program.
+// Gives the calling thread the mask, and SIGPIPE and SIGXFSZ the actions, that the process had at its
+// start: for a new process, before it starts another program.
 void restoreSignals();
 
 // Starts the thread that takes the signals of blockSignals(), which it calls; does nothing if this
 // process has one. While a StopSignals exists, a signal of kStopSignals sets its flag, and a second
-// SIGINT ends the program at once. Without one, and for SIGQUIT, the thread does what the system
-// would do by default: it ends the program. A SIGHUP that was ignored when the program started, as
-// under nohup, stays ignored. Signals that need no answer are dropped.
+// SIGINT ends the program at once. Without one, and for SIGQUIT, the thread ends the program, as the
+// system does by default. What was ignored when the program started stays ignored, but a run can be
+// stopped by all of kStopSignals but SIGHUP, which nohup ignores. Signals that need no answer are
+// dropped.
 void startSignalThread();
 
 // A run that signals ask to stop. While an object of this class exists, a signal of kStopSignals makes

@@ -1012,7 +1012,8 @@ Result<ExitCode> run(const RunOptions &options) {
 Result<ExitCode> run(const RunOptions &options, World &world) {
   // Signals are handled from here on, so that a signal during the set-up leaves no half-written
   // file.
-  StopSignals stop;
+  std::optional<StopSignals> signals(std::in_place);
+  const StopSignals &stop = *signals;
   world.progress().enter(Activity::Starting, 0);
   auto plan = allSucceed(world.all(), openPlan(options));
   if (!plan)
@@ -1027,8 +1028,10 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
     nowhere.reset(std::fopen("/dev/null", "w"));
     own.output = own.errors = nowhere.get();
   }
-  if (options.preflight)
+  if (options.preflight) {
+    signals.reset(); // it writes nothing: a signal may end it at any time
     return preflight(**plan, world, own);
+  }
   if (options.check)
     return check(
         **plan, world, own, stop,

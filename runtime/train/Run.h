@@ -66,7 +66,7 @@ struct RunOptions {
 };
 
 // Trains, evaluates, measures, checks or dumps, as `options` says, with the other ranks that the
-// launcher has started. Returns Success, Interrupted after a signal of StopSignals or before the
+// launcher has started. Returns Success, Interrupted after a signal of kStopSignals or before the
 // time limit, or SlowLink (Preflight.h).
 Result<ExitCode> run(const RunOptions &options);
 

@@ -318,10 +318,10 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
-    startSignalThread(); // not before: a launcher forks, and has one thread
     // Commands for events may start other runs, which are no starts of this one.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
+    startSignalThread(); // not before: a launcher forks, and has one thread
     const auto result = run(options);
     LMC_TRY(result);
     return static_cast<int>(*result);
@@ -329,6 +329,7 @@ int main(int argc, char **argv) {
   const Result<int> result = start();
   if (result)
     return *result;
-  fmt::print(stderr, "lmc-run: error: {}\n", result.error().message);
+  // fmt::print would throw if nobody reads any more.
+  std::fputs(fmt::format("lmc-run: error: {}\n", result.error().message).c_str(), stderr);
   return static_cast<int>(result.error().code);
 }

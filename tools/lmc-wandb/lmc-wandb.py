@@ -410,7 +410,8 @@ def main() -> int:
         parser.error(f"{options.out}: no folder of a run")
     if options.follow:
         # A scheduler sends these to the whole job. This program ends when lmc-run has ended.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
+                       signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
     try:
         import wandb

@@ -71,7 +71,6 @@ void printResult(const ReportArguments &arguments, const std::vector<RunHistory>
 bool isStopped(uint64_t seconds) {
   sigset_t stops;
   sigemptyset(&stops);
-  sigaddset(&stops, SIGQUIT);
   for (int signal : kStopSignals)
     if (signal != SIGHUP || !hangUpIsIgnored())
       sigaddset(&stops, signal);
@@ -84,6 +83,7 @@ bool isStopped(uint64_t seconds) {
 int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
           const std::vector<PublishedCurve> &curves) {
   blockSignals();
+  unblockQuit();
   std::string warned;
   auto warn = [&](const std::string &message) {
     if (message != warned)

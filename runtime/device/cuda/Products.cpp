@@ -329,8 +329,9 @@ private:
   static constexpr uint64_t kPatternBytes = 1 << 20;
   uint64_t inputBytes = 0, biasBytes = 0; // of a and b together; of the bias
   std::vector<double> values;             // of the pattern
-  // Factors repeat after so many elements, a prime number: if it divided a row's elements, rows would
-  // be equal, and an algorithm that mixes them up would pass the check of its sums.
+  // Factors repeat after so many elements, a prime number. If a row's length
+  // were a multiple of it, rows would be equal, and an algorithm that mixes them up would pass the
+  // check of its sums.
   uint64_t period = 1;
 
   // An element of a result: where it lies in the three rows, what it must be, and how far it may be

@@ -588,8 +588,18 @@ void Executor::namedBarrier(int id, int wanted, Place place, const void *instruc
     running->state = State::Ready;
     return;
   }
+  barrier.waiting.push_back(running);
+  for (const Thread *thread : barrier.waiting) {
+    const auto ofWarp = std::ranges::count_if(barrier.waiting, [&](const Thread *other) {
+      return other->number / kLanes == thread->number / kLanes && isSame(other->place, thread->place);
+    });
+    if (ofWarp != kLanes)
+      fail(fmt::format("divergent code: only {} threads of a warp are at one place of barrier {}", ofWarp, id),
+           instruction);
+  }
   for (Thread *thread : barrier.waiting)
-    wake(*thread);
+    if (thread != running)
+      wake(*thread);
   barrier.waiting.clear();
   require(warpgroups.maybeRun(random.below(4) == 0), instruction);
 }

@@ -10,6 +10,7 @@ namespace lmc::simt {
 namespace {
 
 constexpr uint32_t kChunk = 16;
+constexpr uint16_t kAllBytes = 0xffff;
 constexpr uint32_t kPoison = 0x7fd1a57e; // NaN; of an accumulator whose products are in flight
 constexpr int kRows = 64, kTerms = 16;
 constexpr int kRowBytes = 128, kTurnedTileBytes = 64 * kRowBytes; // of a tile; see platform.cuh
@@ -66,7 +67,7 @@ void Warpgroups::copyLands(uint32_t thread, uint32_t offset) {
   Chunk &chunk = chunks[number];
   --chunk.copies;
   ++chunk.unseen;
-  chunk.written = true;
+  chunk.written = kAllBytes;
   std::memcpy(&shadow[size_t(number) * kChunk], shared + size_t(number) * kChunk, kChunk);
   threads[thread].unseen.push_back(number);
 }
@@ -86,11 +87,8 @@ std::string Warpgroups::store(uint32_t thread, uint32_t address, const void *fro
   if (chunk.reads > 0)
     return fmt::format(kReadInFlight, offset);
   std::memcpy(shared + offset, from, size);
-  // Of a chunk's other bytes, those that were written before are known already.
-  if (!chunk.written)
-    std::memcpy(&shadow[size_t(number) * kChunk], shared + size_t(number) * kChunk, kChunk);
   std::memcpy(&shadow[offset], from, size);
-  chunk.written = true;
+  chunk.written |= uint16_t(((1u << size) - 1) << offset % kChunk);
   ++chunk.unseen;
   threads[thread].unseen.push_back(number);
   return "";
@@ -112,7 +110,7 @@ std::string Warpgroups::check(uint32_t offset) const {
     return fmt::format("a product reads byte {} of shared memory while an asynchronous copy to it is under "
                        "way: copyAsyncWait or a barrier is missing",
                        offset);
-  if (!chunk.written)
+  if (chunk.written != kAllBytes)
     return fmt::format("a product reads byte {} of shared memory, which neither copyAsync16 nor "
                        "storeForProducts has written",
                        offset);
@@ -149,6 +147,8 @@ std::string Warpgroups::add(uint32_t number, const GroupProduct &product, Place 
   Thread &thread = threads[number];
   if (!thread.begun)
     return "a product of a warpgroup without begin() before it";
+  if ((!product.registers && product.a % kChunk) || product.b % kChunk)
+    return "misaligned: the address of a factor is no multiple of 16";
   Group &group = groups[number / kThreads];
   if (thread.issued - group.first == group.products.size())
     group.products.push_back({product, place, thread.rows, 0, {}});
@@ -169,6 +169,7 @@ std::string Warpgroups::add(uint32_t number, const GroupProduct &product, Place 
     accumulator = &thread.accumulators.emplace_back();
     accumulator->d = product.d;
     accumulator->size = size;
+    accumulator->line = place.line;
     std::memcpy(accumulator->value.data(), product.d, size_t(size) * sizeof(float));
     for (int i = 0; i < size; ++i)
       product.d[i] = std::bit_cast<float>(kPoison);
@@ -359,7 +360,8 @@ std::string Warpgroups::endWait(uint32_t number) {
 
 std::string Warpgroups::end(uint32_t thread) const {
   if (thread / kThreads < groups.size() && !threads[thread].accumulators.empty())
-    return "a thread returns while its products are in flight";
+    return fmt::format("a thread returns while its product of line {} is in flight",
+                       threads[thread].accumulators.front().line);
   return "";
 }
 

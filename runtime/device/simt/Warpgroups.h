@@ -14,6 +14,8 @@
 //     ended, or by storeForProducts, and the thread that wrote them has called seenByProducts()
 //     since. They do not change until the wait.
 //
+// That begin() stands behind the last use of an accumulator is not checked.
+//
 // Functions return "" or the text of a mistake.
 #pragma once
 
@@ -57,14 +59,15 @@ public:
 
 private:
   struct Chunk {
-    bool written = false;
-    uint16_t copies = 0, unseen = 0; // under way; ended or stored, and not followed by a fence
+    uint16_t written = 0;            // a bit for each byte
     uint16_t reads = 0;              // products in flight that read it
+    uint32_t copies = 0, unseen = 0; // under way; ended or stored, and not followed by a fence
   };
   struct Accumulator {
     float *d = nullptr;
     int size = 0;
     uint32_t inFlight = 0;
+    int line = 0; // of the first product that adds to it
     std::array<float, 128> value{}; // what d is when its products end
   };
   struct Part { // of one thread in a product

@@ -1,5 +1,8 @@
 #include "runtime/support/Signals.h"
 
+#include "runtime/comm/ChildSignals.h"
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,9 +18,10 @@ namespace lmc {
 namespace {
 
 // As main() of lmc-run does: before any thread of these tests is started, for all tests of this
-// program. Under nohup, SIGHUP would stay ignored.
+// program. What a shell in the background or nohup ignores would stay ignored.
 const bool started = [] {
-  std::signal(SIGHUP, SIG_DFL);
+  for (int signal : {SIGHUP, SIGINT, SIGQUIT})
+    std::signal(signal, SIG_DFL);
   startSignalThread();
   return true;
 }();
@@ -94,6 +98,15 @@ TEST(Signals, NoSignalIsDeliveredToAThreadThatComputes) {
   }).join();
 }
 
+TEST(Signals, ALauncherCanBeQuit) {
+  const int status = statusOf([] {
+    ChildSignals signals;
+    ::kill(::getpid(), SIGQUIT);
+    ::sleep(60);
+  });
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGQUIT);
+}
+
 // A program started with SIGCHLD ignored, as some init programs do, could not wait for its children.
 TEST(Signals, ChildrenCanBeWaitedFor) {
   const int status = statusOf([] {
@@ -109,13 +122,17 @@ TEST(Signals, ChildrenCanBeWaitedFor) {
 }
 
 TEST(Signals, AnotherProgramGetsTheMaskOfTheStart) {
-  const int status = statusOf([] {
+  const sigset_t mask = signalMaskAtStart();
+  uint64_t before = 0;
+  for (int signal = 1; signal <= 64; ++signal)
+    before |= uint64_t(sigismember(&mask, signal) == 1) << (signal - 1);
+  const int status = statusOf([before] {
     ignoreFailedWrites();
     restoreSignals();
-    ::execlp("sh", "sh", "-c",
-             "grep -q 'SigBlk:.0000000000000000' /proc/$$/status && "
-             "grep -q 'SigIgn:.0000000000000000' /proc/$$/status",
-             nullptr);
+    const std::string set = fmt::format("{:016x}", before);
+    const std::string command = "grep -q 'SigBlk:." + set + "' /proc/$$/status && ! grep -q "
+                                "'SigIgn:.*[13579bdf]...$' /proc/$$/status"; // bit 12: SIGPIPE
+    ::execlp("sh", "sh", "-c", command.c_str(), nullptr);
   });
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }

@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/comm/LocalWorld.h"
+#include "runtime/support/Signals.h"
 #include "runtime/train/Run.h"
 #include "runtime/train/RunDirectory.h"
 #include "test/runtime/train/TinyPlan.h"
@@ -252,7 +253,7 @@ TEST_F(Trainer, AFolderThatIsOnlyLookedAtCanBeLocked) {
 // Starts a long run on a thread and sends a signal once it has done some steps. SignalsTest.cpp
 // starts the thread that takes it.
 TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
-  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1}) {
+  for (int signal : kStopSignals) {
     std::string out = "signal" + std::to_string(signal);
     RunOptions o = options(out, 1000000000);
     o.overrides = {"training.train_iters=1000000000"};
@@ -266,7 +267,7 @@ TEST_F(Trainer, SignalsSaveAndLeaveWithTheirOwnExitCode) {
     auto giveUp = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (size() < 1000 && std::chrono::steady_clock::now() < giveUp)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (size() < 1000) { // no handler may be installed: a signal would end the tests
+    if (size() < 1000) { // no StopSignals may exist yet: a signal would end the tests
       runner.detach();
       FAIL() << "the run did not start";
     }

@@ -159,6 +159,16 @@ TEST(Warpgroup, APlainStore) {
               HasSubstr("which a plain store has changed: use storeForProducts"));
 }
 
+TEST(Warpgroup, AChunkOfWhichAPartIsStored) {
+  EXPECT_THAT(registersFailure("storeForProducts<16>(tile + tileOffset(i / 2, i % 2), loadGlobal<16>(b + i * 8));",
+                               "storeForProducts<8>(tile + tileOffset(i / 2, i % 2), loadGlobal<8>(b + i * 8));"),
+              HasSubstr("which neither copyAsync16 nor storeForProducts has written"));
+}
+
+TEST(Warpgroup, AFactorThatIsNotAligned) {
+  EXPECT_THAT(registersFailure("factor, tile)", "factor, tile + 2)"), HasSubstr("misaligned: the address of a factor"));
+}
+
 TEST(Warpgroup, AnAccumulatorThatIsReadInFlight) {
   EXPECT_NE(productFailure("products.finish(d);", "float early[32];\nfor (int i = 0; i < 32; ++i) early[i] = d[i];\n"
                            "products.finish(d);\nd[7] = early[7];"), "");
@@ -249,5 +259,8 @@ TEST(NamedBarrier, Mistakes) {
               HasSubstr("divergent code"));
   EXPECT_THAT(exchangeFailure("barrierOf<64>(1 + t / 64);", "if (t / 64) barrierOf<64>(1); else barrierOf<128>(1);"),
               testing::AnyOf(HasSubstr("at which others wait for"), HasSubstr("divergent code")));
+  // Half of each warp.
+  EXPECT_THAT(exchangeFailure("barrierOf<64>(1 + t / 64);", "barrierOf<64>(1 + t % 32 / 16);"),
+              HasSubstr("divergent code: only 16 threads of a warp"));
   EXPECT_THAT(exchangeFailure("barrierOf<64>(1 + t / 64);", "barrierOf<64>(16);"), HasSubstr("barriers 1 to 15"));
 }
