@@ -32,8 +32,8 @@ SIGNALS = re.compile(r"\bsigaction\s*\(|\bsignal\((?=SIG)|(?:std)?::signal\s*\(|
                      r"|\bsigprocmask\s*\(|\bpthread_sigmask\s*\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
 SIGNAL_FILES = ("runtime/support/Signals.cpp", "runtime/comm/ChildSignals.cpp", "runtime/device/simt/Executor.cpp")
 
-# File -> what it may do. The launchers have one thread; main.cpp and GlooWorld.cpp change the environment before a run
-# starts its threads.
+# These files may do it: the launchers have one thread, and main.cpp and GlooWorld.cpp change the environment before a
+# run starts threads that read it.
 PROCESS = re.compile(r"\bv?fork\(|\bclone\(|\b(?:un)?setenv\(|\bputenv\(|\bsetlocale\(|locale::global"
                      r"|\bstrto[df]\(|\bstrtold\(|\bsto[df]\(|\bstold\(|\bato[f]\(")
 PROCESS_FILES = ("runtime/train/Supervise.cpp", "runtime/comm/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
