@@ -12,7 +12,9 @@
 // filled with 0xff bytes. A last variant launches nothing, and must be found wrong. Exits with 1 if
 // an error is above 2%.
 #include "lmc/attention_backward.cuh"
+#include "lmc/attention_backward_groups.cuh"
 #include "lmc/attention_forward.cuh"
+#include "lmc/attention_forward_groups.cuh"
 #include "lmc/attention_plain.cuh"
 #include "lmc/random.cuh"
 
@@ -22,7 +24,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
+
+// 1 if the code is for sm_90a, which has wgmma.
+#ifndef LMC_WARPGROUPS
+#define LMC_WARPGROUPS 0
+#endif
 
 using lmc::bf16;
 
@@ -58,9 +66,21 @@ template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
                                                  : 0.08838834764831845f;
 };
 // Returns what tileHeadDim of compiler/targets/cuda/AttentionTemplates.h does.
-constexpr int tileHeadDim(int headDim) { return headDim <= 64 ? 64 : headDim <= 96 ? 96 : 128; }
-template <int HeadDim, int Queries, int Keys, int Warps, int Stages, bool Registers, int Blocks>
+constexpr int tileHeadDim(int headDim) {
+  return headDim <= 64 ? 64 : headDim <= 96 ? 96 : headDim <= 128 ? 128 : headDim <= 192 ? 192 : 256;
+}
+enum class Limits { None, Whole, Causal };
+template <int HeadDim, int Queries, int Keys, int Warps, int Stages, bool Registers, int Blocks,
+          Limits Except, bool Warpgroups>
 struct TileOf {
+  // As AttentionTile::isFor.
+  template <typename Shape>
+  static constexpr bool isFor =
+      HeadDim == tileHeadDim(Shape::headDim) &&
+      (Except == Limits::None ||
+       (Shape::headDim == HeadDim && Shape::seq % Queries == 0 && Shape::seq % Keys == 0 &&
+        (Except == Limits::Whole || Shape::window == 0)));
+  static constexpr bool warpgroups = Warpgroups, keyRegisters = Registers;
   static constexpr int headDim = HeadDim;
   static constexpr int queries = Queries, keys = Keys, warps = Warps, slots = Stages;
   static constexpr int stages = Stages, together = 64, blocks = Blocks;
@@ -73,21 +93,32 @@ struct PlainTile {
 template <typename Shape, typename Tile>
 __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
     forward(const bf16 *q, const bf16 *k, const bf16 *v, bf16 *out, float *lse) {
-  lmc::attentionForward<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse);
+  if constexpr (Tile::warpgroups)
+    lmc::attentionForwardGroups<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse);
+  else
+    lmc::attentionForward<Shape, Tile, Tile::headDim>(q, k, v, nullptr, out, lse);
 }
 template <typename Shape, typename Tile>
 __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
     gradQueries(const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *out, const float *lse,
                 const bf16 *dout, bf16 *dq, float *delta) {
-  lmc::attentionGradQueries<Shape, Tile, Tile::headDim>(q, k, v, out, lse, dout, nullptr, nullptr,
-                                                        nullptr, dq, delta);
+  if constexpr (Tile::warpgroups)
+    lmc::attentionGradQueriesGroups<Shape, Tile, Tile::headDim>(q, k, v, out, lse, dout, nullptr,
+                                                                nullptr, nullptr, dq, delta);
+  else
+    lmc::attentionGradQueries<Shape, Tile, Tile::headDim>(q, k, v, out, lse, dout, nullptr, nullptr,
+                                                          nullptr, dq, delta);
 }
 template <typename Shape, typename Tile>
 __global__ void __launch_bounds__(32 * Tile::warps, Tile::blocks)
     gradKeys(const bf16 *q, const bf16 *k, const bf16 *v, const float *lse, const bf16 *dout,
              const float *delta, bf16 *dk, bf16 *dv) {
-  lmc::attentionGradKeys<Shape, Tile, Tile::headDim>(q, k, v, lse, dout, delta, nullptr, nullptr,
-                                                     nullptr, dk, dv);
+  if constexpr (Tile::warpgroups)
+    lmc::attentionGradKeysGroups<Shape, Tile, Tile::headDim>(q, k, v, lse, dout, delta, nullptr,
+                                                             nullptr, nullptr, dk, dv);
+  else
+    lmc::attentionGradKeys<Shape, Tile, Tile::headDim>(q, k, v, lse, dout, delta, nullptr, nullptr,
+                                                       nullptr, dk, dv);
 }
 template <typename Shape>
 __global__ void plainForward(const bf16 *q, const bf16 *k, const bf16 *v, bf16 *out, float *lse) {
@@ -251,16 +282,19 @@ template <typename Shape> struct Bench {
     int blocks = 0;
     CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32 * Tile::warps,
                                                         sharedBytes));
+    static const char *const names[] = {"", "r", "w", "wr"}; // of warpgroups; with rows in registers
     char text[256];
     std::snprintf(text, sizeof text,
                   "\"kernel\": \"%s\", \"tile\": \"%dx%d%s\", \"registers\": %d, "
                   "\"local_bytes\": %d, \"blocks_per_sm\": %d",
-                  kernel, Tile::queries, Tile::keys, Tile::queryRegisters ? "r" : "",
+                  kernel, Tile::queries, Tile::keys, names[Tile::queryRegisters + 2 * Tile::warpgroups],
                   attributes.numRegs, int(attributes.localSizeBytes), blocks);
     return text;
   }
   template <typename Tile> void timeForward() {
-    using Plan = lmc::AttentionForward<Shape, Tile, Tile::headDim>;
+    using Plan = std::conditional_t<Tile::warpgroups,
+                                    lmc::AttentionForwardGroups<Shape, Tile, Tile::headDim>,
+                                    lmc::AttentionForward<Shape, Tile, Tile::headDim>>;
     auto *kernel = forward<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
@@ -280,7 +314,9 @@ template <typename Shape> struct Bench {
   }
   // Of the 10 FLOPs of both kernels the usual count has, 3 products of 7 are computed here.
   template <typename Tile> void timeGradQueries() {
-    using Plan = lmc::AttentionGradQueries<Shape, Tile, Tile::headDim>;
+    using Plan = std::conditional_t<Tile::warpgroups,
+                                    lmc::AttentionGradQueriesGroups<Shape, Tile, Tile::headDim>,
+                                    lmc::AttentionGradQueries<Shape, Tile, Tile::headDim>>;
     auto *kernel = gradQueries<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
@@ -299,7 +335,9 @@ template <typename Shape> struct Bench {
         });
   }
   template <typename Tile> void timeGradKeys() {
-    using Plan = lmc::AttentionGradKeys<Shape, Tile, Tile::headDim>;
+    using Plan = std::conditional_t<Tile::warpgroups,
+                                    lmc::AttentionGradKeysGroups<Shape, Tile, Tile::headDim>,
+                                    lmc::AttentionGradKeys<Shape, Tile, Tile::headDim>>;
     auto *kernel = gradKeys<Shape, Tile>;
     CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                Plan::sharedBytes));
@@ -327,9 +365,13 @@ template <typename Shape> struct Bench {
 // Runs each variant of the table that is for the shape's head size.
 template <typename Shape> bool everyTile() {
   Bench<Shape> bench;
-#define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, ...)    \
-  if constexpr (tileHeadDim(Shape::headDim) == HeadDim)                                            \
-    bench.template time##Part<TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks>>();
+#define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, Most,   \
+                           Except, Warpgroups)                                                     \
+  if (using Tile = TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, Limits::Except, \
+                          Warpgroups>;                                                             \
+      true)                                                                                        \
+    if constexpr (Tile::template isFor<Shape> && (LMC_WARPGROUPS || !Warpgroups))                  \
+      bench.template time##Part<Tile>();
 #include "compiler/targets/cuda/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
   bench.testTheComparison();

@@ -217,8 +217,10 @@ static std::string comment(AttentionPart part, const AttentionTile *tile,
     text += formatv("// Tiles have {0} columns; those from {1} on are zeros\n", tile->headDim,
                     shape.headDim);
   if (tile)
-    text += formatv("// {0} queries x {1} keys at a time by {2} warps, {3} tiles in flight\n",
-                    tile->queries, tile->keys, tile->warps, tile->stages);
+    text += formatv("// {0} queries x {1} keys at a time by {2} {3}, {4} tiles in {5}\n",
+                    tile->queries, tile->keys, tile->warpgroups ? tile->warps / 4 : tile->warps,
+                    tile->warpgroups ? "warpgroups" : "warps", tile->stages,
+                    tile->warpgroups ? "shared memory" : "flight");
   else
     text += "// A warp per row, f32 arithmetic, no tensor cores\n";
   return text;
@@ -246,12 +248,16 @@ static std::string constants(AttentionPart part, const AttentionTile *tile,
     return text + formatv("  static constexpr int warps = {0};\n};\n", kPlainWarps).str();
   text += formatv("  static constexpr int queries = {0}, keys = {1}, warps = {2};\n",
                   tile->queries, tile->keys, tile->warps);
-  text += formatv("  static constexpr int {0} = {1}, together = {2};\n",
-                  part == AttentionPart::Forward ? "slots" : "stages", tile->stages,
-                  pairsTogether(part, shape, arch));
-  if (part != AttentionPart::GradKeys)
-    text += formatv("  static constexpr bool queryRegisters = {0};\n",
-                    boolean(tile->queryRegisters));
+  const bool byKeys = part == AttentionPart::GradKeys;
+  if (tile->warpgroups)
+    text += formatv("  static constexpr int together = {0};\n", pairsTogether(part, shape, arch));
+  else
+    text += formatv("  static constexpr int {0} = {1}, together = {2};\n",
+                    part == AttentionPart::Forward ? "slots" : "stages", tile->stages,
+                    pairsTogether(part, shape, arch));
+  if (!byKeys || tile->warpgroups)
+    text += formatv("  static constexpr bool {0}Registers = {1};\n", byKeys ? "key" : "query",
+                    boolean(tile->inRegisters));
   return text + "};\n";
 }
 
@@ -285,25 +291,27 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   const char *header = !tile                             ? "attention_plain"
                        : part == AttentionPart::Forward ? "attention_forward"
                                                          : "attention_backward";
+  const char *kind = !tile ? "Plain" : tile->warpgroups ? "Groups" : "";
   kernel.source = comment(part, tile, shape, name);
-  kernel.source += formatv("#include \"lmc/{0}.cuh\"\n\n", header);
+  kernel.source += formatv("#include \"lmc/{0}{1}.cuh\"\n\n", header,
+                           tile && tile->warpgroups ? "_groups" : "");
   kernel.source += constants(part, tile, shape, arch);
   // A static_assert in the source compares the grid and the shared memory of the launch with the
   // numbers that the device library computes.
   const std::string types = isPadded(tile, shape)
                                 ? formatv("Shape, Tile, {0}", tile->headDim).str()
                                 : "Shape, Tile";
-  kernel.source += formatv("\nusing Launch = lmc::{0}<{1}>;\n"
-                           "static_assert(Launch::{2} == {3} && Launch::sharedBytes == {4}, "
+  kernel.source += formatv("\nusing Launch = lmc::{0}{1}<{2}>;\n"
+                           "static_assert(Launch::{3} == {4} && Launch::sharedBytes == {5}, "
                            "\"as launched\");\n",
-                           tile ? planOf(part) : "AttentionPlain", types,
+                           tile ? planOf(part) : "Attention", kind, types,
                            tile ? "blocks" : byKeys ? "gradKeysBlocks" : "rowBlocks",
                            kernel.grid[0], kernel.sharedBytes);
   kernel.source += formatv(
       "\nextern \"C\" __global__ void __launch_bounds__({0}, {1})\n{2}({3}) {{\n"
       "  lmc::{4}{5}<{6}>({7});\n}\n",
       kernel.threads, tile ? tile->blocks : 1, name, llvm::join(parameters, ", "),
-      functionOf(part), tile ? "" : "Plain", types, llvm::join(arguments, ", "));
+      functionOf(part), kind, types, llvm::join(arguments, ", "));
   return kernel;
 }
 

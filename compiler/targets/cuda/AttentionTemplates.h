@@ -2,10 +2,9 @@
 // instantiated from templates in compiler/targets/cuda/device.
 //
 // The plan keeps attention as one command, and lists these kernels as the launches of the command.
-// Another implementation of attention therefore changes one place only. A kernel for one
-// architecture (wgmma and TMA on sm_90a) is a further case of attentionKernels, with the same
-// arguments. A library (cuDNN) is called by the runtime's device, which may execute the command and
-// ignore its launches.
+// Another implementation of attention therefore changes one place only. The kernels by products of
+// warpgroups (sm_90a) are further variants with the same arguments. A library (cuDNN) would be called
+// by the runtime's device, which may execute the command and ignore its launches.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -69,33 +68,45 @@ int productsOf(AttentionPart part);
 // Returns the traffic of one launch of a part's kernel, where each byte counts once.
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 
-// A variant of a tensor core kernel: its tile sizes and resources. attention_forward.cuh and
-// attention_backward.cuh in compiler/targets/cuda/device explain how they are used.
+// What a variant does not support, because it would spill registers.
+enum class AttentionLimits {
+  None,
+  Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
+  Causal, // the same, and a window
+};
+
+// A variant of a tensor core kernel: its tile sizes and resources. In compiler/targets/cuda/device,
+// attention_forward.cuh and attention_backward.cuh (mma.sync), or attention_forward_groups.cuh and
+// attention_backward_groups.cuh (wgmma), explain how they are used.
 struct AttentionTile {
   AttentionPart part;
   // The columns of a tile, the queries and keys of a tile, and the warps of a thread block. A head
   // has as many columns as a tile, or fewer: then the rest of the tile is zeros.
   int headDim;
   int queries, keys, warps;
-  int stages;          // buffers in shared memory, each for one tile or a pair of tiles
-  bool queryRegisters; // true if rows of q stay in registers; not for GradKeys
+  int stages; // buffers in shared memory, each for one tile or a pair of tiles
+  // True if a warp's own rows stay in registers: of q (and of dout, for GradQueries), or of k and v for
+  // GradKeys, where only warpgroups can.
+  bool inRegisters;
   int blocks;          // thread blocks per SM requested by the launch bounds
   int registers;       // registers per thread, maximum over masks and architectures
-  // True for a variant that supports neither documents, nor a last tile that is not full, nor heads
-  // with fewer columns: with them it would spill registers.
-  bool wholeOnly;
+  AttentionLimits limits;
+  bool warpgroups; // products by wgmma, of 64 rows; sm_90a alone has them
+
+  bool isFor(const AttentionShape &shape, const CudaArch &arch) const;
 };
 
 // Returns all variants. None of them spills registers when NVRTC compiles it: a test compiles each
 // variant with the masks that need the most registers.
 llvm::ArrayRef<AttentionTile> attentionTiles();
 
-// The largest number of columns of a tile. With more, sums and operands do not fit the registers.
-inline constexpr int kLargestTileHeadDim = 128;
+// The largest number of columns of a tile.
+inline constexpr int kLargestTileHeadDim = 256;
 
 // Returns the columns of the tiles for heads of this size: the smallest number that some variant
 // has and that is not less than headDim. Returns 0 if headDim is too large, or no multiple of 8
-// (16 bytes), the unit in which tiles are copied.
+// (16 bytes), the unit in which tiles are copied; beyond 128 it must be a multiple of 16, because the
+// exchange of columns between lanes that RoPE's gradient needs for others takes too many registers.
 int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.

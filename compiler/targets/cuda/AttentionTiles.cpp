@@ -30,6 +30,14 @@
 //   for the copy of the next two tiles  8 columns stores
 //   for all else                        about 60, which do not use shared memory
 // The blocks are short and many, so all SMs are taken to be busy until the end.
+//
+// The cost model of products by warpgroups. They and the copies run by themselves, so a step has two
+// sides, which w warpgroups on an SM overlap as above:
+//   products   the busiest of tensor cores, of shared memory (the factors that the products read: 2048
+//              bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the L2 cache
+//   threads    exponentials and instructions, one after the other
+// All takes longer than that by 661/570: what FlashAttention-3 loses on an H100 if all warps copy, as
+// here, and not one for the others (Shah et al., arXiv:2407.08608, table 2). No GPU has run it yet.
 #include "compiler/targets/cuda/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -76,7 +84,10 @@ int productsOf(AttentionPart part) { return modelOf(part).products(); }
 
 llvm::ArrayRef<AttentionTile> attentionTiles() {
   static const AttentionTile tiles[] = {
-#define LMC_ATTENTION_TILE(Part, ...) {AttentionPart::Part, __VA_ARGS__},
+#define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, InRegisters, Blocks,        \
+                           Registers, Limits, Warpgroups)                                          \
+  {AttentionPart::Part,     HeadDim,   Queries,                  Keys,      Warps, Stages,         \
+   InRegisters,             Blocks,    Registers, AttentionLimits::Limits,  Warpgroups},
 #include "compiler/targets/cuda/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
   };
@@ -84,7 +95,7 @@ llvm::ArrayRef<AttentionTile> attentionTiles() {
 }
 
 int tileHeadDim(int64_t headDim) {
-  if (headDim % 8 != 0)
+  if (headDim % 8 != 0 || (headDim > 128 && headDim % 16 != 0))
     return 0;
   int smallest = 0;
   for (const AttentionTile &tile : attentionTiles())
@@ -93,7 +104,28 @@ int tileHeadDim(int64_t headDim) {
   return smallest;
 }
 
+// Returns true if two warps, or warpgroups, of a tile of GradKeys have the same keys.
+static bool isInPairs(const AttentionTile &tile) {
+  return tile.part == AttentionPart::GradKeys && tile.headDim > 128;
+}
+
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
+  const int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
+  const int64_t pairBytes = isInPairs(tile) ? 4 * tile.queries * tile.keys : 0;
+  if (tile.warpgroups) {
+    const int64_t rowBytes = 128 * int64_t(llvm::divideCeil(tile.headDim, 64)), padding = 1024;
+    const int64_t queryBytes = rowBytes * tile.queries, keyBytes = rowBytes * tile.keys;
+    switch (tile.part) {
+    case AttentionPart::Forward:
+      return padding + queryBytes + tile.stages * keyBytes;
+    case AttentionPart::GradQueries:
+      return padding + 2 * queryBytes + 2 * tile.stages * keyBytes + 4 * tile.queries;
+    case AttentionPart::GradKeys:
+      return padding + 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) +
+             pairBytes;
+    }
+    llvm_unreachable("a part of attention");
+  }
   int64_t queryBytes = 2 * tile.queries * tile.headDim, keyBytes = 2 * tile.keys * tile.headDim;
   switch (tile.part) {
   case AttentionPart::Forward:
@@ -101,8 +133,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   case AttentionPart::GradQueries:
     return 2 * queryBytes + 2 * tile.stages * keyBytes + 2 * 4 * tile.queries;
   case AttentionPart::GradKeys:
-    int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
-    return 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries);
+    return 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) + pairBytes;
   }
   llvm_unreachable("a part of attention");
 }
@@ -140,14 +171,29 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   double flops = 2 * model.products() * scores * tile.headDim;
   bool byKeys = tile.part == AttentionPart::GradKeys;
   int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
+  double copied = 2.0 * 2 * other * tile.headDim;
+  if (tile.warpgroups) {
+    const double scoreSlices = double(model.scoreProducts) * tile.headDim / 16;
+    const double sumSlices = double(model.sumProducts) * other / 16;
+    const double read = own / 64 *
+                        (scoreSlices * ((tile.inRegisters ? 0 : 2048) + 32 * other) +
+                         sumSlices * 32 * tile.headDim);
+    const double byProducts =
+        std::max({flops / chip.warpgroupFlops, (read + copied) / 128,
+                  copied * chip.sms / chip.cacheBytesPerClock});
+    const double byThreads = scores / 16 + model.instructions * scores / 32 / 4;
+    const double groups = double(resident) * own / 64;
+    return 661.0 / 570 * overlapped({byProducts, byThreads}, groups);
+  }
   // The ldmatrix instructions of a warp load, for every product, the rows of the visited tile. For
   // the products that give scores, they also load the rows of the warp's own tile, unless registers
   // hold them.
-  int slices = tile.headDim / 16, bands = own / (16 * tile.warps);
-  int ownLoads = tile.queryRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
-  double loads = tile.warps * slices * (ownLoads * bands + model.products() * (other / 16));
+  int ofRows = isInPairs(tile) ? 2 : 1; // warps with the same rows, each with half of the products
+  int slices = tile.headDim / 16, bands = own / (16 * tile.warps / ofRows);
+  int ownLoads = tile.inRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
+  double loads =
+      tile.warps / ofRows * slices * (ownLoads * bands + model.products() * (other / 16));
   double instructions = flops / 4096 + loads + model.instructions * scores / 32;
-  double copied = 2.0 * 2 * other * tile.headDim;
   double busy[] = {flops / chip.tensorFlops, (512 * loads + copied) / 128,
                    copied * chip.sms / chip.cacheBytesPerClock, scores / 16, instructions / 4};
   return overlapped(busy, double(resident) * tile.warps / 4);
@@ -237,9 +283,14 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
 
 static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
 
-static bool isWhole(const AttentionTile &tile, const AttentionShape &shape) {
-  return !shape.documents && shape.seq % tile.queries == 0 && shape.seq % tile.keys == 0 &&
-         shape.headDim == tile.headDim;
+bool AttentionTile::isFor(const AttentionShape &shape, const CudaArch &arch) const {
+  if (headDim != tileHeadDim(shape.headDim) || (warpgroups && !arch.hasWarpgroups()))
+    return false;
+  if (limits == AttentionLimits::None)
+    return true;
+  const bool whole = !shape.documents && shape.seq % queries == 0 && shape.seq % keys == 0 &&
+                     shape.headDim == headDim;
+  return whole && (limits == AttentionLimits::Whole || shape.window == 0 || shape.window >= shape.seq);
 }
 
 bool hasTiles(const AttentionShape &shape) {
@@ -260,12 +311,10 @@ const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShap
                                          const CudaArch &arch) {
   if (!hasTiles(shape))
     return nullptr;
-  const int headDim = tileHeadDim(shape.headDim);
   const AttentionTile *best = nullptr;
   double fewest = 0;
   for (const AttentionTile &tile : attentionTiles()) {
-    if (tile.part != part || tile.headDim != headDim ||
-        (tile.wholeOnly && !isWhole(tile, shape)))
+    if (tile.part != part || !tile.isFor(shape, arch))
       continue;
     AttentionEstimate cost = estimate(tile, shape, arch);
     if (cost.blocksPerSm > 0 && (!best || cost.clocks < fewest)) {

@@ -12,6 +12,7 @@ namespace lmc::codegen {
 struct CudaChip {
   int sms;                   // number of SMs
   double tensorFlops;        // FLOPs of mma.sync on bf16, per clock cycle and SM
+  double warpgroupFlops;     // of wgmma; 0: there is none
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
 };

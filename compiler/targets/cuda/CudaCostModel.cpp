@@ -96,8 +96,8 @@ static std::string warningFor(const cost::AttentionWork &work) {
     return "attention in f32 has no kernel for tensor cores; training.compute_dtype = \"bf16\" has "
            "one";
   if (tileHeadDim(work.headDim) == 0)
-    return llvm::formatv("attention with head_dim {0} has no kernel for tensor cores; multiples of "
-                         "8 up to {1} have one",
+    return llvm::formatv("attention with head_dim {0} has no kernel for tensor cores, and takes about "
+                         "30 times as long; multiples of 8 up to 128, and of 16 up to {1}, have one",
                          work.headDim, kLargestTileHeadDim)
         .str();
   return llvm::formatv("attention on rows that start {0} elements apart has no kernel for tensor "

@@ -20,7 +20,7 @@ bool isSame(const Place &a, const Place &b) {
 }
 
 bool isSame(const GroupProduct &a, const GroupProduct &b) {
-  return a.columns == b.columns && a.turnedA == b.turnedA && a.turnedB == b.turnedB &&
+  return a.columns == b.columns && a.turnedA == b.turnedA && a.turnedB == b.turnedB && a.fresh == b.fresh &&
          (a.registers == nullptr) == (b.registers == nullptr) && a.a == b.a && a.b == b.b;
 }
 
@@ -249,7 +249,7 @@ std::string Warpgroups::issue(const Product &product) {
   });
 }
 
-// Computes d += a b of m64nNk16 (PTX ISA, asynchronous warpgroup-level matrix instructions).
+// Computes d += a b, or d = a b, of m64nNk16 (PTX ISA, asynchronous warpgroup-level matrix instructions).
 // platform.cuh says which elements a thread holds.
 std::string Warpgroups::run(const Product &product) const {
   const GroupProduct &shape = product.shape;
@@ -287,8 +287,10 @@ std::string Warpgroups::run(const Product &product) const {
   for (uint32_t thread = 0; thread < kThreads; ++thread) {
     auto &value = product.parts[thread].accumulator->value;
     const int row = int(thread / 32 * 16 + thread % 32 / 4), column = int(thread % 4 * 2);
-    for (int i = 0; i < columns / 2; ++i)
-      value[size_t(i)] += sums[row + i / 2 % 2 * 8][i / 4 * 8 + column + i % 2];
+    for (int i = 0; i < columns / 2; ++i) {
+      const float sum = sums[row + i / 2 % 2 * 8][i / 4 * 8 + column + i % 2];
+      value[size_t(i)] = (shape.fresh ? 0 : value[size_t(i)]) + sum;
+    }
   }
   return "";
 }

@@ -24,7 +24,9 @@ namespace lmc {
 // A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
 // memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head)
 // processed at a time). A warp of attentionGradQueries computes queries / warps rows, a warp of
-// attentionGradKeys keys / warps rows: 16 or 32.
+// attentionGradKeys keys / warps rows: 16 or 32. In attentionGradKeys with more than 128 columns, the
+// sums of dk and of dv are too many for the registers of one warp. Two warps have the same 16 rows
+// then: the first computes P and dv, and hands P to the second, which computes dk.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -44,7 +46,10 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   // first key that the query sees.
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
-  static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes;
+  static constexpr bool inPairs = D > 128;
+  // The probabilities that the first warp of a pair hands to the second, in f32.
+  static constexpr int pairBytes = inPairs ? 4 * Tile::keys * Tile::queries : 0;
+  static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes + pairBytes;
 };
 
 namespace attention {
@@ -105,6 +110,33 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
           }
         }
       }
+    }
+}
+
+// Sets masked transposed scores to minus infinity: row i of `s` is key firstKey + i of the sequence,
+// column j is query firstQuery + j. The word 2 Queries + j of `rows` is the first key that query j of
+// a tile of `Queries` sees, if hasFirstKey().
+template <typename Shape, int Queries, int M, int N>
+__device__ inline void maskColumns(float (&s)[M][N][4], const float *rows, int firstKey,
+                                   int firstQuery) {
+  const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      int column = 8 * n + lane % 4 * 2 + e, i = firstQuery + column, lowest = 0;
+      if constexpr (hasFirstKey<Shape>())
+        lowest = __float_as_int(rows[2 * Queries + column]);
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          int j = firstKey + 16 * m + 8 * half + lane / 4;
+          bool visible = j <= i;
+          if constexpr (hasFirstKey<Shape>())
+            visible = visible && j >= lowest;
+          s[m][n][2 * half + e] = visible ? s[m][n][2 * half + e] : -infinity();
+        }
     }
 }
 
@@ -307,10 +339,12 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   using namespace attention;
   using Plan = AttentionGradKeys<Shape, Tile, D>;
   constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
-  constexpr int M = Tile::keys / (16 * Tile::warps), N = Tile::queries / 8;
+  constexpr int bands = Plan::inPairs ? Tile::warps / 2 : Tile::warps;
+  constexpr int M = Tile::keys / (16 * bands), N = Tile::queries / 8;
   constexpr int group = Shape::heads / Shape::kvHeads;
   constexpr float scaleLog2 = Shape::scale * kLog2E;
-  static_assert(M * 16 * Tile::warps == Tile::keys, "bands of 16 rows");
+  static_assert(M * 16 * bands == Tile::keys, "bands of 16 rows");
+  static_assert(!Plan::inPairs || M == 1, "a pair for each band");
   static_assert(D % 32 == 0 && Tile::queries % 16 == 0, "whole tiles");
   static_assert(columns <= D && columns % 8 == 0, "whole units of 16 bytes");
   static_assert(Tile::queries <= threads, "a thread per row of lse");
@@ -385,14 +419,53 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   writeRow(readRow(0, firstTile), 0);
 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
-  const int warpFirst = first + warp * 16 * M;
+  const int band = Plan::inPairs ? warp % bands : warp;
+  const int warpFirst = first + band * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   const Lane<D> place;
-  const u32 keyBand = keys + warp * (16 * M) * (2 * D);
-  const u32 valueBand = values + warp * (16 * M) * (2 * D);
-  float keySum[M][D / 8][4], valueSum[M][D / 8][4];
-  clear(keySum);
+  const u32 keyBand = keys + band * (16 * M) * (2 * D);
+  const u32 valueBand = values + band * (16 * M) * (2 * D);
+  // The sums of dk and dv; in a pair, the first is the only one that a warp has.
+  float sum[M][D / 8][4], valueSum[M][D / 8][4];
+  clear(sum);
   clear(valueSum);
+  // Turns scores, of queries from `query` on with the words `rows`, into probabilities.
+  auto probabilities = [&](float (&s)[M][N][4], const float *rows, int query) {
+    bool masked = warpFirst + 16 * M - 1 > query;
+    if constexpr (hasFirstKey<Shape>())
+      masked = masked || __float_as_int(rows[3 * Tile::queries - 1]) > warpFirst;
+    if (masked)
+      maskColumns<Shape, Tile::queries>(s, rows, warpFirst, query);
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float rowLse = rows[8 * n + lane % 4 * 2 + e];
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            s[m][n][2 * half + e] = exp2Fast(fmaf(s[m][n][2 * half + e], scaleLog2, -rowLse));
+      }
+  };
+  // Turns probabilities into dS, with dP in `d`.
+  auto takeGradients = [&](float (&s)[M][N][4], const float (&d)[M][N][4], const float *rows) {
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float rowDelta = rows[Tile::queries + 8 * n + lane % 4 * 2 + e];
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
+      }
+  };
+  // In a pair: where this thread, or the one with the same elements, has its probabilities.
+  float4 *const handed = reinterpret_cast<float4 *>(sharedMemory() + 2 * Plan::keyBytes +
+                                                    Tile::stages * Plan::stageBytes) +
+                         band * 32 + lane;
 
   int head = 0, tile = firstTile;
   for (int step = 0; step < steps; ++step) {
@@ -414,48 +487,52 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     const u32 gradients = queries + Plan::queryBytes;
     const float *rows = rowsOf(stage);
     const int queryLast = lesser(query + Tile::queries, seq) - 1;
-    bool seen = warpFirst < seq && warpFirst <= queryLast, masked = warpFirst + 16 * M - 1 > query;
-    if constexpr (hasFirstKey<Shape>()) {
+    bool seen = warpFirst < seq && warpFirst <= queryLast;
+    if constexpr (hasFirstKey<Shape>())
       seen = seen && __float_as_int(rows[2 * Tile::queries]) <= warpLast;
-      masked = masked || __float_as_int(rows[3 * Tile::queries - 1]) > warpFirst;
-    }
-    if (seen) {
+    if constexpr (Plan::inPairs) {
+      float s[M][N][4], d[M][N][4];
+      u32 operand[M][N / 2][4];
+      if (step + 1 < steps)
+        writeRow(next, 1 - stage);
+      if (warp < bands) {
+        if (seen) {
+          clear(s);
+          multiplyRows<M, N, D>(s, keyBand, queries, place);
+          probabilities(s, rows, query);
+#pragma unroll
+          for (int n = 0; n < N; ++n)
+            handed[n * (32 * bands)] = make_float4(s[0][n][0], s[0][n][1], s[0][n][2], s[0][n][3]);
+        }
+        barrierOf<threads>(1);
+        if (seen) {
+          toOperand(operand, s);
+          multiplyColumns<M, N / 2, D>(sum, operand, gradients, place);
+        }
+      } else {
+        if (seen) {
+          clear(d);
+          multiplyRows<M, N, D>(d, valueBand, gradients, place);
+        }
+        barrierOf<threads>(1);
+        if (seen) {
+#pragma unroll
+          for (int n = 0; n < N; ++n) {
+            const float4 p = handed[n * (32 * bands)];
+            s[0][n][0] = p.x, s[0][n][1] = p.y, s[0][n][2] = p.z, s[0][n][3] = p.w;
+          }
+          takeGradients(s, d, rows);
+          toOperand(operand, s);
+          multiplyColumns<M, N / 2, D>(sum, operand, queries, place);
+        }
+      }
+    } else if (seen) {
       float s[M][N][4];
       clear(s);
       multiplyRows<M, N, D>(s, keyBand, queries, place);
       if (step + 1 < steps)
         writeRow(next, 1 - stage);
-      if (masked) {
-#pragma unroll
-        for (int n = 0; n < N; ++n)
-#pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            int column = 8 * n + lane % 4 * 2 + e, i = query + column, lowest = 0;
-            if constexpr (hasFirstKey<Shape>())
-              lowest = __float_as_int(rows[2 * Tile::queries + column]);
-#pragma unroll
-            for (int m = 0; m < M; ++m)
-#pragma unroll
-              for (int half = 0; half < 2; ++half) {
-                int j = warpFirst + 16 * m + 8 * half + lane / 4;
-                bool visible = j <= i;
-                if constexpr (hasFirstKey<Shape>())
-                  visible = visible && j >= lowest;
-                s[m][n][2 * half + e] = visible ? s[m][n][2 * half + e] : -infinity();
-              }
-          }
-      }
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float rowLse = rows[8 * n + lane % 4 * 2 + e];
-#pragma unroll
-          for (int m = 0; m < M; ++m)
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-              s[m][n][2 * half + e] = exp2Fast(fmaf(s[m][n][2 * half + e], scaleLog2, -rowLse));
-        }
+      probabilities(s, rows, query);
       u32 operand[M][N / 2][4];
       toOperand(operand, s);
       multiplyColumns<M, N / 2, D>(valueSum, operand, gradients, place);
@@ -463,34 +540,34 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
       float d[M][N][4];
       clear(d);
       multiplyRows<M, N, D>(d, valueBand, gradients, place);
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float rowDelta = rows[Tile::queries + 8 * n + lane % 4 * 2 + e];
-#pragma unroll
-          for (int m = 0; m < M; ++m)
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-              s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
-        }
+      takeGradients(s, d, rows);
       toOperand(operand, s);
-      multiplyColumns<M, N / 2, D>(keySum, operand, queries, place);
+      multiplyColumns<M, N / 2, D>(sum, operand, queries, place);
     } else if (step + 1 < steps)
       writeRow(next, 1 - stage);
   }
   copyAsyncWait<0>();
 
-  multiply(keySum, Shape::scale);
-  if constexpr (Shape::rope)
-    rotateBack<Shape>(keySum, cos, sin, warpFirst);
   u8 *keyRows = sharedMemory() + (keyBand - keys), *valueRows = keyRows + Plan::keyBytes;
+  if constexpr (Plan::inPairs)
+    __syncthreads(); // both warps of a pair have read the rows
+  if (!Plan::inPairs || warp >= bands) {
+    multiply(sum, Shape::scale);
+    if constexpr (Shape::rope)
+      rotateBack<Shape>(sum, cos, sin, warpFirst);
+    __syncwarp();
+    writeTile<M, D>(keyRows, sum);
+  } else {
+    __syncwarp();
+    writeTile<M, D>(valueRows, sum);
+  }
+  if constexpr (!Plan::inPairs)
+    writeTile<M, D>(valueRows, valueSum);
   __syncwarp();
-  writeTile<M, D>(keyRows, keySum);
-  writeTile<M, D>(valueRows, valueSum);
-  __syncwarp();
-  storeRows<Tile::keys, M, D, columns, Shape::dkPitch, seq>(keyRows, dk, warpFirst);
-  storeRows<Tile::keys, M, D, columns, Shape::dvPitch, seq>(valueRows, dv, warpFirst);
+  if (!Plan::inPairs || warp >= bands)
+    storeRows<Tile::keys, M, D, columns, Shape::dkPitch, seq>(keyRows, dk, warpFirst);
+  if (!Plan::inPairs || warp < bands)
+    storeRows<Tile::keys, M, D, columns, Shape::dvPitch, seq>(valueRows, dv, warpFirst);
 }
 
 } // namespace lmc

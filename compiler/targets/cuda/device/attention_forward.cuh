@@ -30,61 +30,114 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int sharedBytes = queryBytes + Tile::slots * slotBytes;
 };
 
-// Applies the online softmax to one tile: turns scores into probabilities, and rescales the sums so
-// far to the new maximum. Rescaling is skipped while exp(scale * maximum) has grown by at most a
-// factor of 2^kHeadroom: any reference value that is not too far below the maximum gives the same
-// quotient O / l, so a warp seldom rescales O after the first tiles. `sum` covers only the columns
-// that this lane holds.
+namespace attention {
+
+// The online softmax of the rows of which a lane holds some columns: of each row the largest score,
+// or a number not far below it, and the sum of the exponentials in this lane's columns. A tile of
+// scores is taken in by three steps:
+//   grow            raises `largest`, and returns whether it did for any row of the warp
+//   exponentials    turns scores into probabilities, and adds these to `sum`
+//   rescale         brings the output so far to the new `largest`; only needed if grow returned true
+// grow raises nothing while exp(scale * maximum) has grown by at most a factor of 2^kHeadroom: any
+// reference value that is not too far below the maximum gives the same quotient O / l, so a warp
+// seldom rescales O after the first tiles.
 constexpr float kHeadroom = 8;
 
-template <int M, int N, int NO>
-__device__ inline void onlineSoftmax(float (&s)[M][N][4], float (&o)[M][NO][4],
-                                     float (&largest)[M][2], float (&sum)[M][2],
-                                     float scaleLog2) {
-  using namespace attention;
-  float most[M][2];
-  bool grown = false;
+template <int M> struct Softmax {
+  float largest[M][2], sum[M][2], factor[M][2];
+
+  __device__ inline void start() {
 #pragma unroll
-  for (int m = 0; m < M; ++m)
+    for (int m = 0; m < M; ++m)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float tile = s[m][0][2 * half];
+      for (int half = 0; half < 2; ++half) {
+        largest[m][half] = kLowest;
+        sum[m][half] = 0;
+        factor[m][half] = 1;
+      }
+  }
+
+  template <int N> __device__ inline bool grow(const float (&s)[M][N][4], float scaleLog2) {
+    float most[M][2];
+    bool grown = false;
 #pragma unroll
-      for (int n = 0; n < N; ++n)
-        tile = fmaxf(tile, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-      most[m][half] = rowMax(tile);
-      grown = grown || (most[m][half] - largest[m][half]) * scaleLog2 > kHeadroom;
-    }
-  if (__ballot_sync(kFullWarp, grown) != 0) {
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float tile = s[m][0][2 * half];
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+          tile = fmaxf(tile, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+        most[m][half] = rowMax(tile);
+        grown = grown || (most[m][half] - largest[m][half]) * scaleLog2 > kHeadroom;
+      }
+    if (__ballot_sync(kFullWarp, grown) == 0)
+      return false;
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         float now = fmaxf(largest[m][half], most[m][half]);
-        float rescale = exp2Fast((largest[m][half] - now) * scaleLog2);
+        factor[m][half] = exp2Fast((largest[m][half] - now) * scaleLog2);
         largest[m][half] = now;
-        sum[m][half] *= rescale;
+        sum[m][half] *= factor[m][half];
+      }
+    return true;
+  }
+
+  template <int N> __device__ inline void exponentials(float (&s)[M][N][4], float scaleLog2) {
 #pragma unroll
-        for (int n = 0; n < NO; ++n) {
-          o[m][n][2 * half] *= rescale;
-          o[m][n][2 * half + 1] *= rescale;
-        }
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float base = largest[m][half] * scaleLog2;
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            s[m][n][e] = exp2Fast(fmaf(s[m][n][e], scaleLog2, -base));
+            sum[m][half] += s[m][n][e];
+          }
       }
   }
+
+  template <int N> __device__ inline void rescale(float (&o)[M][N][4]) const {
 #pragma unroll
-  for (int m = 0; m < M; ++m)
+    for (int m = 0; m < M; ++m)
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float base = largest[m][half] * scaleLog2;
+      for (int half = 0; half < 2; ++half)
 #pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          s[m][n][e] = exp2Fast(fmaf(s[m][n][e], scaleLog2, -base));
-          sum[m][half] += s[m][n][e];
+        for (int n = 0; n < N; ++n) {
+          o[m][n][2 * half] *= factor[m][half];
+          o[m][n][2 * half + 1] *= factor[m][half];
         }
-    }
-}
+  }
+
+  // Ends the softmax: divides the output by the sums, and stores lse of the warp's rows, which start
+  // at row `first` of a sequence of `seq` rows. Consecutive rows of lse are `pitch` elements apart.
+  template <int N>
+  __device__ inline void finish(float (&o)[M][N][4], float *lse, int pitch, int first, int seq,
+                                float scale) const {
+    const int lane = int(threadIdx.x) % 32;
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float total = rowSum(sum[m][half]);
+        float inverse = total > 0 ? 1 / total : 0;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          o[m][n][2 * half] *= inverse;
+          o[m][n][2 * half + 1] *= inverse;
+        }
+        int i = first + 16 * m + 8 * half + lane / 4;
+        if (lane % 4 == 0 && i < seq)
+          storeOne(lse + i64(i) * pitch, largest[m][half] * scale + logf(total));
+      }
+  }
+};
+
+} // namespace attention
 
 // Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
 // is null if Shape::documents is false. Grid: AttentionForward::blocks x 1 x 1 blocks of 32
@@ -148,7 +201,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     fetch(i, i);
 
   // The rows of this warp, and the first keys that its first and its last row see.
-  const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
+  const int warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
   int warpLow = 0, warpLowLast = 0;
@@ -159,15 +212,10 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
 
   const Lane<D> place;
   const u32 band = queries + warp * (16 * M) * (2 * D);
-  float o[M][D / 8][4], largest[M][2], sum[M][2];
+  float o[M][D / 8][4];
   clear(o);
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      largest[m][half] = kLowest;
-      sum[m][half] = 0;
-    }
+  Softmax<M> softmax;
+  softmax.start();
   u32 held[M][D / 16][4];
   if constexpr (Tile::queryRegisters) {
     copyAsyncWait<Tile::slots - 2>();
@@ -189,7 +237,9 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
         multiplyRows<M, N, D>(s, band, keys, place);
       if (lastKey > warpFirst || (hasFirstKey<Shape>() && firstKey < warpLowLast))
         maskRows<Shape>(s, starts, warpFirst, firstKey);
-      onlineSoftmax(s, o, largest, sum, scaleLog2);
+      if (softmax.grow(s, scaleLog2))
+        softmax.rescale(o);
+      softmax.exponentials(s, scaleLog2);
       toOperand(p, s);
     }
     const u32 values = advance();
@@ -198,21 +248,7 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
   }
 
   // The rows of q are no longer needed, so the output overwrites them in shared memory.
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float total = rowSum(sum[m][half]);
-      float inverse = total > 0 ? 1 / total : 0;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
-        o[m][n][2 * half] *= inverse;
-        o[m][n][2 * half + 1] *= inverse;
-      }
-      int i = warpFirst + 16 * m + 8 * half + lane / 4;
-      if (lane % 4 == 0 && i < seq)
-        storeOne(lse + i64(i) * Shape::heads, largest[m][half] * Shape::scale + logf(total));
-    }
+  softmax.finish(o, lse, Shape::heads, warpFirst, seq, Shape::scale);
   u8 *rows = sharedMemory() + (band - queries);
   __syncwarp();
   writeTile<M, D>(rows, o);

@@ -191,7 +191,7 @@ __device__ constexpr int tileOffset(int row, int chunk) {
 // products run while the threads go on:
 //
 //   begin()          once before each row of add(), after d was read or written
-//   add<N, ...>()    d += a b, where a is 64 x 16 and b is 16 x N in bf16, at the shared addresses a
+//   add<N, ...>()    d += a b (or d = a b, if Fresh), where a is 64 x 16 and b is 16 x N in bf16, at the shared addresses a
 //                    and b; d is 64 x N in f32; N is 32, 64, 96, 128, 192 or 256. Thread t of the
 //                    group has the elements of row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and
 //                    column 8 (i / 4) + 2 (t % 4) + i % 2 in d[i]. A step of 16 along the sum is 32
@@ -203,7 +203,7 @@ __device__ constexpr int tileOffset(int row, int chunk) {
 //                    lower column in the lower half. That is how multiplyAdd16x8x16 has its a.
 //   commit()         ends a row of add()
 //   wait<Pending>()  until all but the last `Pending` rows are done, and their tiles may be written
-//   finish(d)        until all are done, and d may be read
+//   finish<Pending>(d)  the same, and d, to which none of these last rows adds, may be read
 //
 // Tiles are written by copyAsync16 or storeForProducts, not between begin() and commit(), across
 // which the compiler may move a store. Before begin(), the threads that wrote them must have called
@@ -238,8 +238,8 @@ struct GroupProducts {
   template <int Pending> __device__ inline void wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
   }
-  template <int Size> __device__ inline void finish(float (&d)[Size]) {
-    wait<0>();
+  template <int Pending = 0, int Size> __device__ inline void finish(float (&d)[Size]) {
+    wait<Pending>();
 #pragma unroll
     for (int i = 0; i < Size; ++i)
       asm volatile("" : "+f"(d[i])::"memory"); // no read of d moves before this
@@ -252,7 +252,7 @@ struct GroupProducts {
   }
   // The texts of the instructions: d has the operands %0 to %(N / 2 - 1). Behind them are two
   // descriptors and whether each factor is Turned, or four words, a descriptor and whether its factor
-  // is Turned; then a 1, which says that d is added to.
+  // is Turned; then whether d is added to.
 #define LMC_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LMC_R32 LMC_R16 \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
@@ -288,7 +288,7 @@ struct GroupProducts {
                  ", p, 1, 1, " turnedA ", " turnedB ";}"                                           \
                  : LMC_D##registers                                                                \
                  : "l"(descriptor(a)), "l"(descriptor(b)), "n"(int(TurnedA)), "n"(int(TurnedB)),   \
-                   "r"(1))
+                   "n"(int(!Fresh)))
 #define LMC_ADD_WORDS(columns, registers, w0, w1, w2, w3, right, turnedB, one)                     \
   if constexpr (N == columns)                                                                      \
     asm volatile("{.reg .pred p; setp.ne.b32 p, " one ", 0; " LMC_WGMMA #columns                   \
@@ -296,11 +296,11 @@ struct GroupProducts {
                  "}, " right ", p, 1, 1, " turnedB ";}"                                            \
                  : LMC_D##registers                                                                \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor(b)),                 \
-                   "n"(int(TurnedB)), "r"(1))
+                   "n"(int(TurnedB)), "n"(int(!Fresh)))
   __device__ static constexpr bool hasWidth(int n) {
     return n == 32 || n == 64 || n == 96 || n == 128 || n == 192 || n == 256;
   }
-  template <int N, bool TurnedA, bool TurnedB>
+  template <int N, bool TurnedA, bool TurnedB, bool Fresh = false>
   __device__ inline void add(float (&d)[N / 2], u32 a, u32 b) {
     static_assert(hasWidth(N), "products of 32, 64, 96, 128, 192 or 256 columns");
     LMC_ADD(32, 16, "%16", "%17", "%18", "%19", "%20");
@@ -310,7 +310,7 @@ struct GroupProducts {
     LMC_ADD(192, 96, "%96", "%97", "%98", "%99", "%100");
     LMC_ADD(256, 128, "%128", "%129", "%130", "%131", "%132");
   }
-  template <int N, bool TurnedB>
+  template <int N, bool TurnedB, bool Fresh = false>
   __device__ inline void add(float (&d)[N / 2], const u32 (&a)[4], u32 b) {
     static_assert(hasWidth(N), "products of 32, 64, 96, 128, 192 or 256 columns");
     LMC_ADD_WORDS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");

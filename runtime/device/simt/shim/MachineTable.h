@@ -36,6 +36,7 @@ struct GroupProduct {
   unsigned a, b;             // shared addresses of the factors
   int columns;
   bool turnedA, turnedB;
+  bool fresh; // d = a b instead of d += a b
 };
 
 // The place of a barrier or collective in the source. All threads must reach one and the same

@@ -48,7 +48,7 @@ std::string refusal(AttentionShape shape) {
 } // namespace
 
 TEST(AttentionTemplates, TellTheMathsAndTheShape) {
-  auto kernels = attentionKernels(llama1bAttention(), *findCudaArch("sm_90a"), "attention_7");
+  auto kernels = attentionKernels(llama1bAttention(), *findCudaArch("sm_90"), "attention_7");
   ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
   ASSERT_EQ(kernels->size(), 1u);
   const CudaKernel &kernel = kernels->front();
@@ -89,7 +89,7 @@ attention_7(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, lmc::bf1
 TEST(AttentionTemplates, GradientsTellTheirs) {
   AttentionShape shape = llama1bAttention();
   shape.rope = true;
-  auto kernels = attentionGradKernels(shape, *findCudaArch("sm_90a"), "grad_7");
+  auto kernels = attentionGradKernels(shape, *findCudaArch("sm_90"), "grad_7");
   ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
   ASSERT_EQ(kernels->size(), 2u);
   const CudaKernel &queries = kernels->front(), &keys = kernels->back();
@@ -160,6 +160,26 @@ grad_7_keys(const lmc::bf16 *q, const lmc::bf16 *k, const lmc::bf16 *v, const fl
 )");
 }
 
+// On sm_90a, by warpgroups; on other architectures, by the kernels of the tests above.
+TEST(AttentionTemplates, TellTheirWarpgroups) {
+  AttentionShape shape = llama1bAttention();
+  const CudaArch &arch = *findCudaArch("sm_90a");
+  auto forward = attentionKernels(shape, arch, "attention");
+  auto grad = attentionGradKernels(shape, arch, "grad");
+  ASSERT_TRUE(forward && grad);
+  for (const CudaKernel *kernel : {&forward->front(), &grad->front(), &grad->back()}) {
+    const bool isForward = kernel == &forward->front(), byKeys = kernel == &grad->back();
+    const char *part = isForward ? "Forward" : byKeys ? "GradKeys" : "GradQueries";
+    EXPECT_THAT(kernel->source, HasSubstr(isForward ? "#include \"lmc/attention_forward_groups.cuh\"\n"
+                                                    : "#include \"lmc/attention_backward_groups.cuh\"\n"));
+    EXPECT_THAT(kernel->source, HasSubstr(std::string("lmc::Attention") + part + "Groups<Shape, Tile>;"));
+    EXPECT_THAT(kernel->source, HasSubstr(std::string("  lmc::attention") + part + "Groups<Shape, Tile>("));
+    EXPECT_THAT(kernel->source, HasSubstr(byKeys ? "bool keyRegisters = " : "bool queryRegisters = "));
+    EXPECT_THAT(kernel->source, HasSubstr(" warpgroups, "));
+    EXPECT_EQ(kernel->threads % 128, 0u);
+  }
+}
+
 TEST(AttentionTemplates, TellTheMask) {
   AttentionShape shape = mistral7b();
   shape.documents = true;
@@ -227,7 +247,7 @@ TEST(AttentionTemplates, TensorCoresTakeWhatTheyCan) {
   shape.type = DataType::F32;
   EXPECT_EQ(chosen(shape), nullptr);
   shape = llama1bAttention();
-  for (int64_t headDim : {60, 132, 136, 256}) { // no multiple of 8, or more than 128
+  for (int64_t headDim : {60, 132, 252}) { // no multiple of 8
     shape.headDim = headDim;
     EXPECT_EQ(chosen(shape), nullptr) << headDim;
   }
@@ -241,11 +261,14 @@ TEST(AttentionTemplates, TilesTakeHeadsOfFewerColumns) {
   EXPECT_EQ(tileHeadDim(64), 64);
   EXPECT_EQ(tileHeadDim(8), 64);
   EXPECT_EQ(tileHeadDim(72), 96);
-  EXPECT_EQ(tileHeadDim(104), kLargestTileHeadDim);
+  EXPECT_EQ(tileHeadDim(104), 128);
+  EXPECT_EQ(tileHeadDim(144), 192);
   EXPECT_EQ(tileHeadDim(136), 0);
+  EXPECT_EQ(tileHeadDim(208), kLargestTileHeadDim);
+  EXPECT_EQ(tileHeadDim(264), 0);
   EXPECT_EQ(tileHeadDim(100), 0);
   for (const char *name : kArchs)
-    for (int64_t headDim = 8; headDim <= kLargestTileHeadDim; headDim += 8)
+    for (int64_t headDim = 8; headDim <= kLargestTileHeadDim; headDim += headDim < 128 ? 8 : 16)
       for (AttentionPart part :
            {AttentionPart::Forward, AttentionPart::GradQueries, AttentionPart::GradKeys}) {
         const CudaArch &arch = *findCudaArch(name);
@@ -263,7 +286,7 @@ TEST(AttentionTemplates, TellTheColumnsOfATile) {
   AttentionShape shape = llama1bAttention();
   shape.headDim = 80;
   shape.qPitch = shape.kPitch = shape.vPitch = 48 * 80;
-  auto kernels = attentionKernels(shape, *findCudaArch("sm_90a"), "attention");
+  auto kernels = attentionKernels(shape, *findCudaArch("sm_90"), "attention");
   ASSERT_TRUE(bool(kernels)) << llvm::toString(kernels.takeError());
   const CudaKernel &kernel = kernels->front();
   EXPECT_THAT(kernel.source, HasSubstr("// Tiles have 96 columns; those from 80 on are zeros\n"));
@@ -289,14 +312,15 @@ TEST(AttentionTemplates, SomeTilesAreForFullTilesWithoutDocumentsAlone) {
           shape.documents = documents;
           const AttentionTile *tile = chooseAttentionTile(part, shape, *findCudaArch(name));
           ASSERT_NE(tile, nullptr);
-          EXPECT_FALSE(tile->wholeOnly);
+          EXPECT_EQ(tile->limits, AttentionLimits::None);
         }
       }
 }
 
 TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   const CudaArch &arch = *findCudaArch("sm_90a");
-  AttentionTile tile{AttentionPart::Forward, 64, 128, 64, 4, 4, true, 2, 224, false};
+  AttentionTile tile{AttentionPart::Forward, 64, 128, 64, 4, 4, true, 2, 224,
+                     AttentionLimits::None, false};
   AttentionShape shape = llama1bAttention();
   AttentionEstimate cost = estimate(tile, shape, arch);
   EXPECT_EQ(cost.blocks, 16 * 32 * (2048 / 128));
@@ -310,7 +334,8 @@ TEST(AttentionTemplates, EstimatesCountBlocksAndMaskedScores) {
   shape.batch = 32;
   EXPECT_NEAR(estimate(tile, shape, arch).clocks / cost.clocks, 2, 0.1);
   // The queries of keys j are i >= j: as many tiles, from the other end, for each of 4 heads.
-  AttentionTile keys{AttentionPart::GradKeys, 64, 64, 64, 4, 2, false, 2, 224, false};
+  AttentionTile keys{AttentionPart::GradKeys, 64, 64, 64, 4, 2, false, 2, 224,
+                     AttentionLimits::None, false};
   cost = estimate(keys, llama1bAttention(), arch);
   EXPECT_EQ(cost.blocks, 16 * 8 * (2048 / 64));
   EXPECT_DOUBLE_EQ(cost.visited, double(32 * 33 / 2) * 64 * 64 / (2048.0 * 2049 / 2));
@@ -337,16 +362,16 @@ TEST_P(AttentionTiles, TakeTheRegistersOfTheTableAndDoNotSpill) {
           std::tuple(8192, 0, true, 16), std::tuple(8192, 4096, true, 8),
           std::tuple(2047, 100, true, 8), std::tuple(2047, 0, true, 16)}) {
       bool whole = seq == 8192;
-      if (less > 0 && tile.wholeOnly)
-        continue;
       shape.headDim = tile.headDim - less;
-      shape.qPitch = shape.kPitch = shape.vPitch = 48 * shape.headDim;
       shape.rope = rope && tile.part != AttentionPart::Forward;
-      if (!whole && tile.wholeOnly)
-        continue;
       shape.seq = seq;
       shape.window = window;
       shape.documents = !whole;
+      if (shape.headDim > 128 && less == 8)
+        shape.headDim -= 8;
+      shape.qPitch = shape.kPitch = shape.vPitch = 48 * shape.headDim;
+      if (!tile.isFor(shape, arch))
+        continue;
       kernels.push_back(attentionKernel(tile.part, &tile, shape, arch, "attention"));
       tileOf.push_back(&tile);
     }

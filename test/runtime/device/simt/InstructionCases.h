@@ -197,8 +197,8 @@ inline InstructionCase exp2Case() {
 // are swizzled: chunk j of row r is at j xor r mod 8. D of thread t: row = 16 (t / 32) + (t mod 32)
 // / 4, and 8 more for d2, d3 of each four; column = 8 (i / 4) + 2 (t mod 4) + i mod 2. If `inRegisters`,
 // thread t has of a: row as in d, and 8 more for words 1 and 3; terms 2 (t mod 4) and the next, and 8
-// more for words 2 and 3.
-inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegisters) {
+// more for words 2 and 3. If `fresh`, the product takes the place of d.
+inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegisters, bool fresh) {
   const int kRows = 64, kTerms = 64;
   const std::vector<float> a = exactFloats(size_t(kRows * kTerms), 9),
                            b = exactFloats(size_t(columns * kTerms), 10);
@@ -219,7 +219,7 @@ inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegist
     for (int i = 0; i < columns / 2; ++i) {
       const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8,
                 column = i / 4 * 8 + t % 4 * 2 + i % 2;
-      float sum = 1;
+      float sum = fresh ? 0 : 1;
       for (int k = 16; k < 32; ++k)
         sum += a[size_t(row * kTerms + k)] * b[size_t(column * kTerms + k)];
       d.push_back(sum);
@@ -227,7 +227,8 @@ inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegist
   const int tiles = 1 + (columns + 63) / 64;
   const std::string kind = turned ? "true" : "false", step = turned ? "2048" : "32",
                     n = std::to_string(columns), half = std::to_string(columns / 2);
-  const std::string name = std::string("wgmma_n") + n + (inRegisters ? "_registers" : "") + (turned ? "_turned" : "");
+  const std::string name = std::string("wgmma_n") + n + (inRegisters ? "_registers" : "") + (turned ? "_turned" : "") +
+                           (fresh ? "_fresh" : "");
   return {name,
           "const u32 *a, const u32 *b, float *d",
           R"(
@@ -253,7 +254,8 @@ inline InstructionCase groupProductsCase(int columns, bool turned, bool inRegist
     products.begin();
     products.add<)" +
               n + ", " +
-              (inRegisters ? kind + ">(sums, words" : kind + ", " + kind + ">(sums, tiles + " + step) +
+              kind + (inRegisters ? "" : ", " + kind) + (fresh ? ", true" : "") + ">(sums, " +
+              (inRegisters ? "words" : "tiles + " + step) +
               ", tiles + 8192 + " + step + R"();
     products.commit();
     products.finish(sums);
@@ -276,7 +278,9 @@ inline std::vector<InstructionCase> instructionCases() {
   for (int columns : {32, 64, 96, 128, 192, 256})
     for (bool inRegisters : {false, true})
       for (bool turned : {false, true})
-        cases.push_back(groupProductsCase(columns, turned, inRegisters));
+        cases.push_back(groupProductsCase(columns, turned, inRegisters, false));
+  for (bool inRegisters : {false, true})
+    cases.push_back(groupProductsCase(128, false, inRegisters, true));
   return cases;
 }
 

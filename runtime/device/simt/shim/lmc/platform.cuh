@@ -137,17 +137,17 @@ struct GroupProducts {
   void begin() { lmcMachine->groupBegin(); }
   void commit() { lmcMachine->groupCommit(); }
   template <int Pending> void wait(LMC_PLACE) { lmcMachine->groupWait(Pending, {file, line}); }
-  template <int Size> void finish(float (&)[Size], LMC_PLACE) {
-    lmcMachine->groupWait(0, {file, line});
+  template <int Pending = 0, int Size> void finish(float (&)[Size], LMC_PLACE) {
+    lmcMachine->groupWait(Pending, {file, line});
   }
-  template <int N, bool TurnedA, bool TurnedB>
+  template <int N, bool TurnedA, bool TurnedB, bool Fresh = false>
   void add(float (&d)[N / 2], u32 a, u32 b, LMC_PLACE) {
-    const simt::GroupProduct product{&d[0], nullptr, a, b, N, TurnedA, TurnedB};
+    const simt::GroupProduct product{&d[0], nullptr, a, b, N, TurnedA, TurnedB, Fresh};
     lmcMachine->groupAdd(&product, {file, line});
   }
-  template <int N, bool TurnedB>
+  template <int N, bool TurnedB, bool Fresh = false>
   void add(float (&d)[N / 2], const u32 (&a)[4], u32 b, LMC_PLACE) {
-    const simt::GroupProduct product{&d[0], &a[0], 0, b, N, false, TurnedB};
+    const simt::GroupProduct product{&d[0], &a[0], 0, b, N, false, TurnedB, Fresh};
     lmcMachine->groupAdd(&product, {file, line});
   }
 };

@@ -476,10 +476,10 @@ AttentionShape shapeOf(int64_t batch, int64_t seq, int64_t heads, int64_t kvHead
   return shape;
 }
 
-Variants chosenFor(const Problem &p) {
+Variants chosenFor(const Problem &p, const char *archName = "sm_90a") {
   Variants variants;
   for (AttentionPart part : kParts)
-    variants[size_t(part)] = chooseAttentionTile(part, p.shape, arch());
+    variants[size_t(part)] = chooseAttentionTile(part, p.shape, *codegen::findCudaArch(archName));
   return variants;
 }
 
@@ -567,10 +567,11 @@ std::string textOf(const AttentionShape &shape) {
 
 // The variants chosen for the shape, or the plain kernels where none is, against the reference
 // and the CPU's kernels.
-void checkDrawn(const AttentionShape &shape, uint64_t seed, const Spacing &spacing) {
+void checkDrawn(const AttentionShape &shape, uint64_t seed, const Spacing &spacing,
+                const char *archName = "sm_90a") {
   Problem p(shape, unsigned(seed), spacing);
-  SCOPED_TRACE("seed " + std::to_string(seed) + ": " + textOf(p.shape));
-  launchAll(p, chosenFor(p));
+  SCOPED_TRACE("seed " + std::to_string(seed) + " on " + archName + ": " + textOf(p.shape));
+  launchAll(p, chosenFor(p, archName));
   {
     SCOPED_TRACE("beside the reference");
     expectAll(p, Reference(p));
@@ -590,7 +591,8 @@ std::string nameOf(const testing::TestParamInfo<AttentionTile> &info) {
                                                                : "GradKeys";
   return std::string(part) + "Of" + std::to_string(tile.headDim) + "With" +
          std::to_string(tile.queries) + "x" + std::to_string(tile.keys) +
-         (tile.queryRegisters ? "InRegisters" : "") + "By" + std::to_string(tile.blocks);
+         (tile.inRegisters ? "InRegisters" : "") + (tile.warpgroups ? "OfWarpgroups" : "") + "By" +
+         std::to_string(tile.blocks);
 }
 
 } // namespace
@@ -668,28 +670,32 @@ TEST(Attention, InF32AndOfAnyHeadSize) {
   check(shapeOf(1, 90, 2, 1, 80, 33, true, false, DataType::BF16), {});
 }
 
+// On sm_90a by warpgroups, on sm_80 by mma.sync. `./dev test long` tries 1,000 shapes with this test
+// and the next.
 TEST(Attention, OfDrawnShapesOnTensorCores) {
-  for (int64_t seed = 1, last = drawCount(9); seed <= last; ++seed) {
+  for (int64_t seed = 1, last = drawCount(80); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
-    AttentionShape shape = drawShape(draw, DataType::BF16, draw.pick({64, 96, 128}));
+    AttentionShape shape = drawShape(draw, DataType::BF16, draw.pick({64, 96, 128, 192, 256}));
     // Rows begin at multiples of 16 bytes.
     Spacing spacing{draw.pick({0, 8, 24}), draw.pick({0, 8}), draw.pick({0, 16})};
-    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::NotNull()));
-    checkDrawn(shape, uint64_t(seed), spacing);
+    const char *archName = draw.oneIn(4) ? "sm_80" : "sm_90a";
+    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing), archName), testing::Each(testing::NotNull()));
+    checkDrawn(shape, uint64_t(seed), spacing, archName);
   }
 }
 
 // The columns of a tile that a head does not have are zeros. The head sizes are 8 and 0 modulo 16,
 // for which the rotation of gradients takes different ways.
 TEST(Attention, OfDrawnShapesInLargerTiles) {
-  for (int64_t seed = 1, last = drawCount(14); seed <= last; ++seed) {
+  for (int64_t seed = 1, last = drawCount(45); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     const int64_t headDim =
-        draw.pick({8, 24, 40, 48, 56, 72, 80, 88, 104, 112, 120});
+        draw.pick({8, 24, 40, 48, 56, 72, 80, 88, 104, 112, 120, 144, 176, 208, 240});
     AttentionShape shape = drawShape(draw, DataType::BF16, headDim);
     Spacing spacing{draw.pick({0, 8, 24}), draw.pick({0, 8}), draw.pick({0, 16})};
-    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing)), testing::Each(testing::NotNull()));
-    checkDrawn(shape, uint64_t(seed), spacing);
+    const char *archName = draw.oneIn(4) ? "sm_80" : "sm_90a";
+    EXPECT_THAT(chosenFor(Problem(shape, 1, spacing), archName), testing::Each(testing::NotNull()));
+    checkDrawn(shape, uint64_t(seed), spacing, archName);
   }
 }
 
