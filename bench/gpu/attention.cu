@@ -2,9 +2,11 @@
 // on the shapes of llama1b, Mistral-7B and Llama 3 8B, with heads of 96, and with heads of 80 and
 // 112 in larger tiles, checked against the plain kernels and timed.
 //
-//   nvcc -O2 -std=c++17 -arch=native -DLMC_SHAPE=0 -I . -I INC bench/gpu/attention.cu -o attention
+//   nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DLMC_WARPGROUPS=1 -DLMC_SHAPE=0 -I .
+//        -I INC bench/gpu/attention.cu -o attention
 //
-// where INC/lmc is compiler/targets/cuda/device and LMC_SHAPE is a row of the list at the end.
+// where INC/lmc is compiler/targets/cuda/device, LMC_SHAPE is a row of the list at the end, and
+// LMC_WARPGROUPS is 1 for sm_90a alone.
 //
 // Prints a line of JSON per variant: milliseconds of the median of ten runs, TFLOP/s by the usual
 // count (scores that the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the
@@ -367,11 +369,11 @@ template <typename Shape> bool everyTile() {
   Bench<Shape> bench;
 #define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, Most,   \
                            Except, Warpgroups)                                                     \
-  if (using Tile = TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, Limits::Except, \
-                          Warpgroups>;                                                             \
-      true)                                                                                        \
-    if constexpr (Tile::template isFor<Shape> && (LMC_WARPGROUPS || !Warpgroups))                  \
-      bench.template time##Part<Tile>();
+  if constexpr (TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks, Limits::Except,   \
+                       Warpgroups>::template isFor<Shape> &&                                       \
+                (LMC_WARPGROUPS || !Warpgroups))                                                   \
+    bench.template time##Part<TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks,     \
+                                     Limits::Except, Warpgroups>>();
 #include "compiler/targets/cuda/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
   bench.testTheComparison();

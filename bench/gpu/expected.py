@@ -65,6 +65,11 @@ RULES = {
                 "paper of FlashAttention 2). Fast end: what FlashAttention 2 reaches on an H100 for heads of 64 (of "
                 "128), forward / backward: 262 / 222 (298 / 254) TFLOP/s at 2,048 tokens, 295 / 265 (333 / 299) at "
                 "8,192 (flash-attention's assets), or the tile model, if that is faster.",
+    "wgmma": "Attention by products of warpgroups, of which none has run on a GPU. The fast end is what FlashAttention-3 "
+             "reaches on an H100 for heads of 64 (of 128), forward / backward: 371 / 270 (560 / 316) TFLOP/s at 2,048 "
+             "tokens, 460 / 422 (685 / 575) at 8,192 (its paper and flash-attention's assets; 270 is an estimate), or "
+             "the tile model at the highest clock, 1.98 GHz of 1.755, if that is faster. The slow end, 0.6 of the tile "
+             "model, is an assumption.",
     "plain": "Without tensor cores, at half to twice the spec's rate of generated kernels, which is half of the "
              "multiply-adds that the data sheet names: the fast end is all of them, the slow end a quarter.",
     "product": "The best algorithm: 650 to 795 TFLOP/s for large products, which is 0.87 to 1.06 of the spec's 750. "
@@ -122,6 +127,9 @@ PLAIN = (0.5, 2.0)
 SLOW_ATTENTION = (25 + 40) / (50 + 73)
 # TFLOP/s of FlashAttention 2 on an H100: of the forward pass and the gradient, by head size and tokens.
 FLASH2 = {(64, 2048): (262, 222), (64, 8192): (295, 265), (128, 2048): (298, 254), (128, 8192): (333, 299)}
+# The same of FlashAttention-3.
+FLASH3 = {(64, 2048): (371, 270), (64, 8192): (460, 422), (128, 2048): (560, 316), (128, 8192): (685, 575)}
+WARPGROUPS = (0.6, 1.98 / 1.755)  # of the tile model
 MFU = {("llama1b", "eager"): (0.305, 0.25, 0.38), ("mistral", "eager"): (0.30, 0.25, 0.38),
        ("llama1b", "compile"): (0.516, 0.35, 0.57), ("mistral", "compile"): (0.42, 0.35, 0.57),
        ("llama1b", "tuned"): (0.56, 0.45, 0.62), ("mistral", "tuned"): (0.48, 0.38, 0.60)}
@@ -208,12 +216,16 @@ def memory_bound(name: str, size: float, spec: Spec, model: float) -> tuple[str,
             Interval(seconds(middle) if middle else model, fastest, slowest, model))
 
 
-def attention_time(columns: int, tokens: int, part: str, model: float, rate: float) -> tuple[str, Interval]:
+def attention_time(columns: int, tokens: int, part: str, model: float, rate: float,
+                   warpgroups: bool) -> tuple[str, Interval]:
     """Returns the rule and the seconds of an attention kernel. `rate` is that of its pass, in FLOP/s; part is forward
     or backward."""
-    if columns % 8 or columns > 128:
+    if columns % (8 if columns <= 128 else 16) or columns > 256:
         return "plain", Interval(model, model / PLAIN[0], model / PLAIN[1])
     key = (64 if columns <= 64 else 128, 2048 if tokens < 4096 else 8192)
+    if warpgroups:
+        theirs = FLASH3[key][part != "forward"] * 1e12 * min(1, columns / key[0])
+        return "wgmma", Interval(model, model / WARPGROUPS[0], model / max(WARPGROUPS[1], theirs / rate))
     theirs = FLASH2[key][part != "forward"] * 1e12 * columns / key[0]  # other columns of a tile are zeros
     return "mma.sync", Interval(model, model / SLOW_ATTENTION, model / max(1.0, theirs / rate))
 
@@ -317,11 +329,11 @@ def explained(pack, pool, specs: list[Spec], names: list[str]) -> dict:
 
 
 def kernel_time(name: str, kernel: dict, spec: Spec, columns: int, tokens: int, rates: dict) -> tuple[str, Interval]:
-    """Returns the rule and the seconds of one launch of a plan's kernel."""
+    """Returns the rule and the seconds of one launch of a plan's kernel for sm_90a."""
     size, model = kernel["read_bytes"] + kernel["written_bytes"], kernel["seconds"]
     if kernel["hero"].startswith("attention"):
         part = "forward" if kernel["hero"] in ("attention_forward", "attention") else "backward"
-        return attention_time(columns, tokens, part, model, rates[part])
+        return attention_time(columns, tokens, part, model, rates[part], warpgroups=True)
     if name.startswith("token_sort") or name.endswith("_partials"):
         return "sort", Interval(max(model, 5e-6), *SORT, model)
     if kernel["hero"] == "scatter_add":

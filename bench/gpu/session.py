@@ -331,7 +331,8 @@ class Session:
 
 
 def nvcc_command(nvcc: str, arch: str, data: Path, source: Path, options: list, to: Path) -> list:
-    return [nvcc, *options, f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-w",
+    return [nvcc, *options, f"-DLMC_WARPGROUPS={int(arch == 'sm_90a')}",
+            f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}", "-w",
             "-I", data / "include", "-I", data / "src", source, "-o", to]
 
 
