@@ -11,7 +11,7 @@ import random
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +121,21 @@ def test_trains_as_the_cpu_does(programs, compiled, host, tmp_path, accumulation
     assert losses(gpu.out) == pytest.approx(losses(tmp_path / "cpu"), rel=loss)
     norms = [[line["grad_norm"] for line in metrics(out)] for out in (gpu.out, tmp_path / "cpu")]
     assert norms[0] == pytest.approx(norms[1], rel=norm)
+
+
+def test_attention_by_warpgroups_trains_as_by_mma_sync(programs, compiled, host, tmp_path):
+    """The same losses, and the same memory: sm_90 has no wgmma, and sm_90a has. Sequences have several tiles."""
+    job = replace(job_of(1), sequence_length=128)
+    by, planned = {}, {}
+    for arch in ("sm_90", "sm_90a"):
+        plan = compiled(job, f"--target=cuda:{arch}")
+        text = programs.run("lmc", "explain", plan, "--extract-kernel=attention").stdout
+        assert ("attentionForwardGroups" in text) == (arch == "sm_90a")
+        planned[arch] = json.loads(programs.run("lmc", "explain", plan, "--json").stdout)["memory"]
+        by[arch] = losses(host(plan, seed=1).ok().out)
+    assert planned["sm_90"] == planned["sm_90a"]
+    print(f"losses {by}")
+    assert by["sm_90a"] == pytest.approx(by["sm_90"], rel=1e-6)
 
 
 def test_says_how_large_graphs_are(compiled, host):
