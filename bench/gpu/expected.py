@@ -68,8 +68,8 @@ RULES = {
     "wgmma": "Attention by products of warpgroups, of which none has run on a GPU. The fast end is what FlashAttention-3 "
              "reaches on an H100 for heads of 64 (of 128), forward / backward: 371 / 270 (560 / 316) TFLOP/s at 2,048 "
              "tokens, 460 / 422 (685 / 575) at 8,192 (its paper and flash-attention's assets; 270 is an estimate), or "
-             "the tile model at the highest clock, 1.98 GHz of 1.755, if that is faster. The slow end, 0.6 of the tile "
-             "model, is an assumption.",
+             "1.15 of the tile model, if that is faster. The slow end, 0.6 of the tile model, is an assumption. Kernels "
+             "alone have the spec's clock for these, which is 1.32 times that of a step on an H100 SXM.",
     "plain": "Without tensor cores, at half to twice the spec's rate of generated kernels, which is half of the "
              "multiply-adds that the data sheet names: the fast end is all of them, the slow end a quarter.",
     "product": "The best algorithm: 650 to 795 TFLOP/s for large products, which is 0.87 to 1.06 of the spec's 750. "
@@ -129,7 +129,7 @@ SLOW_ATTENTION = (25 + 40) / (50 + 73)
 FLASH2 = {(64, 2048): (262, 222), (64, 8192): (295, 265), (128, 2048): (298, 254), (128, 8192): (333, 299)}
 # The same of FlashAttention-3.
 FLASH3 = {(64, 2048): (371, 270), (64, 8192): (460, 422), (128, 2048): (560, 316), (128, 8192): (685, 575)}
-WARPGROUPS = (0.6, 1.98 / 1.755)  # of the tile model
+WARPGROUPS = (0.6, 1.15)  # of the tile model
 MFU = {("llama1b", "eager"): (0.305, 0.25, 0.38), ("mistral", "eager"): (0.30, 0.25, 0.38),
        ("llama1b", "compile"): (0.516, 0.35, 0.57), ("mistral", "compile"): (0.42, 0.35, 0.57),
        ("llama1b", "tuned"): (0.56, 0.45, 0.62), ("mistral", "tuned"): (0.48, 0.38, 0.60)}
@@ -185,6 +185,7 @@ class Spec:
         self.reserve = float(re.match(r"[\d.]+", keys["memory"]["reserve"])[0]) * GIB
         self.launch, self.peak = keys["launch"]["seconds"], keys["peak"]["bf16"]
         self.units, self.clock = keys["gemm"]["bf16"]["units"], keys["clock"]["hertz"]
+        self.alone = keys["clock"].get("alone", self.clock)
         self.tile = (keys["gemm"]["bf16"]["tile_rows"], keys["gemm"]["bf16"]["tile_columns"])
         self.fixed_depth = keys["gemm"]["bf16"]["fixed_depth"]
         self.sustained, self.vector = keys["gemm"]["bf16"]["sustained"], keys["vector"]["flops"]
@@ -328,12 +329,15 @@ def explained(pack, pool, specs: list[Spec], names: list[str]) -> dict:
     return {key: future.result() for key, future in work.items()}
 
 
-def kernel_time(name: str, kernel: dict, spec: Spec, columns: int, tokens: int, rates: dict) -> tuple[str, Interval]:
-    """Returns the rule and the seconds of one launch of a plan's kernel for sm_90a."""
+def kernel_time(name: str, kernel: dict, spec: Spec, columns: int, tokens: int, rates: dict,
+                in_step: bool = False) -> tuple[str, Interval]:
+    """Returns the rule and the seconds of one launch of a plan's kernel for sm_90a, which runs alone or in a step.
+    The plan's figures are those of a step."""
     size, model = kernel["read_bytes"] + kernel["written_bytes"], kernel["seconds"]
     if kernel["hero"].startswith("attention"):
         part = "forward" if kernel["hero"] in ("attention_forward", "attention") else "backward"
-        return attention_time(columns, tokens, part, model, rates[part], warpgroups=True)
+        faster = 1 if in_step else spec.alone / spec.clock
+        return attention_time(columns, tokens, part, model / faster, rates[part] * faster, warpgroups=True)
     if name.startswith("token_sort") or name.endswith("_partials"):
         return "sort", Interval(max(model, 5e-6), *SORT, model)
     if kernel["hero"] == "scatter_add":
@@ -519,7 +523,7 @@ def step_time(report: dict, job: dict, spec: Spec) -> tuple[Interval, Interval]:
     rates = attention_rates(report)
     for kernel in report["kernels"]:
         if count := kernel["launches_per_step"]:
-            _, each = kernel_time(kernel["name"], kernel, spec, columns, tokens, rates)
+            _, each = kernel_time(kernel["name"], kernel, spec, columns, tokens, rates, in_step=True)
             kind = "attention" if kernel["hero"].startswith("attention") else "kernels"
             parts[kind].append(each.map(lambda s, count=count: count * s))
 

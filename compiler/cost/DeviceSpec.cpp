@@ -73,7 +73,10 @@ public:
     if (const toml::table *vector = section(root, "vector", "vector"))
       fields(*vector, "vector", {{"flops", &spec.vectorFlops, 1, kMaxRate}});
     if (const toml::table *clock = section(root, "clock", "clock", isGpu(spec)))
-      fields(*clock, "clock", {{"hertz", &spec.clock, 1, 1e12}});
+      fields(*clock, "clock",
+             {{"hertz", &spec.clock, 1, 1e12}, {"alone", &spec.clockAlone, 1, 1e12, false}});
+    if (spec.clockAlone == 0)
+      spec.clockAlone = spec.clock;
     if (const toml::table *launch = section(root, "launch", "launch"))
       fields(*launch, "launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}});
     readGemm(root, spec);
@@ -294,6 +297,9 @@ private:
           fmt::format("memory.reserve leaves nothing of memory.bytes = {}", spec.memoryBytes));
     if ((memory.get("cache") != nullptr) != (memory.get("cache_bandwidth") != nullptr))
       diagnostics.error(at(memory.source()), "memory.cache and memory.cache_bandwidth go together");
+    if (spec.clockAlone < spec.clock)
+      diagnostics.error(at((*root.get("clock")->as_table()).get("alone")->source()),
+                        "clock.alone is below clock.hertz: a kernel alone is not slower than in a step");
   }
 
   const std::string &path;

@@ -79,8 +79,9 @@ struct DeviceSpec {
   std::array<double, 3> peak{};
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
-  // Clock of a GPU's SMs in Hz, under the load of matrix products; 0 for other devices.
-  double clock = 0;
+  // Clock of a GPU's SMs in Hz: in a training step, under the load of matrix products, and of a kernel
+  // that runs alone, which the limit of power does not slow down. 0 for other devices.
+  double clock = 0, clockAlone = 0;
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType

@@ -183,6 +183,7 @@ private:
     result.spec = spec;
     result.spec.memoryBandwidth = std::max(start.memoryBandwidth, spec.memoryBandwidth);
     result.spec.reachable = spec.memoryBandwidth / result.spec.memoryBandwidth;
+    result.spec.clockAlone = std::max(start.clockAlone, spec.clock);
     return result;
   }
 

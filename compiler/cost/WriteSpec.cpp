@@ -112,6 +112,8 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
     to.blank();
     to.section("clock");
     to.add("hertz", spec.clock);
+    if (spec.clockAlone != spec.clock)
+      to.add("alone", spec.clockAlone);
   }
   to.blank();
   to.section("launch");

@@ -163,8 +163,10 @@ int write(const std::string &path, const std::string &content) {
 int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = *explained.plan();
   auto context = makeContext();
+  cost::DeviceSpec spec = explained.spec;
+  spec.clock = spec.clockAlone; // the program runs a kernel alone
   const cost::PlanCost cost =
-      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), explained.spec));
+      cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   llvm::Expected<std::string> program =
       extractKernel(plan, arguments.kernel, cost.kernels, *context);
   if (!program)

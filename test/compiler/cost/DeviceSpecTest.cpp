@@ -87,6 +87,18 @@ TEST(DeviceSpec, TheWorkspaceOfProductsIsASize) {
   EXPECT_EQ(spec->gemmWorkspaceBytes, 4ull << 20);
 }
 
+TEST(DeviceSpec, TheClockOfAKernelAloneIsOptional) {
+  const std::string gpu = replaced("arch = \"cpu\"", "arch = \"sm_90a\"") + "[clock]\nhertz = 1.5e9\n";
+  auto without = parseDeviceSpec(gpu, "toy.toml");
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_EQ(without->clockAlone, 1.5e9);
+  auto with = parseDeviceSpec(gpu + "alone = 2e9\n", "toy.toml");
+  ASSERT_TRUE(with) << with.error().message;
+  EXPECT_EQ(with->clock, 1.5e9);
+  EXPECT_EQ(with->clockAlone, 2e9);
+  EXPECT_THAT(errorOf(gpu + "alone = 1e9\n"), HasSubstr("clock.alone is below clock.hertz"));
+}
+
 TEST(DeviceSpec, AProcessorShareOfALinkIsOptional) {
   const std::string link = "[link.device]\nbase = 0\nlatency = 0\nbandwidth = 1e9\n";
   auto without = parseDeviceSpec(kSpec + link, "toy.toml");

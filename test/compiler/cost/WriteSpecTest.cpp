@@ -27,6 +27,7 @@ TEST(WriteSpec, WhatIsWrittenIsReadAsTheSame) {
         {again->cacheBandwidth, spec->cacheBandwidth},
         {again->vectorFlops, spec->vectorFlops},
         {again->clock, spec->clock},
+        {again->clockAlone, spec->clockAlone},
         {again->launchSeconds, spec->launchSeconds},
         {again->deviceLink.bandwidth, spec->deviceLink.bandwidth},
         {again->deviceLink.processors, spec->deviceLink.processors},
