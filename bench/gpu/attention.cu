@@ -1,6 +1,6 @@
 // Flash attention on a GPU: every tensor core variant of compiler/targets/cuda/AttentionTiles.def,
-// on the shapes of llama1b, Mistral-7B and Llama 3 8B, with heads of 96, and with heads of 80 and
-// 112 in larger tiles, checked against the plain kernels and timed.
+// on the shapes of llama1b, Mistral-7B and Llama 3 8B, with heads of 96 and 256, and with heads of 80
+// and 112 in larger tiles, checked against the plain kernels and timed.
 //
 //   nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DLMC_WARPGROUPS=1 -DLMC_SHAPE=0 -I .
 //        -I INC bench/gpu/attention.cu -o attention
@@ -63,8 +63,9 @@ template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
   static constexpr int qPitch = (heads + 2 * kvHeads) * headDim, kPitch = qPitch, vPitch = qPitch;
   static constexpr int outPitch = heads * headDim, doutPitch = outPitch;
   static constexpr int dqPitch = qPitch, dkPitch = qPitch, dvPitch = qPitch;
-  static constexpr float scale = HeadDim == 64   ? 0.125f
-                                 : HeadDim == 96 ? 0.10206207261596577f
+  static constexpr float scale = HeadDim == 64    ? 0.125f
+                                 : HeadDim == 256 ? 0.0625f
+                                 : HeadDim == 96  ? 0.10206207261596577f
                                                  : 0.08838834764831845f;
 };
 // Returns what tileHeadDim of compiler/targets/cuda/AttentionTemplates.h does.
@@ -393,8 +394,10 @@ using BenchShape = ShapeOf<8, 2048, 80, 0>;
 using BenchShape = ShapeOf<8, 2048, 112, 0>;
 #elif LMC_SHAPE == 5 // Mistral-7B, window of 4096
 using BenchShape = ShapeOf<1, 8192, 128, 4096>;
-#else                // Llama 3 8B
+#elif LMC_SHAPE == 6 // Llama 3 8B
 using BenchShape = ShapeOf<2, 8192, 128, 0>;
+#else                // heads of 256, as Gemma's
+using BenchShape = ShapeOf<2, 4096, 256, 0>;
 #endif
 
 int main() { return everyTile<BenchShape>() ? 0 : 1; }

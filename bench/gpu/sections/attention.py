@@ -8,7 +8,7 @@ from session import Report, json_lines
 # The rows of LMC_SHAPE in attention.cu.
 SHAPES = ("llama1b, MBS 1, 2048 tokens", "llama1b, MBS 16, 2048 tokens", "heads of 96, MBS 4, 4096 tokens",
           "heads of 80, MBS 8, 2048 tokens", "heads of 112, MBS 8, 2048 tokens",
-          "Mistral-7B, MBS 1, 8192 tokens, window 4096", "Llama 3 8B, MBS 2, 8192 tokens")
+          "Mistral-7B, MBS 1, 8192 tokens, window 4096", "Llama 3 8B, MBS 2, 8192 tokens", "heads of 256, MBS 2, 4096 tokens")
 
 
 def programs(data) -> dict:
