@@ -11,9 +11,8 @@
 // With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the
 // cycles of the other units:
 //   step = most + (sum - most) / w
-// where `most` and `sum` are the maximum and the sum over the five units. On an H100, 21 kernels alone, at
-// 1.98 GHz, took 0.69 to 0.99 of these cycles, half of them less than 0.85 (bench/results, 2026-11-26):
-// a step takes 0.85 of them. A thread block takes the
+// where `most` and `sum` are the maximum and the sum over the five units. A step takes
+// chip.attentionShare of these cycles. A thread block takes the
 // number of its steps x `step` cycles, times the number of blocks that share its SM. The blocks
 // start in order, each at the first free place on the GPU. This gives the cycles of the whole
 // launch, including masked scores, blocks of different length and a last wave that does not fill
@@ -198,7 +197,7 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   double instructions = flops / 4096 + loads + model.instructions * scores / 32;
   double busy[] = {flops / chip.tensorFlops, (512 * loads + copied) / 128,
                    copied * chip.sms / chip.cacheBytesPerClock, scores / 16, instructions / 4};
-  return overlapped(busy, double(resident) * tile.warps / 4) * 0.85;
+  return overlapped(busy, double(resident) * tile.warps / 4) * chip.attentionShare;
 }
 
 // Returns the time at which the last block ends. There are `count` blocks of each of `lengths`.

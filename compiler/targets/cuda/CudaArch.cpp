@@ -8,15 +8,17 @@ namespace lmc::codegen {
 
 // A100: 108 SMs; 2048 bf16 FLOPs per clock cycle and SM (312 TFLOP/s dense at 1.41 GHz); 40 MB of
 // L2 cache, which gives 5120 bytes per clock cycle (NVIDIA A100 whitepaper).
-static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120};
+static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120, 1};
 
 // H100 SXM: 132 SMs; 4096 bf16 FLOPs per clock cycle and SM (989 TFLOP/s at 1.83 GHz), by wgmma; of
 // these, mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100 whitepaper).
-// The L2 bandwidth per clock cycle is assumed to equal the A100's.
-static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120};
+// The L2 bandwidth per clock cycle is assumed to equal the A100's. 21 kernels of attention alone, at 1.98
+// GHz, took 0.69 to 0.99 of the cost model's cycles, and half of them less than 0.85 (bench/results,
+// 2026-11-26).
+static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85};
 
 // B200: 148 SMs, and no wgmma. All other numbers are assumed to equal the H100's.
-static constexpr CudaChip kB200{148, 0.62 * 4096, 0, 50000000, 5120};
+static constexpr CudaChip kB200{148, 0.62 * 4096, 0, 50000000, 5120, 0.85};
 
 // The limits per SM are from the CUDA C++ Programming Guide, "Technical Specifications per Compute
 // Capability". An architecture that none of the GPUs A100, H100 and B200 has gets the CudaChip of

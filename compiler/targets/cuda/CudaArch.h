@@ -15,6 +15,9 @@ struct CudaChip {
   double warpgroupFlops;     // of wgmma; 0: there is none
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
+  // The cycles of attention by mma.sync that were measured, as a share of those of the cost model in
+  // AttentionTiles.cpp; 1 where none were.
+  double attentionShare;
 };
 
 // The limits of an architecture that kernels rely on. "Block" means a thread block.
