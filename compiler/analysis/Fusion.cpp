@@ -2,6 +2,7 @@
 
 #include "compiler/cost/PlanCost.h"
 #include "runtime/plan/Names.h"
+#include "runtime/plan/Operands.h"
 
 #include <nlohmann/json.hpp>
 
@@ -60,7 +61,7 @@ struct GradientTraffic {
     const plan::Slice &d = *plan.slices()->Get(gemm.d());
     if (d.category() != plan::Category::Gradients)
       return;
-    const double bytes = double(d.bytes()) * (gemm.c() >= 0 ? 2 : 1);
+    const double bytes = double(d.bytes()) * (plan::accumulates(gemm) ? 2 : 1);
     (layer >= 0 ? layers : head) += bytes;
     if (seen.insert({d.arena(), d.offset()}).second)
       floor += bytes;

@@ -68,7 +68,8 @@ public:
   }
   Work operator()(const plan::Gemm &op) const {
     GemmWork work{int64_t(op.m()), int64_t(op.n()), int64_t(op.k()),
-                  typeOf(op.a()),  typeOf(op.d()),  op.c() >= 0};
+                  typeOf(op.a()),  typeOf(op.d()),  plan::accumulates(op)};
+    work.residual = plan::residualOf(op) >= 0;
     for (uint32_t matrix : {op.a(), op.b(), op.d()})
       for (int64_t row : {rowOf(matrix), pitchOf(matrix)})
         if (!work.unalignedRow && !isAligned(matrix, row))

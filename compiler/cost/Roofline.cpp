@@ -79,6 +79,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
     }
     best = std::min(best, seconds);
   }
+  if (work.residual)
+    bytes += batch * double(elementBytes(work.output)) * m * n;
   if (work.accumulate) {
     // The old d is read and the new d is written after the product of a tile is computed, when the
     // tile has no arithmetic left that could overlap the traffic.

@@ -36,6 +36,7 @@ struct GemmWork {
   DataType input = DataType::BF16;
   DataType output = DataType::BF16;
   bool accumulate = false;
+  bool residual = false; // a matrix as large as d is read and added
   // The number of elements of a row of a, b or d that is no multiple of 16 bytes, or by which the
   // starts of two rows differ; 0 if all are multiples.
   int64_t unalignedRow = 0;

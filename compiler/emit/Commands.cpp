@@ -31,7 +31,7 @@ public:
     body.a = sliceOf(op.getA());
     body.b = sliceOf(op.getB());
     body.d = sliceOf(op.getD());
-    body.c = op.getAccumulate() ? int32_t(body.d) : -1;
+    body.c = op.getAccumulate() ? int32_t(body.d) : optional(op.getResidual());
     body.bias = optional(op.getBias());
     body.transpose_a = op.getTransposeA();
     body.transpose_b = op.getTransposeB();

@@ -56,7 +56,9 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   } else if (const plan::Gemm *gemm = command.body_as_Gemm()) {
     lines.push_back(fmt::format("gemm {}{} x {} x {}{}",
                                 gemm->batch() > 1 ? fmt::format("{} of ", gemm->batch()) : "",
-                                gemm->m(), gemm->n(), gemm->k(), gemm->c() >= 0 ? ", adds" : ""));
+                                gemm->m(), gemm->n(), gemm->k(), plan::accumulates(*gemm)      ? ", adds"
+                                : plan::residualOf(*gemm) >= 0 ? ", with residual"
+                                                               : ""));
   } else {
     lines.push_back(plan::commandName(command));
   }

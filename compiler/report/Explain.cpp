@@ -477,7 +477,8 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
         entry["k"] = gemm->k();
         if (gemm->batch() > 1)
           entry["batch"] = gemm->batch();
-        entry["accumulate"] = gemm->c() >= 0;
+        entry["accumulate"] = plan::accumulates(*gemm);
+        entry["residual"] = plan::residualOf(*gemm) >= 0;
         entry["transpose_a"] = gemm->transpose_a();
         entry["transpose_b"] = gemm->transpose_b();
         entry["dtype"] = dtypeOf(plan, gemm->a());

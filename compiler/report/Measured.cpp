@@ -35,7 +35,9 @@ public:
                        op.batch() > 1 ? fmt::format("{} of ", op.batch()) : "", op.m(), op.n(),
                        op.k(), dtype(op.a()), op.transpose_a() ? ", a transposed" : "",
                        op.transpose_b() ? ", b transposed" : "", dtype(op.d()),
-                       op.c() >= 0 ? ", added" : "");
+                       plan::accumulates(op)      ? ", added"
+                       : plan::residualOf(op) >= 0 ? ", with residual"
+                                                   : "");
   }
   template <typename Body> std::string operator()(const Body &op) const {
     if constexpr (requires { op.kv_heads(); }) // attention or its gradient

@@ -11,8 +11,8 @@ LogicalResult GemmOp::verify() {
   for (RankedTensorType stack : {a, b, d})
     if (batch < 1 || stack.getDimSize(0) % batch != 0)
       return emitOpError("has no stack of ") << batch << " matrices in " << stack;
-  if (batch > 1 && getBias())
-    return emitOpError("adds a bias to ") << batch << " products";
+  if (batch > 1 && (getBias() || getResidual()))
+    return emitOpError("adds a bias or a residual to ") << batch << " products";
   const int64_t rowsA = a.getDimSize(0) / batch, rowsB = b.getDimSize(0) / batch;
   int64_t m = getTransposeA() ? a.getDimSize(1) : rowsA,
           k = getTransposeA() ? rowsA : a.getDimSize(1);
@@ -23,6 +23,10 @@ LogicalResult GemmOp::verify() {
            << m << ", " << k << "] by [" << kb << ", " << n << "] into " << d;
   if (getAcc() && getAcc().getType() != d)
     return emitOpError("has an accumulator of type ") << getAcc().getType();
+  if (getResidual() && getResidual().getType() != d)
+    return emitOpError("has a residual of type ") << getResidual().getType();
+  if (getResidual() && getAcc())
+    return emitOpError("has both a residual and an accumulator");
   if (getBias() && cast<RankedTensorType>(getBias().getType()).getDimSize(0) != n)
     return emitOpError("has a bias of type ") << getBias().getType();
   return success();
@@ -30,6 +34,6 @@ LogicalResult GemmOp::verify() {
 
 void GemmOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
   lmc::plan_ir::GemmOp::create(b, getLoc(), sliceOf(getA()), sliceOf(getB()), sliceOf(getResult()),
-                               sliceOf(getBias()), scratch, bool(getAcc()), getTransposeA(),
-                               getTransposeB(), getBatch());
+                               sliceOf(getBias()), sliceOf(getResidual()), scratch, bool(getAcc()),
+                               getTransposeA(), getTransposeB(), getBatch());
 }

@@ -112,24 +112,27 @@ def LaunchOp : Kern_StepOp<"launch", [DeclareOpInterfaceMethods<CommandOpInterfa
 }
 
 def GemmOp : Kern_Call<"gemm", [{
-    {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"acc", getAcc(), Accumulate},
-    {"d", getResult(), Write}
+    {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"residual", getResidual()},
+    {"acc", getAcc(), Accumulate}, {"d", getResult(), Write}
   }], [AttrSizedOperandSegments]> {
-  let summary = "op(a) op(b) (+ acc) (+ bias), a library call";
+  let summary = "op(a) op(b) (+ acc) (+ bias) (+ residual), a library call";
   let description = [{
     `a` `[m, k]` (`[k, m]` with `transpose_a`), `b` `[k, n]` (`[n, k]` with
-    `transpose_b`), `acc` and the result `[m, n]`, `bias` `[n]`.
+    `transpose_b`), `acc`, `residual` and the result `[m, n]`, `bias` `[n]`. The result takes the
+    place of `acc`; `residual` stays as it is. There is at most one of the two.
 
     With `batch` = c, each matrix is a stack of c matrices of these shapes, one above the
-    other, and c products are made. They have no bias.
+    other, and c products are made. They have neither bias nor residual.
   }];
   let fields = (ins 2DTensorOf<[F32, BF16, F64]>:$a, 2DTensorOf<[F32, BF16, F64]>:$b,
                     Optional<2DTensorOf<[F32, BF16, F64]>>:$acc,
-                    Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, UnitAttr:$transpose_a,
+                    Optional<1DTensorOf<[F32, BF16, F64]>>:$bias,
+                    Optional<2DTensorOf<[F32, BF16, F64]>>:$residual, UnitAttr:$transpose_a,
                     UnitAttr:$transpose_b, DefaultValuedAttr<I64Attr, "1">:$batch);
   let results = (outs 2DTensorOf<[F32, BF16, F64]>:$result);
   let assemblyFormat = [{
-    $a `,` $b (`acc` $acc^)? (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
+    $a `,` $b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)? `:`
+    functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }

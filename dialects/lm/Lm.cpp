@@ -231,6 +231,8 @@ LogicalResult LinearOp::verify() {
     return failure();
   if (getBias() && failed(expectEqual(*this, dim(getBias(), 0), out, "bias size")))
     return failure();
+  if (getResidual() && getResidual().getType() != getType())
+    return emitOpError("has a residual of type ") << getResidual().getType();
   return expectEqual(*this, dim(getResult(), 1), out, "result columns");
 }
 

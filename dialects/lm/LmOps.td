@@ -355,16 +355,19 @@ def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
   let hasVerifier = 1;
 }
 
-def LinearOp : Lm_PureOp<"linear", [DifferentiableParameters]> {
-  let summary = "y = x weight^T (+ bias)";
+def LinearOp : Lm_PureOp<"linear", [AttrSizedOperandSegments, DifferentiableParameters]> {
+  let summary = "y = x weight^T (+ bias) (+ residual)";
   let description = [{
-    `x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, y `[tokens, out]`. With
+    `x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, `residual` and y `[tokens, out]`. With
     `transposed`, `weight` is `[in, out]`, as in the Conv1D of GPT-2, and y = x weight (+ bias).
+    All is added in f32 (f64 for f64) and rounded once.
   }];
-  let fields = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias, UnitAttr:$transposed);
+  let fields = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias, Optional<Matrix>:$residual,
+                    UnitAttr:$transposed);
   let results = (outs Matrix:$result);
   let assemblyFormat = [{
-    $x `,` $weight (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
+    $x `,` $weight (`bias` $bias^)? (`residual` $residual^)? `:`
+    functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }

@@ -61,6 +61,8 @@ LogicalResult LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                        /*transpose_a=*/true, /*transpose_b=*/false));
   if (getBias())
     gradients.push_back(SumRowsOp::create(b, getLoc(), gradientType(getBias()), dy));
+  if (getResidual())
+    gradients.push_back(dy);
   return success();
 }
 

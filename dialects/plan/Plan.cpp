@@ -248,6 +248,10 @@ LogicalResult GemmOp::verify() {
                                     << (tb ? " transposed" : "");
   if (getBias() && contentOf(getBias()).getNumElements() != d.getDimSize(1))
     return emitOpError("has a bias of ") << contentOf(getBias()) << " for " << d;
+  if (getResidual() && (contentOf(getResidual()) != d || getAccumulate() || batch > 1))
+    return emitOpError("has a residual of ") << contentOf(getResidual()) << " for "
+                                             << (getAccumulate() ? "a sum in " : "") << batch << " of "
+                                             << d;
   return success();
 }
 

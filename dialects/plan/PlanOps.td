@@ -202,16 +202,17 @@ def LaunchOp : Plan_CommandOp<"launch"> {
 }
 
 def GemmOp : Plan_Command<"gemm", [{
-    {"a", getA()}, {"b", getB()}, {"bias", getBias()},
+    {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"residual", getResidual()},
     {"d", getD(), getAccumulate() ? Accumulate : Write}, {"workspace", getWorkspace(), Scratch}
   }], [AttrSizedOperandSegments]> {
-  let summary = "d = op(a) op(b) (+ d) (+ bias)";
+  let summary = "d = op(a) op(b) (+ d) (+ bias) (+ residual)";
   let fields = (ins SliceType:$a, SliceType:$b, SliceType:$d, Optional<SliceType>:$bias,
-                    Optional<SliceType>:$workspace, UnitAttr:$accumulate,
+                    Optional<SliceType>:$residual, Optional<SliceType>:$workspace, UnitAttr:$accumulate,
                     UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                     DefaultValuedAttr<I64Attr, "1">:$batch);
   let assemblyFormat = CommandFormat<[Line<"a">.format, Line<"b">.format,
-    OptionalLine<"bias">.format, Line<"d">.format, OptionalLine<"workspace">.format]>.format;
+    OptionalLine<"bias">.format, OptionalLine<"residual">.format, Line<"d">.format,
+    OptionalLine<"workspace">.format]>.format;
   let hasVerifier = 1;
 }
 

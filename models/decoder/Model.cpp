@@ -477,7 +477,7 @@ private:
     Value bias =
         projection.bias ? parameter(layer, projection.name + ".bias", {out}, 0.0) : Value();
     return lm::LinearOp::create(b, named(projection.name), tensor({tokens, out}, compute), x,
-                                weight, bias, transposed);
+                                weight, bias, Value(), transposed);
   }
 
   Value norm(LayerFunction &layer, const std::string &name, Value x) {
@@ -612,7 +612,7 @@ private:
       const int64_t count = cast<RankedTensorType>(x.getType()).getDimSize(0);
       const char *to = output == Output::Logits ? names::kDebugLogits : names::kGenerateLogits;
       auto type = tensor({count, model.vocabSize}, compute);
-      Value logits = lm::LinearOp::create(b, named("lm_head"), type, x, weight, Value());
+      Value logits = lm::LinearOp::create(b, named("lm_head"), type, x, weight, Value(), Value());
       declareFor(forward, to, type);
       lm::StoreOp::create(b, loc, logits, to);
       func::ReturnOp::create(b, loc);

@@ -685,8 +685,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
     int64_t count = std::min(chunk, tokens - offset);
     Value part = sliceRows(b, loc, x, offset, count);
     Type logitsType = RankedTensorType::get({count, vocab}, xType.getElementType());
-    Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(), false,
-                                        true);
+    Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(),
+                                        Value(), false, true);
     kern::FusionOp kernel = crossEntropy(b, loc, logits, sliceRows(b, loc, targets, offset, count),
                                          scale, classes, zLoss);
     losses = insertRows(b, loc, kernel.getResult(0), losses, offset);
@@ -694,11 +694,11 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
       continue;
     Value dlogits = kernel.getResult(1);
     Type dxType = xType.clone({count, xType.getDimSize(1)});
-    Value dpart = kern::GemmOp::create(b, loc, dxType, dlogits, weight, Value(), Value(), false,
-                                       false);
+    Value dpart = kern::GemmOp::create(b, loc, dxType, dlogits, weight, Value(), Value(),
+                                       Value(), false, false);
     dx = insertRows(b, loc, dpart, dx, offset);
-    dweight = kern::GemmOp::create(b, loc, dweightType, dlogits, part, dweight, Value(), true,
-                                   false);
+    dweight = kern::GemmOp::create(b, loc, dweightType, dlogits, part, dweight, Value(),
+                                   Value(), true, false);
   }
   Value loss = sumVector(b, loc, losses, "lm.sum_losses");
   return scale ? SmallVector<Value>{loss, dx, dweight} : SmallVector<Value>{loss};
@@ -1024,12 +1024,13 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::LateRowsOp op) { return convertLateRows(b, op); })
       .Case([&](lm::MatmulOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
-                                                       op.getAcc(), Value(), op.getTransposeA(),
-                                                       op.getTransposeB())};
+                                                       op.getAcc(), Value(), Value(),
+                                                       op.getTransposeA(), op.getTransposeB())};
       })
       .Case([&](lm::LinearOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getX(),
-                                                       op.getWeight(), Value(), op.getBias(), false,
+                                                       op.getWeight(), Value(), op.getBias(),
+                                                       op.getResidual(), false,
                                                        !op.getTransposed())};
       })
       .Default([&](Operation *op) {

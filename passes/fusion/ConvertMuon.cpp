@@ -125,7 +125,7 @@ Value NewtonSchulz::product(Value x, Value y, bool transposeX, bool transposeY, 
   const int64_t m = transposeX ? xType.getDimSize(1) : xType.getDimSize(0) / count,
                 n = transposeY ? yType.getDimSize(0) / count : yType.getDimSize(1);
   return kern::GemmOp::create(b, loc, RankedTensorType::get({count * m, n}, element), x, y, Value(),
-                              Value(), transposeX, transposeY, count);
+                              Value(), Value(), transposeX, transposeY, count);
 }
 
 // Returns first * x + second * y, in x's type.

@@ -343,7 +343,7 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   auto type = tensorTypeOf(first.getResult())
                   .clone({tensorTypeOf(first.getResult()).getDimSize(0), columns});
   Location loc = fusedName(b, ops);
-  auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias);
+  auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias, Value());
   auto split = lm::SplitOp::create(b, loc, types, linear.getResult());
   for (auto [old, part] : llvm::zip_equal(Group(group), split.getParts())) {
     old.getResult().replaceAllUsesWith(part);

@@ -63,6 +63,28 @@ def FoldRopePass : Pass<"lm-fold-rope", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numFolded", "folded", "gradients of attention that rotate back">];
 }
 
+def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
+  let summary = "adds the residual in the matrix product of a linear layer";
+  let description = [{
+    If only an `lm.add` reads the result of an `lm.linear`, and the other operand of the sum is known
+    before the product, then that operand becomes the product's `residual`. The product reads it
+    as the matrix C of cuBLASLt's D = A B + C and rounds once, so bf16 results differ in their last
+    bits. What reads the sum, most often a norm, has one input less. The pass is for CUDA targets:
+    on a CPU the sum finds the product in the cache.
+
+    ```mlir
+    %y = lm.linear %x, %w : (tensor<8x16xbf16>, tensor<4x16xbf16>) -> tensor<8x4xbf16>
+    %s = lm.add %r, %y : tensor<8x4xbf16>
+    ```
+    becomes
+    ```mlir
+    %s = lm.linear %x, %w residual %r : (tensor<8x16xbf16>, tensor<4x16xbf16>, tensor<8x4xbf16>) -> tensor<8x4xbf16>
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numFolded", "folded", "sums that a product computes">];
+}
+
 def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
   let summary = "turns every lm op into library calls and single-op fusions";
   let description = [{

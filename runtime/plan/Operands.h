@@ -50,11 +50,17 @@ inline Operands operandsOf(const Launch &op) {
   return operands;
 }
 
+// Returns true if the product is added to what d holds.
+inline bool accumulates(const Gemm &op) { return int64_t(op.c()) == int64_t(op.d()); }
+// Returns the slice other than d that is added to the product; -1: none.
+inline int64_t residualOf(const Gemm &op) { return accumulates(op) ? -1 : int64_t(op.c()); }
+
 inline Operands operandsOf(const Gemm &op) {
   return {{"a", op.a()},
           {"b", op.b()},
-          {"d", op.d(), op.c() == -1 ? Role::Write : Role::Accumulate},
-          {"bias", op.bias()}};
+          {"d", op.d(), accumulates(op) ? Role::Accumulate : Role::Write},
+          {"bias", op.bias()},
+          {"residual", residualOf(op)}};
 }
 
 inline Operands operandsOf(const Attention &op) {

@@ -689,8 +689,11 @@ private:
                     product({gemm.batch(), gemm.m(), gemm.n()})));
     if (gemm.batch() > 1 && gemm.bias() != -1)
       return fail("it adds a bias to {} products", gemm.batch());
-    if (gemm.c() != -1 && int64_t(gemm.c()) != int64_t(gemm.d()))
-      return fail("operand c is neither absent nor d");
+    if (gemm.batch() > 1 && residualOf(gemm) != -1)
+      return fail("it adds a residual to {} products", gemm.batch());
+    if (residualOf(gemm) != -1)
+      LMC_TRY(operand("residual", residualOf(gemm), dtypeOf(gemm.d()),
+                      product({gemm.m(), gemm.n()})));
     if (gemm.bias() != -1)
       LMC_TRY(operand("bias", gemm.bias(), typeOrSum(gemm.bias(), type), gemm.n()));
     return {};

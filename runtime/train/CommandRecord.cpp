@@ -307,8 +307,9 @@ ordered_json CommandRecord::lineOf(uint32_t function, uint32_t at) const {
   if (const plan::Gemm *gemm = command.body_as_Gemm()) {
     line["transpose_a"] = gemm->transpose_a();
     line["transpose_b"] = gemm->transpose_b();
-    line["accumulate"] = gemm->c() != -1;
+    line["accumulate"] = plan::accumulates(*gemm);
     line["bias"] = gemm->bias() != -1;
+    line["residual"] = plan::residualOf(*gemm) != -1;
   }
   return line;
 }

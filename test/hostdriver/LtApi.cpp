@@ -527,12 +527,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       broken(kRuleBroken,
              "a product with alpha {} and beta {}: products of plans have alpha 1, and beta 0 or 1",
              scale, old);
-    product.accumulate = old == 1;
     const Layout &dAs = find(layouts, dLayout), &cAs = layoutOfC(cLayout, dAs);
-    if (!product.accumulate && c && c != d && mayOverlap(bytesOf(c, cAs), bytesOf(d, dAs)))
+    if (c && c != d && mayOverlap(bytesOf(c, cAs), bytesOf(d, dAs)))
       broken(kRuleBroken, "c of a product overlaps d, and is not d");
-    if (product.accumulate && (c != d || cAs.leading != dAs.leading))
-      broken(kRuleBroken, "a product with beta 1 whose c is not d");
+    if (old == 1 && (!c || cAs.leading != dAs.leading))
+      broken(kRuleBroken, "a product with beta 1 that has no c, or one with other rows than d");
+    product.accumulate = old == 1 && c == d;
+    if (old == 1 && c != d) {
+      product.residual = product.d;
+      product.residual.address = reinterpret_cast<uint64_t>(c);
+    }
     // The heuristic was promised the alignment of all matrices of a batch.
     auto bits = [](const void *pointer, const Layout &layout, cudaDataType_t type) {
       const uint64_t stride = layout.batch > 1 ? uint64_t(layout.stride) : 0;
@@ -540,7 +544,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     };
     const Layout &aAs = find(layouts, aLayout), &bAs = find(layouts, bLayout);
     const uint64_t pointers[] = {bits(a, aAs, aAs.type), bits(b, bAs, bAs.type),
-                                 product.accumulate ? bits(c, cAs, cAs.type) : 0,
+                                 old == 1 ? bits(c, cAs, cAs.type) : 0,
                                  bits(d, dAs, dAs.type), product.bias};
     const char *const names[] = {"a", "b", "c", "d", "bias"};
     for (int i = 0; i < 5; ++i)

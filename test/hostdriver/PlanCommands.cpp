@@ -308,7 +308,9 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
     if (!equal(product.a, matrix(gemm.a(), gemm.m(), gemm.k(), gemm.transpose_a())) ||
         !equal(product.b, matrix(gemm.b(), gemm.k(), gemm.n(), gemm.transpose_b())) ||
         !equal(product.d, matrix(gemm.d(), gemm.m(), gemm.n(), false)) ||
-        product.accumulate != (gemm.c() >= 0) || (product.bias != 0) != (gemm.bias() >= 0))
+        product.accumulate != plan::accumulates(gemm) ||
+        (product.residual.address != 0) != (plan::residualOf(gemm) >= 0) ||
+        (product.bias != 0) != (gemm.bias() >= 0))
       continue;
     alike = candidate.command;
     if (!inArenas && !arenas.empty() && std::count(arenas.begin(), arenas.end(), 0) == 0)
@@ -318,6 +320,8 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
                          {gemm.d(), product.d.address}};
     if (product.bias)
       operands.push_back({uint32_t(gemm.bias()), product.bias});
+    if (product.residual.address)
+      operands.push_back({uint32_t(plan::residualOf(gemm)), product.residual.address});
     if (!fits(operands))
       continue;
     const int64_t workspace = candidate.command->workspace();

@@ -33,11 +33,12 @@ struct Matrix {
   }
 };
 
-// d = a b (+ d) (+ bias), where b's columns, d's columns and the bias have equal extents.
+// d = a b (+ d) (+ bias) (+ residual), where b's columns, d's columns and the bias have equal extents.
 struct PlainProduct {
   Matrix a, b, d;
   uint64_t bias = 0; // address of the vector; 0: none
   bool accumulate = false;
+  Matrix residual; // added to the product; its address is 0 if there is none
   uint64_t workspace = 0, workspaceBytes = 0;
   bool isWrong = false; // the last row of d gets wrong sums
   bool mixesRows = false; // the second half of d's rows gets the sums of the first half

@@ -84,8 +84,9 @@ template <typename T> void multiplyOne(const PlainProduct &product, const Algori
     for (uint64_t i = 0; i < m * n; ++i)
       sums[i] += bias[i % n];
   }
-  if (product.accumulate) {
-    const std::vector<T> old = elementsOf<T>(product.d);
+  if (product.accumulate || product.residual.address) {
+    const std::vector<T> old =
+        elementsOf<T>(product.accumulate ? product.d : product.residual);
     for (uint64_t i = 0; i < m * n; ++i)
       sums[i] += old[i];
   }
@@ -134,6 +135,8 @@ void submitProduct(CUstream stream, const PlainProduct &product, uint32_t algori
       work->accesses.push_back(bytesOf(matrix->at(number), matrix == &product.d));
   if (product.bias)
     work->accesses.push_back({product.bias, product.d.columns * byteWidth(product.d.dtype), false});
+  if (product.residual.address)
+    work->accesses.push_back(bytesOf(product.residual, false));
   const Access workspace{product.workspace, product.workspaceBytes, true};
   if (how.split) {
     for (const Access &operand : work->accesses)

@@ -1,4 +1,5 @@
 #include "runtime/device/cpu/HostCommands.h"
+#include "runtime/plan/Operands.h"
 #include "runtime/plan/SliceGeometry.h"
 
 #include <omp.h>
@@ -19,6 +20,17 @@ Storage storageOf(plan::DType dtype) {
   }
 }
 
+void GemmCommand::run() const {
+  if (residual) {
+    constexpr int64_t kBlock = 1 << 16;
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < strideD; at += kBlock)
+      std::memcpy(d + at, residual + at, size_t(std::min(kBlock, strideD - at)));
+  }
+  for (int64_t i = 0; i < batch; ++i)
+    gemm->run(a + i * strideA, b + i * strideB, d + i * strideD, bias);
+}
+
 Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache &gemms) {
   auto storage = [&](uint32_t slice) { return storageOf(memory.slice(slice).dtype()); };
   GemmShape shape;
@@ -27,6 +39,8 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
   shape.k = int64_t(op.k());
   shape.transposeA = op.transpose_a();
   shape.transposeB = op.transpose_b();
+  // A residual is copied to d, to which the product is then added.
+  const int64_t residual = plan::residualOf(op);
   shape.accumulate = op.c() >= 0;
   shape.hasBias = op.bias() >= 0;
   shape.input = storage(op.a());
@@ -41,6 +55,7 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      memory.address(op.b()),
                      shape.hasBias ? memory.address(uint32_t(op.bias())) : nullptr,
                      memory.address(op.d()),
+                     residual >= 0 ? memory.address(uint32_t(residual)) : nullptr,
                      int64_t(op.batch()),
                      shape.m * shape.k * elementBytes(shape.input),
                      shape.k * shape.n * elementBytes(shape.input),

@@ -14,13 +14,11 @@ struct GemmCommand {
   Gemm *gemm;
   const char *a, *b, *bias; // `bias` is null if there is none
   char *d;
+  const char *residual; // added to the product, as large as d; null if there is none
   // The number of products, and the bytes from a matrix of one to that of the next.
   int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
 
-  void run() const {
-    for (int64_t i = 0; i < batch; ++i)
-      gemm->run(a + i * strideA, b + i * strideB, d + i * strideD, bias);
-  }
+  void run() const;
 };
 
 // The products of the experts of a layer. `offsets` (experts + 1 numbers) says which rows belong to

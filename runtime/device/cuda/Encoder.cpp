@@ -29,6 +29,8 @@ Encoded Encoder::product(const plan::Command &command, const plan::Gemm &gemm) c
   ProductAddresses at{address(gemm.a()), address(gemm.b()), address(gemm.d())};
   if (gemm.bias() >= 0)
     at.bias = address(uint32_t(gemm.bias()));
+  if (const int64_t residual = plan::residualOf(gemm); residual >= 0)
+    at.residual = address(uint32_t(residual));
   if (command.workspace() >= 0)
     at.workspace = address(uint32_t(command.workspace()));
   return [at, shape = Products::shapeOf(plan, command, gemm),

@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/Products.h"
 
 #include "runtime/plan/FloatConvert.h"
+#include "runtime/plan/Operands.h"
 #include "runtime/support/Places.h"
 
 #include <fmt/format.h>
@@ -184,7 +185,8 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, described.alignB));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, described.alignA));
-  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, described.alignD));
+  LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+              described.residual ? described.alignC : described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
   // A trial may have left the address of its own bias.
   if (described.hasBias)
@@ -213,14 +215,14 @@ cublasStatus_t Product::multiply(const ProductAddresses &at, const cublasLtMatmu
   if (described.hasBias)
     if (const cublasStatus_t set = pointToBias(at.bias); set != CUBLAS_STATUS_SUCCESS)
       return set;
-  const float one = 1, beta = described.accumulate ? 1 : 0;
+  const float one = 1, beta = described.accumulate || described.residual ? 1 : 0;
   const double wideOne = 1, wideBeta = beta;
   const bool wide = described.input == plan::DType::F64;
   auto pointer = [](CUdeviceptr address) { return reinterpret_cast<void *>(address); };
   return library.cublasLtMatmul(
       library.handle, operation, wide ? static_cast<const void *>(&wideOne) : &one, pointer(at.b),
       first, pointer(at.a), second, wide ? static_cast<const void *>(&wideBeta) : &beta,
-      pointer(at.d), result, pointer(at.d), result, &chosen, pointer(at.workspace),
+      pointer(described.residual ? at.residual : at.d), result, pointer(at.d), result, &chosen, pointer(at.workspace),
       described.workspaceBytes, reinterpret_cast<cudaStream_t>(stream));
 }
 
@@ -278,7 +280,11 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   shape.k = gemm.k();
   shape.transposeA = gemm.transpose_a();
   shape.transposeB = gemm.transpose_b();
-  shape.accumulate = gemm.c() >= 0;
+  shape.accumulate = plan::accumulates(gemm);
+  if (const int64_t residual = plan::residualOf(gemm); residual >= 0) {
+    shape.residual = true;
+    shape.alignC = alignment(uint32_t(residual));
+  }
   shape.input = slice(gemm.a()).dtype();
   shape.output = slice(gemm.d()).dtype();
   shape.hasBias = gemm.bias() >= 0;
@@ -301,7 +307,7 @@ public:
   // Allocates memory for the largest of `shapes`.
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu,
                                const std::vector<ProductShape> &shapes, CUstream stream);
-  // Fills the inputs, and the bias, with random values of type `dtype` between -1/2 and 1/2.
+  // Fills the inputs, the bias and the residual with random values of type `dtype` between -1/2 and 1/2.
   Result<void> fill(plan::DType dtype);
   // Runs an algorithm once; a product that is added to d finds zeros there. Returns "", or why the
   // algorithm cannot be taken: it does not run, or one of 24 elements of the result is not the sum
@@ -327,12 +333,14 @@ private:
   PinnedMemory pattern; // random values, copied again and again
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
-  uint64_t inputBytes = 0, biasBytes = 0; // of a and b together; of the bias
+  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // of a and b together; of the others
   std::vector<double> values;             // of the pattern
   // Factors repeat after so many elements, a prime number. If a row's length
   // were a multiple of it, rows would be equal, and an algorithm that mixes them up would pass the
   // check of its sums.
   uint64_t period = 1;
+  // The residual repeats after so many bytes: a prime number of elements in f32 (f64 for f64).
+  uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
   // An element of a result: where it lies in the three rows, what it must be, and how far it may be
   // from that.
@@ -355,7 +363,7 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
                                                  const std::vector<ProductShape> &shapes,
                                                  CUstream stream) {
   Trial trial(driver, stream);
-  uint64_t a = 0, b = 0, d = 0, bias = 0, workspace = 0, row = 0;
+  uint64_t a = 0, b = 0, d = 0, bias = 0, residual = 0, workspace = 0, row = 0;
   auto most = [](uint64_t &bytes, uint64_t elements, plan::DType dtype) {
     bytes = std::max(bytes, (elements * byteWidth(dtype) + 255) / 256 * 256);
   };
@@ -365,17 +373,21 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
     most(d, shape.batch * shape.m * shape.n, shape.output);
     most(bias, shape.n, shape.bias);
     most(row, shape.n, shape.output);
+    if (shape.residual)
+      most(residual, shape.m * shape.n, shape.output);
     workspace = std::max(workspace, shape.workspaceBytes);
   }
-  const uint64_t total = a + b + d + bias + workspace;
+  const uint64_t total = a + b + d + bias + residual + workspace;
   CUdeviceptr at = 0;
   LMC_TRY(gpu.requireFree(total, "to try matrix products"));
   LMC_CUDA(driver, cuMemAlloc(&at, total),
            fmt::format("allocate {} bytes to try matrix products", total));
   trial.memory = DeviceMemory(driver, at);
-  trial.addresses = {at, at + a, at + a + b, at + a + b + d, at + a + b + d + bias};
+  const CUdeviceptr others = at + a + b + d;
+  trial.addresses = {at, at + a, at + a + b, others, others + bias + residual, others + bias};
   trial.inputBytes = a + b;
   trial.biasBytes = bias;
+  trial.residualBytes = residual;
   void *pattern = nullptr, *rows = nullptr;
   LMC_CUDA(driver, cuMemHostAlloc(&pattern, kPatternBytes, 0), "allocate pinned memory");
   trial.pattern = PinnedMemory(driver, pattern);
@@ -406,6 +418,7 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
   // The largest primes below 2^17, 2^18 and 2^19.
   period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
   for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
+                                 std::tuple(addresses.residual, residualBytes, residualPeriod()),
                                  std::tuple(addresses.bias, biasBytes, kPatternBytes)})
     for (uint64_t at = 0; at < count; at += step)
       LMC_CUDA(*driver, cuMemcpyHtoDAsync(to + at, bytes, std::min(step, count - at), stream),
@@ -449,6 +462,13 @@ void Products::Trial::expect(const ProductShape &shape) {
         convertFloats(shape.bias, static_cast<const char *>(pattern.get()) + byte, plan::DType::F64,
                       &bias, 1);
         add(bias);
+      }
+      if (shape.residual) {
+        const uint64_t byte = (i * n + j) * byteWidth(shape.output) % residualPeriod();
+        double residual = 0;
+        convertFloats(shape.output, static_cast<const char *>(pattern.get()) + byte,
+                      plan::DType::F64, &residual, 1);
+        add(residual);
       }
       const double rounding = (8 * std::sqrt(static_cast<double>(k)) * ofSums + ofCuts) * absolute;
       expected.push_back({row, j, sum, rounding + 2 * ofResult * std::abs(sum)});
@@ -523,12 +543,13 @@ GemmKey Products::keyOf(const ProductShape &shape) const {
   return {
       fmt::format("{}, {} multiprocessors, driver for CUDA {}.{}, cuBLASLt {}", gpu.name,
                   gpu.multiprocessors, driver.version / 1000, driver.version % 1000 / 10, version),
-      fmt::format("{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{} workspace {}", nameOf(shape.input),
+      fmt::format("{}>{} {}{}x{}x{}{}{}{}{} align {}/{}/{}/{}{} workspace {}", nameOf(shape.input),
                   nameOf(shape.output), shape.batch > 1 ? fmt::format("{} of ", shape.batch) : "",
                   shape.m, shape.n, shape.k, shape.transposeA ? " a^T" : "",
-                  shape.transposeB ? " b^T" : "", shape.accumulate ? " +d" : "",
+                  shape.transposeB ? " b^T" : "", shape.accumulate ? " +d" : shape.residual ? " +c" : "",
                   shape.hasBias ? " +bias " + nameOf(shape.bias) : "", shape.alignA, shape.alignB,
-                  shape.alignD, shape.alignBias, shape.workspaceBytes)};
+                  shape.alignD, shape.alignBias,
+                  shape.residual ? fmt::format("/{}", shape.alignC) : "", shape.workspaceBytes)};
 }
 
 Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,

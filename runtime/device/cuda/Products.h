@@ -27,10 +27,11 @@ struct ProductShape {
   uint64_t batch = 1; // products, whose matrices lie one behind the other
   bool transposeA = false, transposeB = false;
   bool accumulate = false; // the product is added to d
+  bool residual = false;   // another matrix is added to the product
   plan::DType input = plan::DType::F32, output = plan::DType::F32;
   bool hasBias = false;
   plan::DType bias = plan::DType::F32;
-  uint32_t alignA = 16, alignB = 16, alignD = 16, alignBias = 16;
+  uint32_t alignA = 16, alignB = 16, alignD = 16, alignBias = 16, alignC = 16; // alignC: of the residual
   uint64_t workspaceBytes = 0;
 
   auto operator<=>(const ProductShape &) const = default;
@@ -38,7 +39,7 @@ struct ProductShape {
 
 // The addresses of one product. `workspace` has the shape's workspaceBytes.
 struct ProductAddresses {
-  CUdeviceptr a = 0, b = 0, d = 0, bias = 0, workspace = 0;
+  CUdeviceptr a = 0, b = 0, d = 0, bias = 0, workspace = 0, residual = 0;
 };
 
 // A product of one shape with its chosen algorithm.

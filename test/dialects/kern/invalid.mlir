@@ -115,6 +115,22 @@ func.func @accumulator(%a: tensor<4x8xbf16>, %b: tensor<8x6xbf16>, %acc: tensor<
 
 // -----
 
+func.func @residual(%a: tensor<4x8xbf16>, %b: tensor<8x6xbf16>, %r: tensor<4x6xf32>) {
+  // expected-error @+1 {{'kern.gemm' op has a residual of type 'tensor<4x6xf32>'}}
+  %0 = kern.gemm %a, %b residual %r : (tensor<4x8xbf16>, tensor<8x6xbf16>, tensor<4x6xf32>) -> tensor<4x6xbf16>
+  return
+}
+
+// -----
+
+func.func @residualAndAccumulator(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>, %r: tensor<4x6xf32>) {
+  // expected-error @+1 {{'kern.gemm' op has both a residual and an accumulator}}
+  %0 = kern.gemm %a, %b acc %r residual %r : (tensor<4x8xf32>, tensor<8x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
 func.func @bias(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>, %bias: tensor<4xf32>) {
   // expected-error @+1 {{'kern.gemm' op has a bias of type 'tensor<4xf32>'}}
   %0 = kern.gemm %a, %b bias %bias : (tensor<4x8xf32>, tensor<8x6xf32>, tensor<4xf32>) -> tensor<4x6xf32>
@@ -472,7 +488,7 @@ func.func @gemmStackOfOthers(%a: tensor<4x8xf32>, %b: tensor<8x6xf32>) {
 // -----
 
 func.func @gemmStackBias(%a: tensor<4x8xf32>, %b: tensor<16x6xf32>, %bias: tensor<6xf32>) {
-  // expected-error @+1 {{'kern.gemm' op adds a bias to 2 products}}
+  // expected-error @+1 {{'kern.gemm' op adds a bias or a residual to 2 products}}
   %0 = kern.gemm %a, %b bias %bias : (tensor<4x8xf32>, tensor<16x6xf32>, tensor<6xf32>) -> tensor<4x6xf32> {batch = 2 : i64}
   return
 }

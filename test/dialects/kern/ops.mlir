@@ -86,6 +86,8 @@ func.func @gemm(%a: tensor<4x8xbf16>, %w: tensor<6x8xbf16>, %acc: tensor<4x6xf32
   %stack = kern.gemm %a, %w : (tensor<4x8xbf16>, tensor<6x8xbf16>) -> tensor<4x3xf32> {transpose_b, batch = 2 : i64}
   // CHECK: kern.gemm %[[A]], %[[W]] acc %[[ACC]] bias %[[BIAS]] : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<4x6xf32>, tensor<6xbf16>) -> tensor<4x6xf32> {transpose_b}
   %3 = kern.gemm %a, %w acc %acc bias %bias : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<4x6xf32>, tensor<6xbf16>) -> tensor<4x6xf32> {transpose_b}
+  // CHECK: kern.gemm %[[A]], %[[W]] residual %[[ACC]] : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<4x6xf32>) -> tensor<4x6xf32> {transpose_b}
+  %sum = kern.gemm %a, %w residual %acc : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<4x6xf32>) -> tensor<4x6xf32> {transpose_b}
   // CHECK: kern.gemm %[[A]], %[[A]] : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<8x8xf32> {transpose_a}
   %4 = kern.gemm %a, %a : (tensor<4x8xbf16>, tensor<4x8xbf16>) -> tensor<8x8xf32> {transpose_a}
   return

@@ -133,6 +133,14 @@ func.func @linearContraction(%x: tensor<4x8xf32>, %w: tensor<8x6xf32>) {
 
 // -----
 
+func.func @linearResidual(%x: tensor<4x8xbf16>, %w: tensor<6x8xbf16>, %r: tensor<4x6xf32>) {
+  // expected-error @+1 {{'lm.linear' op has a residual of type 'tensor<4x6xf32>'}}
+  %0 = lm.linear %x, %w residual %r : (tensor<4x8xbf16>, tensor<6x8xbf16>, tensor<4x6xf32>) -> tensor<4x6xbf16>
+  return
+}
+
+// -----
+
 func.func @linearRows(%x: tensor<4x8xf32>, %w: tensor<6x8xf32>) {
   // expected-error @+1 {{'lm.linear' op has result rows 3, expected 4}}
   %0 = lm.linear %x, %w : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<3x6xf32>

@@ -136,6 +136,21 @@ plan.function @f peak 1024 {
 // -----
 
 plan.function @f peak 1024 {
+  %a = plan.slice @w[0] temporaries "" live [0, 0] : !plan.slice<tensor<8x4xf32>>
+  %b = plan.slice @w[0] temporaries "" live [0, 0] : !plan.slice<tensor<4x2xf32>>
+  %d = plan.slice @w[0] temporaries "" live [0, 0] : !plan.slice<tensor<8x2xf32>>
+  // expected-error @+1 {{'plan.gemm' op has a residual of 'tensor<8x4xf32>' for 1 of 'tensor<8x2xf32>'}}
+  plan.gemm (
+    a %a : tensor<8x4xf32>
+    b %b : tensor<4x2xf32>
+    residual %a : tensor<8x4xf32>
+    d %d : tensor<8x2xf32>
+  )
+}
+
+// -----
+
+plan.function @f peak 1024 {
   %ids = plan.slice @w[0] temporaries "" live [0, 0] : !plan.slice<tensor<8xi32>>
   %x = plan.slice @w[0] temporaries "" live [0, 0] : !plan.slice<tensor<8x4xf32>>
   %d = plan.slice @w[0] temporaries "" live [0, 0] : !plan.slice<tensor<16x8xf32>>

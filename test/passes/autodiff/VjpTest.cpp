@@ -196,6 +196,10 @@ std::vector<Case> cases() {
        {"tensor<6x5xf64>", "tensor<5x4xf64>", "tensor<4xf64>"},
        "%r = lm.linear %0, %1 bias %2 : (tensor<6x5xf64>, tensor<5x4xf64>, tensor<4xf64>) -> "
        "tensor<6x4xf64> {transposed}"});
+  add({"linear_residual",
+       {"tensor<6x5xf64>", "tensor<4x5xf64>", "tensor<4xf64>", "tensor<6x4xf64>"},
+       "%r = lm.linear %0, %1 bias %2 residual %3 : (tensor<6x5xf64>, tensor<4x5xf64>, "
+       "tensor<4xf64>, tensor<6x4xf64>) -> tensor<6x4xf64>"});
   add({"layer_norm",
        {"tensor<6x19xf64>", "tensor<19xf64>", "tensor<19xf64>"},
        "%r = lm.layer_norm %0, %1, %2 eps 1.0e-5 : (tensor<6x19xf64>, tensor<19xf64>, "

@@ -697,7 +697,7 @@ void FunctionRun::run(Operation &op) {
             .run();
       })
       .Case([&](kern::GemmOp gemm) {
-        auto acc = sum(gemm.getAcc());
+        auto acc = sum(gemm.getAcc() ? gemm.getAcc() : gemm.getResidual());
         std::optional<Elements> bias;
         if (gemm.getBias())
           bias = elements(gemm.getBias());
@@ -891,6 +891,8 @@ void PlanRun::run(Operation &op) {
         Elements d = dense(gemm.getD());
         auto acc = sum(gemm.getAccumulate(), d);
         scribble(d);
+        if (gemm.getResidual())
+          acc = valuesOf(dense(gemm.getResidual()));
         std::optional<Elements> bias;
         if (gemm.getBias())
           bias = dense(gemm.getBias());

@@ -661,6 +661,52 @@ TEST_P(Conformance, AddsBiases) {
   }
 }
 
+// The residual is added before the result is rounded, and keeps its values.
+TEST_P(Conformance, AddsResiduals) {
+  for (DType dtype : {DType::BF16, DType::F32, DType::F64})
+    for (bool hasBias : {false, true}) {
+      executable = nullptr;
+      b = PlanBuilder();
+      b.plan.target = GetParam().target;
+      plan::GemmT gemm;
+      gemm.a = b.slice(dtype, {2, 3});
+      gemm.b = b.slice(dtype, {4, 3});
+      gemm.d = b.slice(dtype, {2, 4});
+      gemm.c = int(b.slice(dtype, {2, 4}));
+      if (hasBias)
+        gemm.bias = int(b.slice(dtype, {4}));
+      gemm.m = 2;
+      gemm.n = 4;
+      gemm.k = 3;
+      gemm.transpose_b = true;
+      b.command(gemm);
+      ASSERT_NO_FATAL_FAILURE(record());
+      auto put = [&](uint32_t slice, const std::vector<double> &values) {
+        std::vector<char> bytes(values.size() * byteWidth(dtype));
+        convertFloats(DType::F64, values.data(), dtype, bytes.data(), values.size());
+        write(slice, bytes);
+      };
+      auto get = [&](uint32_t slice) {
+        std::vector<double> values(8);
+        convertFloats(dtype, read<char>(slice).data(), DType::F64, values.data(), 8);
+        return values;
+      };
+      const std::vector<double> residual{1, 2, 3, 4, 5, 6, 7, 8};
+      put(gemm.a, {16, 1, 0, 1, 2, 3});
+      put(gemm.b, {16, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0});
+      put(uint32_t(gemm.c), residual);
+      put(gemm.d, std::vector<double>(8, 100));
+      if (hasBias)
+        put(uint32_t(gemm.bias), {2, 0, 0, -1});
+      ASSERT_NO_FATAL_FAILURE(run());
+      ASSERT_NO_FATAL_FAILURE(run()); // what d holds does not count
+      EXPECT_EQ(get(gemm.d), hasBias ? (std::vector<double>{260, 2, 19, 4, 25, 9, 8, 9})
+                                     : (std::vector<double>{258, 2, 19, 5, 23, 9, 8, 10}))
+          << plan::EnumNameDType(dtype);
+      EXPECT_EQ(get(uint32_t(gemm.c)), residual) << plan::EnumNameDType(dtype);
+    }
+}
+
 // Both sides' rows may lie apart: columns 1 and 2 of a [3, 4] matrix go to columns 0 and 1.
 TEST_P(Conformance, CopiesRows) {
   uint32_t x = b.slice(DType::F32, {3, 4}), d = b.slice(DType::F32, {3, 4});

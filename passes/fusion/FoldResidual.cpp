@@ -1,0 +1,55 @@
+// lm-fold-residual: lets the matrix product of a linear layer add the residual.
+//
+//   %y = lm.linear %x, %w          =>   %s = lm.linear %x, %w residual %r
+//   %s = lm.add %r, %y
+//
+// The product then reads the residual where it would else write a result that only the sum reads,
+// and the kernel behind it reads one matrix less.
+#include "passes/fusion/Passes.h"
+
+#include "dialects/lm/Lm.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_FOLDRESIDUALPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+// Returns the linear layer whose result only `add` reads and which can add the other operand of
+// `add`, because that is known before it; null if there is none.
+static lm::LinearOp productOf(lm::AddOp add, Value &residual) {
+  for (auto [value, other] : {std::pair(add.getRhs(), add.getLhs()),
+                              std::pair(add.getLhs(), add.getRhs())}) {
+    auto linear = value.getDefiningOp<lm::LinearOp>();
+    if (!linear || !value.hasOneUse() || linear.getResidual() ||
+        linear->getBlock() != add->getBlock())
+      continue;
+    Operation *producer = other.getDefiningOp();
+    if (producer && (producer->getBlock() != linear->getBlock() || linear->isBeforeInBlock(producer)))
+      continue;
+    residual = other;
+    return linear;
+  }
+  return {};
+}
+
+namespace {
+struct FoldResidualPass : lmc::impl::FoldResidualPassBase<FoldResidualPass> {
+  void runOnOperation() override {
+    SmallVector<lm::AddOp> adds;
+    getOperation().walk([&](lm::AddOp add) { adds.push_back(add); });
+    for (lm::AddOp add : adds) {
+      Value residual;
+      lm::LinearOp linear = productOf(add, residual);
+      if (!linear)
+        continue;
+      linear.getResidualMutable().assign(residual);
+      add.replaceAllUsesWith(linear.getResult());
+      add.erase();
+      ++numFolded;
+    }
+  }
+};
+} // namespace
