@@ -255,6 +255,9 @@ struct TargetConfig {
   int64_t vocabMultiple = 0;
   // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
   int64_t intermediateMultiple = 0;
+  // How CUDA kernels read very long rows again, for comparisons (LongRows in
+  // compiler/targets/cuda/CudaKernel.h): "shared", "again" or "alone"; "": what is best.
+  std::string longRows;
   bool operator==(const TargetConfig &) const = default;
 };
 

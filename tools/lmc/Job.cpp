@@ -30,7 +30,10 @@ void addJobOptions(Command &command, JobOptions &options) {
                  "~/.cache/lmc/kernels); off: nowhere");
   command.group("");
   command.list("--disable-fusion", "KIND", options.disableFusion,
-               "leave out kinds of fusion: linears, producer, siblings, layers, state, rope", true);
+               "leave out kinds of fusion: linears, producer, siblings, layers, state, rope, residual", true);
+  command.option("--long-rows", "KIND", options.longRows,
+                 "how CUDA kernels read rows again that registers cannot keep, for comparisons: "
+                 "shared (default), again, alone");
 }
 
 // Returns the device spec that the command line gives. If it is a path, it is made absolute,
@@ -54,8 +57,10 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
   Result<Config> config =
       loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName, phase, parameterNames);
-  if (config)
+  if (config) {
+    config->target.longRows = options.longRows;
     return std::move(*config);
+  }
   fail(llvm::StringRef(config.error().message).rtrim());
   return std::nullopt;
 }

@@ -25,6 +25,7 @@ struct JobOptions {
   std::string spec;        // a name, or a path from the working directory
   std::string kernelCache; // "off", a folder, or "" for the default
   std::vector<std::string> disableFusion;
+  std::string longRows;
 };
 
 // Adds these options to `command`. The parser writes to `options`, which must live until then.

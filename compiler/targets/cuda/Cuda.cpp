@@ -60,6 +60,9 @@ public:
   StringRef devices() const override { return "cuda:sm_XY, such as cuda:sm_90a"; }
 
   llvm::Error checkDevice(const TargetConfig &job) const override {
+    if (!job.longRows.empty() && !longRowsOf(job.longRows))
+      return llvm::createStringError("--long-rows=" + job.longRows +
+                                     ": it must be shared, again or alone");
     if (archOf(job.device))
       return llvm::Error::success();
     std::string names;
@@ -72,11 +75,13 @@ public:
     return job.device;
   }
 
-  ArrayRef<llvm::StringLiteral> fusionKinds() const override { return kFoldedRope; }
+  ArrayRef<llvm::StringLiteral> fusionKinds() const override { return kFusionKinds; }
   void addModelPasses(OpPassManager &passes,
                       llvm::function_ref<bool(StringRef)> isOn) const override {
-    if (isOn(kFoldedRope))
+    if (isOn(kFusionKinds[0]))
       passes.addPass(createFoldRopePass());
+    if (isOn(kFusionKinds[1]))
+      passes.addPass(createFoldResidualPass());
   }
   // Splits the column reductions that remain after fusion, which has already moved every sum over
   // rows that it can into another kernel. cuBLASLt adds a bias only in the type of the result.
@@ -102,7 +107,8 @@ public:
     if (llvm::Error error = checkDevice(job))
       return report(std::move(error));
     const CudaArch &arch = *archOf(job.device);
-    FailureOr<CudaProgram> program = planCudaProgram(plan, arch);
+    FailureOr<CudaProgram> program = planCudaProgram(
+        plan, arch, longRowsOf(job.longRows).value_or(LongRows::Shared));
     if (failed(program))
       return failure();
     if (llvm::Error error = compileProgram(*program, arch, KernelCache(cache)))
@@ -137,7 +143,7 @@ public:
   }
 
 private:
-  static constexpr llvm::StringLiteral kFoldedRope{"rope"};
+  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual"};
 
   // Returns the architecture of a device such as "cuda:sm_90a"; null for other devices.
   static const CudaArch *archOf(StringRef device) { return findCudaArch(device.split(':').second); }

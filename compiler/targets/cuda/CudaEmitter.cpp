@@ -500,8 +500,12 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
     if (made.outer || info.outerDims() == 0)
       rowBytesLoaded += width * type.getElementTypeBitWidth() / 8;
     CudaChunks &to = isHoisted ? *hoisted : *chunks;
-    std::string vector = perChunk(to, vectorType(type.getElementType()), name,
-                                  "load<" + std::to_string(width) + ">(" + from + ")");
+    const bool ofRow = made.outer || info.outerDims() == 0;
+    std::string vector = perChunk(
+        to, vectorType(type.getElementType()), name,
+        ofRow ? vectorOfRow(keep ? key : std::pair<void *, void *>(), number,
+                            to.count > 1 ? name + "[k]" : name, from)
+              : "load<" + std::to_string(width) + ">(" + from + ")");
     made.expr = {vector + (width == 1 ? ".at[0]" : ".at[e]")};
     if (keep)
       (isHoisted ? hoistedCache : loadCache)[key] = made;

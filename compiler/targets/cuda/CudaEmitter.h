@@ -73,6 +73,7 @@ struct CudaChunks {
 class CudaEmitter {
 public:
   CudaEmitter(kern::KernelOp kernel, const RegionInfo &info);
+  virtual ~CudaEmitter() = default;
 
 protected:
   using Cache = std::map<std::pair<void *, void *>, CudaValue>;
@@ -86,6 +87,12 @@ protected:
   CudaValue extract(mlir::tensor::ExtractOp op, mlir::AffineMap point);
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
+  // Returns the expression of a vector that is loaded into the variable `name` in each row, from
+  // `from`. `key` names the input and the point; its parts are null if the index is computed.
+  virtual std::string vectorOfRow(std::pair<void *, void *> key, unsigned input,
+                                  const std::string &name, const std::string &from) {
+    return "load<" + std::to_string(width) + ">(" + from + ")";
+  }
   CudaValue indexAt(mlir::AffineExpr expr);
   CudaValue name(mlir::Value value, mlir::AffineMap point, CudaValue made);
   CudaExpr inScope(mlir::Value value, mlir::AffineMap point, const CudaValue &user);
@@ -185,7 +192,7 @@ std::vector<std::string> cudaFormulas(kern::KernelOp kernel);
 
 // The printers, one per hero.
 CudaKernel printCudaElements(kern::KernelOp kernel, const RegionInfo &info);
-CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info);
+CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info, const CudaPrinting &how);
 CudaKernel printCudaColumns(kern::KernelOp kernel, const RegionInfo &info);
 
 } // namespace lmc::codegen

@@ -5,6 +5,7 @@
 #include "dialects/kern/Kern.h"
 
 #include <array>
+#include <optional>
 #include <string>
 
 namespace lmc::codegen {
@@ -30,9 +31,26 @@ struct CudaKernel {
   bool contract = false;
 };
 
+// How a kernel reads a row again that is too long for the registers of its block. In all cases the
+// last columns that one pass reads are the first of the next.
+enum class LongRows {
+  Shared, // a block keeps as much of the row as fits into the shared memory of an SM
+  Again,  // two blocks on an SM, and every pass reads the row from the L2 cache or global memory
+  Alone,  // as `Again`, with one block on an SM, so that the rows in flight fit into the L2 cache
+};
+
+// Returns the kind of a name, "shared", "again" or "alone"; nothing for another name.
+std::optional<LongRows> longRowsOf(llvm::StringRef name);
+
+// What the text of a kernel depends on besides its op.
+struct CudaPrinting {
+  LongRows longRows = LongRows::Shared;
+  uint32_t sharedBytesPerBlock = 232448; // the default is that of sm_90
+  uint32_t sharedBytesPerSm = 233472;
+};
+
 // Prints `kernel` as CUDA C++. The text's comment gives the formulas, the shapes and the source
-// ops. Fails for a kernel that the analysis of Hero.h rejects. The text is the same for every
-// architecture.
-llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel);
+// ops. Fails for a kernel that the analysis of Hero.h rejects.
+llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaPrinting &how = {});
 
 } // namespace lmc::codegen

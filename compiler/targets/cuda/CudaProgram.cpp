@@ -19,7 +19,7 @@ namespace {
 
 class Planner {
 public:
-  explicit Planner(const CudaArch &arch) : arch(arch) {}
+  Planner(const CudaArch &arch, LongRows longRows) : arch(arch), longRows(longRows) {}
 
   LogicalResult addKernel(kern::KernelOp op);
   void addInitializers(ModuleOp module);
@@ -42,6 +42,7 @@ private:
                              ArrayRef<CudaProgram::Launch> launches);
 
   const CudaArch &arch;
+  const LongRows longRows;
   // Per source text, the indices of its kernels; these differ only in their launch.
   llvm::StringMap<std::vector<size_t>> templates;
   llvm::StringSet<> names; // names of all kernels
@@ -50,7 +51,8 @@ private:
 } // namespace
 
 LogicalResult Planner::addKernel(kern::KernelOp op) {
-  llvm::Expected<CudaKernel> printed = printCudaKernel(op);
+  llvm::Expected<CudaKernel> printed = printCudaKernel(
+      op, {longRows, arch.sharedBytesPerBlock, arch.sharedBytesPerSm});
   if (!printed)
     return emitError(op.getLoc()) << "kernel '" << op.getSymName() << "' cannot be generated for "
                                   << arch.name << ": " << llvm::toString(printed.takeError());
@@ -426,8 +428,8 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
   return bytesType(op->getContext(), bytes);
 }
 
-FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch) {
-  Planner planner(arch);
+FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch, LongRows longRows) {
+  Planner planner(arch, longRows);
   for (auto kernel : module.getOps<kern::KernelOp>())
     if (failed(planner.addKernel(kernel)))
       return failure();

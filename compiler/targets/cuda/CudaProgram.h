@@ -31,7 +31,8 @@ struct CudaProgram {
 
 // Returns the kernels, not yet compiled, that `module`, a plan with its kern.kernel ops, needs.
 // Fails, with an error at the op, if a kernel cannot be printed or no template supports a command.
-mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch);
+mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch,
+                                             LongRows longRows = LongRows::Shared);
 
 // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null for none.
 //

@@ -2,11 +2,21 @@
 // The loops of each hero are in PrintCudaElements.cpp, PrintCudaRows.cpp and PrintCudaColumns.cpp.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
+#include "llvm/ADT/StringSwitch.h"
+
 using namespace mlir;
 
 namespace lmc::codegen {
 
-llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel) {
+std::optional<LongRows> longRowsOf(StringRef name) {
+  return llvm::StringSwitch<std::optional<LongRows>>(name)
+      .Case("shared", LongRows::Shared)
+      .Case("again", LongRows::Again)
+      .Case("alone", LongRows::Alone)
+      .Default(std::nullopt);
+}
+
+llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel, const CudaPrinting &how) {
   llvm::Expected<RegionInfo> info = analyzeKernel(kernel);
   if (!info)
     return info.takeError();
@@ -15,7 +25,7 @@ llvm::Expected<CudaKernel> printCudaKernel(kern::KernelOp kernel) {
   case kern::Hero::Gather:
     return printCudaElements(kernel, *info);
   case kern::Hero::RowReduction:
-    return printCudaRows(kernel, *info);
+    return printCudaRows(kernel, *info, how);
   case kern::Hero::ColumnReduction:
     return printCudaColumns(kernel, *info);
   }

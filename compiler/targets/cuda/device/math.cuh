@@ -8,8 +8,7 @@ namespace lmc {
 template <typename T> __device__ inline bool isOrdered(T a, T b) { return a == a && b == b; }
 
 // Return the larger or smaller value; NaN if either is NaN. (CUDA's fmaxf and fminf ignore a NaN.)
-__device__ inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
-__device__ inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
+// For f32 they are in platform.cuh, as instructions.
 __device__ inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 __device__ inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 

@@ -72,6 +72,18 @@ __device__ inline float exp2Fast(float x) {
   return y;
 }
 
+// Return the larger or smaller value; NaN if either is NaN.
+__device__ inline float maximum(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ inline float minimum(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
 // A word of `Bytes` bytes (1, 2, 4, 8 or 16), aligned to its size.
 template <int Bytes> struct Bits;
 template <> struct Bits<1> {
@@ -122,6 +134,23 @@ template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v)
 __device__ inline u8 *sharedMemory() {
   extern __shared__ __align__(128) u8 lmcSharedMemory[];
   return lmcSharedMemory;
+}
+
+// Loads and stores `Bytes` bytes of shared memory, 16 at a time where `Bytes` is 16: the compiler
+// splits a C++ store of a struct, and words of neighbouring threads would then meet in banks.
+template <int Bytes> __device__ inline Bits<Bytes> loadShared(const void *from) {
+  if constexpr (Bytes == 16) {
+    const uint4 v = *static_cast<const uint4 *>(from);
+    return {{v.x, v.y, v.z, v.w}};
+  } else {
+    return *static_cast<const Bits<Bytes> *>(from);
+  }
+}
+template <int Bytes> __device__ inline void storeShared(void *to, Bits<Bytes> v) {
+  if constexpr (Bytes == 16)
+    *static_cast<uint4 *>(to) = make_uint4(v.words[0], v.words[1], v.words[2], v.words[3]);
+  else
+    *static_cast<Bits<Bytes> *>(to) = v;
 }
 
 // Returns the address of `shared` within the block's shared memory, in bytes, for instructions that

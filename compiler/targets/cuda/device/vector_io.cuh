@@ -1,4 +1,4 @@
-// Loads and stores N elements of global memory in words of up to 16 bytes.
+// Loads and stores N elements of global or shared memory in words of up to 16 bytes.
 #pragma once
 
 #include "lmc/platform.cuh"
@@ -37,6 +37,34 @@ template <int N, typename T> __device__ inline void store(T *p, const Vec<T, N> 
 #pragma unroll
   for (int i = 0; i < bytes / word; ++i)
     storeGlobal<word>(reinterpret_cast<u8 *>(p) + i * word, u.words[i]);
+}
+
+// Put N elements at `p` in shared memory, and take them from there. `p` is aligned as for load().
+template <int N, typename T> __device__ inline void keep(T *p, const Vec<T, N> &v) {
+  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
+  static_assert(bytes % word == 0, "whole words");
+  union Words {
+    Bits<word> words[bytes / word];
+    Vec<T, N> elements;
+    __device__ Words() {}
+  } u;
+  u.elements = v;
+#pragma unroll
+  for (int i = 0; i < bytes / word; ++i)
+    storeShared<word>(reinterpret_cast<u8 *>(p) + i * word, u.words[i]);
+}
+template <int N, typename T> __device__ inline Vec<T, N> kept(const T *p) {
+  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
+  static_assert(bytes % word == 0, "whole words");
+  union Words {
+    Bits<word> words[bytes / word];
+    Vec<T, N> elements;
+    __device__ Words() {}
+  } u;
+#pragma unroll
+  for (int i = 0; i < bytes / word; ++i)
+    u.words[i] = loadShared<word>(reinterpret_cast<const u8 *>(p) + i * word);
+  return u.elements;
 }
 
 template <typename T> __device__ inline T loadOne(const T *p) { return load<1>(p).at[0]; }

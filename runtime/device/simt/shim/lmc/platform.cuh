@@ -61,6 +61,9 @@ __device__ inline float exp2Fast(float x) {
   return y < 1.17549435e-38f ? 0.0f : y;
 }
 
+__device__ inline float maximum(float a, float b) { return a > b || a != a ? a : b; }
+__device__ inline float minimum(float a, float b) { return a < b || a != a ? a : b; }
+
 template <int Bytes> struct Bits;
 template <> struct Bits<1> {
   u8 word;
@@ -89,6 +92,13 @@ template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v)
 
 __device__ inline u8 *sharedMemory() {
   return static_cast<u8 *>(__builtin_assume_aligned(lmcMachine->shared, 128));
+}
+
+template <int Bytes> __device__ inline Bits<Bytes> loadShared(const void *from) {
+  return *static_cast<const Bits<Bytes> *>(from);
+}
+template <int Bytes> __device__ inline void storeShared(void *to, Bits<Bytes> v) {
+  *static_cast<Bits<Bytes> *>(to) = v;
 }
 
 __device__ inline u32 sharedAddress(const void *shared) {
