@@ -692,7 +692,7 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .defaultText = "\"auto\"",
        .doc = "Tokens whose logits exist at a time. For each chunk of so many tokens, the gradient "
               "of the head's weights is read and written once: larger chunks are faster and take "
-              "more memory. `auto` takes the fastest that meets the budget, with at most 2 GiB of "
+              "more memory. `auto` takes the fastest that meets the budget, with at most 4 GiB of "
               "logits (without a device spec 256 MiB). The chunk changes only the order in which "
               "this gradient is summed."},
 

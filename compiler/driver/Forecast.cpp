@@ -5,7 +5,7 @@
 //   layers; packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
 // * Keys that are "auto" (memory.recompute, memory.loss_chunk, distributed.overlap,
 //   distributed.reduce_gradients and distributed.reshard_after_forward) are not searched where the
-//   plan that recomputes nothing, has the fastest known chunk and the most overlap, sums gradients
+//   plan that keeps every value, has the fastest known chunk and the most overlap, sums gradients
 //   in the last micro-step, and keeps weights if that saves time, fits: it is taken as the fastest.
 //   Where even the plan that recomputes whole layers, has the smallest chunk and no overlap, sums
 //   gradients in each micro-step and keeps no weights does not fit, no plan does.
@@ -195,7 +195,7 @@ public:
       return extrapolated(std::move(config));
     };
     auto fast = [&](const char *reshard) {
-      return with(RecomputeMode::None, job.chunks.fastest, "yes", "last", reshard);
+      return with(RecomputeMode::KeepAll, job.chunks.fastest, "yes", "last", reshard);
     };
     auto smallest = [&] {
       return with(RecomputeMode::Block, job.chunks.smallest, "no", "each", "yes");

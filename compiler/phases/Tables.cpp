@@ -56,7 +56,7 @@ static StringRef introduction(Phase phase) {
   case Phase::Memory:
     return "What the backward pass computes again instead of keeping it. Each choice for a layer\n"
            "is an option; layers of different options are different functions\n"
-           "(@layer.forward.none). The options hull1, hull2 ... are found by the compiler. An op is\n"
+           "(@layer.forward.none). The options hull1, keep1 ... are found by the compiler. An op is\n"
            "named by its module: \"mlp\" is the activation alone, \"self_attn\" the attention alone.";
   case Phase::Fusion:
     return "Model ops became matrix products (kern.gemm), attention, and launches of kernels: a\n"

@@ -37,7 +37,7 @@ LossChunk lmc::lossChunkOf(ModuleOp module) {
 }
 
 std::vector<int64_t> lmc::lossChunkSizes(ModuleOp module) {
-  constexpr uint64_t kMaxLogitsBytes = uint64_t(2) << 30;
+  constexpr uint64_t kMaxLogitsBytes = uint64_t(4) << 30;
   constexpr int64_t kMin = 256, kMaxChunks = 128;
   const LossChunk own = lossChunkOf(module);
   if (own.tokens == 0)

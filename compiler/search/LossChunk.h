@@ -32,11 +32,12 @@ LossChunk lossChunkOf(mlir::ModuleOp module);
 
 // Returns the candidates for the loss of `module`, in rising order: the module's own chunk; the
 // powers of two, from 256 tokens on, that are smaller than the micro-batch; and the whole
-// micro-batch. Left out are chunks with more than 2 GiB of logits, and those that would make more
+// micro-batch. Left out are chunks with more than 4 GiB of logits, and those that would make more
 // than 128 chunks, unless they are the module's own. Returns nothing if the module has no loss.
 //
-// Beyond 2 GiB there is little to gain: with 131072 words in bf16 that are 8192 tokens, and a token
-// of a Llama of 1B parameters then takes 3% less time in the head than with 4096.
+// Beyond 4 GiB there is little to gain: with 131072 words in bf16 that are 16384 tokens. On an H100
+// the gradient of the head's weights (131072 x 2048) is computed at 508 TFLOP/s from 1024 tokens and
+// at 697 from 4096 (bench/results/gpu-2026-11-26-h100.md).
 std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
 
 // Sets the chunk of every loss of the module to `tokens`, or to all tokens if there are fewer.

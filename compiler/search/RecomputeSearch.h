@@ -112,8 +112,9 @@ public:
   // `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
-  // Returns the predicted seconds of all micro-steps of an optimizer step without recompute, from
-  // probes of a short model: no plan takes noticeably fewer, whatever its budget. Returns nothing
+  // Returns the predicted seconds of all micro-steps of an optimizer step that recomputes nothing
+  // that costs a kernel, from probes of a short model: no plan takes noticeably fewer, whatever its
+  // budget. Returns nothing
   // if the layers are of several kinds, as a short model does not tell how many there are of each.
   // It may be called before complete().
   mlir::FailureOr<std::optional<double>> leastSeconds();

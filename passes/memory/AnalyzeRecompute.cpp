@@ -31,7 +31,7 @@ public:
   FailureOr<RecomputeKind> run();
 
 private:
-  FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode);
+  FailureOr<std::vector<BlockRecomputeOption>> solve(StringRef mode, bool freeOpsCost = false);
   RecomputeOption describe(std::string name, const BlockRecomputeOption &found);
 
   func::FuncOp layer, forward;
@@ -102,11 +102,14 @@ static bool mayRunAgain(Operation *op, StringRef mode) {
 }
 
 // Solves the problem if only the ops that `mode` allows may be recomputed. The last option keeps
-// the fewest bytes.
-FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode) {
+// the fewest bytes. With `freeOpsCost`, ops that are free to recompute cost what they write.
+FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode, bool freeOpsCost) {
   BlockRecomputeProblem restricted = problem;
-  for (auto [op, entry] : llvm::zip_equal(ops, restricted.ops))
+  for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {
     entry.allowed &= mayRunAgain(op, mode);
+    if (freeOpsCost)
+      entry.seconds = cost;
+  }
   if (Result<void> sound = restricted.check(); !sound)
     return forward.emitError("cannot be analysed for recompute: ") << sound.error().message;
   std::vector<BlockRecomputeOption> found = blockRecomputeOptions(restricted);
@@ -161,6 +164,18 @@ FailureOr<RecomputeKind> LayerAnalysis::run() {
     });
     if (!known && option.keptBytes < mostBytes)
       kind.options.push_back(std::move(option));
+  }
+  // Where memory would else idle, even what a kernel writes beside a gradient may be kept.
+  FailureOr<std::vector<BlockRecomputeOption>> kept = solve("none", /*freeOpsCost=*/true);
+  if (failed(kept))
+    return failure();
+  size_t keeps = 0;
+  for (const BlockRecomputeOption &point : *kept) {
+    RecomputeOption option = describe("keep" + std::to_string(keeps + 1), point);
+    if (option.keptBytes <= mostBytes || option.seconds >= kind.options.front().seconds)
+      continue;
+    kind.options.push_back(std::move(option));
+    ++keeps;
   }
   return kind;
 }

@@ -25,7 +25,9 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
     * `block`: every op that the needed values require.
 
     `hull1`, `hull2`, ... are the corners of the lower convex hull of (bytes, seconds)
-    between `none` and `block`, most bytes first. Collectives and ops that are not pure
+    between `none` and `block`, most bytes first. `keep1`, ... are the corners between keeping
+    every value and `none`: there, an op that is free to recompute costs the bytes that it writes.
+    Collectives and ops that are not pure
     are never recomputed. A layer's arguments and results cost nothing, because the
     neighbouring layers keep them. A kept view holds all bytes of the value that it is a
     view of.

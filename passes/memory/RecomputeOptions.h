@@ -19,11 +19,11 @@
 namespace lmc {
 
 // The names of the first options of every layer, in this order. Options for corners of the lower
-// convex hull between "none" and "block" follow.
+// convex hull follow: first those between "none" and "block", then those that keep more than "none".
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 
 struct RecomputeOption {
-  std::string name;                // "none", "activation", "full", "block", "hull1", ...
+  std::string name;                // "none", "activation", "full", "block", "hull1", ..., "keep1", ...
   std::vector<int64_t> recomputed; // positions of the ops in the forward half, ascending
   std::vector<std::string> ops;    // the names of those ops in the model
   uint64_t keptBytes = 0; // kept between the halves, without the layer's arguments and results

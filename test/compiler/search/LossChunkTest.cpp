@@ -87,14 +87,14 @@ TEST_F(LossChunkTest, CandidatesArePowersOfTwoAndAllTokens) {
               ElementsAre(256, 512, 1024, 1200));
   EXPECT_THAT(lossChunkSizes(*model({"training.sequence_length=64"})), ElementsAre(256));
   EXPECT_THAT(lossChunkSizes(*model({"training.sequence_length=16"})), ElementsAre(64));
-  // The model's own chunk has 256 MiB of logits, and the largest has 2 GiB.
+  // The model's own chunk has 256 MiB of logits, and the largest has 4 GiB.
   EXPECT_THAT(lossChunkSizes(*model({"model.vocab_size=150000"})),
               ElementsAre(256, 512, 832, 1024, 2048));
-  EXPECT_THAT(lossChunkSizes(*model({"model.vocab_size=600000"})),
-              ElementsAre(192, 256, 512, 1024));
+  EXPECT_THAT(lossChunkSizes(*model({"model.vocab_size=1200000"})),
+              ElementsAre(64, 256, 512, 1024));
   // No more than 128 chunks.
   EXPECT_THAT(lossChunkSizes(*model({"training.sequence_length=32768"})),
-              ElementsAre(1024, 2048, 4096, 8192, 16384, 32768));
+              ElementsAre(1024, 2048, 4096, 8192, 16384, 32768, 65536));
 }
 
 TEST_F(LossChunkTest, TheJobsChunkIsTaken) {

@@ -69,9 +69,20 @@ TEST_F(RecomputeOptionsTest, MistralKeepsWhatItMust) {
   EXPECT_EQ(kept("full"), 9248);
   EXPECT_EQ(kept("block"), mebibytes(inputs));
   // Points of the hull follow each other: fewer bytes, more seconds.
-  for (size_t i = std::size(kRecomputeModes) + 1; i < layer.options.size(); ++i) {
+  const size_t keeps = size_t(layer.find("keep1"));
+  for (size_t i = std::size(kRecomputeModes) + 1; i < keeps; ++i) {
     EXPECT_LT(layer.options[i].keptBytes, layer.options[i - 1].keptBytes);
     EXPECT_GT(layer.options[i].seconds, layer.options[i - 1].seconds);
+  }
+  // With the norms (4096 each) and the MLP's activation (14336), nothing is computed again.
+  EXPECT_EQ(kept("keep1"), 23584 + mebibytes(32.0 * 8192 * (2 * 4096 + 14336) * 2));
+  EXPECT_EQ(layer.options[keeps].seconds, 0);
+  EXPECT_TRUE(layer.options[keeps].ops.empty());
+  for (size_t i = keeps + 1; i < layer.options.size(); ++i) {
+    EXPECT_LT(layer.options[i].keptBytes, layer.options[i - 1].keptBytes);
+    EXPECT_GT(layer.options[i].seconds, layer.options[i - 1].seconds);
+    EXPECT_GT(layer.options[i].keptBytes, layer.options[0].keptBytes);
+    EXPECT_LT(layer.options[i].seconds, layer.options[0].seconds);
   }
 }
 
