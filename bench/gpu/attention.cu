@@ -3,13 +3,13 @@
 // and 112 in larger tiles, checked against the plain kernels and timed.
 //
 //   nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -DLMC_WARPGROUPS=1 -DLMC_SHAPE=0 -I .
-//        -I INC bench/gpu/attention.cu -o attention
+//        -I INC -I compiler/extract/text bench/gpu/attention.cu -o attention
 //
 // where INC/lmc is compiler/targets/cuda/device, LMC_SHAPE is a row of the list at the end, and
 // LMC_WARPGROUPS is 1 for sm_90a alone.
 //
-// Prints a line of JSON per variant: milliseconds of the median of ten runs, TFLOP/s by the usual
-// count (scores that the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the
+// Prints a line of JSON per variant: milliseconds of the median of ten runs alone, and of 21 in heat
+// (compiler/extract/text/heat.cu), TFLOP/s by the usual count (scores that the mask leaves: 4 head_dim FLOPs each forward, 10 backward, whatever the
 // kernel computes), and the relative L2 error. Before each run of a variant, what it writes is
 // filled with 0xff bytes. A last variant launches nothing, and must be found wrong. Exits with 1 if
 // an error is above 2%.
@@ -19,6 +19,8 @@
 #include "lmc/attention_forward_groups.cuh"
 #include "lmc/attention_plain.cuh"
 #include "lmc/random.cuh"
+
+#include "heat.cu"
 
 #include <algorithm>
 #include <cmath>
@@ -258,6 +260,7 @@ template <typename Shape> struct Bench {
     CHECK(cudaEventCreate(&begin));
     CHECK(cudaEventCreate(&end));
     std::vector<float> times;
+    const double began = host::now();
     for (int run = 0; run < 12; ++run) {
       CHECK(cudaEventRecord(begin));
       launch();
@@ -270,12 +273,16 @@ template <typename Shape> struct Bench {
         times.push_back(milliseconds);
     }
     std::sort(times.begin(), times.end());
+    host::printPhase("alone", began);
     const double median = times[times.size() / 2], wrong = error();
+    const double inHeat = mustBeRight ? host::millisecondsInHeat(launch) : median;
+    const double flops = share * flopsPerScore * Shape::headDim * visibleScores();
     const bool isRight = wrong < 0.02; // false for NaN
     good = good && isRight == mustBeRight;
     std::printf(
-        "{%s, \"ms\": %.4f, \"tflops\": %.1f, \"error\": %s, \"right\": %s}\n", what.c_str(),
-        median, share * flopsPerScore * Shape::headDim * visibleScores() / median / 1e9,
+        "{%s, \"ms\": %.4f, \"tflops\": %.1f, \"heat_ms\": %.4f, \"heat_tflops\": %.1f, "
+        "\"error\": %s, \"right\": %s}\n",
+        what.c_str(), median, flops / median / 1e9, inHeat, flops / inHeat / 1e9,
         wrong == wrong ? std::to_string(wrong).c_str() : "null", isRight ? "true" : "false");
   }
   template <typename Tile>

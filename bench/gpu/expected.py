@@ -19,7 +19,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from sections import attention, ceilings, conformance, experts, training
+from sections import attention, ceilings, conformance, experts, streams, training
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -145,9 +145,13 @@ SUMS_ON_HOST = {"f32": {"loss": 1e-7, "gradients": 2e-6, "weights": 2.4e-5},
 NO_BETS = (
     ("*", "watts", "the device specs say nothing of power"),
     ("*", "sm_mhz", "the clock under another load than large products is not predicted"),
+    ("*", "heat_watts", "the device specs say nothing of power"),
+    ("*", "heat_sm_mhz", "the clock depends on the power of what runs before"),
+    ("power", "*", "the device specs say nothing of power, nor of the clock that it leaves"),
     ("*", "used_mib", "outside of `training`, the programs allocate what they like"),
     ("training", "first_step_s", "it has the first use of every library, whose time nobody published"),
     ("training", "start_s", "it has the start of the driver and cuBLASLt, and the timing of products"),
+    ("steps", "loss", "random tokens and weights: about ln of the vocabulary, whatever the speed"),
     ("training", "loss", "random tokens and weights: about ln of the vocabulary, whatever the speed"),
     ("experts", "loss", "random tokens and weights: about ln of the vocabulary, whatever the speed"),
     ("smoke", "*", "it says whether anything works, and measures nothing"),
@@ -331,14 +335,14 @@ def explained(pack, pool, specs: list[Spec], names: list[str]) -> dict:
 
 
 def kernel_time(name: str, kernel: dict, spec: Spec, columns: int, tokens: int, rates: dict,
-                in_step: bool = False) -> tuple[str, Interval]:
-    """Returns the rule and the seconds of one launch of a plan's kernel for sm_90a, which runs alone or in a step.
-    The plan's figures are those of a step."""
+                in_step: bool = False, warpgroups: bool = True) -> tuple[str, Interval]:
+    """Returns the rule and the seconds of one launch of a plan's kernel, which runs alone or in a step. The plan's
+    figures are those of a step. Attention is by products of warpgroups in a plan for sm_90a."""
     size, model = kernel["read_bytes"] + kernel["written_bytes"], kernel["seconds"]
     if kernel["hero"].startswith("attention"):
         part = "forward" if kernel["hero"] in ("attention_forward", "attention") else "backward"
         faster = 1 if in_step else spec.alone / spec.clock
-        return attention_time(columns, tokens, part, model / faster, rates[part] * faster, warpgroups=True)
+        return attention_time(columns, tokens, part, model / faster, rates[part] * faster, warpgroups)
     if name.startswith("token_sort") or name.endswith("_partials"):
         return "sort", Interval(max(model, 5e-6), *SORT, model)
     if kernel["hero"] == "scatter_add":
@@ -421,20 +425,22 @@ def attention_plan(pack, number: int, batch: int, tokens: int, columns: int, win
 def of_attention(bets: Bets, pack, reports: dict) -> None:
     # FLOPs for each visible score and column: 2 for each product; the forward pass has two products, the gradient
     # of queries three, that of keys four.
-    names = {"forward": ("attention", 4), "grad_queries": ("attention_grad_queries", 6),
-             "grad_keys": ("attention_grad_keys", 8)}
+    names = {"forward": ("attention", 4), "dq": ("attention_grad_queries", 6), "dk, dv": ("attention_grad_keys", 8)}
     for number, (item, shape) in enumerate(zip(attention.SHAPES, shapes(pack))):
         batch, tokens, columns, window = shape
         visible = tokens * (tokens + 1) / 2 if not window else window * (window + 1) / 2 + (tokens - window) * window
         for kernel, (name, per_score) in names.items():
-            seconds = {}
+            seconds, hot = {}, {}
             for spec in bets.specs:
                 report = reports[spec.name, f"attention-{number}"]
                 found = next(each for each in report["kernels"] if each["name"] == name)
-                rule, seconds[spec.name] = kernel_time(name, found, spec, columns, tokens, attention_rates(report))
+                facts = (name, found, spec, columns, tokens, attention_rates(report))
+                rule, seconds[spec.name] = kernel_time(*facts)
+                hot[spec.name] = kernel_time(*facts, in_step=True)[1].map(lambda s: 1e3 * s)
             flops = per_score * batch * 32 * columns * visible
             bets.time("attention", item, rule, seconds, flops=flops if kernel == "forward" else 0,
                       where={"kernel": kernel}, roof="tensor cores", of_roof=flops)
+            bets.add("attention", item, item, "heat_ms", rule, hot, {"kernel": kernel}, shown=False)
     for path in sorted((pack.data / "price").glob("*.cu")):
         columns, (_, flops, launches) = int(path.stem[:3]), source_facts(path)
         item, seconds = f"price-{path.stem}", {}
@@ -447,6 +453,22 @@ def of_attention(bets: Bets, pack, reports: dict) -> None:
         bets.time("attention", item, rule, seconds, flops=flops,
                   roof="FMA units" if rule == "plain" else "tensor cores")
         bets.exact("attention", item, item, "wrong", 0, shown=False)
+
+
+def of_streams(bets: Bets, pack) -> None:
+    for path in sorted((pack.data / "streams").glob("*.cu")):
+        item, (size, _, (launch,)) = path.stem, source_facts(path)
+        seconds = {}
+        for spec in bets.specs:
+            rule, seconds[spec.name] = memory_bound(launch, size, spec, spec.launch + size / spec.copy)
+        if item == "cross_entropy-again":  # the range is that of a kernel that reads its rows twice
+            seconds = {spec: Interval(1.5 * each.prediction, 1.3 * each.low, 1.7 * each.high)
+                       for spec, each in seconds.items()}
+        bets.time("streams", item, rule, seconds, size=size)
+        bets.exact("streams", item, item, "wrong", 0, shown=False)
+    for item in streams.PRODUCTS:
+        for name in (item, f"{item} with residual"):
+            bets.none("streams", name, name, "*", "it stands beside the same product with or without the residual")
 
 
 def of_gemm(bets: Bets, pack) -> None:
@@ -524,7 +546,8 @@ def step_time(report: dict, job: dict, spec: Spec) -> tuple[Interval, Interval]:
     rates = attention_rates(report)
     for kernel in report["kernels"]:
         if count := kernel["launches_per_step"]:
-            _, each = kernel_time(kernel["name"], kernel, spec, columns, tokens, rates, in_step=True)
+            _, each = kernel_time(kernel["name"], kernel, spec, columns, tokens, rates, in_step=True,
+                                  warpgroups=not job.get("arch"))
             kind = "attention" if kernel["hero"].startswith("attention") else "kernels"
             parts[kind].append(each.map(lambda s, count=count: count * s))
 
@@ -570,17 +593,35 @@ def of_training(bets: Bets, pack, reports: dict) -> None:
             "any": Interval(launches, launches, launches + 2 * count)})
         bets.add("training", item, item, "graph_s", "capture", {
             "any": Interval(launches * CAPTURE[0], 0.0, (launches + 2 * count) * CAPTURE[1])})
-    for item, (model, mode, mbs) in peers.items():
+    for item, (model, mode, mbs, gas) in peers.items():
         job = next(job for job in jobs.values() if job["model"] == model)
         mfu = Interval(*MFU[model, mode])
         for figure, value in (("mfu", mfu), ("tokens_per_second",
                                              mfu.map(lambda x: x * job["peak_flops"] / job["flops_per_token"]))):
             bets.add("training", item, item, figure, RULE_OF_MODE[mode], {spec.name: value for spec in bets.specs})
-        step = mbs * max(1, job["gas"]) * job["shape"]["sequence_length"]
+        step = mbs * gas * job["shape"]["sequence_length"]
         bets.add("training", item, item, "step_ms", RULE_OF_MODE[mode], {
             spec.name: mfu.map(lambda x: 1e3 * step * job["flops_per_token"] / job["peak_flops"] / x)
             for spec in bets.specs}, shown=False)
         bets.none("training", item, item, "used_mib", "PyTorch's allocator keeps what it has had")
+
+
+def of_steps(bets: Bets, pack, reports: dict) -> None:
+    jobs = json.loads((pack.data / "steps/jobs.json").read_text())
+    for job in jobs:
+        item, name = job["name"], next(plan for plan, path in pack.plans.items() if path.name == job["plan"])
+        facts = {**job, "head_dim": job["shape"].get("head_dim") or
+                 job["shape"]["hidden_size"] // job["shape"]["num_attention_heads"]}
+        seconds = {spec.name: step_time(reports[spec.name, name], facts, spec)[0] for spec in bets.specs}
+        rates = {spec: each.map(lambda s: job["tokens_per_step"] / s) for spec, each in seconds.items()}
+        bets.add("steps", item, item, "tokens_per_second", "step", rates)
+        bets.add("steps", item, item, "mfu", "step", {
+            spec: each.map(lambda rate: rate * job["flops_per_token"] / job["peak_flops"])
+            for spec, each in rates.items()})
+        bets.add("steps", item, item, "step_ms", "step",
+                 {spec: each.map(lambda s: 1e3 * s) for spec, each in seconds.items()}, shown=False)
+        for figure in ("planned_mib", "allocated_mib"):
+            bets.exact("steps", item, item, figure, job["planned_bytes"] / MIB)
 
 
 def of_experts(bets: Bets, pack, reports: dict) -> None:
@@ -619,15 +660,17 @@ def of(pack, pool) -> dict:
     attentions = [pool.submit(attention_plan, pack, number, *shape) for number, shape in enumerate(shapes(pack))]
     for each in attentions:
         each.result()
-    wanted = [name for name in pack.plans if re.match("kernels-|price-|attention-|training-|experts-", name)]
+    wanted = [name for name in pack.plans if re.match("kernels-|price-|attention-|training-|steps-|experts-", name)]
     reports = explained(pack, pool, specs, wanted)
     bets = Bets(specs)
     of_ceilings(bets, pack)
     of_kernels(bets, pack, {key: report for key, report in reports.items() if key[1].startswith("kernels-")})
     of_attention(bets, pack, reports)
     of_gemm(bets, pack)
+    of_streams(bets, pack)
     of_conformance(bets, pack, json.loads((pack.data / "conformance/jobs.json").read_text()))
     of_training(bets, pack, reports)
+    of_steps(bets, pack, reports)
     of_experts(bets, pack, reports)
     used = {bet.get("rule") for bet in bets.bets}
     return {"arch": pack.arch, "specs": {spec.name: spec.facts for spec in specs},
@@ -651,7 +694,7 @@ def of_pack(pack, pool) -> dict:
         return of(pack, pool)
     jobs = [(job["name"] + " graphs", "memory", job["planned_bytes"])
             for job in json.loads((pack.data / "conformance/jobs.json").read_text())]
-    jobs += [(job["name"], "planned_mib", job["planned_bytes"] / MIB) for section in ("training", "experts")
+    jobs += [(job["name"], "planned_mib", job["planned_bytes"] / MIB) for section in ("training", "steps", "experts")
              for job in json.loads((pack.data / section / "jobs.json").read_text())]
     known = {(bet["item"], bet["figure"]): bet["by"]["any"]["prediction"]
              for bet in made["bets"] if "any" in bet.get("by", {})}

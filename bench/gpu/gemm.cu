@@ -1,6 +1,7 @@
 // Matrix products by cuBLASLt: the heuristic's first algorithm against the fastest of eight.
 //
-//   nvcc -O2 -std=c++17 -arch=native -I INC bench/gpu/gemm.cu -o gemm && ./gemm < SHAPES
+//   nvcc -O2 -std=c++17 -arch=native -I INC -I compiler/extract/text bench/gpu/gemm.cu -o gemm
+//   ./gemm < SHAPES
 //
 // where INC/lmc is compiler/targets/cuda/device. It opens the library that LMC_CUBLASLT names, else
 // libcublasLt.so.13, so that it is compiled on machines that do not have it. Each line of SHAPES is a product d = a b of
@@ -8,10 +9,19 @@
 //
 //   NAME M N K TRANSPOSE_A TRANSPOSE_B RESULT_DTYPE ACCUMULATE       a and b are bf16
 //
+// With ACCUMULATE 2, d = a b + c, where c is another matrix (the residual of a layer).
+//
 // The operands are standard normals: with zeros a GPU uses less power and keeps a higher clock. The
-// workspace has 32 MiB. Algorithms take turns, and a time is the median of ten. Split-K may only
-// sum in f32. Prints a line of JSON per product.
+// workspace has 32 MiB. Algorithms take turns, and a time is the median of ten runs, each behind 3 ms
+// of other products (compiler/extract/text/heat.cu): the clock is that of a training step. Split-K may
+// only sum in f32. Prints a line of JSON per product; alone_ms is the fastest algorithm's time where each
+// run waits for the one before.
+//
+//   ./gemm hold SECONDS WHAT < SHAPES     runs each product for so long, without a pause, on WHAT:
+//                                         normals, zeros, or a FILE of bf16 values, as often as needed
 #include "lmc/random.cuh"
+
+#include "heat.cu"
 
 #include <cublasLt.h>
 
@@ -69,7 +79,7 @@ void openLibrary() {
 }
 
 constexpr size_t kWorkspace = size_t(32) << 20;
-constexpr int kAlgorithms = 8, kWarmUps = 2, kRuns = 10;
+constexpr int kAlgorithms = 8, kWarmUps = 2, kAloneRuns = 4, kRuns = 10;
 
 template <typename T> __device__ T rounded(float x);
 template <> __device__ float rounded<float>(float x) { return x; }
@@ -101,15 +111,41 @@ cublasLtMatrixLayout_t layout(cudaDataType_t type, long rows, long columns) {
   return made;
 }
 
-int main() {
+// Fills a matrix with what it is given: "zeros", or the bf16 values of a file, again and again.
+void fill(void *to, size_t bytes, const char *what) {
+  if (std::strcmp(what, "normals") == 0)
+    return;
+  if (std::strcmp(what, "zeros") == 0) {
+    CHECK(cudaMemset(to, 0, bytes));
+    return;
+  }
+  std::FILE *file = std::fopen(what, "rb");
+  std::vector<char> values(size_t(64) << 20);
+  const size_t count = file ? std::fread(values.data(), 2, values.size() / 2, file) * 2 : 0;
+  if (count == 0) {
+    std::fprintf(stderr, "gemm: error: %s has no values\n", what);
+    std::exit(2);
+  }
+  std::fclose(file);
+  for (size_t at = 0; at < bytes; at += count)
+    CHECK(cudaMemcpy(static_cast<char *>(to) + at, values.data(), std::min(count, bytes - at),
+                     cudaMemcpyHostToDevice));
+}
+
+int main(int argc, char **argv) {
+  const bool holds = argc == 4 && std::strcmp(argv[1], "hold") == 0;
+  if (argc != 1 && !holds) {
+    std::fprintf(stderr, "gemm: error: the arguments are none, or hold SECONDS WHAT\n");
+    return 2;
+  }
   openLibrary();
   cublasLtHandle_t handle;
   CHECK(lt.cublasLtCreate(&handle));
   void *workspace;
   CHECK(cudaMalloc(&workspace, kWorkspace));
-  cudaEvent_t begin, end;
-  CHECK(cudaEventCreate(&begin));
-  CHECK(cudaEventCreate(&end));
+  cudaEvent_t events[2 * kAlgorithms];
+  for (cudaEvent_t &event : events)
+    CHECK(cudaEventCreate(&event));
   char name[200], dtype[20];
   long m, n, k;
   int transposeA, transposeB, accumulate;
@@ -121,6 +157,13 @@ int main() {
     void *b = randomMatrix<lmc::bf16>(size_t(k) * n, 2);
     void *d =
         isF32 ? randomMatrix<float>(size_t(m) * n, 3) : randomMatrix<lmc::bf16>(size_t(m) * n, 3);
+    void *c = accumulate == 2 ? isF32 ? randomMatrix<float>(size_t(m) * n, 4)
+                                      : randomMatrix<lmc::bf16>(size_t(m) * n, 4)
+                              : d;
+    if (holds) {
+      fill(a, size_t(m) * k * 2, argv[3]);
+      fill(b, size_t(k) * n * 2, argv[3]);
+    }
     auto aLayout = transposeA ? layout(CUDA_R_16BF, k, m) : layout(CUDA_R_16BF, m, k);
     auto bLayout = transposeB ? layout(CUDA_R_16BF, n, k) : layout(CUDA_R_16BF, k, n);
     auto dLayout = layout(resultType, m, n);
@@ -148,35 +191,68 @@ int main() {
                                        &count) != CUBLAS_STATUS_SUCCESS)
       count = 0;
     const float alpha = 1, beta = accumulate ? 1.0f : 0.0f;
-    std::vector<std::vector<float>> times;
-    times.resize(size_t(count));
-    for (int run = 0; run < kWarmUps + kRuns; ++run)
+    auto multiply = [&](int i) {
+      CHECK(lt.cublasLtMatmul(handle, product, &alpha, b, bLayout, a, aLayout, &beta, c, dLayout, d,
+                              dLayout, &found[i].algo, workspace, kWorkspace, nullptr));
+    };
+    // Returns the milliseconds of each algorithm, once each, behind products if `inHeat`; else each
+    // run waits for the one before.
+    auto once = [&](bool inHeat) {
+      std::vector<float> times;
       for (int i = 0; i < count; ++i) {
-        CHECK(cudaEventRecord(begin));
-        CHECK(lt.cublasLtMatmul(handle, product, &alpha, b, bLayout, a, aLayout, &beta, d, dLayout, d,
-                             dLayout, &found[i].algo, workspace, kWorkspace, nullptr));
-        CHECK(cudaEventRecord(end));
-        CHECK(cudaEventSynchronize(end));
-        float milliseconds;
-        CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
-        if (run >= kWarmUps)
-          times[size_t(i)].push_back(milliseconds);
+        if (inHeat)
+          host::theHeat().enqueue(3);
+        CHECK(cudaEventRecord(events[2 * i]));
+        multiply(i);
+        CHECK(cudaEventRecord(events[2 * i + 1]));
+        if (!inHeat)
+          CHECK(cudaEventSynchronize(events[2 * i + 1]));
       }
-    int best = 0;
-    std::vector<double> medians;
-    for (std::vector<float> &all : times) {
+      CHECK(cudaDeviceSynchronize());
+      for (int i = 0; i < count; ++i) {
+        times.push_back(0);
+        CHECK(cudaEventElapsedTime(&times.back(), events[2 * i], events[2 * i + 1]));
+      }
+      return times;
+    };
+    auto medianOf = [](std::vector<float> all) {
       std::sort(all.begin(), all.end());
-      medians.push_back(all[all.size() / 2]);
-      if (medians.back() < medians[size_t(best)])
-        best = int(medians.size()) - 1;
-    }
-    if (count == 0)
+      return double(all[all.size() / 2]);
+    };
+    if (holds && count > 0) {
+      const double milliseconds = host::millisecondsHeld(std::atof(argv[2]), [&] { multiply(0); });
+      std::printf("{\"gemm\": \"%s\", \"held_ms\": %.4f, \"held_tflops\": %.1f}\n", name,
+                  milliseconds, 2e-9 * m * n * k / milliseconds);
+    } else if (count == 0) {
       std::printf("{\"gemm\": \"%s\", \"algorithms\": 0}\n", name);
-    else
+    } else {
+      std::vector<std::vector<float>> alone(static_cast<size_t>(count)), hot(alone);
+      double began = host::now();
+      for (int run = 0; run < kWarmUps + kAloneRuns; ++run) {
+        const std::vector<float> times = once(/*inHeat=*/false);
+        for (size_t i = 0; run >= kWarmUps && i < times.size(); ++i)
+          alone[i].push_back(times[i]);
+      }
+      host::printPhase("alone", began);
+      for (int i = 0; i < 100; ++i)
+        host::theHeat().enqueue(3);
+      began = host::now();
+      for (int run = 0; run < kRuns; ++run) {
+        const std::vector<float> times = once(/*inHeat=*/true);
+        for (size_t i = 0; i < times.size(); ++i)
+          hot[i].push_back(times[i]);
+      }
+      host::printPhase("heat", began);
+      size_t best = 0;
+      for (size_t i = 1; i < hot.size(); ++i)
+        if (medianOf(hot[i]) < medianOf(hot[best]))
+          best = i;
+      const double first = medianOf(hot[0]), fastest = medianOf(hot[best]);
       std::printf("{\"gemm\": \"%s\", \"algorithms\": %d, \"first_ms\": %.4f, \"best_ms\": %.4f, "
-                  "\"best\": %d, \"first_tflops\": %.1f, \"best_tflops\": %.1f}\n",
-                  name, count, medians[0], medians[size_t(best)], best,
-                  2e-9 * m * n * k / medians[0], 2e-9 * m * n * k / medians[size_t(best)]);
+                  "\"best\": %d, \"first_tflops\": %.1f, \"best_tflops\": %.1f, \"alone_ms\": %.4f}\n",
+                  name, count, first, fastest, int(best), 2e-9 * m * n * k / first,
+                  2e-9 * m * n * k / fastest, medianOf(alone[best]));
+    }
     std::fflush(stdout);
     CHECK(lt.cublasLtMatmulPreferenceDestroy(preference));
     CHECK(lt.cublasLtMatmulDescDestroy(product));
@@ -184,6 +260,8 @@ int main() {
       CHECK(lt.cublasLtMatrixLayoutDestroy(made));
     for (void *memory : {a, b, d})
       CHECK(cudaFree(memory));
+    if (c != d)
+      CHECK(cudaFree(c));
   }
   return 0;
 }

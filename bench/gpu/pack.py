@@ -27,7 +27,7 @@ sys.dont_write_bytecode = True
 import expected  # noqa: E402
 import precompile  # noqa: E402
 import smoke_jobs  # noqa: E402
-from sections import experts  # noqa: E402
+from sections import experts, streams  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -69,6 +69,9 @@ CONFORMANCE = (
 )
 
 
+# One layer of llama1b at MBS 16, with four chunks of the loss.
+STREAMS = {"model.num_hidden_layers": 1, "training.batch_size": 16, "training.micro_batch_size": 16,
+           "memory.recompute": "none", "memory.loss_chunk": 8192}
 # A step of one micro-batch of 16,384 tokens, each of which has 8 of 64 experts.
 OLMOE4 = {"model.num_hidden_layers": 4, "distributed.strategy": "no_shard", "training.batch_size": 4,
           "training.micro_batch_size": 4}
@@ -139,6 +142,15 @@ class Pack:
             "memory.recompute": "none"})
         for kernel in ("attention", "attention_grad_keys"):
             self.extract(plan, kernel, self.data / "price" / f"{columns:03}-{kernel}.cu")
+
+    def streams(self) -> None:
+        """Extracts cross entropy with each way to read long rows again, and the norm with and without the residual."""
+        for how in streams.LONG_ROWS:
+            plan = self.compile("llama1b", f"streams-{how}", STREAMS, f"--long-rows={how}")
+            self.extract(plan, "linear_cross_entropy_grad", self.data / f"streams/cross_entropy-{how}.cu")
+        self.extract(plan, "rms_norm", self.data / "streams/norm.cu")
+        plan = self.compile("llama1b", "streams-sums", STREAMS, "--disable-fusion=residual")
+        self.extract(plan, "add_rms_norm", self.data / "streams/norm_of_a_sum.cu")
 
     def gemms(self) -> None:
         """Writes each product of llama1b at MBS 16 once, the head's for two chunks of the loss and for GPT-2's
@@ -214,7 +226,7 @@ class Pack:
             raise SystemExit(f"pack: error: {self.bin / 'lmc-run'} cannot run plans for a GPU: {refused.strip()}")
 
     def sources(self) -> None:
-        for name in ("run", "session.py", "failures.py", "bets.py", "peer.py", "grouped.py"):
+        for name in ("run", "next.py", "session.py", "power.py", "failures.py", "bets.py", "peer.py", "grouped.py"):
             shutil.copy(HERE / name, self.folder)
         shutil.copy(ROOT / "docs/gpu.md", self.folder / "README.md")
         shutil.copytree(HERE / "sections", self.folder / "sections", ignore=shutil.ignore_patterns("__pycache__"))
@@ -227,6 +239,7 @@ class Pack:
         shutil.copy(ROOT / "compiler/targets/cuda/AttentionTiles.def", tiles)
         for source in HERE.glob("*.cu"):
             shutil.copy(source, self.data / "src")
+        shutil.copy(ROOT / "compiler/extract/text/heat.cu", self.data / "src")
         (self.data / "src/instructions.cu").write_text(self.call("instruction-cases"))
 
     def conformance(self, name: str, config: str, settings: dict, reference: str, trains: bool = True) -> dict:
@@ -263,7 +276,8 @@ class Pack:
         batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
         return [pool.submit(self.kernels, "kernels", batch),
                 pool.submit(self.kernels, "small", {**batch, **SMALL}), pool.submit(self.gemms),
-                pool.submit(self.trainings), pool.submit(self.experts),
+                pool.submit(self.streams),
+                pool.submit(self.trainings), pool.submit(self.experts), pool.submit(self.steps),
                 *(pool.submit(self.prices, columns) for columns in PRICED)]
 
     def conformances(self, pool) -> None:
@@ -275,23 +289,40 @@ class Pack:
             (folder / "train.bin").open("wb"))
         jobs = list(pool.map(lambda job: self.conformance(*job), CONFORMANCE))
         self.check_runner(folder / f"{CONFORMANCE[0][0]}.plan")
+        self.trained(folder / "heads64-bf16-gas4.model.safetensors")
         losses = {job["name"]: job["losses"] for job in jobs if "losses" in job}
         (folder / "jobs.json").write_text(json.dumps(
             [{**job, "losses": losses[job["reference"]]} for job in jobs], indent=1))
 
+    def trained(self, model: Path) -> None:
+        """Writes the matrices of a trained model as bf16, for products on values that are not drawn."""
+        content = model.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        header, values = json.loads(content[8:8 + length]), bytearray()
+        for name, tensor in header.items():
+            if name != "__metadata__" and len(tensor["shape"]) == 2:
+                first, last = (8 + length + at for at in tensor["data_offsets"])
+                step = 2 if tensor["dtype"] == "BF16" else 4
+                for at in range(first + step - 2, last, step):  # the upper half of an f32
+                    values += content[at:at + 2]
+        (self.data / "trained.bf16").write_bytes(values)
+
     def trains(self, name: str, model: str, config: str, settings: dict, peer_batches: list,
-               section: str = "training") -> dict:
+               section: str = "training", arch: str | None = None) -> dict:
         """Compiles a job of the section `training`, or of another one that times steps, and returns its facts."""
         settings = {"checkpoint.interval": 0, "checkpoint.export_interval": 0,
                     "monitoring.validation_interval": 0, **settings}
-        plan = self.compile(config, f"{section}-{model}-{settings['training.micro_batch_size']}", settings)
+        mbs, gbs = settings["training.micro_batch_size"], settings["training.batch_size"]
+        kind = (f"-gas{gbs // mbs}" if section in ("training", "steps") and gbs > mbs else "") + (
+            f"-{arch}" if arch else "")
+        plan = self.compile(config, f"{section}-{model}-{mbs}{kind}", settings, arch=arch)
         shutil.copy(plan, self.data / section)
         report = self.explain(plan)
         keys = tomllib.loads((ROOT / f"models/configs/{config}.toml").read_text())
         shape = {**keys["model"], "sequence_length": keys["training"]["sequence_length"],
                  **{key.removeprefix("model."): value for key, value in settings.items() if key.startswith("model.")}}
         return {"name": name, "model": model, "plan": plan.name, "shape": shape, "peer_batches": peer_batches,
-                "vocabulary": shape["vocab_size"], "gas": report["batch"]["gas"],
+                "arch": arch, "vocabulary": shape["vocab_size"], "gas": report["batch"]["gas"],
                 "tokens_per_step": report["batch"]["tokens_per_step"],
                 "planned_bytes": planned_bytes(report),
                 "predicted": report["cost"]["tokens_per_second_per_device"],
@@ -312,8 +343,25 @@ class Pack:
         best = max((8, 16, 32, 64), key=self.predicted)
         jobs = [self.trains(f"llama1b lmc MBS {mbs}" + (" (predicted best)" if mbs == best else ""), "llama1b",
                             "llama1b", llama1b(mbs), [8, 16, 32]) for mbs in sorted({best, 16, 64})]
+        # As real runs: the optimizer's step is behind eight micro-steps.
+        jobs.append({**self.trains("llama1b lmc MBS 16 GAS 8", "llama1b", "llama1b",
+                                   {**llama1b(16), "training.batch_size": 128}, []), "tuned_batches": [16]})
         jobs.append(self.trains("mistral lmc MBS 1", "mistral", "mistral-7b", mistral(self.layers_that_fit()), [1, 2]))
         (folder / "jobs.json").write_text(json.dumps(jobs, indent=1))
+
+    def steps(self) -> None:
+        """Compiles the jobs of the section `steps`. A plan for sm_90 has no products of warpgroups."""
+        (self.data / "steps").mkdir()
+        gas8 = {**llama1b(16), "training.batch_size": 128}
+        wanted = [("llama1b MBS 16 GAS 1", "llama1b", "llama1b", llama1b(16), None),
+                  ("llama1b MBS 16 GAS 8", "llama1b", "llama1b", gas8, None),
+                  ("llama1b MBS 32 GAS 1", "llama1b", "llama1b", llama1b(32), None),
+                  ("llama1b MBS 64 GAS 1, twice", "llama1b", "llama1b", llama1b(64), None),
+                  ("mistral MBS 1 GAS 4", "mistral", "mistral-7b", mistral(self.layers_that_fit()), None)]
+        if self.arch == "sm_90a":
+            wanted.insert(1, ("llama1b MBS 16 GAS 1, attention by mma.sync", "llama1b", "llama1b", llama1b(16), "sm_90"))
+        jobs = [self.trains(*job[:4], [], "steps", job[4]) for job in wanted]
+        (self.data / "steps/jobs.json").write_text(json.dumps(jobs, indent=1))
 
     def experts(self) -> None:
         """Compiles the job of the section `experts`, and adds its products per expert to its facts."""

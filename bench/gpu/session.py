@@ -16,11 +16,9 @@ import platform
 import re
 import shutil
 import signal
-import statistics
 import site
 import subprocess
 import tempfile
-import threading
 import time
 import traceback
 import zlib
@@ -28,6 +26,7 @@ from pathlib import Path
 
 import bets
 import failures
+from power import Clocks, Nvml, gpu
 
 FACTS = ("name", "driver_version", "compute_cap", "memory.total", "power.limit", "clocks.max.sm",
          "clocks.max.memory")
@@ -120,55 +119,6 @@ def package_library(folder: str, name: str) -> str | None:
     return None
 
 
-def gpu() -> str:
-    """Returns the GPU that programs here see first, in the form that nvidia-smi takes."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
-
-
-class Clocks:
-    """Samples the SM clock, the power draw and the memory in use while the `with` block runs."""
-
-    def __init__(self, on: bool):
-        self.on, self.samples = on, []
-
-    def __enter__(self):
-        if self.on:
-            query = ["--query-gpu=clocks.sm,power.draw,memory.used", "--format=csv,noheader,nounits"]
-            self.child = subprocess.Popen(
-                ["nvidia-smi", *query, "-lms", "100", f"--id={gpu()}"], stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, text=True)
-            self.reader = threading.Thread(target=self.read, daemon=True)
-            self.reader.start()
-        return self
-
-    def read(self) -> None:
-        for line in self.child.stdout:
-            try:
-                clock, power, memory = (float(part) for part in line.split(","))
-            except ValueError:
-                continue  # the GPU does not measure all of them: "[N/A]"
-            if line.endswith("\n"):  # the end of the program may cut a line short
-                self.samples.append((clock, power, memory))
-
-    def __exit__(self, *_) -> None:
-        if self.on:
-            self.child.kill()
-            self.child.wait()
-            self.reader.join()
-
-    def figures(self) -> dict:
-        """Returns the medians of the clock and the power over the samples with at least 80% of the most power, when
-        the GPU was busy (a program may compile for a minute and compute for seconds), and the most memory that was in
-        use (of all processes)."""
-        if not self.samples:
-            return {}
-        most = max(sample[1] for sample in self.samples)
-        busiest = [sample for sample in self.samples if sample[1] >= 0.8 * most]
-        return {"sm_mhz": statistics.median(sample[0] for sample in busiest),
-                "watts": statistics.median(sample[1] for sample in busiest),
-                "used_mib": max(sample[2] for sample in self.samples)}
-
-
 class Session:
     """One call of `run`: a folder made by `./dev gpu pack`, and the machine that it lies on."""
 
@@ -178,6 +128,8 @@ class Session:
         self.build = folder / "build"
         self.report: Report | None = None  # the one of the section that runs
         self.told: set[str] = set()  # what is printed once
+        self.nvml = None  # False: it is not here
+        self.part = ""  # the item of `next` that runs, "06-steps"
         self.found = not only  # --only has found an item
         self.deadline = 0.0
         self.data = self.unpacked()
@@ -273,7 +225,15 @@ class Session:
         return self.deadline - time.monotonic()
 
     def clocks(self) -> Clocks:
-        return Clocks(not self.dry and bool(shutil.which("nvidia-smi")))
+        if self.dry:
+            return Clocks(None, None)
+        if self.nvml is None:
+            try:
+                self.nvml = Nvml()
+            except (OSError, AttributeError, ValueError) as error:
+                self.nvml = False
+                self.tell(f"NVML does not run, so clocks and power are sampled by nvidia-smi: {error}")
+        return Clocks(self.nvml or None, shutil.which("nvidia-smi"))
 
     def write(self, name: str, text: str) -> Path | None:
         """Writes a file of the results at once: a program that is killed leaves the one before. If the folder
@@ -423,8 +383,11 @@ class Report:
                 self.fail(item, f"unexpected output: {error}", done, source)
         if done.code != 0:
             self.fail(item, done.complaint(), done, source)
-        for row in rows:
-            self.add(**{"item": item, **row, **clocks.figures()})
+        busy, groups = clocks.figures(), clocks.groups(done.out)
+        if len(groups) < len(rows):
+            groups = [{} for _ in rows]
+        for row, own in zip(rows, groups):
+            self.add(**{"item": item, **row, **busy, **own})
         return rows
 
     def add(self, item: str, **figures) -> None:
@@ -499,7 +462,7 @@ class Report:
         """Writes the JSON file and the table."""
         session, facts = self.session, self.facts()
         device = re.sub("[^a-z0-9]+", "-", (session.machine["name"] or "").lower()).strip("-")
-        name = (f"dry-run-{self.section}" if session.dry
+        name = (f"dry-run-{session.part or self.section}" if session.dry
                 else f"gpu-{self.section}-{device}-{self.date:%Y-%m-%d-%H%M%S}")
         session.write(f"{name}.json", json.dumps(facts, indent=1) + "\n")
         self.path = session.write(f"{name}.md", self.markdown(facts))

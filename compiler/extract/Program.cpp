@@ -126,10 +126,10 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
   // more time and makes code that does not run.
   return formatv("// {0}, out of a plan for sm_{1}, with a check and a bench.\n"
                  "//   nvcc {2} -gencode=arch=compute_{1},code=sm_{1} {0}.cu -o {0} && ./{0}\n"
-                 "// With any argument the program only checks.\n\n",
+                 "// With the argument hold it runs for four seconds, with any other it only checks.\n\n",
                  name, arch, options)
              .str() +
-         kernels() + textOf("harness") + "\n" + tables(plan, costs) + textOf("finish") + constants +
+         kernels() + textOf("heat") + "\n" + textOf("harness") + "\n" + tables(plan, costs) + textOf("finish") + constants +
          reference + "\n" + textOf(main);
 }
 

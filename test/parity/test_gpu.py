@@ -16,7 +16,8 @@ import pytest
 from jobs import Job
 from programs import losses, until
 
-SECTIONS = ("smoke", "conformance", "ceilings", "training", "experts", "kernels", "gemm", "attention")
+SECTIONS = ("smoke", "conformance", "ceilings", "training", "experts", "power", "streams", "steps", "kernels", "gemm",
+            "attention")
 LIMIT_BYTES = 60e6
 # `./dev test long` runs all tests of this file; what takes long in them is left out elsewhere: the plans of a second
 # architecture, most faults of a machine, and the bets.
@@ -38,15 +39,17 @@ while [ $# -gt 0 ]; do [ "$1" = -o ] && to=$2; shift; done
 say() { printf '#!/bin/bash\n%s\n' "$1" > "$to"; chmod +x "$to"; }
 case $(basename "$to") in
   copy) say "echo '{\"copy\": \"kernel\", \"ms\": 1.5, \"gbps\": 3000.0}'" ;;
-  gemm) say "echo '{\"gemm\": \"x\", \"algorithms\": 8, \"first_ms\": 1.2, \"best_ms\": 1.0, \"best\": 3, \"first_tflops\": 600.0, \"best_tflops\": 720.0}'" ;;
+  gemm) say "[ \$# = 0 ] || { echo \"{\\\"gemm\\\": \\\"x\\\", \\\"held_ms\\\": 1.0, \\\"held_tflops\\\": 7\${#3}0.0}\"; exit; }
+echo '{\"gemm\": \"x\", \"algorithms\": 8, \"first_ms\": 1.2, \"best_ms\": 1.0, \"best\": 3, \"first_tflops\": 600.0, \"best_tflops\": 720.0, \"alone_ms\": 0.9}'" ;;
   instructions) say "echo 'mma: 0 of 128 words wrong'" ;;
-  attention-*) say "echo '{\"kernel\": \"forward\", \"tile\": \"128x64r\", \"registers\": 128, \"local_bytes\": 0, \"blocks_per_sm\": 2, \"ms\": 0.5, \"tflops\": 250.0, \"error\": 0.002, \"right\": true}'
+  attention-*) say "echo '{\"kernel\": \"forward\", \"tile\": \"128x64r\", \"registers\": 128, \"local_bytes\": 0, \"blocks_per_sm\": 2, \"ms\": 0.5, \"tflops\": 250.0, \"heat_ms\": 0.6, \"heat_tflops\": 208.3, \"error\": 0.002, \"right\": true}'
 echo '{\"kernel\": \"nothing\", \"tile\": \"\", \"ms\": 0.5, \"tflops\": 0.0, \"error\": null, \"right\": false}'" ;;
   kernels-adamw8bit) echo "adamw8bit.cu(7): error: expected a ;" >&2; exit 2 ;;
   kernels-norm) say "echo 'norm is broken' >&2; exit 3" ;;
   kernels-swiglu_strided) say "echo 'check: 7 of 9 elements wrong, largest difference 1e+01'; exit 1" ;;
   *) say "echo 'check: 0 of 4096 elements wrong, largest difference 0.001'
-[ \$# = 1 ] || echo 'bench: 0.1000 ms, predicted 0.0950 ms, 2400.0 GB/s, 1.500 TFLOP/s'" ;;
+[ \"\$1\" = hold ] && echo 'held: 0.1250 ms'
+[ \$# = 1 ] || echo 'bench: 0.1000 ms, predicted 0.0950 ms, 2400.0 GB/s, 1.500 TFLOP/s, 0.1200 ms in heat'" ;;
 esac
 """
 COMPUTE_SANITIZER = r"""#!/bin/bash
@@ -72,11 +75,18 @@ options = dict(argument[2:].partition("=")[::2] for argument in sys.argv[2:])
 if "bench" in options:
     assert "--set=data.train=[]" in sys.argv and "--set=data.validation=[]" in sys.argv
     rate = {"default": 6e4, "measure": 6.6e4, None: 1e5}[options.get("gemm")]
+    if fault == "hang of MBS 64" and "1b-64" in plan.name:
+        time.sleep(600)
     if "trace" in options:
         # Of each product's four commands one takes half as long as the two in the middle, and one nine times.
-        (job,) = json.loads((plan.parent / "jobs.json").read_text())
-        events = [{"ph": "M", "name": "process_name", "args": {}}]
-        for number, (name, product) in enumerate(job["products"].items()):
+        job = next(job for job in json.loads((plan.parent / "jobs.json").read_text()) if job["plan"] == plan.name)
+        events = [{"ph": "M", "name": "process_name", "args": {}},
+                  {"ph": "X", "cat": "function", "name": "micro", "ts": 1.0, "dur": 9000.0, "args": {}}]
+        for kind, kernel, dur in (("gemm", "", 5000.0), ("attention_grad", "attention_grad_keys", 900.0),
+                                  ("launch", "linear_cross_entropy_grad", 100.0), ("launch", "rms_norm_grad", 70.0),
+                                  ("launch", "rope", 10.0)):
+            events.append({"ph": "X", "cat": kind, "name": "x", "ts": 1.0, "dur": dur, "args": {"kernel": kernel}})
+        for number, (name, product) in enumerate(job.get("products", {}).items()):
             us = product["flops"] / (200e6 + 20e6 * number)
             kind = "ExpertLinearGrad" if "matrices" in name else "ExpertLinear"
             for (function, command), factor in zip(product["commands"], (9, 1, 0.5, 1)):
@@ -86,7 +96,8 @@ if "bench" in options:
         if fault == "trace":
             events = [event for event in events if event.get("cat") != "ExpertLinearGrad"]
         Path(options["trace"]).write_text(json.dumps({"traceEvents": events}))
-    print(json.dumps({"tokens_per_second": rate, "step_seconds": {"median": 32768 / rate}, "loss": 12.0,
+    print(json.dumps({"tokens_per_second": rate, "step_seconds": {"median": 32768 / rate},
+                      "loss": 13.0 if fault == "loss of MBS 64" and "1b-64" in plan.name else 12.0,
                       "memory": {"planned_bytes": 2**30, "allocated_bytes": 2**30}}, indent=2))
     sys.exit()
 if "compare-commands" in options:
@@ -367,7 +378,7 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
     # An item that ends before nvidia-smi prints a sample has no clock, power and memory.
     assert {"sm_mhz": 1755.0, "watts": 650.5, "used_mib": 40000.0, **rows["kernels-rms_norm"]} == {
         "item": "kernels-rms_norm", "ms": 0.1, "predicted_ms": 0.095, "ratio": 0.95, "gbps": 2400.0,
-        "tflops": 1.5, "wrong": 0, "compared": 4096, "of_copy": 0.8, "sm_mhz": 1755.0, "watts": 650.5,
+        "tflops": 1.5, "heat_ms": 0.12, "wrong": 0, "compared": 4096, "of_copy": 0.8, "sm_mhz": 1755.0, "watts": 650.5,
         "used_mib": 40000.0}
     assert rows["memcheck small-rms_norm"]["wrong"] == rows["racecheck small-attention"]["wrong"] == 0
     assert kernels["notes"][0].startswith("predicted / measured: median 0.95; ")
@@ -457,19 +468,98 @@ def stand_in(packed, unpacked, tmp_path):
 def test_clocks_take_whole_samples_only(root, machine, monkeypatch):
     """The end of the program may cut a line of nvidia-smi short; some GPUs do not measure all."""
     monkeypatch.syspath_prepend(str(root / "bench/gpu"))
-    clocks = runpy.run_path(str(root / "bench/gpu/session.py"))["Clocks"]
+    clocks = runpy.run_path(str(root / "bench/gpu/power.py"))["Clocks"]
     smi = Path(machine["PATH"].split(":")[0]) / "nvidia-smi"
     smi.write_text("#!/bin/bash\nprintf '1755, 650.5, 40000\\n1755, [N/A], 40000\\n1800, 6'\nexec sleep 60\n")
-    monkeypatch.setenv("PATH", machine["PATH"])
-    with clocks(True) as sampled:
+    with clocks(None, str(smi)) as sampled:
         deadline = time.monotonic() + 20
         while not sampled.samples and time.monotonic() < deadline:
             time.sleep(0.01)
     assert sampled.figures() == {"sm_mhz": 1755.0, "watts": 650.5, "used_mib": 40000.0}
     smi.write_text("#!/bin/bash\nprintf '1755, 650.5, 4'\nexec sleep 60\n")
-    with clocks(True) as sampled:
+    with clocks(None, str(smi)) as sampled:
         time.sleep(0.5)
     assert sampled.figures() == {}
+    with clocks(None, None) as sampled:
+        pass
+    assert sampled.samples == [] and sampled.figures() == {} and sampled.groups("phase heat 1.0 2.0") == [{}]
+
+
+def test_phases_have_their_own_clock_and_power(root):
+    """Samples belong to the phase that they were taken in; those before the clock has settled count only if there are
+    no others."""
+    power = runpy.run_path(str(root / "bench/gpu/power.py"))
+    clocks = power["Clocks"](None, None)
+    clocks.samples = [(10 + 0.01 * i, 1980.0 if i < 20 else 1500.0, 200.0 if i < 20 else 700.0, 5.0) for i in range(60)]
+    text = ("check: 0 of 9\nphase alone 10.0000 10.1900\nphase heat 10.1500 10.5900\nbench: 1 ms\n"
+            "phase alone 10.1900 10.2100\nbench: 2 ms\nphase heat 99.0000 99.5000\n")
+    assert clocks.groups(text) == [
+        {"sm_mhz": 1980.0, "watts": 200.0, "heat_sm_mhz": 1500.0, "heat_watts": 700.0},
+        {"sm_mhz": 1500.0, "watts": 700.0}, {}]
+
+
+NVML = r"""
+#include <stddef.h>
+#if __has_include(<nvml.h>)
+#include <nvml.h>
+#else // as nvml.h of CUDA 13.0 declares them
+typedef struct nvmlDevice_st *nvmlDevice_t;
+typedef enum { NVML_SUCCESS = 0, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_NOT_SUPPORTED = 3,
+               NVML_ERROR_UNKNOWN = 999 } nvmlReturn_t;
+typedef enum { NVML_CLOCK_GRAPHICS = 0, NVML_CLOCK_SM = 1 } nvmlClockType_t;
+typedef enum { NVML_VALUE_TYPE_DOUBLE = 0 } nvmlValueType_t;
+typedef struct { unsigned long long total, free, used; } nvmlMemory_t;
+typedef union { double dVal; int siVal; unsigned int uiVal; unsigned long long ullVal; } nvmlValue_t;
+typedef struct {
+  unsigned int fieldId, scopeId;
+  long long timestamp, latencyUsec;
+  nvmlValueType_t valueType;
+  nvmlReturn_t nvmlReturn;
+  nvmlValue_t value;
+} nvmlFieldValue_t;
+#define NVML_FI_DEV_POWER_INSTANT 186
+#endif
+nvmlReturn_t nvmlInit_v2(void) { return NVML_SUCCESS; }
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
+  *device = (nvmlDevice_t)(size_t)0x1234500000000ull;
+  return index == 3 ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned *clock) {
+  *clock = type == NVML_CLOCK_SM ? 1515 : 1;
+  return device == (nvmlDevice_t)(size_t)0x1234500000000ull ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
+}
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
+  memory->used = 7ull << 30;
+  return NVML_SUCCESS;
+}
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned *power) { return *power = 650500, NVML_SUCCESS; }
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
+  if (count != 1 || values->fieldId != NVML_FI_DEV_POWER_INSTANT)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  values->nvmlReturn = INSTANT ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+  values->value.uiVal = 699000;
+  return NVML_SUCCESS;
+}
+"""
+
+
+@pytest.mark.parametrize("instant", (1, 0))
+def test_nvml_is_asked_as_its_header_says(root, tmp_path, monkeypatch, instant):
+    """A library of NVML's functions, compiled with NVIDIA's header where it is, gives what power.py reads."""
+    include = os.environ.get("LMC_NVML_INCLUDE") or "/usr/local/cuda/include"
+    (tmp_path / "nvml.c").write_text(NVML)
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", include, f"-DINSTANT={instant}", tmp_path / "nvml.c", "-o",
+                    tmp_path / "libnvml.so"], check=True)
+    monkeypatch.setenv("LMC_NVML", str(tmp_path / "libnvml.so"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
+    power = runpy.run_path(str(root / "bench/gpu/power.py"))
+    assert power["Nvml"]().sample() == (1515.0, 699.0 if instant else 650.5, 7168.0)
+    with power["Clocks"](power["Nvml"](), None) as sampled:
+        until(lambda: len(sampled.samples) > 3, "four samples")
+    assert sampled.figures()["sm_mhz"] == 1515.0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(OSError, match="nvmlDeviceGetHandleByIndex_v2: 2"):
+        power["Nvml"]()
 
 
 def test_a_machine_without_nvcc_runs_what_is_packed(stand_in, machine, tmp_path):
@@ -619,6 +709,90 @@ def test_training_is_compared_with_the_best_peer(stand_in, machine):
     assert ("llama1b lmc MBS 16: 70000 tokens/s, 1.17 of the best PyTorch that ran "
             "(llama1b PyTorch compile MBS 16: 60016)") in [note.replace(" (predicted best):", ":")
                                                            for note in report["notes"]]
+
+
+def test_work_beside_products_is_timed_in_heat(stand_in, machine):
+    done = run(stand_in, "power", "streams", "steps", env=machine)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    made = reports(Path(machine["OUT"]))
+    power = {row["item"]: row for row in made["power"]["rows"]}
+    product = "mlp.gate_proj+up_proj forward"
+    # The stand-in's rate has the length of what it is asked to multiply.
+    assert power[product]["tflops"] == 770.0 and power[f"{product}, zeros"]["tflops"] == 750.0
+    assert power[f"{product}, trained weights"]["tflops"] > 1000 and power["adamw"]["ms"] == 0.125
+    assert power["steps of llama1b lmc MBS 16 GAS 8"]["tokens_per_second"] == 1e5
+    streams = made["streams"]
+    rows = {row["item"]: row for row in streams["rows"]}
+    assert set(rows) == {"cross_entropy-shared", "cross_entropy-alone", "cross_entropy-again", "norm", "norm_of_a_sum",
+                         "o_proj", "o_proj with residual", "down_proj", "down_proj with residual"}
+    assert rows["cross_entropy-alone"]["heat_ms"] == 0.12 and rows["o_proj"]["ms"] == 0.9
+    assert rows["o_proj with residual"]["heat_ms"] == 1.0
+    assert any(note.startswith("fastest in heat: cross_entropy-") for note in streams["notes"])
+    assert "the residual by the products: 1.0000 of the time" in " ".join(streams["notes"])
+    steps = {row["item"]: row for row in made["steps"]["rows"]}
+    first = steps["llama1b MBS 16 GAS 1"]
+    assert (first["products_ms"], first["attention_grad_ms"], first["loss_ms"], first["norms_ms"], first["others_ms"]) == (
+        5.0, 0.9, 0.1, 0.07, 0.01) and "attention_ms" not in first
+    assert first["ratio"] == first["predicted"] / 1e5
+    assert "llama1b MBS 16 GAS 8: 1.000 times the tokens/s of llama1b MBS 16 GAS 1" in made["steps"]["notes"]
+    assert (Path(machine["OUT"]) / "steps-llama1b-MBS-16-GAS-8.trace.json.xz").exists()
+    assert all(each["outside"] >= 1 for each in made["steps"]["expected"]) and made["streams"]["expected"]
+
+
+def test_another_loss_of_many_elements_is_a_failure(stand_in, machine):
+    done = run(stand_in, "steps", env={**machine, "FAULT": "loss of MBS 64"})
+    (report,) = reports(Path(machine["OUT"])).values()
+    assert done.returncode == 1
+    assert report["failed"] == {"llama1b MBS 64 GAS 1, twice": "its loss is 13.0000, that of llama1b MBS 16 GAS 1 12.0000"}
+
+
+def next_items(root) -> tuple:
+    return runpy.run_path(str(root / "bench/gpu/next.py"))["NEXT"]
+
+
+def test_next_fits_into_a_loan_and_is_the_list_of_what_is_pending(root):
+    parts = next_items(root)
+    assert sum(seconds for *_, seconds in parts) <= 13.4 * 60
+    assert len({name for name, *_ in parts}) == len(parts) and {section for _, section, *_ in parts} <= set(SECTIONS)
+    text = (root / "bench/gpu/PENDING.md").read_text()
+    rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \| `([a-z]+)(?: --only='(.*?)')?` \|", text, re.M)
+    assert [(name, section, only.replace("\\|", "|"), int(seconds)) for name, seconds, section, only in rows] == [
+        tuple(part) for part in parts]
+    assert f"{sum(seconds for *_, seconds in parts) / 60:.1f} minutes at most" in text
+
+
+def test_next_runs_its_list(packed, root, host, tmp_path):
+    """In a dry run on the stand-in for the driver: each item has a report of its own, and something to run."""
+    out = tmp_path / "out"
+    done = run(packed, "next", "--dry-run", f"--out={out}", env=host)
+    print(done.stdout)
+    assert done.returncode == 0, done.stderr
+    parts = next_items(root)
+    for number, (name, section, _, _) in enumerate(parts, 1):
+        assert f"== {number} of {len(parts)}, {name}\n" in done.stdout
+        report = json.loads((out / f"dry-run-{number:02}-{name.replace(' ', '-')}.json").read_text())
+        assert report["section"] == section and report["rows"] and report["finished"] and not report["not_run"]
+    assert done.stdout.split("== summary\n")[1].count("\n") == len(parts) + 1
+
+
+def test_next_goes_on_after_a_fault(stand_in, machine, root):
+    """An item that fails or hangs leaves its report and its failure, and the next one runs."""
+    (stand_in / "next.py").unlink()
+    (stand_in / "next.py").write_text(
+        'NEXT = (("first", "power", "adamw", 20), ("broken", "nowhere", "", 20), ("hangs", "steps", "MBS 64", 21), '
+        '("peers", "training", "PyTorch tuned MBS 16( GAS 8)?$", 70), ("last", "streams", "alone", 20))\n')
+    done = run(stand_in, "next", env={**machine, "FAULT": "hang of MBS 64"})
+    print(done.stdout)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert done.stderr == "run: error: failed or not all run: broken, hangs\n"
+    made = reports(Path(machine["OUT"]))
+    assert made["power"]["rows"] and made["streams"]["rows"] and len(made["training"]["rows"]) == 2
+    assert "No module named 'sections.nowhere'" in made["nowhere"]["failed"]["section"]
+    assert "not done after 1" in made["steps"]["failed"]["llama1b MBS 64 GAS 1, twice"]
+    for options, why in ((["--only=x"], "next has items and limits of its own"), (["gemm"], "next stands alone")):
+        done = run(stand_in, "next", *options, env=machine)
+        assert done.returncode == 2 and why in done.stderr, done.stderr
 
 
 PRODUCTS = [f"{name} {what}" for name in ("gate_up", "down")

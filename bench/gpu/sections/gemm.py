@@ -1,5 +1,5 @@
 """The matrix products of llama1b at MBS 16 by cuBLASLt, in the layouts of the plan and with its results'
-dtypes: the heuristic's first algorithm against the fastest of eight; the head's three products for
+dtypes, timed in heat: the heuristic's first algorithm against the fastest of eight; the head's three products for
 chunks of 1024 and 4096 tokens of the loss; and those for a vocabulary of 50,257, as it is and padded to
 50,304 rows (lm-pad-vocabulary)."""
 
@@ -18,7 +18,8 @@ def run(session) -> Report:
     report = Report(session, "gemm", {
         "item": "product", "m": "m", "n": "n", "k": "k", "layout": "layout", "first_ms": "first ms",
         "best_ms": "best ms", "gain": "first / best", "best_tflops": "TFLOP/s", "algorithms": "algorithms",
-        "predicted_ms": "predicted ms", "ratio": "predicted / measured", "sm_mhz": "SM MHz", "watts": "W"})
+        "predicted_ms": "predicted ms", "ratio": "predicted / measured", "alone_ms": "ms alone",
+        "heat_sm_mhz": "MHz in heat", "heat_watts": "W in heat"})
     shapes = {shape["name"]: shape for shape in json.loads((session.data / "gemms.json").read_text())}
     missing = {} if (why := session.why_not(everything=True)) else session.compile(programs(session.data), 1)
     if "gemm" in report.failed:

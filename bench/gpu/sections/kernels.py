@@ -9,7 +9,7 @@ from session import Report, json_lines
 
 CHECK = re.compile(r"^check: (\d+) of (\d+) elements wrong", re.M)
 BENCH = re.compile(r"^(bench:|  \S+) ([\d.]+) ms(?:, predicted ([\d.]+) ms)?"
-                   r"(?:, ([\d.]+) GB/s)?(?:, ([\d.]+) TFLOP/s)?$", re.M)
+                   r"(?:, ([\d.]+) GB/s)?(?:, ([\d.]+) TFLOP/s)?(?:, ([\d.]+) ms in heat)?$", re.M)
 TOOLS = ("memcheck", "racecheck")
 FIRST = ("rms_norm", "attention_grad_keys", "adamw8bit")  # what is run first; a dry run compiles one of them
 
@@ -20,7 +20,7 @@ def read(text: str) -> list[dict]:
     if wrong is None:
         raise ValueError("no line that begins with 'check:'")
     rows = []
-    for name, ms, predicted, gbps, tflops in BENCH.findall(text):
+    for name, ms, predicted, gbps, tflops, hot in BENCH.findall(text):
         row = {"ms": float(ms)}
         if predicted:
             row.update(predicted_ms=float(predicted), ratio=float(predicted) / max(float(ms), 1e-4))
@@ -28,6 +28,8 @@ def read(text: str) -> list[dict]:
             row["gbps"] = float(gbps)
         if tflops:
             row["tflops"] = float(tflops)
+        if hot:
+            row["heat_ms"] = float(hot)
         if name == "bench:":
             row.update(wrong=int(wrong), compared=int(compared))
         else:
@@ -66,7 +68,7 @@ def run(session) -> Report:
     report = Report(session, "kernels", {
         "item": "kernel", "wrong": "wrong", "compared": "of", "ms": "ms", "predicted_ms": "predicted ms",
         "ratio": "predicted / measured", "gbps": "GB/s", "of_copy": "of copy speed", "tflops": "TFLOP/s",
-        "sm_mhz": "SM MHz", "watts": "W"})
+        "sm_mhz": "SM MHz", "watts": "W", "heat_ms": "ms in heat", "heat_sm_mhz": "MHz in heat", "heat_watts": "W in heat"})
     kernels, small = (programs_of(session.data / name) for name in ("kernels", "small"))
     has_sanitizer = session.dry or shutil.which("compute-sanitizer")
     if not has_sanitizer:

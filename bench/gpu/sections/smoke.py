@@ -26,7 +26,8 @@ def name_of(row: dict, plain: list) -> str:
     cores."""
     if row["kind"] == "gemm":
         layout = "".join("T" if row[f"transpose_{of}"] else "N" for of in "ab")
-        return f"product {layout}" + (", adds" if row["accumulate"] else "") + (", bias" if row["bias"] else "")
+        return f"product {layout}" + (", adds" if row["accumulate"] else "") + (
+            ", bias" if row["bias"] else "") + (", residual" if row.get("residual") else "")
     if row["kind"] == "launch":
         return "kernel " + re.sub(r"_\d+$", "", row["kernel"])  # "adamw" for "adamw_2"
     return f"kernel {row['kind']}" + (" (plain)" if row["kernel"] in plain else "")

@@ -1,7 +1,7 @@
 // Runs the kernel of the gradients of combine_rows, and compares dy and dweights of some rows with
 // their formulas in f64. The order is that of choices of eight experts.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   const std::vector<int64_t> choices = experts::sorted(arrays[kRows]);
   experts::send(arrays[kRows], choices);
@@ -23,5 +23,5 @@ int main(int argc, char **) {
   host::Difference difference;
   dy.compare(arrays[kDy], difference);
   dweights.compare(arrays[kDweights], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

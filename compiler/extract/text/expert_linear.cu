@@ -2,7 +2,7 @@
 // with products in f64: of the first and the last row of each expert, and of some rows between. The
 // experts have different numbers of rows, and one has none.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   const std::vector<int64_t> offsets = experts::makeOffsets(arrays[kOffsets], kRows);
   experts::compute();
@@ -27,5 +27,5 @@ int main(int argc, char **) {
   }
   host::Difference difference;
   y.compare(arrays[kY], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

@@ -1,7 +1,7 @@
 // Runs the kernel of the gradient of SwiGLU of the rows of experts, and compares some columns of some
 // rows with its formula in f64. All rows that there is room for are of an expert.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   experts::makeOffsets(arrays[kOffsets], kRows);
   experts::compute();
@@ -17,5 +17,5 @@ int main(int argc, char **) {
     }
   host::Difference difference;
   dx.compare(arrays[kDx], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

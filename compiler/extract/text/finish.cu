@@ -1,10 +1,12 @@
 // The end of an extracted program.
 
-// Prints the result of the check and, if `isTimed`, the time of all launches together and of each,
+// Prints the result of the check and, of a bench, the time of all launches together and of each,
 // beside the predictions. Returns the exit code.
-static int finish(const host::Difference &difference, bool isTimed) {
+static int finish(const host::Difference &difference, host::Task task) {
   const int code = difference.report();
-  if (!isTimed)
+  if (task == host::Task::Hold)
+    std::printf("held: %.4f ms\n", host::millisecondsHeld(4, launchAll));
+  if (task != host::Task::Bench)
     return code;
   double predicted = 0;
   for (double seconds : launchPredictions)

@@ -327,11 +327,24 @@ template <typename Run> double milliseconds(Run run) {
   return times[times.size() / 2];
 }
 
-// Prints the time of `run`, the predicted time unless it is 0, and the rates that `bytes` and
-// `flops` give, unless they are 0.
+// What a program does behind its check: nothing; time its kernels, alone and in heat; or run them for
+// four seconds, so that clock and power can be read.
+enum class Task { Check, Bench, Hold };
+
+// Returns the task of the arguments: none is Bench, "hold" is Hold, any other is Check.
+inline Task taskOf(int argc, char **argv) {
+  return argc == 1                              ? Task::Bench
+         : std::strcmp(argv[1], "hold") == 0 ? Task::Hold
+                                                : Task::Check;
+}
+
+// Prints the time of `run`, the predicted time unless it is 0, the rates that `bytes` and `flops`
+// give, unless they are 0, and the time in heat.
 template <typename Run>
 void bench(const char *name, double predictedSeconds, double bytes, double flops, Run run) {
-  const double time = milliseconds(run);
+  const double began = now(), time = milliseconds(run);
+  printPhase("alone", began);
+  const double inHeat = millisecondsInHeat(run);
   std::printf("%s %.4f ms", name, time);
   if (predictedSeconds > 0)
     std::printf(", predicted %.4f ms", predictedSeconds * 1e3);
@@ -339,7 +352,7 @@ void bench(const char *name, double predictedSeconds, double bytes, double flops
     std::printf(", %.1f GB/s", bytes / time * 1e-6);
   if (flops > 0)
     std::printf(", %.3f TFLOP/s", flops / time * 1e-9);
-  std::printf("\n");
+  std::printf(", %.4f ms in heat\n", inHeat);
 }
 
 } // namespace host

@@ -11,7 +11,7 @@ static double rounded(host::Type type, double x) {
   return type == host::Type::F64 ? x : type == host::Type::F32 ? float(x) : host::roundBf16(x);
 }
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   host::Array &how = arrays[kHow], &out = arrays[kOut];
   for (host::Array &array : arrays)
     array.allocate();
@@ -28,5 +28,5 @@ int main(int argc, char **) {
   host::Difference difference;
   for (int64_t i : host::sample(out.size(), 1 << 18))
     difference.compare(out, i, rounded(out.type, expected(i)));
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

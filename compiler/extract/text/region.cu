@@ -1,7 +1,7 @@
 // Runs a kernel that was printed from a kernel region, and compares its results with the formulas
 // of the region.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   host::Difference difference;
   for (bool positive : {false, true}) {
     for (size_t i = 0; i < arrays.size(); ++i) {
@@ -35,5 +35,5 @@ int main(int argc, char **) {
     if (difference.nans == 0)
       break; // if NaN occurs, repeats with positive inputs (for log, sqrt)
   }
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

@@ -2,7 +2,7 @@
 // chosen rightly if no other one that is left has a larger score, but for the rounding of scores,
 // and none of a lower number has the same. Weights and counts must be those of the chosen experts.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   experts::compute();
   host::Array &chosen = arrays[kExperts];
@@ -56,5 +56,5 @@ int main(int argc, char **) {
   weights.compare(arrays[kWeights], difference);
   counts.compare(arrays[kCounts], difference);
   mass.compare(arrays[kMass], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

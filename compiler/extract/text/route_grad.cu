@@ -1,7 +1,7 @@
 // Runs the kernel of a router's gradient, and compares dlogits of some tokens with its formula in
 // f64. Each token has chosen different experts at random.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   host::Array &chosen = arrays[kExperts];
   std::vector<int64_t> choices;
@@ -41,5 +41,5 @@ int main(int argc, char **) {
   }
   host::Difference difference;
   dlogits.compare(arrays[kDlogits], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

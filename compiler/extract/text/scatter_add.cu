@@ -1,7 +1,7 @@
 // Runs the kernels of an embedding's gradient, and compares some columns of the result with a plain
 // sum.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   for (size_t i = 0; i < arrays.size(); ++i) {
     arrays[i].allocate();
     if (arrays[i].isInput || (kAccumulate && i == kD))
@@ -26,5 +26,5 @@ int main(int argc, char **) {
   for (int64_t id = 0; id < kVocabulary; ++id)
     for (size_t c = 0; c < columns.size(); ++c)
       difference.compare(d, id * kColumns + columns[c], sums[size_t(id) * columns.size() + c]);
-  return finish(difference, argc == 1); // the rate is that of x and d
+  return finish(difference, host::taskOf(argc, argv)); // the rate is that of x and d
 }

@@ -1,6 +1,6 @@
 // Runs the kernels that sort choices by expert, and compares all results with a stable sort.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   const host::Array &chosen = arrays[kExperts];
   const std::vector<int64_t> order = experts::sorted(chosen), places = experts::inverse(order);
@@ -23,5 +23,5 @@ int main(int argc, char **) {
   offsetsOf.compare(arrays[kOffsets], difference);
   rowsOf.compare(arrays[kRows], difference);
   placesOf.compare(arrays[kPlaces], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

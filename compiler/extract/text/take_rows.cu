@@ -1,7 +1,7 @@
 // Runs the kernel that copies the rows of tokens to the rows of their choices, and compares some
 // columns of each row. The order is that of choices of eight experts.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   const std::vector<int64_t> choices = experts::sorted(arrays[kRows]);
   experts::send(arrays[kRows], choices);
@@ -14,5 +14,5 @@ int main(int argc, char **) {
             arrays[kX].at(choices[size_t(r)] / kChosen * kColumns + column));
   host::Difference difference;
   y.compare(arrays[kY], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

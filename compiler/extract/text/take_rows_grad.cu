@@ -1,7 +1,7 @@
 // Runs the kernel that adds the rows of each token's choices, and compares some columns of each
 // token with sums in f64. The order is that of choices of eight experts.
 
-int main(int argc, char **) {
+int main(int argc, char **argv) {
   experts::draw();
   const std::vector<int64_t> places = experts::inverse(experts::sorted(arrays[kPlaces]));
   experts::send(arrays[kPlaces], places);
@@ -17,5 +17,5 @@ int main(int argc, char **) {
     }
   host::Difference difference;
   dx.compare(arrays[kDx], difference);
-  return finish(difference, argc == 1);
+  return finish(difference, host::taskOf(argc, argv));
 }

@@ -566,9 +566,10 @@ Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulA
 }
 
 // The proposals of cuBLASLt that are timed, and for how long. A GPU lowers its clock under load, so
-// it works for a while before anything is timed.
+// it works for a while before anything is timed, and each timing is enqueued behind other products:
+// the fastest algorithm at the clock of a small product alone need not be the fastest in a step.
 static constexpr int kCandidates = 8, kRounds = 3;
-static constexpr double kWarmSeconds = 0.5, kRoundSeconds = 2e-3;
+static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
 Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
   auto candidates = product.candidates(kCandidates);
@@ -594,10 +595,18 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
   auto once = secondsOf(product, candidates->front().algo, trial, 1, stream);
   LMC_TRY(once);
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
+  // Behind which product candidates are timed: the largest one, which is chosen first.
+  const Product &heater = hottest.product ? *hottest.product : product;
+  const cublasLtMatmulAlgo_t heating =
+      hottest.product ? hottest.product->algorithm : candidates->front().algo;
+  const double heaterSeconds = hottest.product ? hottest.seconds : *once;
+  const int before = static_cast<int>(std::clamp(kHeatSeconds / std::max(heaterSeconds, 1e-6), 1.0, 500.0));
   // The candidates take turns, so that what disturbs the GPU disturbs all of them.
   std::vector<double> best(candidates->size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < candidates->size(); ++i) {
+      for (int run = 0; run < before; ++run)
+        LMC_TRY(heater.run(trial.addresses, heating, stream));
       auto seconds = secondsOf(product, (*candidates)[i].algo, trial, runs, stream);
       LMC_TRY(seconds);
       best[i] = std::min(best[i], *seconds);
@@ -667,13 +676,20 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   choices->add(key, *best, spent.count());
   fromHex(best->payload, product.algorithm);
+  if (!hottest.product)
+    hottest = {&product, best->seconds};
   return {};
 }
 
 Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *choices,
                               CUstream stream) {
-  std::sort(shapes.begin(), shapes.end(), [](const ProductShape &a, const ProductShape &b) {
-    return std::tie(a.input, a) < std::tie(b.input, b);
+  // The largest product of each dtype comes first.
+  auto terms = [](const ProductShape &shape) {
+    return double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k);
+  };
+  std::sort(shapes.begin(), shapes.end(), [&](const ProductShape &a, const ProductShape &b) {
+    const double ofA = -terms(a), ofB = -terms(b);
+    return std::tie(a.input, ofA, a) < std::tie(b.input, ofB, b);
   });
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   auto trial = Trial::prepare(driver, gpu, shapes, stream);
@@ -681,14 +697,17 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
     return trial.error();
   const plan::DType *filled = nullptr;
   for (const ProductShape &shape : shapes) {
-    if (!filled || *filled != shape.input)
+    if (!filled || *filled != shape.input) {
       LMC_TRY(trial->fill(shape.input));
+      hottest = {};
+    }
     filled = &shape.input;
     auto product = std::make_unique<Product>(*library);
     LMC_TRY(product->describe(shape));
     LMC_TRY(chooseOne(*product, keyOf(shape), choices, *trial, stream));
     products[shape] = std::move(product);
   }
+  hottest = {};
   LMC_CUDA(driver, cuStreamSynchronize(stream), "run matrix products");
   return {};
 }

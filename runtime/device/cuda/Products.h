@@ -85,6 +85,7 @@ private:
   // Gives the product the first proposal that computes it. Returns the proposal's number, from 1
   // on.
   Result<size_t> chooseFirst(Product &product, Trial &trial);
+  // Times the proposals, each behind other products of 3 ms, and returns the fastest.
   Result<GemmChoice> measure(const Product &product, Trial &trial, CUstream stream);
   // Returns the mean seconds of `runs` runs, one after the other.
   Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
@@ -98,6 +99,11 @@ private:
   std::map<ProductShape, std::unique_ptr<Product>> products;
   std::vector<std::string> leftOut;
   bool warm = false; // the GPU has worked before something is timed
+  // While choose() runs: the largest product of this dtype, if it was timed, and the time of one run.
+  struct Hottest {
+    const Product *product = nullptr;
+    double seconds = 0;
+  } hottest;
 };
 
 } // namespace lmc::cuda
