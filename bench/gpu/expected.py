@@ -466,6 +466,7 @@ def of_streams(bets: Bets, pack) -> None:
                        for spec, each in seconds.items()}
         bets.time("streams", item, rule, seconds, size=size)
         bets.exact("streams", item, item, "wrong", 0, shown=False)
+    bets.none("products", "gated MLP", "gated MLP", "*", "what is measured is whether own products reach cuBLASLt's")
     for item in streams.PRODUCTS:
         for name in (item, f"{item} with residual"):
             bets.none("streams", name, name, "*", "it stands beside the same product with or without the residual")

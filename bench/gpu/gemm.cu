@@ -21,62 +21,14 @@
 //                                         normals, zeros, or a FILE of bf16 values, as often as needed
 #include "lmc/random.cuh"
 
+#include "blaslt.cuh"
 #include "heat.cu"
-
-#include <cublasLt.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <vector>
-
-#define CHECK(call)                                                                                \
-  do {                                                                                             \
-    if (int error = int(call)) {                                                                   \
-      std::fprintf(stderr, "gemm: error: %s: %d\n", #call, error);                                 \
-      std::exit(2);                                                                                \
-    }                                                                                              \
-  } while (false)
-
-#define CUBLASLT_FUNCTIONS(FUNCTION)                                                               \
-  FUNCTION(cublasLtCreate)                                                                         \
-  FUNCTION(cublasLtMatmul)                                                                         \
-  FUNCTION(cublasLtMatmulAlgoGetHeuristic)                                                         \
-  FUNCTION(cublasLtMatmulDescCreate)                                                               \
-  FUNCTION(cublasLtMatmulDescDestroy)                                                              \
-  FUNCTION(cublasLtMatmulDescSetAttribute)                                                         \
-  FUNCTION(cublasLtMatmulPreferenceCreate)                                                         \
-  FUNCTION(cublasLtMatmulPreferenceDestroy)                                                        \
-  FUNCTION(cublasLtMatmulPreferenceSetAttribute)                                                   \
-  FUNCTION(cublasLtMatrixLayoutCreate)                                                             \
-  FUNCTION(cublasLtMatrixLayoutDestroy)
-
-// The functions of the library that is opened.
-struct Library {
-#define FUNCTION(name) decltype(&::name) name = nullptr;
-  CUBLASLT_FUNCTIONS(FUNCTION)
-#undef FUNCTION
-};
-Library lt;
-
-void openLibrary() {
-  const char *named = std::getenv("LMC_CUBLASLT");
-  void *library = dlopen(named ? named : "libcublasLt.so.13", RTLD_NOW);
-  if (!library) {
-    std::fprintf(stderr, "gemm: error: cuBLASLt cannot be opened: %s; LMC_CUBLASLT may name it\n",
-                 dlerror());
-    std::exit(2);
-  }
-#define FUNCTION(name)                                                                             \
-  if (!(lt.name = reinterpret_cast<decltype(lt.name)>(dlsym(library, #name)))) {                   \
-    std::fprintf(stderr, "gemm: error: cuBLASLt has no %s\n", #name);                              \
-    std::exit(2);                                                                                  \
-  }
-  CUBLASLT_FUNCTIONS(FUNCTION)
-#undef FUNCTION
-}
 
 constexpr size_t kWorkspace = size_t(32) << 20;
 constexpr int kAlgorithms = 8, kWarmUps = 2, kAloneRuns = 4, kRuns = 10;
@@ -102,13 +54,6 @@ template <typename T> void *randomMatrix(size_t count, unsigned stream) {
   drawNormals<<<1024, 256>>>(memory, count, stream);
   CHECK(cudaGetLastError());
   return memory;
-}
-
-// A row-major matrix is the transpose of a column-major one.
-cublasLtMatrixLayout_t layout(cudaDataType_t type, long rows, long columns) {
-  cublasLtMatrixLayout_t made;
-  CHECK(lt.cublasLtMatrixLayoutCreate(&made, type, uint64_t(columns), uint64_t(rows), columns));
-  return made;
 }
 
 // Fills a matrix with what it is given: "zeros", or the bf16 values of a file, again and again.

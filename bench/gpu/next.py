@@ -9,6 +9,7 @@ NEXT = (
     ("smoke", "smoke", "expert|heads64|device|memory", 60),
     ("power", "power", "", 90),
     ("attention", "attention", "MBS 16, 2048|Llama 3 8B|heads of 256", 130),
+    ("products", "products", "", 60),
     ("streams", "streams", "", 60),
     ("steps", "steps", "^llama1b MBS (16|32)", 110),
     ("peers", "training", "PyTorch tuned MBS 16( GAS 8)?$", 110),

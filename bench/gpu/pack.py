@@ -237,7 +237,7 @@ class Pack:
         tiles = self.data / "src/compiler/targets/cuda"
         tiles.mkdir(parents=True)
         shutil.copy(ROOT / "compiler/targets/cuda/AttentionTiles.def", tiles)
-        for source in HERE.glob("*.cu"):
+        for source in (*HERE.glob("*.cu"), *HERE.glob("*.cuh")):
             shutil.copy(source, self.data / "src")
         shutil.copy(ROOT / "compiler/extract/text/heat.cu", self.data / "src")
         (self.data / "src/instructions.cu").write_text(self.call("instruction-cases"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from session import nvcc_command
 
-WITH_PROGRAMS = ("ceilings", "power", "streams", "kernels", "attention", "gemm")
+WITH_PROGRAMS = ("ceilings", "power", "streams", "products", "kernels", "attention", "gemm")
 
 
 def programs(data: Path) -> dict[str, tuple[Path, list]]:
