@@ -111,10 +111,14 @@ public:
     work.unalignedRow = unalignedOf(op);
     return work;
   }
-  Work operator()(const plan::TakeRows &op) const { return movedOf(op, {op.y()}); }
+  Work operator()(const plan::TakeRows &op) const {
+    return readAgain(movedOf(op, {op.y()}), op, op.x(), op.y());
+  }
   Work operator()(const plan::TakeRowsGrad &op) const { return movedOf(op, {op.dy()}); }
   Work operator()(const plan::CombineRows &op) const { return movedOf(op, {op.y()}); }
-  Work operator()(const plan::CombineRowsGrad &op) const { return movedOf(op, {op.y(), op.dy()}); }
+  Work operator()(const plan::CombineRowsGrad &op) const {
+    return readAgain(movedOf(op, {op.y(), op.dy()}), op, op.dout(), op.dy());
+  }
   Work operator()(const plan::ExpertSwiglu &op) const {
     return trafficOf(op, {op.x(), op.y()}, double(allRowsOf(op)) / double(op.rows()));
   }
@@ -163,6 +167,22 @@ private:
       return trafficOf(op);
     const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
     return trafficOf(op, ofChoices, double(rowsOfExperts(rows, sort->count())) / double(rows));
+  }
+  // Adds to `work` that a row of the slice `of`, one for each token, is read for each choice of its token.
+  // `to` has a row for each choice. Choices are in the order of experts, so that the reads of one row lie far
+  // apart, and come from memory if the slice is larger than a cache. On an H100 combine_rows_grad of 64 MiB took
+  // 1.41 times as long as the bytes of each row once, and 8 reads of each row are 1.42 times as many bytes
+  // (bench/results/gpu-2026-11-26-h100.md).
+  template <typename Op>
+  KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
+    constexpr double kLargestCached = 32 << 20;
+    const auto once = double(slice(of).bytes());
+    const plan::SortRows *sort = sortOf(plan);
+    const uint64_t held = op.held() ? op.held() : op.tokens() * op.chosen();
+    const double part = sort ? double(rowsOfExperts(held, sort->count())) / double(held) : 1;
+    if (once > kLargestCached)
+      work.readBytes += std::max(0.0, part * double(slice(to).bytes()) - once);
+    return work;
   }
   // `tensors` are the slices of rows that the kernels read or write 16 bytes at a time.
   template <typename Op>

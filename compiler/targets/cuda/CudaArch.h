@@ -18,6 +18,9 @@ struct CudaChip {
   // The cycles of attention by mma.sync that were measured, as a share of those of the cost model in
   // AttentionTiles.cpp; 1 where none were.
   double attentionShare;
+  // The rate of the products of experts by warpgroups that was measured, as a share of the library's, and of
+  // the gradient of their matrices; 1 where none was.
+  double expertShare = 1, expertGradShare = 1;
 };
 
 // The limits of an architecture that kernels rely on. "Block" means a thread block.

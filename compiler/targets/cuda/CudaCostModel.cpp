@@ -13,11 +13,9 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tiles of the templates for experts. Their rate is taken to be that of
-// the library. On an H100, warpgroups reach it: 617 to 680 TFLOP/s of products, and 631 to 651 of
-// the gradient of the matrices, where products of cuBLASLt have 700 to 800
-// (bench/results/gpu-2026-11-26-h100.md). On other architectures they are by mma.sync, whose peak
-// is lower than the library's on the chips after Ampere; there nothing has been measured.
+// Returns the spec with the tiles of the templates for experts. By warpgroups their rate is the
+// library's, times CudaChip::expertShare. On other architectures they are by mma.sync, whose peak is
+// lower than the library's on the chips after Ampere; there nothing has been measured.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
@@ -61,7 +59,15 @@ static bool usesTensorCores(const cost::GemmWork &work) {
 // slower on an RTX 4090 (issue 181718).
 cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   auto priced = [&](const cost::GemmWork &work) {
-    return work.experts ? cost::estimate(work, expertSpec) : CostModel::gemm(work);
+    if (!work.experts)
+      return CostModel::gemm(work);
+    cost::Estimate estimate = cost::estimate(work, expertSpec);
+    // The gradient of the matrices has sums in f32 as its result.
+    if (arch.hasWarpgroups() && work.input == DataType::BF16 &&
+        estimate.bound == cost::Bound::MatrixUnits)
+      estimate.seconds /= work.output == DataType::F32 ? device.chip.expertGradShare
+                                                       : device.chip.expertShare;
+    return estimate;
   };
   if (spec.clock == 0)
     return CostModel::gemm(work);

@@ -205,6 +205,42 @@ TEST(PlanCost, ExpertsWithoutRowsTakeNoTraffic) {
   EXPECT_DOUBLE_EQ(moved(2, Routing::Balanced) - moved(2, Routing::SameExperts), 2 * 8 * matrix);
 }
 
+// The rows of tokens are read in the order of experts: each for each of its choices, from memory if all
+// of them together are more than a cache holds.
+TEST(PlanCost, LargeRowsOfTokensAreReadForEachChoice) {
+  constexpr uint64_t kChosen = 8, kColumns = 2048;
+  for (const auto &[tokens, times] : {std::pair<uint64_t, uint64_t>(16384, kChosen), {4096, 1}}) {
+    Job job;
+    plan::TakeRowsT take;
+    take.x = job.slice(plan::DType::BF16, {tokens, kColumns});
+    take.rows = job.slice(plan::DType::I32, {tokens * kChosen});
+    take.y = job.slice(plan::DType::BF16, {tokens * kChosen, kColumns});
+    take.tokens = tokens;
+    take.chosen = kChosen;
+    take.columns = kColumns;
+    job.command(take);
+    plan::CombineRowsGradT grad;
+    grad.dout = take.x;
+    grad.y = grad.dy = take.y;
+    grad.rows = take.rows;
+    grad.weights = grad.dweights = job.slice(plan::DType::F32, {tokens, kChosen});
+    grad.tokens = tokens;
+    grad.chosen = kChosen;
+    grad.columns = kColumns;
+    job.command(grad);
+    std::string bytes = job.bytes();
+    const plan::Plan &plan = *plan::GetPlan(bytes.data());
+    auto read = [&](unsigned command) {
+      return std::get<KernelWork>(workOf(plan, *plan.functions()->Get(0)->commands()->Get(command),
+                                         Routing::Balanced))
+          .readBytes;
+    };
+    const double rows = double(tokens * kColumns * 2), choices = double(tokens * kChosen * 4);
+    EXPECT_EQ(read(1), double(times) * rows + choices);
+    EXPECT_EQ(read(2), double(times) * rows + double(kChosen) * rows + 2 * choices);
+  }
+}
+
 // Four ranks divide 8 or 4 experts, of which each of their 64 tokens chooses 2. A rank's rows have
 // room for all choices of its experts, of which it gets those of 16 tokens on average: 32.
 TEST(PlanCost, RowsThatHaveAnExpertAreMoved) {
