@@ -17,7 +17,8 @@ from configs import ROOT, Config, Fault, Programs, digest, last_line
 
 sys.path += [str(ROOT / "bench/cpu"), str(ROOT / "bench/gpu")]
 from bench import Child, Skipped, machine, run_child  # noqa: E402
-from session import FACTS, Clocks, call  # noqa: E402
+from power import clocks_of  # noqa: E402
+from session import FACTS, call  # noqa: E402
 
 WARM_UP, WINDOWS, MOST_STEPS = 2, 3, 50
 COMPILE_SECONDS = 30  # compiles are repeated, and the fastest counts, until they have taken so long together
@@ -133,7 +134,7 @@ def measure(config: Config, facts: dict, programs: Programs, window: float) -> d
         print(f"{config.name}: compiled in {compiled:.1f} s", flush=True)
         lines, first_start, _ = run(folder / "first", 1)
         steps = max(1, min(MOST_STEPS, int(window / max(lines[0]["step_seconds"], 1e-6))))
-        with Clocks("gpus" in facts) as clocks:
+        with clocks_of("gpus" in facts, print) as clocks:
             lines, start, child = run(folder / "run", WARM_UP + WINDOWS * steps)
     tokens = explained["batch"]["tokens_per_step"]
     rates = [steps * tokens / ranks / sum(line["step_seconds"] for line in lines[at : at + steps])

@@ -40,6 +40,8 @@ PRICED = (48, 64, 72, 80, 96, 112, 128, 60, 256)  # head sizes: in a tile, in a 
 SMALL = {"model.hidden_size": 256, "model.intermediate_size": 512, "model.num_attention_heads": 4,
          "model.num_key_value_heads": 2, "model.vocab_size": 512, "training.sequence_length": 256}
 
+LONG_ROWS = {"model.vocab_size": 90112, "memory.loss_chunk": 64}
+
 
 # The models that the GPU trains as the CPU does, with the settings of both and the reference that each
 # is compared with: GAS changes nothing but the order of sums. The two ranks of one share the GPU; one
@@ -134,6 +136,12 @@ class Pack:
                 to = self.data / folder / f"{kernel['name']}.cu"
                 if not to.exists():
                     self.extract(plan, kernel["name"], to)
+
+    def small(self, settings: dict) -> None:
+        """The same of a small model, and cross entropy over rows that a block keeps in shared memory."""
+        self.kernels("small", {**settings, **SMALL})
+        plan = self.compile("llama1b", "small-long", {**settings, **SMALL, **LONG_ROWS})
+        self.extract(plan, "linear_cross_entropy_grad", self.data / "small/long_rows.cu")
 
     def prices(self, columns: int) -> None:
         """Extracts attention and its gradient (both kernels are in one program) for one head size."""
@@ -275,7 +283,7 @@ class Pack:
         """Starts what compiles plans for the GPU, all but those of `conformance`. Returns the futures."""
         batch = {"model.num_hidden_layers": 2, "training.batch_size": 8, "training.micro_batch_size": 4}
         return [pool.submit(self.kernels, "kernels", batch),
-                pool.submit(self.kernels, "small", {**batch, **SMALL}), pool.submit(self.gemms),
+                pool.submit(self.small, batch), pool.submit(self.gemms),
                 pool.submit(self.streams),
                 pool.submit(self.trainings), pool.submit(self.experts), pool.submit(self.steps),
                 *(pool.submit(self.prices, columns) for columns in PRICED)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import threading
@@ -32,7 +33,9 @@ class Nvml:
     CLOCK_SM, POWER_INSTANT = 1, 186  # NVML_CLOCK_SM, NVML_FI_DEV_POWER_INSTANT
 
     class Memory(ctypes.Structure):
-        _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+        """nvmlMemory_v2_t, in which what the driver reserves is not in use."""
+        _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
+                    ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
     class Field(ctypes.Structure):
         _fields_ = [("field", ctypes.c_uint), ("scope", ctypes.c_uint), ("timestamp", ctypes.c_longlong),
@@ -70,9 +73,9 @@ class Nvml:
 
     def sample(self) -> tuple[float, float, float]:
         """Returns the SM clock in MHz, the power in W and the memory in use in MiB."""
-        clock, memory = ctypes.c_uint(), self.Memory()
+        clock, memory = ctypes.c_uint(), self.Memory(version=ctypes.sizeof(self.Memory) | 2 << 24)
         self.call("nvmlDeviceGetClockInfo", self.device, self.CLOCK_SM, ctypes.byref(clock))
-        self.call("nvmlDeviceGetMemoryInfo", self.device, ctypes.byref(memory))
+        self.call("nvmlDeviceGetMemoryInfo_v2", self.device, ctypes.byref(memory))
         return float(clock.value), self.watts(), memory.used / 2**20
 
 
@@ -150,6 +153,17 @@ class Clocks:
                 own = self.phase(float(found[2]), float(found[3]))
                 made[-1].update({prefix + key: value for key, value in own.items()})
         return made
+
+
+def clocks_of(on: bool, tell) -> Clocks:
+    """Returns what samples the first GPU, or with `on` false nothing. Tells why it cannot do so by NVML."""
+    if not on:
+        return Clocks(None, None)
+    try:
+        return Clocks(Nvml(), None)
+    except (OSError, AttributeError, ValueError) as error:
+        tell(f"NVML does not run, so clocks and power are sampled by nvidia-smi: {error}")
+        return Clocks(None, shutil.which("nvidia-smi"))
 
 
 def medians(samples: list) -> dict:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import bets
 import failures
-from power import Clocks, Nvml, gpu
+from power import Clocks, clocks_of, gpu
 
 FACTS = ("name", "driver_version", "compute_cap", "memory.total", "power.limit", "clocks.max.sm",
          "clocks.max.memory")
@@ -128,8 +128,8 @@ class Session:
         self.build = folder / "build"
         self.report: Report | None = None  # the one of the section that runs
         self.told: set[str] = set()  # what is printed once
-        self.nvml = None  # False: it is not here
         self.part = ""  # the item of `next` that runs, "06-steps"
+        self.losses: dict[str, float] = {}  # what the section `steps` found, in all its parts
         self.found = not only  # --only has found an item
         self.deadline = 0.0
         self.data = self.unpacked()
@@ -225,15 +225,7 @@ class Session:
         return self.deadline - time.monotonic()
 
     def clocks(self) -> Clocks:
-        if self.dry:
-            return Clocks(None, None)
-        if self.nvml is None:
-            try:
-                self.nvml = Nvml()
-            except (OSError, AttributeError, ValueError) as error:
-                self.nvml = False
-                self.tell(f"NVML does not run, so clocks and power are sampled by nvidia-smi: {error}")
-        return Clocks(self.nvml or None, shutil.which("nvidia-smi"))
+        return clocks_of(not self.dry, self.tell)
 
     def write(self, name: str, text: str) -> Path | None:
         """Writes a file of the results at once: a program that is killed leaves the one before. If the folder

@@ -492,8 +492,10 @@ FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
     if (kept && !keepsWeights)
       continue;
     const RecomputeKind &kind = model->options.kinds[0];
+    // The option that keeps the most, where there is one beyond "none".
+    const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
     const std::vector<int64_t> choice(model->options.layers.size(),
-                                      kept ? int64_t(kind.options.size() / 2) : 0);
+                                      most + (kept ? int64_t(kind.options.size() / 2) : 0));
     FailureOr<PlanMeasures> measures = measure(model->module, model->options, choice);
     if (failed(measures))
       return failure();

@@ -90,7 +90,8 @@ void Counter::addAttention(lm::AttentionOp attention) {
 //               norm's gradient also reads the gradient of the residual stream: 3c. Where the norm
 //               is that of the branch, x + norm(h), both together move the same 8c: they read x
 //               and h and write the sum; the norm's gradient reads both gradients that the residual
-//               stream's is the sum of, and h, and writes this sum and dh.
+//               stream's is the sum of, and h, and writes this sum and dh. Where a matrix product adds
+//               the residual (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
 //   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU a
 //               kernel of its own, which moves 2c more, but in the caches)
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,

@@ -70,7 +70,7 @@ def run(session) -> Report:
         print("  DRY RUN: neither lmc-run nor PyTorch trains these models")
     why = session.why_not(everything=True)
     no_peer = "" if session.dry or why else absent(session)
-    for item in report.items(order, seconds=40):
+    for item in report.items(order, seconds=60):
         if why or (item in peers and no_peer):
             report.skip(item, why or no_peer)
             continue

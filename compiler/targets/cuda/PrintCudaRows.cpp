@@ -34,9 +34,9 @@ namespace {
 // The number of threads of a block. If there is only one row, its block has the GPU to itself and
 // may be larger.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-// A row of more vectors than this is never kept in registers, and has a block of kMaxThreadsAlone.
-// One such block fills an SM if it keeps its row in shared memory.
-constexpr int64_t kLongRow = 10240;
+// A row that is read in several passes and too long for the registers of a block has a block of
+// kMaxThreadsAlone where shared memory keeps at least so many bytes of it. One such block fills an SM.
+constexpr uint32_t kLeastShared = 128 << 10;
 constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes a row
 // A block may compute several rows one after the other, to load values that all rows share only
 // once. At least this many blocks must remain: about seven waves of two blocks on each SM of an
@@ -134,9 +134,9 @@ private:
   std::string vectorOfRow(std::pair<void *, void *> key, unsigned input, const std::string &name,
                           const std::string &from) override;
   int64_t totalsBytes(const Reduction &r) const;
-  bool hasOnePass();
-  bool isLong() const { return vectors > kLongRow && how.longRows != LongRows::Again; }
-  void findOnline();
+  bool hasOnePass() { return hasOnePass({}); }
+  bool hasOnePass(ArrayRef<Online> onlines);
+  SmallVector<Online> onlineSums();
   Level collect(unsigned level);
   int64_t bytesOfRow(bool alsoShared);
   void startRow();
@@ -175,6 +175,7 @@ private:
   std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
 
   const CudaPrinting how;
+  bool isLong = false; // shared memory keeps a part of the row
   bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
   bool walkedBefore = false; // a pass over this row was printed before
   bool guardStores = false;  // true if a barrier must precede the stores of a row
@@ -208,10 +209,12 @@ int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   return bytes;
 }
 
-bool RowPrinter::hasOnePass() {
+// Returns true if one pass over the row is enough, where the sums of `onlines` need none of their own.
+bool RowPrinter::hasOnePass(ArrayRef<Online> onlines) {
   SmallVector<unsigned> passes;
   for (const Reduction &r : info.reductions)
-    passes.push_back(r.pass);
+    if (llvm::none_of(onlines, [&](const Online &o) { return o.sum == &r; }))
+      passes.push_back(r.pass);
   for (const BlockSum &b : info.blockSums)
     passes.push_back(b.sum.pass);
   for (const Output &output : info.outputs)
@@ -229,7 +232,7 @@ void RowPrinter::findMapping() {
   byWarp = vectors <= kWarp * chunksFor(width);
   if (!byWarp)
     rowThreads =
-        std::min<int64_t>(rows == 1 || isLong() ? kMaxThreadsAlone : kMaxThreads,
+        std::min<int64_t>(rows == 1 ? kMaxThreadsAlone : kMaxThreads,
                           llvm::alignTo(llvm::divideCeil(vectors, chunksFor(width)), kWarp));
   chunksOfRow = llvm::divideCeil(vectors, rowThreads);
 
@@ -240,6 +243,13 @@ void RowPrinter::findMapping() {
   int64_t registers = registersFor(rowThreads);
   bool fewInFlight = bytesOfRow(true) * chunksOfRow <= kRowBytesInFlight;
   kept = mayKeep && own + sums <= registers && (!hasOnePass() || fewInFlight || sums > 0);
+  onlines = kept ? SmallVector<Online>() : onlineSums();
+  isLong = own > registers && rows > 1 && info.blockSums.empty() && !hasOnePass(onlines) &&
+           how.longRows != LongRows::Again && how.sharedBytesPerBlock >= kLeastShared;
+  if (isLong) {
+    rowThreads = kMaxThreadsAlone;
+    chunksOfRow = llvm::divideCeil(vectors, rowThreads);
+  }
   sumsInRegisters = kept;
   bool severalRows = rows > 1 && (info.shape.rowsPerItem > 1 || all > own);
   hoists = kept && severalRows && all > own && all + sums <= registers;
@@ -271,7 +281,7 @@ void RowPrinter::findMapping() {
 
 // Decides how much of a long row shared memory keeps.
 void RowPrinter::findHeld() {
-  if (kept || !isLong() || rows == 1 || hasOnePass() || !info.blockSums.empty())
+  if (!isLong)
     return;
   if (how.longRows == LongRows::Alone)
     leastShared = int64_t(how.sharedBytesPerSm / 2); // with what the driver adds, more than half
@@ -311,11 +321,10 @@ std::string RowPrinter::vectorOfRow(std::pair<void *, void *> key, unsigned inpu
   return text;
 }
 
-// Finds the sums of exp(u - m) where m is the maximum of u; each of them can be computed in one
+// Returns the sums of exp(u - m) where m is the maximum of u; each of them can be computed in one
 // pass with its maximum.
-void RowPrinter::findOnline() {
-  if (kept)
-    return;
+SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
+  SmallVector<Online> found;
   for (const Reduction &sum : info.reductions) {
     auto exp = sum.term.getDefiningOp<math::ExpOp>();
     auto difference = exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : arith::SubFOp();
@@ -325,9 +334,10 @@ void RowPrinter::findOnline() {
       if (isa<arith::MaximumFOp>(maximum.combiner) && maximum.pass + 1 == sum.pass &&
           sameValue(difference.getRhs(), info.identity, maximum.result, maximum.point) &&
           sameValue(difference.getLhs(), info.identity, maximum.term, info.identity) &&
-          llvm::none_of(onlines, [&](const Online &o) { return o.maximum->pass == maximum.pass; }))
-        onlines.push_back({&maximum, &sum, difference.getLhs()});
+          llvm::none_of(found, [&](const Online &o) { return o.maximum->pass == maximum.pass; }))
+        found.push_back({&maximum, &sum, difference.getLhs()});
   }
+  return found;
 }
 
 // Returns the address in shared memory at which the warps of a block store their totals of the
@@ -654,7 +664,6 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
 
 CudaKernel RowPrinter::print() {
   findMapping();
-  findOnline();
   guardStores = readsWhatOthersWrite();
   startRow();
   CudaText row, body, sums;

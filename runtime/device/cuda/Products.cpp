@@ -659,8 +659,11 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
         choice && fromHex(choice->payload, product.algorithm) && product.accepts()) {
       auto taken = tryOut(product, product.algorithm, trial);
       LMC_TRY(taken);
-      if (*taken)
+      if (*taken) {
+        if (!hottest.product && choice->seconds > 0)
+          hottest = {&product, choice->seconds};
         return {};
+      }
     }
   if (!choices || !choices->measures()) {
     auto number = chooseFirst(product, trial);

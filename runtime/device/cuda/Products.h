@@ -99,7 +99,8 @@ private:
   std::map<ProductShape, std::unique_ptr<Product>> products;
   std::vector<std::string> leftOut;
   bool warm = false; // the GPU has worked before something is timed
-  // While choose() runs: the largest product of this dtype, if it was timed, and the time of one run.
+  // While choose() runs: the largest product of this dtype that was timed, now or before, and the time of
+  // one run.
   struct Hottest {
     const Product *product = nullptr;
     double seconds = 0;

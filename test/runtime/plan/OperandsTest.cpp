@@ -48,6 +48,9 @@ TEST(Operands, AbsentOnesAreLeftOut) {
   EXPECT_THAT(texts(commandOf(gemm)), ElementsAre("<a=1", "<b=2", ">d=3"));
   gemm.bias = 4;
   EXPECT_THAT(texts(commandOf(gemm)), ElementsAre("<a=1", "<b=2", ">d=3", "<bias=4"));
+  gemm.c = 5;
+  EXPECT_THAT(texts(commandOf(gemm)),
+              ElementsAre("<a=1", "<b=2", ">d=3", "<bias=4", "<residual=5"));
 }
 
 TEST(Operands, AnAccumulatorIsReadAndWritten) {

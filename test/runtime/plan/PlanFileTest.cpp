@@ -691,6 +691,12 @@ TEST(PlanFile, ChecksTheMeaning) {
       {[&](auto &p) { body(p, 2).AsGemm()->c = int(body(p, 3).AsAttention()->lse); },
        "operand residual has 32 elements, not 256"},
       {[&](auto &p) { body(p, 2).AsGemm()->c = -2; }, "operand residual"},
+      {[&](auto &p) {
+         auto &gemm = *body(p, 2).AsGemm();
+         gemm.c = int(body(p, 3).AsAttention()->v);
+         p.slices[size_t(gemm.c)]->offset = p.slices[gemm.d]->offset;
+       },
+       "result d shares memory with operand residual"},
       {[&](auto &p) { body(p, 3).AsAttention()->heads = 3; }, "operand q has"},
       {[&](auto &p) { body(p, 3).AsAttention()->kv_heads = 0; }, "make no attention"},
       {[&](auto &p) { body(p, 3).AsAttention()->out = body(p, 3).AsAttention()->q; },

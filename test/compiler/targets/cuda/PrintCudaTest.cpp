@@ -149,6 +149,44 @@ TEST(PrintCuda, theOrderOfSumsDependsOnTheRowAlone) {
   }
 }
 
+// A row of 512 KiB. What a block keeps of it depends on the SM; other kinds read it again.
+TEST(PrintCuda, longRowsAreKeptWhereTheyFit) {
+  const uint64_t row = 131072 * 4, rows = 16384;
+  auto printed = [&](LongRows kind, const char *arch) {
+    const CudaArch &of = *findCudaArch(arch);
+    std::string error;
+    mlir::OwningOpRef<mlir::ModuleOp> module =
+        parse(substitute(kCrossEntropy, {{"R", "16384"}, {"C", "131072"}, {"T", "f32"}}), error);
+    EXPECT_TRUE(module) << error;
+    return llvm::cantFail(printCudaKernel(*module->getOps<kern::KernelOp>().begin(),
+                                          {kind, of.sharedBytesPerBlock, of.sharedBytesPerSm}));
+  };
+  for (auto [arch, kept] : {std::pair("sm_90a", 14), std::pair("sm_80", 10)}) {
+    const CudaKernel shared = printed(LongRows::Shared, arch);
+    EXPECT_EQ(shared.threads, 1024u);
+    EXPECT_EQ(shared.again.read, rows * (row - uint64_t(kept) * 1024 * 16)) << arch;
+    EXPECT_LE(shared.sharedBytes, findCudaArch(arch)->sharedBytesPerBlock);
+    EXPECT_EQ(residentBlocks(*findCudaArch(arch), 1024, 56, shared.sharedBytes), 1u) << arch;
+    // Elements number 2^31 and more have numbers of 64 bits.
+    EXPECT_NE(shared.source.find("u64(row) * 131072"), std::string::npos) << shared.source;
+  }
+  // Where shared memory is small, two blocks on an SM read the row again.
+  for (auto [kind, arch] : {std::pair(LongRows::Again, "sm_90a"), std::pair(LongRows::Shared, "sm_89")}) {
+    const CudaKernel again = printed(kind, arch);
+    EXPECT_EQ(again.threads, 512u);
+    EXPECT_EQ(again.again.read, rows * row);
+    EXPECT_LE(again.sharedBytes, 1024u);
+  }
+  const CudaKernel alone = printed(LongRows::Alone, "sm_90a");
+  EXPECT_EQ(alone.threads, 1024u);
+  EXPECT_EQ(alone.again.read, rows * row);
+  EXPECT_EQ(residentBlocks(*findCudaArch("sm_90a"), 1024, 32, alone.sharedBytes), 1u);
+  for (auto [name, kind] : {std::pair("shared", LongRows::Shared), {"again", LongRows::Again},
+                            {"alone", LongRows::Alone}})
+    EXPECT_EQ(longRowsOf(name), kind);
+  EXPECT_EQ(longRowsOf("clusters"), std::nullopt);
+}
+
 TEST(PrintCuda, knowsArchitecturesFromAmpereUp) {
   EXPECT_EQ(findCudaArch("sm_90a")->version, 90u);
   EXPECT_EQ(findCudaArch("sm_100")->version, 100u);
