@@ -1,7 +1,9 @@
 """What the next GPU runs, in this order: `./run next`. The first items say whether what follows can be trusted.
 
-Each item is a part of a section, with a limit of its own, and is written down as it ends. What an item leaves of its limit
-is not lost: the next one begins. Together they take less than a quarter of an hour. bench/gpu/PENDING.md is this list in words; `test/parity/test_gpu.py` compares the two."""
+Each item is a part of a section, with a limit of its own, and is written down as it ends. What an item leaves of its
+limit is not lost: the next one begins. Together they take less than a quarter of an hour. bench/gpu/PENDING.md is this
+list in words; `test/parity/test_gpu.py` compares the two.
+"""
 
 # Name, section, the items of the section (a regular expression, as of --only), seconds.
 NEXT = (

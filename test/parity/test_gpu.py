@@ -804,7 +804,7 @@ def test_next_goes_on_after_a_fault(stand_in, machine, root, tmp_path):
         done = run(stand_in, "next", *options, env=machine)
         assert done.returncode == 2 and why in done.stderr, done.stderr
     # In two parts: the first ends before a time, the second goes on.
-    done = run(stand_in, "next", "--limit=35", env=machine)
+    done = run(stand_in, "next", "--limit=60", env=machine)
     assert done.returncode == 1 and "  out of time; go on with: ./run next --from='peers'\n" in done.stdout, done.stdout
     assert "failed or not all run: broken, peers and what follows" in done.stderr
     done = run(stand_in, "next", "--from=last", env=machine)

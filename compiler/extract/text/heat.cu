@@ -16,6 +16,7 @@ inline void checkHeat(cudaError_t result, const char *what) {
   std::exit(2);
 }
 
+#ifdef __CUDACC__
 constexpr int kHeatThreads = 256, kHeatBytes = 56 * 1024;
 
 // Multiplies random bf16 matrices of ±[1/2, 1) that lie in shared memory, `rounds` times: on sm_90a
@@ -78,6 +79,8 @@ multiplyForHeat(int rounds, float unlikely, unsigned *counted) {
     atomicAdd(counted, 1u);
 }
 
+#endif
+
 // Returns the seconds of the clock that all programs of a machine share.
 inline double now() {
   timespec time;
@@ -90,6 +93,7 @@ inline void printPhase(const char *name, double began) {
   std::printf("phase %s %.4f %.4f\n", name, began, now());
 }
 
+#ifdef __CUDACC__
 class Heat {
 public:
   Heat() {
@@ -129,6 +133,13 @@ private:
   unsigned *counted = nullptr;
   double roundsPerMillisecond = 0;
 };
+
+#else // compiled for the host, nothing gets hot
+struct Heat {
+  void enqueue(double) {}
+  double ended = 0;
+};
+#endif
 
 inline Heat &theHeat() {
   static Heat heat;

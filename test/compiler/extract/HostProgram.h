@@ -50,6 +50,7 @@ inline int cudaMemset(void *to, int value, size_t n) {
 }
 inline int cudaDeviceSynchronize() { return 0; }
 inline int cudaEventCreate(int *) { return 0; }
+inline int cudaEventDestroy(int) { return 0; }
 inline int cudaEventRecord(int) { return 0; }
 inline int cudaEventSynchronize(int) { return 0; }
 inline int cudaEventElapsedTime(float *time, int, int) { *time = 1; return 0; }

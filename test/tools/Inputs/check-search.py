@@ -142,4 +142,26 @@ def tables():
           f"{100 * overhead:.1f}% of the step recomputes")
 
 
-{"budgets": budgets, "tables": tables, "micro-batch": micro_batch, "bounds": bounds}[check]()
+def monotone():
+    """40 budgets, from that of whole layers that are recomputed to that of values that are kept though they are free to
+    compute again: each plan is within its budget, and none with more memory is slower."""
+    def job(budget):
+        return explain("llama1b.toml", *ONE_H100, "--set=training.micro_batch_size=16", "--set=training.batch_size=16",
+                       "--set=model.num_hidden_layers=4", "--set=memory.recompute=auto", f"--memory-budget={budget}")
+
+    tight, free = job(1), job("200GiB")
+    least, most = (report["memory"]["peak_bytes"] for report in (tight, free))
+    reports = [job(int(least + (most - least) * i / 39)) for i in range(40)]
+    seconds = [report["cost"]["step_seconds"] for report in reports]
+    for report in reports:
+        assert report["memory"]["peak_bytes"] <= report["memory"]["budget_bytes"]
+    assert all(later <= earlier * (1 + 1e-9) for earlier, later in zip(seconds, seconds[1:])), seconds
+    options = {each["name"] for each in free["recompute"]["options"]}
+    taken = [free["recompute"]["options"][index]["name"] for index in free["recompute"]["layers"]]
+    assert "keep1" in options and taken == ["keep1"] * 4, (options, taken)
+    chunks = sorted({report["loss_chunk"]["tokens"] for report in reports})
+    print(f"40 budgets: {seconds[0] / seconds[-1]:.3f} times as fast with {most / least:.2f} times the memory, "
+          f"chunks of {chunks[0]} to {chunks[-1]} tokens")
+
+
+{"budgets": budgets, "tables": tables, "micro-batch": micro_batch, "bounds": bounds, "monotone": monotone}[check]()

@@ -195,7 +195,7 @@ TEST(SwigluGemmKernels, BandsHaveEachTileOnce) {
 }
 
 TEST(SwigluGemmKernels, DrawnShapes) {
-  for (int64_t seed = 1, last = drawCount(6); seed <= last; ++seed) {
+  for (int64_t seed = 1, last = drawCount(16); seed <= last; ++seed) {
     Draw draw{uint64_t(seed)};
     SwigluShape shape{draw.extent(400), 8 * draw.extent(40), 8 * draw.extent(60),
                       int64_t(draw.extent(6))};
