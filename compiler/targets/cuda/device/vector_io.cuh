@@ -9,61 +9,53 @@ template <typename T, int N> struct Vec {
   T at[N];
 };
 
+// N elements as words of up to 16 bytes.
+template <int N, typename T> struct WordsOf {
+  static constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
+  static constexpr int count = bytes / word;
+  static_assert(bytes % word == 0, "whole words");
+  union {
+    Bits<word> words[count];
+    Vec<T, N> elements;
+  };
+  __device__ WordsOf() {}
+};
+
 // Returns p[0..N-1]. `p` must be aligned to w = min(16, N * sizeof(T)) bytes, and N * sizeof(T)
 // must be a multiple of w.
 template <int N, typename T> __device__ inline Vec<T, N> load(const T *p) {
-  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
-  static_assert(bytes % word == 0, "whole words");
-  union Words {
-    Bits<word> words[bytes / word];
-    Vec<T, N> elements;
-    __device__ Words() {}
-  } u;
+  using Words = WordsOf<N, T>;
+  Words u;
 #pragma unroll
-  for (int i = 0; i < bytes / word; ++i)
-    u.words[i] = loadGlobal<word>(reinterpret_cast<const u8 *>(p) + i * word);
+  for (int i = 0; i < Words::count; ++i)
+    u.words[i] = loadGlobal<Words::word>(reinterpret_cast<const u8 *>(p) + i * Words::word);
   return u.elements;
 }
 
 template <int N, typename T> __device__ inline void store(T *p, const Vec<T, N> &v) {
-  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
-  static_assert(bytes % word == 0, "whole words");
-  union Words {
-    Bits<word> words[bytes / word];
-    Vec<T, N> elements;
-    __device__ Words() {}
-  } u;
+  using Words = WordsOf<N, T>;
+  Words u;
   u.elements = v;
 #pragma unroll
-  for (int i = 0; i < bytes / word; ++i)
-    storeGlobal<word>(reinterpret_cast<u8 *>(p) + i * word, u.words[i]);
+  for (int i = 0; i < Words::count; ++i)
+    storeGlobal<Words::word>(reinterpret_cast<u8 *>(p) + i * Words::word, u.words[i]);
 }
 
 // Put N elements at `p` in shared memory, and take them from there. `p` is aligned as for load().
 template <int N, typename T> __device__ inline void keep(T *p, const Vec<T, N> &v) {
-  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
-  static_assert(bytes % word == 0, "whole words");
-  union Words {
-    Bits<word> words[bytes / word];
-    Vec<T, N> elements;
-    __device__ Words() {}
-  } u;
+  using Words = WordsOf<N, T>;
+  Words u;
   u.elements = v;
 #pragma unroll
-  for (int i = 0; i < bytes / word; ++i)
-    storeShared<word>(reinterpret_cast<u8 *>(p) + i * word, u.words[i]);
+  for (int i = 0; i < Words::count; ++i)
+    storeShared<Words::word>(reinterpret_cast<u8 *>(p) + i * Words::word, u.words[i]);
 }
 template <int N, typename T> __device__ inline Vec<T, N> kept(const T *p) {
-  constexpr int bytes = N * int(sizeof(T)), word = bytes < 16 ? bytes : 16;
-  static_assert(bytes % word == 0, "whole words");
-  union Words {
-    Bits<word> words[bytes / word];
-    Vec<T, N> elements;
-    __device__ Words() {}
-  } u;
+  using Words = WordsOf<N, T>;
+  Words u;
 #pragma unroll
-  for (int i = 0; i < bytes / word; ++i)
-    u.words[i] = loadShared<word>(reinterpret_cast<const u8 *>(p) + i * word);
+  for (int i = 0; i < Words::count; ++i)
+    u.words[i] = loadShared<Words::word>(reinterpret_cast<const u8 *>(p) + i * Words::word);
   return u.elements;
 }
 
