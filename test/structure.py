@@ -12,6 +12,8 @@
                   process has one thread
   JSON in headers headers that include nlohmann/json.hpp, which takes a second to compile, though
                   they only name its types: nlohmann/json_fwd.hpp does for them
+  errors          places that return the error of a Result in two lines of their own, where LMC_TRY
+                  says the same in one
 
 Prints each count with its bound, and the places where a bound is broken; exit code 1 then.
 """
@@ -38,6 +40,9 @@ PROCESS = re.compile(r"\bv?fork\(|\bclone\(|\b(?:un)?setenv\(|\bputenv\(|\bsetlo
                      r"|\bstrto[df]\(|\bstrtold\(|\bsto[df]\(|\bstold\(|\bato[f]\(")
 PROCESS_FILES = ("runtime/train/Supervise.cpp", "runtime/comm/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
                  "runtime/comm/GlooWorld.cpp")
+
+# LMC_TRY by hand: what is tested, and the error that is returned, are of one value.
+ERROR_BY_HAND = re.compile(r"if \((?:[^;{}]*; )?!([\w.>*-]+)\)\s*\{?\s*return \1\.error\(\);(?!\s*\}?\s*else)")
 
 # What needs the whole type: a value of it, a name inside of it, or a call on a value.
 WHOLE_JSON = re.compile(r"[jJ]son \w+(?: =|;)|json::\w|->is_\w+\(|\.at\(\"")
@@ -95,6 +100,9 @@ def main():
     hold("headers that include the whole of JSON without need",
          [name for name, text in headers() if "<nlohmann/json.hpp>" in text
           and not any(WHOLE_JSON.search(code_of(line)) for line in text.splitlines())], 0)
+    hold("places that return the error of a Result by hand",
+         [f"{name}:{text.count(chr(10), 0, found.start()) + 1}: {' '.join(found.group().split())}"
+          for name, text in [*files, *bench()] for found in ERROR_BY_HAND.finditer(text)], 0)
     return 1 if broken else 0
 
 

@@ -112,8 +112,7 @@ static Result<std::string> stateText(const StateFile &file) {
 static Result<StateFile> readStateFile(const std::string &directory) {
   std::string path = directory + "/" + kStateFile;
   Result<nlohmann::json> document = readJsonObject(path, kMaximumStateBytes);
-  if (!document)
-    return document.error();
+  LMC_TRY(document);
   Error damaged{fmt::format("{}: damaged, or not the state of an lmc checkpoint", path)};
   try {
     if (document->at("format").get_ref<const std::string &>() != kFormat)
@@ -170,11 +169,9 @@ static std::vector<RecordedFile> recordedFiles(const std::string &directory,
 
 static Result<void> verifySize(const RecordedFile &recorded) {
   Result<File> file = File::openForReading(recorded.path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   Result<uint64_t> bytes = file->size();
-  if (!bytes)
-    return bytes.error();
+  LMC_TRY(bytes);
   if (*bytes != recorded.digest.bytes)
     return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", recorded.path, *bytes,
                              recorded.digest.bytes)};
@@ -183,8 +180,7 @@ static Result<void> verifySize(const RecordedFile &recorded) {
 
 static Result<CheckpointState> verify(const std::string &directory, bool checksums) {
   Result<StateFile> state = readStateFile(directory);
-  if (!state)
-    return state.error();
+  LMC_TRY(state);
   const std::vector<RecordedFile> files = recordedFiles(directory, *state);
   for (const RecordedFile &file : files)
     LMC_TRY(verifySize(file));
@@ -199,8 +195,7 @@ static Result<CheckpointState> verify(const std::string &directory, bool checksu
 // `.STEP.replaced` gets its old name back if no folder has that name.
 static Result<void> removeLeftOvers(const std::string &folder) {
   Result<std::vector<std::string>> names = listFolder(folder);
-  if (!names)
-    return names.error();
+  LMC_TRY(names);
   for (const std::string &name : *names) {
     std::string path = folder + "/" + name;
     if (parseHidden(name, kPartialSuffix)) {
@@ -232,8 +227,7 @@ static Result<void> writeFiles(Communicator &group, const std::string &partial,
                                      fetch, {}, &stateFile.files[file.name]));
   }
   Result<std::string> text = stateText(stateFile);
-  if (!text)
-    return text.error();
+  LMC_TRY(text);
   if (group.position() != 0)
     return {};
   LMC_TRY(writeTextFile(partial + "/" + kStateFile, *text));
@@ -245,8 +239,7 @@ static Result<uint64_t> bytesNeeded(const std::string &partial,
   uint64_t needed = 2 * kFileOverheadBytes; // for the folder and for state.json
   for (const CheckpointFile &file : files) {
     Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
-    if (!bytes)
-      return bytes.error();
+    LMC_TRY(bytes);
     needed += *bytes + kFileOverheadBytes;
   }
   return needed;
@@ -262,11 +255,9 @@ static Result<void> beginSave(const std::string &folder, const std::string &part
   LMC_TRY(makeFolders(folder));
   LMC_TRY(removeLeftOvers(folder));
   Result<uint64_t> needed = bytesNeeded(partial, files);
-  if (!needed)
-    return needed.error();
+  LMC_TRY(needed);
   Result<uint64_t> free = freeBytes(folder);
-  if (!free)
-    return free.error();
+  LMC_TRY(free);
   if (*needed > *free)
     return Error{fmt::format("cannot save the checkpoint of step {} in {}: the disk is too full: "
                              "{} bytes needed, {} free",
@@ -324,8 +315,7 @@ static std::optional<uint64_t> bestOf(const std::string &runDirectory,
 static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved,
                                  const KeepRules &keep, std::optional<uint64_t> suspect) {
   Result<std::vector<uint64_t>> others = listCheckpoints(runDirectory);
-  if (!others)
-    return others.error();
+  LMC_TRY(others);
   std::optional<uint64_t> best;
   if (!keep.best.empty())
     best = bestOf(runDirectory, *others, keep.best);
@@ -405,8 +395,7 @@ Result<std::string> saveAside(Communicator &group, const std::string &runDirecto
   for (int number = 2; exists(checkpointsFolder(runDirectory) + "/" + free); ++number)
     free = fmt::format("{}-{}", base, number);
   const Result<std::string> name = broadcastText(group, free);
-  if (!name)
-    return name.error();
+  LMC_TRY(name);
   LMC_TRY(saveAs(group, runDirectory, *name, state, files));
   return checkpointsFolder(runDirectory) + "/" + *name;
 }
@@ -419,8 +408,7 @@ Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory) {
   if (!exists(folder))
     return steps;
   Result<std::vector<std::string>> names = listFolder(folder);
-  if (!names)
-    return names.error();
+  LMC_TRY(names);
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name);
         step && verify(folder + "/" + name, /*checksums=*/false))
@@ -435,8 +423,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   if (!exists(folder))
     return std::optional<std::string>();
   Result<std::vector<std::string>> names = listFolder(folder);
-  if (!names)
-    return names.error();
+  LMC_TRY(names);
   // For equal steps, the folder STEP comes before the folder `.STEP.replaced`.
   std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
   for (const std::string &name : *names)
@@ -481,8 +468,7 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
 
 Result<CheckpointContents> readCheckpointContents(const std::string &directory) {
   Result<StateFile> state = readStateFile(directory);
-  if (!state)
-    return state.error();
+  LMC_TRY(state);
   return CheckpointContents{state->state, recordedFiles(directory, *state)};
 }
 
@@ -594,8 +580,7 @@ static Result<void> readParts(const OpenedFiles &opened,
   std::vector<std::byte> block(kBlockBytes);
   for (size_t i = 0; i < targets.size(); ++i) {
     Result<File> file = File::openForReading(opened.files[i].path);
-    if (!file)
-      return file.error();
+    LMC_TRY(file);
     for (const PlacedTensor &place : opened.places[i]) {
       const ByteRange &part = targets[i].parts[place.index];
       for (uint64_t done = 0; done < part.bytes; done += kBlockBytes) {
@@ -618,13 +603,11 @@ loadCheckpoint(Communicator &group, const std::string &directory,
                const std::vector<CheckpointTarget> &targets) {
   std::string fault;
   Result<OpenedFiles> opened = allSucceed(group, openFiles(directory, targets, fault));
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   if (group.size() > 1) {
     // All ranks take the same way: a fault that one of them found is everyone's.
     auto faults = gatherTexts(group, fault);
-    if (!faults)
-      return faults.error();
+    LMC_TRY(faults);
     for (const std::string &found : *faults)
       if (!found.empty())
         return std::optional(DamagedCheckpoint{directory, found});
@@ -641,8 +624,7 @@ loadCheckpoint(Communicator &group, const std::string &directory,
         opened->files, [&](size_t file, uint64_t offset, const void *data, uint64_t bytes) {
           return storeParts(targets[file], opened->places[file], offset, data, bytes);
         });
-    if (!found)
-      return found.error();
+    LMC_TRY(found);
     fault = found->value_or("");
   }
   if (!fault.empty())

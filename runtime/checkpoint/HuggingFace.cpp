@@ -114,8 +114,7 @@ static Result<void> checkReplaceable(const std::string &directory, const ExportO
   if (!exists(directory))
     return {};
   Result<std::vector<std::string>> names = listFolder(directory);
-  if (!names)
-    return names.error();
+  LMC_TRY(names);
   std::set<std::string> own = {kConfigFile, kGenerationFile, kIndexFile};
   for (const std::string &file : options.files)
     own.insert(fileName(file));
@@ -257,19 +256,16 @@ static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
   uint64_t total = 0;
   for (const Shard &shard : contents.shards) {
     Result<uint64_t> bytes = safeTensorsBytes(to + "/" + shard.name, shard.views(), kMetadata);
-    if (!bytes)
-      return bytes.error();
+    LMC_TRY(bytes);
     total += *bytes;
   }
   for (const auto &[name, text] : contents.texts)
     total += text.size();
   for (const std::string &path : options.files) {
     Result<File> file = File::openForReading(path);
-    if (!file)
-      return file.error();
+    LMC_TRY(file);
     Result<uint64_t> bytes = file->size();
-    if (!bytes)
-      return bytes.error();
+    LMC_TRY(bytes);
     total += *bytes;
   }
   return total;
@@ -283,8 +279,7 @@ static Result<void> writeShard(const std::string &partial, const Shard &shard,
     if (tensors[tensor.source].dtype != tensor.target.dtype)
       changing.push_back(tensors[tensor.source]);
   Result<TensorBuffer> unconverted = bufferForLargest(changing, partial);
-  if (!unconverted)
-    return unconverted.error();
+  LMC_TRY(unconverted);
   FetchTensor fetchConverted = [&](size_t index, void *data) -> Result<void> {
     const ExportTensor &tensor = shard.tensors[index];
     const TensorView &from = tensors[tensor.source];
@@ -311,8 +306,7 @@ static Result<void> writeExport(const std::string &partial, const Export &conten
     LMC_TRY(writeTextFile(partial + "/" + name, text));
   for (const std::string &path : options.files) {
     Result<std::string> text = readTextFile(path, kMaximumCopiedBytes);
-    if (!text)
-      return text.error();
+    LMC_TRY(text);
     LMC_TRY(writeTextFile(partial + "/" + fileName(path), *text));
   }
   return syncFolder(partial);
@@ -329,19 +323,16 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   if (name.empty() || name == "." || name == "..")
     return Error{fmt::format("cannot export to '{}': name a folder of its own", directory)};
   Result<Export> contents = planExport(to, configJson, tensors, options);
-  if (!contents)
-    return contents.error();
+  LMC_TRY(contents);
   Result<uint64_t> needed = bytesOf(to, *contents, options);
-  if (!needed)
-    return needed.error();
+  LMC_TRY(needed);
 
   LMC_TRY(checkReplaceable(to, options));
   LMC_TRY(makeFolders(parent));
   std::string partial = parent + "/." + name + ".partial";
   LMC_TRY(removeTree(partial));
   Result<uint64_t> free = freeBytes(parent);
-  if (!free)
-    return free.error();
+  LMC_TRY(free);
   if (*needed > *free)
     return Error{fmt::format("cannot export to {}: the disk is too full: {} bytes needed, {} free",
                              to, *needed, *free),
@@ -406,8 +397,7 @@ constexpr std::string_view kFusedDown = ".mlp.experts.down_proj";
 
 static Result<void> addFile(Model &model, const std::string &path) {
   Result<std::unique_ptr<SafeTensorsFile>> file = SafeTensorsFile::open(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   for (const SafeTensorsFile::Entry &entry : (*file)->entries())
     if (auto [place, isNew] = model.tensors.try_emplace(entry.name, file->get(), &entry); !isNew)
       return Error{
@@ -419,8 +409,7 @@ static Result<void> addFile(Model &model, const std::string &path) {
 static Result<void> addShards(Model &model, const std::string &folder) {
   std::string indexPath = folder + "/" + kIndexFile;
   Result<nlohmann::json> index = readJsonObject(indexPath, kMaximumJsonBytes);
-  if (!index)
-    return index.error();
+  LMC_TRY(index);
   auto map = index->find("weight_map");
   if (map == index->end() || !map->is_object())
     return Error{fmt::format("{}: no object 'weight_map'", indexPath)};
@@ -471,8 +460,7 @@ static Result<bool> saysUntied(const std::string &path) {
   if (!isFolder(path) || !exists(configPath))
     return false;
   Result<nlohmann::json> config = readJsonObject(configPath, kMaximumJsonBytes);
-  if (!config)
-    return config.error();
+  LMC_TRY(config);
   auto tie = config->find(kTieKey);
   return tie != config->end() && tie->is_boolean() && !tie->get<bool>();
 }
@@ -595,8 +583,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   Result<Model> model = openModel(path);
-  if (!model)
-    return model.error();
+  LMC_TRY(model);
 
   addPrefix(*model, tensors);
   LMC_TRY(divideExperts(*model, tensors));
@@ -631,8 +618,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
     return Error{fmt::format("{}: has {}, which the model lacks", path, listNames(extra))};
   if (extraHead) {
     Result<bool> untied = saysUntied(path);
-    if (!untied)
-      return untied.error();
+    LMC_TRY(untied);
     if (*untied)
       return Error{fmt::format("{}: its head is not tied to the embedding, the model's is; set "
                                "model.tie_word_embeddings = false",
@@ -649,8 +635,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
                                tensor.name, entry->storage, safeTensorsName(tensor.dtype))};
   }
   Result<TensorBuffer> buffer = bufferForLargest(tensors, path);
-  if (!buffer)
-    return buffer.error();
+  LMC_TRY(buffer);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SafeTensorsFile::Entry &entry = *model->tensors.at(tensors[i].name).entry;
     // Elements that need no conversion are copied bit by bit, so NaNs do not change.

@@ -136,12 +136,10 @@ static Result<void> writeBody(const std::string &path, const std::string &header
                               const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                               FileDigest *digest) {
   Result<TensorBuffer> buffer = bufferForLargest(tensors, path);
-  if (!buffer)
-    return buffer.error();
+  LMC_TRY(buffer);
 
   Result<File> file = File::create(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   FileHasher hasher;
   auto write = [&](const char *data, uint64_t bytes) -> Result<void> {
     for (uint64_t done = 0; done < bytes;) {
@@ -170,8 +168,7 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest) {
   Result<std::string> header = headerText(path, tensors, metadata);
-  if (!header)
-    return header.error();
+  LMC_TRY(header);
   Result<void> written = writeBody(path, *header, tensors, fetch, digest);
   if (!written)
     ::unlink(path.c_str());
@@ -182,8 +179,7 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
 static Result<void> createSized(const std::string &path, const std::string &header,
                                 const std::vector<TensorView> &tensors) {
   Result<File> file = File::create(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   LMC_TRY(file->write(header.data(), header.size()));
   uint64_t bytes = header.size();
   for (const TensorView &tensor : tensors)
@@ -201,8 +197,7 @@ static Result<void> writeParts(const std::string &path, uint64_t begin,
     largest = std::max(largest, part.bytes);
   std::vector<std::byte> buffer(largest);
   Result<File> file = File::openForWriting(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   for (size_t i = 0; i < tensors.size(); begin += tensors[i].bytes, ++i) {
     if (parts[i].bytes == 0)
       continue;
@@ -223,8 +218,7 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
   const bool first = group.position() == 0;
   auto write = [&]() -> Result<void> {
     Result<std::string> header = allSucceed(group, headerText(path, tensors, metadata));
-    if (!header)
-      return header.error();
+    LMC_TRY(header);
     LMC_TRY(allSucceed(group, first ? createSized(path, *header, tensors) : Result<void>()));
     LMC_TRY(allSucceed(group, writeParts(path, header->size(), tensors, parts, fetch)));
     if (digest) {
@@ -243,8 +237,7 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata) {
   Result<std::string> header = headerText(path, tensors, metadata);
-  if (!header)
-    return header.error();
+  LMC_TRY(header);
   uint64_t bytes = header->size();
   for (const TensorView &tensor : tensors)
     bytes += tensor.bytes;
@@ -424,8 +417,7 @@ const SafeTensorsFile::Entry *SafeTensorsFile::find(const std::string &name) con
 
 Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string &path) {
   Result<MappedFile> mapping = MappedFile::open(path);
-  if (!mapping)
-    return mapping.error();
+  LMC_TRY(mapping);
   auto bad = [&](const std::string &what) {
     return Error{fmt::format("{}: damaged or not a safetensors file: {}", path, what)};
   };

@@ -167,8 +167,7 @@ Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> 
 Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
   auto ignore = [](size_t, uint64_t, const void *, uint64_t) { return Result<void>(); };
   Result<std::optional<std::string>> fault = readVerified(files, ignore);
-  if (!fault)
-    return fault.error();
+  LMC_TRY(fault);
   return *fault ? Result<void>(Error{**fault}) : Result<void>();
 }
 
@@ -193,8 +192,7 @@ static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end
 static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
                                                                     const Communicator &group) {
   Result<File> file = File::openForReading(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   const Result<uint64_t> bytes = file->size();
   LMC_TRY(bytes);
   const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
@@ -216,8 +214,7 @@ static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::s
 
 Result<FileDigest> digestTogether(const std::string &path, Communicator &group) {
   auto share = allSucceed(group, hashShare(path, group));
-  if (!share)
-    return share.error();
+  LMC_TRY(share);
   const auto &[bytes, hashes] = *share;
   const auto ranks = static_cast<size_t>(group.size());
   std::vector<uint64_t> gathered(hashes.size() * ranks), pieces;

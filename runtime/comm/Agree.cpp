@@ -52,8 +52,7 @@ Result<void> allSucceed(Communicator &group, const Result<void> &mine) {
   auto texts = gatherTexts(
       group,
       mine ? "" : fmt::format("{} {}", static_cast<int>(mine.error().code), mine.error().message));
-  if (!mine)
-    return mine.error();
+  LMC_TRY(mine);
   LMC_TRY(texts);
   for (size_t rank = 0; rank < texts->size(); ++rank)
     if (const std::string &text = (*texts)[rank]; !text.empty())

@@ -294,14 +294,12 @@ private:
 
     const char *own = x + firstOf(here, elements) * width;
     auto next = start(0);
-    if (!next)
-      return next.error();
+    LMC_TRY(next);
     for (uint64_t k = 0; k * chunk < most; ++k) {
       Messages messages = std::move(*next);
       if ((k + 1) * chunk < most) {
         next = start(k + 1);
-        if (!next)
-          return next.error();
+        LMC_TRY(next);
       }
       LMC_TRY(messages.wait());
       std::vector<const void *> xs;
@@ -326,8 +324,7 @@ class GlooWorld final : public World {
 public:
   static Result<std::unique_ptr<World>> join(const RendezvousOptions &options, int shardRanks) {
     auto rendezvous = Rendezvous::join(options);
-    if (!rendezvous)
-      return rendezvous.error();
+    LMC_TRY(rendezvous);
     std::unique_ptr<GlooWorld> world(new GlooWorld(options, std::move(*rendezvous)));
     LMC_TRY(world->checkHosts());
     LMC_TRY(world->connect());

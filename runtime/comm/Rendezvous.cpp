@@ -91,13 +91,11 @@ Result<void> Rendezvous::connect() {
   }
   if (options.rank == 0) {
     auto started = RendezvousHub::start(options, from.empty() ? options.address : from);
-    if (!started)
-      return started.error();
+    LMC_TRY(started);
     hub = std::move(*started);
     address = hub->address();
     auto own = hub->connectOwnRank();
-    if (!own)
-      return own.error();
+    LMC_TRY(own);
     socket = std::move(*own);
     return {};
   }

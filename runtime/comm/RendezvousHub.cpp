@@ -23,8 +23,7 @@ static constexpr size_t kStrangers = 32;
 Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
                                                             const std::string &host) {
   auto listener = Socket::listenAt(host, options.port);
-  if (!listener)
-    return listener.error();
+  LMC_TRY(listener);
   return std::unique_ptr<RendezvousHub>(new RendezvousHub(options, std::move(*listener)));
 }
 
@@ -66,8 +65,7 @@ RendezvousHub::~RendezvousHub() {
 
 Result<Socket> RendezvousHub::connectOwnRank() {
   auto ends = Socket::connectedPair();
-  if (!ends)
-    return ends.error();
+  LMC_TRY(ends);
   if (!serve(std::move(ends->first)))
     return Error{"rank 0 cannot start a thread", ExitCode::Failure};
   return std::move(ends->second);

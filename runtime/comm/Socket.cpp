@@ -268,8 +268,7 @@ int Socket::ownPort() const {
 
 Result<int> freePort() {
   auto socket = Socket::listenAt("127.0.0.1", 0);
-  if (!socket)
-    return socket.error();
+  LMC_TRY(socket);
   return socket->ownPort();
 }
 

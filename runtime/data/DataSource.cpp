@@ -172,8 +172,7 @@ Result<void> DataSource::State::openSource(const SourceOptions &from) {
     LMC_TRY(paths);
     for (const std::string &path : *paths) {
       auto file = TokenFile::open(path, options.format);
-      if (!file)
-        return file.error();
+      LMC_TRY(file);
       source.files.push_back(std::move(*file));
     }
   }

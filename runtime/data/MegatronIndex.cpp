@@ -50,8 +50,7 @@ std::string megatronIndexPath(const std::string &path) {
 
 Result<MegatronIndex> MegatronIndex::open(const std::string &path, uint64_t dataBytes) {
   auto file = ByteFile::open(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   MegatronIndex index(std::move(*file));
   LMC_TRY(index.readHeader());
   LMC_TRY(index.checkSequences(dataBytes));

@@ -150,8 +150,7 @@ Result<void> TokenFile::State::readLlmCHeader(int32_t magic) {
 
 Result<void> TokenFile::State::readMegatron(const std::string &indexPath) {
   auto opened = MegatronIndex::open(indexPath, file.bytes());
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   index = std::move(*opened);
   format = TokenFormat::Megatron;
   type = index->type();
@@ -308,8 +307,7 @@ TokenFile::~TokenFile() = default;
 
 Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, DataFormat format) {
   auto bytes = ByteFile::open(path);
-  if (!bytes)
-    return bytes.error();
+  LMC_TRY(bytes);
   std::unique_ptr<TokenFile> file(new TokenFile());
   file->state = std::make_unique<State>(std::move(*bytes));
   LMC_TRY(file->state->readHeader(format));
@@ -418,11 +416,9 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
 Error TokenFile::badId(uint64_t position, const std::string &limit) const {
   int32_t id = 0;
   int64_t exact = 0;
-  if (auto done = read(position, 1, &id); !done)
-    return done.error();
+  LMC_TRY(read(position, 1, &id));
   if (state->type == TokenType::Int64) {
-    if (auto done = state->file.read(position * sizeof(exact), sizeof(exact), &exact); !done)
-      return done.error();
+    LMC_TRY(state->file.read(position * sizeof(exact), sizeof(exact), &exact));
   } else {
     exact = infoOf(state->type).isSigned ? int64_t(id) : int64_t(static_cast<uint32_t>(id));
   }

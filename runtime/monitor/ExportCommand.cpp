@@ -21,8 +21,7 @@ Result<void> ExportCommand::find() {
   if (!exists(exports))
     return {};
   auto names = listFolder(exports);
-  if (!names)
-    return names.error();
+  LMC_TRY(names);
   for (const std::string &name : *names) {
     int64_t step = 0;
     const char *end = name.data() + name.size();
@@ -54,8 +53,7 @@ Result<bool> ExportCommand::start(int64_t step) {
                       fmt::format("LMC_STEP={}", step), "LMC_OUT=" + out, "LMC_RESULTS=" + results},
                      file, results + "/output.log");
   ::close(file);
-  if (!started)
-    return started.error();
+  LMC_TRY(started);
   running = Running{step, *started};
   return true;
 }

@@ -31,8 +31,7 @@ static Result<std::string> readAll(int fd, const std::string &path) {
 // Appends `text` to the file `path`, and returns when it is on the disk.
 static Result<void> appendText(const std::string &path, std::string_view text) {
   auto target = AppendFile::open(path);
-  if (!target)
-    return target.error();
+  LMC_TRY(target);
   LMC_TRY(target->write(text));
   if (::fsync(target->descriptor()) != 0)
     return systemError("write", path, errno);
@@ -41,8 +40,7 @@ static Result<void> appendText(const std::string &path, std::string_view text) {
 
 Result<LineFile> LineFile::open(const std::string &path) {
   auto file = AppendFile::open(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   char last = '\n';
   if (file->size() > 0 &&
       ::pread(file->descriptor(), &last, 1, static_cast<off_t>(file->size() - 1)) != 1)
@@ -55,8 +53,7 @@ Result<LineFile> LineFile::open(const std::string &path) {
 Result<LineFile> LineFile::openAndMove(const std::string &path, const Ends &ends,
                                        const std::function<Result<std::string>()> &undone) {
   auto file = AppendFile::open(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   auto text = readAll(file->descriptor(), path);
   LMC_TRY(text);
   size_t end = 0; // of the lines that stay

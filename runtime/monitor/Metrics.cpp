@@ -14,8 +14,7 @@ namespace lmc {
 Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastStep,
                                           const std::function<Result<std::string>()> &undone) {
   auto file = openStepLines(path, lastStep, undone);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   return MetricsWriter(std::move(*file));
 }
 

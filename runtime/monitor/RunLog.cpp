@@ -21,11 +21,9 @@ int64_t integerOf(const nlohmann::ordered_json &event, const char *key, int64_t 
 
 Result<RunLog> RunLog::open(const std::string &folder) {
   auto log = LineFile::open(folder + "/log.txt");
-  if (!log)
-    return log.error();
+  LMC_TRY(log);
   auto events = LineFile::open(folder + "/events.jsonl");
-  if (!events)
-    return events.error();
+  LMC_TRY(events);
   return RunLog(std::move(*log), std::move(*events));
 }
 

@@ -189,8 +189,7 @@ Result<void> TensorBoardWriter::open() {
   auto name = newName(folder);
   LMC_TRY(name);
   auto opened = AppendFile::open(folder + "/" + *name);
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   std::string start;
   putInteger(start, 1, 1); // SessionLog.status = START
   head = eventRecord(0, 3, "brain.Event:2") + eventRecord(firstStep, 7, start);

@@ -11,8 +11,7 @@ namespace lmc {
 Result<UpdatesWriter> UpdatesWriter::open(const std::string &path, int64_t lastStep,
                                           const std::function<Result<std::string>()> &undone) {
   auto file = openStepLines(path, lastStep, undone);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   return UpdatesWriter(std::move(*file));
 }
 

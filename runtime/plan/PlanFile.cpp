@@ -148,8 +148,7 @@ Result<std::unique_ptr<PlanFile>> PlanFile::fromBytes(const void *data, size_t b
 
 Result<void> PlanFile::verify() {
   auto verifiedRoot = verified(bytes.data(), bytes.size(), name);
-  if (!verifiedRoot)
-    return verifiedRoot.error();
+  LMC_TRY(verifiedRoot);
   root = *verifiedRoot;
   sha = sha256(bytes.data(), bytes.size());
   return openPhases();
@@ -191,8 +190,7 @@ Result<void> PlanFile::openPhases() {
       continue;
     auto plan = fromBytes(phase->plan()->data(), phase->plan()->size(),
                           fmt::format("{} (phase {})", name, phase->name()->str()));
-    if (!plan)
-      return plan.error();
+    LMC_TRY(plan);
     if ((**plan)->training_phases())
       return damaged("its plan has phases, too");
     if (const std::string differs = differenceOfPhases(*root, ***plan); !differs.empty())

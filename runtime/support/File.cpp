@@ -81,8 +81,7 @@ Result<File> File::openForWriting(const std::string &path) {
 
 Result<File> File::openForAppending(const std::string &path, uint64_t bytes) {
   auto file = openForWriting(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   LMC_TRY(file->resize(bytes));
   if (::lseek(file->fd, 0, SEEK_END) < 0)
     return systemError("write", path, errno);
@@ -196,11 +195,9 @@ Result<void> File::close() {
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
   Result<File> file = File::openForReading(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   Result<uint64_t> bytes = file->size();
-  if (!bytes)
-    return bytes.error();
+  LMC_TRY(bytes);
   if (*bytes == 0)
     return MappedFile(nullptr, 0, path);
   void *start = ::mmap(nullptr, *bytes, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
@@ -229,26 +226,22 @@ MappedFile::~MappedFile() {
 
 Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes) {
   Result<File> file = File::openForReading(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   Result<uint64_t> bytes = file->size();
-  if (!bytes)
-    return bytes.error();
+  LMC_TRY(bytes);
   if (*bytes > maximumBytes)
     return Error{fmt::format("{}: {} bytes, more than the {} that such a file may have", path,
                              *bytes, maximumBytes)};
   std::string text(*bytes, '\0');
   Result<size_t> got = file->read(text.data(), text.size());
-  if (!got)
-    return got.error();
+  LMC_TRY(got);
   text.resize(*got);
   return text;
 }
 
 Result<void> writeTextFile(const std::string &path, const std::string &text) {
   Result<File> file = File::create(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   LMC_TRY(file->write(text.data(), text.size()));
   LMC_TRY(file->sync());
   return file->close();
@@ -265,8 +258,7 @@ Result<void> publishFile(const std::string &path, const std::string &text) {
 Result<void> replaceFile(const std::string &path, const std::string &text) {
   const std::string partial = path + ".partial";
   Result<File> file = File::create(partial);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   LMC_TRY(file->write(text.data(), text.size()));
   LMC_TRY(file->close());
   if (::rename(partial.c_str(), path.c_str()) != 0)

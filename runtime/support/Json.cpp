@@ -42,8 +42,7 @@ Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string 
 
 Result<nlohmann::json> readJsonObject(const std::string &path, uint64_t maximumBytes) {
   Result<std::string> text = readTextFile(path, maximumBytes);
-  if (!text)
-    return text.error();
+  LMC_TRY(text);
   return parseJsonObject(*text, path);
 }
 

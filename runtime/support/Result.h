@@ -58,9 +58,10 @@ private:
 
 } // namespace lmc
 
-// Evaluates `expr`, a Result. If it holds an error, returns the error from the enclosing function.
+// Evaluates `expr`, a Result, once and without a copy of it. If it holds an error, returns the
+// error from the enclosing function.
 #define LMC_TRY(expr)                                                                              \
   do {                                                                                             \
-    if (auto lmcTryResult = (expr); !lmcTryResult)                                                 \
+    if (auto &&lmcTryResult = (expr); !lmcTryResult)                                               \
       return lmcTryResult.error();                                                                 \
   } while (false)

@@ -636,8 +636,7 @@ Result<std::vector<std::optional<uint64_t>>> SentencePiece::bytesOfTokens() cons
 
 Result<std::shared_ptr<const Tokenizer>> readSentencePieceModel(const std::string &path) {
   auto bytes = readTextFile(path, kMaximumModelBytes);
-  if (!bytes)
-    return bytes.error();
+  LMC_TRY(bytes);
   auto model = parseSentencePieceModel(*bytes);
   if (!model)
     return Error{fmt::format("{}: {}", path, model.error().message)};

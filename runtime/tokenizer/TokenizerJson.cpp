@@ -488,8 +488,7 @@ Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
 
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path) {
   auto text = readTextFile(path, kMaximumJsonBytes);
-  if (!text)
-    return text.error();
+  LMC_TRY(text);
   if (!isShallowJson(*text))
     return Error{fmt::format("{}: JSON that is nested too deep", path)};
   std::optional<nlohmann::json> json = parseLikeSerde(*text);

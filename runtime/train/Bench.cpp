@@ -89,8 +89,7 @@ private:
 static Result<void> runSteps(Session &session, uint64_t total, const StopSignals &stop,
                              std::vector<std::unique_ptr<Mark>> &ends, double &loss) {
   auto batches = Batches::open(session);
-  if (!batches)
-    return batches.error();
+  LMC_TRY(batches);
   auto takeLoss = [&]() -> Result<void> {
     auto values = session.scalars->take();
     LMC_TRY(values);
@@ -118,8 +117,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     if (session.trace && session.trace->end())
       LMC_TRY(session.trace->write());
     auto mark = session.device->makeMark();
-    if (!mark)
-      return mark.error();
+    LMC_TRY(mark);
     ends.push_back(std::move(*mark));
     LMC_TRY(session.device->place(*ends.back()));
     // As in training, the host is at most one step ahead.

@@ -8,11 +8,9 @@ Result<BufferRing> BufferRing::make(Device &device, int count, uint64_t bytes) {
   BufferRing ring(device);
   for (int i = 0; i < count; ++i) {
     auto buffer = device.hostBuffer(std::max<uint64_t>(bytes, 1));
-    if (!buffer)
-      return buffer.error();
+    LMC_TRY(buffer);
     auto mark = device.makeMark();
-    if (!mark)
-      return mark.error();
+    LMC_TRY(mark);
     ring.slots.push_back({std::move(*buffer), std::move(*mark)});
   }
   return ring;

@@ -37,8 +37,7 @@ Result<TrialOutcome> readOutcome(const std::string &folder, uint64_t lastStep) {
       outcome.steps[line.value("step", uint64_t{0})][name] =
           line.value(name, nlohmann::json()).dump();
   const auto contents = readCheckpointContents(fmt::format("{}/checkpoints/{}", folder, lastStep));
-  if (!contents)
-    return contents.error();
+  LMC_TRY(contents);
   for (const RecordedFile &file : contents->files)
     outcome.state[std::filesystem::path(file.path).filename().string()] = file.digest.xxh64;
   return outcome;
@@ -90,8 +89,7 @@ private:
     scratch = *path;
     auto make = [&]() -> Result<void> {
       auto opened = RunDirectory::open(scratch);
-      if (!opened)
-        return opened.error();
+      LMC_TRY(opened);
       lock = std::move(*opened);
       return {};
     };
@@ -137,8 +135,7 @@ private:
     auto makeRoom = [&]() -> Result<void> {
       if (!first)
         return {};
-      if (!inOneGo)
-        return inOneGo.error();
+      LMC_TRY(inOneGo);
       LMC_TRY(makeFolders(scratch + "/resumed"));
       std::error_code failed;
       std::filesystem::copy_file(gemmPath(scratch + "/straight"), gemmPath(scratch + "/resumed"),

@@ -255,8 +255,7 @@ Result<void> CommandRecord::reserve(Device &device, uint64_t bytes) {
     return {};
   buffer.reset();
   auto made = device.hostBuffer(bytes);
-  if (!made)
-    return made.error();
+  LMC_TRY(made);
   buffer = std::move(*made);
   return {};
 }

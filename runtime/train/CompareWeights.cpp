@@ -72,8 +72,7 @@ Result<std::unique_ptr<WeightComparison>> WeightComparison::open(const PlanFile 
         std::max(largest, bytes(*weight.variable) + (weight.master ? bytes(*weight.master) : 0));
   }
   auto ring = BufferRing::make(device, 2, std::min(kPieceBytes, largest));
-  if (!ring)
-    return ring.error();
+  LMC_TRY(ring);
   std::unique_ptr<WeightComparison> made(
       new WeightComparison(plan, world, device, std::move(*ring)));
   made->weights = std::move(weights);

@@ -11,8 +11,7 @@ Result<std::unique_ptr<Functions>> Functions::record(const PlanFile &plan, Devic
   std::unique_ptr<Functions> recorded(new Functions(device, profile, observer));
   for (uint32_t i = 0; i < plan->functions()->size(); ++i) {
     auto executable = device.record(static_cast<int>(i));
-    if (!executable)
-      return executable.error();
+    LMC_TRY(executable);
     recorded->functions[plan->functions()->Get(i)->name()->str()] = {i, std::move(*executable)};
   }
   return recorded;

@@ -51,8 +51,7 @@ Result<std::unique_ptr<Generator>> Generator::open(const PlanFile &plan, Device 
   auto range = rangeInSlice(&*plan, static_cast<int>(sliceOf(rows)), slice(rows).bytes(), 0);
   LMC_TRY(range);
   auto ring = BufferRing::make(device, 1, range->bytes);
-  if (!ring)
-    return ring.error();
+  LMC_TRY(ring);
   std::unique_ptr<Generator> opened(
       new Generator(plan, device, functions, inputs, world, std::move(*ring)));
   opened->positions = *range;

@@ -63,8 +63,7 @@ Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &devic
     ++count;
   }
   auto ring = BufferRing::make(device, kAhead, count * places.front().bytes);
-  if (!ring)
-    return ring.error();
+  LMC_TRY(ring);
   std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));
   opened->places = std::move(places);
   opened->starts = optional[0];

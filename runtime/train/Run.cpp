@@ -35,8 +35,7 @@ static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
   if (sets.empty())
     return Error{"--eval: no validation data; give --set data.validation=FILE"};
   auto evaluators = session.makeEvaluators();
-  if (!evaluators)
-    return evaluators.error();
+  LMC_TRY(evaluators);
   session.world.progress().enter(Activity::Validating, session.progress.step);
   nlohmann::ordered_json json;
   json["step"] = session.progress.step;
@@ -56,8 +55,7 @@ static Result<ExitCode> evaluate(Session &session, const RunOptions &options) {
 static Result<ExitCode> dump(Session &session, const RunOptions &options) {
   const std::vector<ValidationSettings> &sets = session.settings.validations;
   auto data = sets.empty() ? session.openTrainData() : session.openValidationData(sets.front());
-  if (!data)
-    return data.error();
+  LMC_TRY(data);
   LMC_TRY(dumpLogits(options.dumpLogits, session, **data));
   return ExitCode::Success;
 }
@@ -121,8 +119,7 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   const Session &session = *phases.front().session;
   for (const ValidationSettings &set : session.settings.validations) {
     auto validation = session.openValidationData(set);
-    if (!validation)
-      return validation.error();
+    LMC_TRY(validation);
     warnOf(**validation, console);
     auto validated = (*validation)->fingerprints();
     LMC_TRY(validated);
@@ -575,8 +572,7 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
   std::vector<PhaseData> opened;
   for (const RunPhase &phase : phases) {
     auto session = Session::open(job, phase.index, overrides, world);
-    if (!session)
-      return session.error();
+    LMC_TRY(session);
     PhaseData entry{phase, std::move(*session), nullptr};
     for (const PhaseData &other : opened)
       if (other.data && readsSameStream(other.session->settings, entry.session->settings) &&
@@ -585,8 +581,7 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
         entry.data = other.data;
     if (training && !entry.data) {
       auto source = entry.session->openTrainData();
-      if (!source)
-        return source.error();
+      LMC_TRY(source);
       entry.data = std::move(*source);
     }
     opened.push_back(std::move(entry));
@@ -634,8 +629,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   const bool training = directory != nullptr;
   Prepared prepared;
   auto start = chooseStart(options, directory, damage, console, world);
-  if (!start)
-    return start.error();
+  LMC_TRY(start);
   if (start->before)
     prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
   // A new value replaces the repeated one.
@@ -665,8 +659,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const RunOptions &optio
   prepared.phase = spans[*current];
 
   auto opened = openPhases(job, overrides, spans, training, world);
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   std::vector<PhaseData> phases = std::move(*opened);
   Session &session = *phases[*current].session;
   console.setSteps(session.settings.logInterval, totalSteps);
@@ -729,8 +722,7 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const RunOptions
   for (;;) {
     auto prepared =
         allSucceed(world.all(), prepare(directory, options, job, goesOn, damage, console, world));
-    if (!prepared)
-      return prepared.error();
+    LMC_TRY(prepared);
     LMC_TRY(compareRanks(world, prepared->identity,
                          {prepared->start.checkpoint.value_or(""), prepared->session->progress.step,
                           static_cast<uint64_t>(prepared->totalSteps), prepared->init}));
@@ -757,8 +749,7 @@ static Result<StartFacts> lookAtStart(const RunOptions &options, const PlanFile 
   const std::unique_ptr<RunDirectory> directory = RunDirectory::look(options.out);
   auto prepared = allSucceed(world.all(), prepare(directory.get(), options, job, /*goesOn=*/false,
                                                   damage, console, world));
-  if (!prepared)
-    return prepared.error();
+  LMC_TRY(prepared);
   const uint64_t step = prepared->session->progress.step;
   const auto totalSteps = static_cast<uint64_t>(prepared->totalSteps);
   LMC_TRY(
@@ -828,8 +819,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const RunOptions &options, cons
                                  TimeBudget &time, const PlanFile &job, bool goesOn,
                                  Console &console, World &world) {
   auto prepared = prepareAndLoad(folder.directory.get(), options, job, goesOn, console, world);
-  if (!prepared)
-    return prepared.error();
+  LMC_TRY(prepared);
   Session &session = *prepared->session;
   const int64_t totalSteps = prepared->totalSteps;
   for (const std::string &warning : session.gemms->takeWarnings())
@@ -955,13 +945,11 @@ static Result<ExitCode> runIn(Folder &folder, const RunOptions &options, const S
 // Opens the folder of the run. Rank 0 locks it, and the others find its lock there.
 static Result<void> openFolder(Folder &folder, const RunOptions &options, World &world) {
   auto open = [&](auto directory, const std::string &logs) -> Result<void> {
-    if (!directory)
-      return directory.error();
+    LMC_TRY(directory);
     folder.directory = std::move(*directory);
     LMC_TRY(makeFolders(logs));
     auto log = RunLog::open(logs);
-    if (!log)
-      return log.error();
+    LMC_TRY(log);
     folder.log.emplace(std::move(*log));
     return {};
   };
@@ -1004,8 +992,7 @@ static Result<ExitCode> trainIn(const RunOptions &options, const StopSignals &st
 
 Result<ExitCode> run(const RunOptions &options) {
   auto world = openWorld(options.launch);
-  if (!world)
-    return world.error();
+  LMC_TRY(world);
   return run(options, **world);
 }
 
@@ -1016,8 +1003,7 @@ Result<ExitCode> run(const RunOptions &options, World &world) {
   const StopSignals &stop = *signals;
   world.progress().enter(Activity::Starting, 0);
   auto plan = allSucceed(world.all(), openPlan(options));
-  if (!plan)
-    return plan.error();
+  LMC_TRY(plan);
   LMC_TRY(comparePlans(world, **plan));
   LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks()),
                        static_cast<int>((**plan)->devices_per_node()),

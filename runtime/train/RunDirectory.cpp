@@ -156,8 +156,7 @@ static std::string planPath(const std::string &folder, const std::string &hash) 
 static Result<RunIdentity> readIdentity(const std::string &folder) {
   const std::string path = identityPath(folder);
   auto json = readJsonObject(path, kMaximumIdentityBytes);
-  if (!json)
-    return json.error();
+  LMC_TRY(json);
   try {
     return runIdentityFromJson(*json);
   } catch (const nlohmann::json::exception &) {
@@ -208,8 +207,7 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
                       "that lmc compile wrote",
                       folder)};
     auto identity = readIdentity(folder);
-    if (!identity)
-      return identity.error();
+    LMC_TRY(identity);
     hash = identity->planHash;
   }
   if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
@@ -249,8 +247,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
     if (!exists(from))
       continue;
     auto names = listFolder(from);
-    if (!names)
-      return names.error();
+    LMC_TRY(names);
     // The newest is moved first: after a crash in between, the remaining ones are those of a run
     // that ended earlier. A save that was interrupted may have left `.STEP.replaced`.
     std::multimap<uint64_t, std::string, std::greater<>> later;
@@ -407,8 +404,7 @@ static Result<void> exportFile(const std::string &weights, const std::string &di
                                const std::vector<TensorView> &tensors,
                                const std::function<void()> &moved) {
   auto file = SafeTensorsFile::open(weights);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   auto fetch = [&](size_t index, void *data) -> Result<void> {
     moved();
     std::memcpy(data, (*file)->find(tensors[index].name)->data, tensors[index].bytes);

@@ -80,8 +80,7 @@ SaveWriter::~SaveWriter() {
 
 Result<void> SaveWriter::allocate() {
   auto made = allSucceed(world.all(), Snapshot::make(plan, device, world));
-  if (!made)
-    return made.error();
+  LMC_TRY(made);
   snapshot = std::move(*made);
   return {};
 }

@@ -102,11 +102,9 @@ Result<std::unique_ptr<Scalars>> Scalars::open(const PlanFile &plan, Device &dev
   auto read = blockOf(plan, false);
   LMC_TRY(read);
   auto uploads = BufferRing::make(device, 2, written->bytes);
-  if (!uploads)
-    return uploads.error();
+  LMC_TRY(uploads);
   auto results = BufferRing::make(device, kPending, read->bytes);
-  if (!results)
-    return results.error();
+  LMC_TRY(results);
   std::unique_ptr<Scalars> scalars(
       new Scalars(device, std::move(*uploads), std::move(*results)));
   scalars->values.resize(written->bytes);

@@ -174,8 +174,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
                                    .hostCollectives = options.collectives == "host",
                                    .graphs = !options.noGraphs,
                                    .checkEveryCommand = options.checkCommands});
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   device = std::move(*opened);
   LMC_TRY(device->load(*plan));
   uint64_t planned = plannedBytes(**plan), allocated = device->allocatedBytes();
@@ -211,8 +210,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
     auto record =
         CommandRecord::toCompare(*plan, CommandRecord::fileOf(options.compareCommands, world),
                                  options.tolerance, options.json ? options.output : nullptr);
-    if (!record)
-      return record.error();
+    LMC_TRY(record);
     commands = std::move(*record);
   }
   FunctionObserver *observer = trace.get();
@@ -220,17 +218,14 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
     observer = commands.get();
   auto recorded =
       Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile, observer);
-  if (!recorded)
-    return recorded.error();
+  LMC_TRY(recorded);
   functions = std::move(*recorded);
   gemms->writeCache(cache);
   auto madeInputs = Inputs::open(*plan, *device);
-  if (!madeInputs)
-    return madeInputs.error();
+  LMC_TRY(madeInputs);
   inputs = std::move(*madeInputs);
   auto madeScalars = Scalars::open(*plan, *device);
-  if (!madeScalars)
-    return madeScalars.error();
+  LMC_TRY(madeScalars);
   scalars = std::move(*madeScalars);
   scalars->setStepValue(
       plan::StepValue::ShardRank,
@@ -244,8 +239,7 @@ Result<std::vector<std::unique_ptr<Evaluator>>> Session::makeEvaluators() {
     if (!functions->has(names::kEval))
       return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
     auto data = openValidationData(set);
-    if (!data)
-      return data.error();
+    LMC_TRY(data);
     evaluators.push_back(std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars,
                                                      std::move(*data),
                                                      static_cast<uint64_t>(set.iters), world));

@@ -39,12 +39,10 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
                              "free ({})",
                              formatBytes(onHost), formatBytes(free.bytes), free.source)};
   auto buffer = device.hostBuffer(bytes);
-  if (!buffer)
-    return buffer.error();
+  LMC_TRY(buffer);
   snapshot->buffer = std::move(*buffer);
   auto mark = device.makeMark();
-  if (!mark)
-    return mark.error();
+  LMC_TRY(mark);
   snapshot->taken = std::move(*mark);
   return snapshot;
 }

@@ -31,8 +31,7 @@ static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Token
 Result<TextCodec> TextCodec::open(const std::string &tokens, DataFormat format,
                                   int32_t endOfDocument) {
   auto opened = TokenFile::open(tokens, format);
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   const TokenFile &file = **opened;
   TextCodec codec;
   codec.end = file.endOfDocument() >= 0 ? file.endOfDocument() : endOfDocument;
@@ -43,8 +42,7 @@ Result<TextCodec> TextCodec::open(const std::string &tokens, DataFormat format,
     LMC_TRY(tokenizer);
     codec.tokenizer = std::move(*tokenizer);
     auto encoders = codec.tokenizer->encoders(1, SpecialTokens::Text);
-    if (!encoders)
-      return encoders.error();
+    LMC_TRY(encoders);
     codec.encoders = std::move(*encoders);
   } else if (file.tokenizer() != kBytesAsTokens) {
     return Error{fmt::format("{}: no tokenizer is known, so that no text can be generated; put the "

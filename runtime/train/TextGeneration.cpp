@@ -29,8 +29,7 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
   LMC_TRY(format);
   auto opened = TextCodec::open(data.sources().front().paths.front(), *format,
                                 session.settings.endOfDocument);
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   codec.emplace(std::move(*opened));
   endOfDocument = codec->endOfDocument();
   const auto vocabulary = static_cast<int64_t>(plan.model()->vocab_size());
@@ -60,8 +59,7 @@ Result<void> TextGeneration::openFile(RunDirectory &directory) {
                       LMC_TRY(folder);
                       return *folder + "/generated.jsonl";
                     });
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   file.emplace(std::move(*opened));
   return {};
 }

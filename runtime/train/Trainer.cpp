@@ -76,8 +76,7 @@ Result<void> Trainer::openMetrics() {
                                                                session.progress.step, file));
                                       return file;
                                     });
-  if (!writer)
-    return writer.error();
+  LMC_TRY(writer);
   metrics.emplace(std::move(*writer));
   return {};
 }
@@ -92,22 +91,19 @@ Result<void> Trainer::openUpdates() {
                                       LMC_TRY(folder);
                                       return *folder + "/updates.jsonl";
                                     });
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   updates.emplace(std::move(*opened));
   return {};
 }
 
 Result<void> Trainer::prepare() {
   auto made = session.makeEvaluators();
-  if (!made)
-    return made.error();
+  LMC_TRY(made);
   evaluators = std::move(*made);
   validations.resize(evaluators.size());
   LMC_TRY(allSucceed(ranks, openMetrics()));
   auto opened = TextGeneration::open(session, *data, directory, console, log, monitors);
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   generation = std::move(*opened);
   if (session.settings.guard.compareWeights > 0) {
     auto made = WeightComparison::open(*session.plan, *session.device, session.world);
@@ -156,13 +152,11 @@ Result<void> Trainer::prepare() {
   LMC_TRY(allSucceed(ranks, openUpdates()));
   for (int i = 0; i < kEnds; ++i) {
     auto mark = session.device->makeMark();
-    if (!mark)
-      return mark.error();
+    LMC_TRY(mark);
     ends.push_back(std::move(*mark));
   }
   auto mark = session.device->makeMark();
-  if (!mark)
-    return mark.error();
+  LMC_TRY(mark);
   start = std::move(*mark);
   return {};
 }
@@ -427,8 +421,7 @@ std::string Trainer::wayBack(const Guard::Divergence &divergence) const {
 Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
   progress.enter(Activity::Saving, session.progress.step);
   session.progress.extra[kGuardState] = guard.state();
-  if (auto finished = finishSave(); !finished)
-    return finished.error();
+  LMC_TRY(finishSave());
   auto kept = saveDiverged(directory.path(), stateOf(*session.plan, *session.device, session.world),
                            session.progress);
   log.event("diverged", {{"step", session.progress.step},

@@ -156,8 +156,7 @@ static std::string logIn(const std::string &folder) { return folder + "/texts"; 
 
 Result<void> Audit::keepIn(const std::string &folder) {
   auto log = File::create(logIn(folder));
-  if (!log)
-    return log.error();
+  LMC_TRY(log);
   state->log.emplace(std::move(*log));
   return {};
 }
@@ -174,8 +173,7 @@ Result<void> Audit::resume(const std::string &folder, const Saved &saved,
                            const std::vector<std::pair<std::string, InputFormat>> &before) {
   State &s = *state;
   auto records = File::openForReading(logIn(folder));
-  if (!records)
-    return records.error();
+  LMC_TRY(records);
   for (uint64_t i = 0; i < saved.texts; ++i) {
     Record record;
     auto bytes = records->read(&record, sizeof(record));
@@ -185,8 +183,7 @@ Result<void> Audit::resume(const std::string &folder, const Saved &saved,
     s.texts.emplace(record.hash, record.document);
   }
   auto log = File::openForAppending(logIn(folder), saved.texts * sizeof(Record));
-  if (!log)
-    return log.error();
+  LMC_TRY(log);
   s.log.emplace(std::move(*log));
   s.findings = saved.findings;
   for (const auto &[path, format] : before)

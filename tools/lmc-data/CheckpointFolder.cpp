@@ -12,8 +12,7 @@ static Result<std::string> findFolder(const std::string &path,
   if (exists(path + "/state.json"))
     return path;
   auto latest = findLatestCheckpoint(path, skipped);
-  if (!latest)
-    return latest.error();
+  LMC_TRY(latest);
   if (*latest)
     return **latest;
   if (!skipped.empty())

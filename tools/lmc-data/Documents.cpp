@@ -236,8 +236,7 @@ Result<void> readParquet(const std::string &path, const DocumentOptions &options
                          DocumentReceiver &receiver, Progress &progress,
                          const DocumentPlace &from) {
   auto file = ParquetFile::open(path, options.field, from.number - 1);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   uint64_t bytesRead = 0;
   for (uint64_t number = from.number;; ++number) {
     auto row = (*file)->next();
@@ -317,8 +316,7 @@ Result<void> readDocuments(const std::string &path, const DocumentOptions &optio
   if (format == InputFormat::Parquet)
     return readParquet(path, options, receiver, progress, from);
   auto input = TextInput::open(path, progress);
-  if (!input)
-    return input.error();
+  LMC_TRY(input);
   if (from.offset > 0)
     LMC_TRY((*input)->skip(from.offset));
   if (format == InputFormat::Text)

@@ -30,8 +30,7 @@ public:
     if (!options.tokenizer.empty() && !options.text)
       return Error{"--tokenizer needs --text: without it ids are printed"};
     auto opened = TokenFile::open(options.path, options.format);
-    if (!opened)
-      return opened.error();
+    LMC_TRY(opened);
     const TokenFile &file = **opened;
     if (options.text)
       LMC_TRY(openTokenizer());

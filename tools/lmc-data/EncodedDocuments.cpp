@@ -42,8 +42,7 @@ EncodedDocuments::create(const Tokenizer &tokenizer, const DocumentTokens &borde
   if (borders.between)
     special.push_back(*borders.between);
   auto encoders = tokenizer.encoders(threads, mode, special);
-  if (!encoders)
-    return encoders.error();
+  LMC_TRY(encoders);
   return std::unique_ptr<EncodedDocuments>(
       new EncodedDocuments(tokenizer, std::move(*encoders), borders, writer));
 }

@@ -40,11 +40,9 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   LMC_TRY(weights);
   LMC_TRY(verifyFiles({*weights}));
   auto header = SafeTensorsFile::open(weights->path);
-  if (!header)
-    return header.error();
+  LMC_TRY(header);
   auto file = File::openForReading(weights->path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   std::vector<TensorView> tensors;
   for (const SafeTensorsFile::Entry &entry : (*header)->entries()) {
     if (!entry.dtype)

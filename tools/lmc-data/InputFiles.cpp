@@ -51,8 +51,7 @@ static Result<void> checkIsFile(const std::string &path, bool inFolder) {
   if (isPipe || isDevice) // a pipe's other end would notice an attempt to open it
     return {};
   auto file = File::openForReading(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   return {};
 }
 

@@ -243,8 +243,7 @@ Result<void> inspect(const InspectOptions &options) {
   if (std::error_code failed; std::filesystem::is_directory(options.path, failed))
     return inspectCheckpoint(options.path, options.verify, options.json);
   auto file = TokenFile::open(options.path, options.format);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   auto summary = summarise(**file, options.eod);
   LMC_TRY(summary);
   if (options.window > 0)

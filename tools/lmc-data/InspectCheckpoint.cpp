@@ -26,8 +26,7 @@ Result<Weights> countWeights(const CheckpointFolder &checkpoint) {
   auto recorded = weightsOf(checkpoint);
   LMC_TRY(recorded);
   auto file = SafeTensorsFile::open(recorded->path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   Weights weights;
   for (const SafeTensorsFile::Entry &entry : (*file)->entries()) {
     uint64_t count = 1;

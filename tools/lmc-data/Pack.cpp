@@ -399,15 +399,13 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
                                         packing.tokenizerHash};
   auto writer = saved ? TokenFileWriter::resume(folder, format, *saved)
                       : TokenFileWriter::create(folder, format);
-  if (!writer)
-    return writer.error();
+  LMC_TRY(writer);
   if (!packing.tokenizer)
     return std::unique_ptr<TokenOutput>(
         std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing)));
   auto documents = EncodedDocuments::create(*packing.tokenizer, packing.borders, options.special,
                                             options.threads, **writer);
-  if (!documents)
-    return documents.error();
+  LMC_TRY(documents);
   return std::unique_ptr<TokenOutput>(
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
 }
@@ -498,8 +496,7 @@ public:
     LMC_TRY(openOutputs(resumable));
     for (size_t i = 0; i < paths.size() && packing.tokenizer; ++i) {
       auto copy = TokenizerCopy::make(packing.tokenizerPath, paths[i]);
-      if (!copy)
-        return copy.error();
+      LMC_TRY(copy);
       tokenizers.push_back(std::move(*copy));
     }
     Split split;
@@ -599,8 +596,7 @@ private:
     for (const auto &folder : folders) {
       auto output = openOutput(options, packing, folder,
                                saved ? &saved->outputs.at(outputs.size()) : nullptr);
-      if (!output)
-        return output.error();
+      LMC_TRY(output);
       outputs.push_back(std::move(*output));
     }
     return {};

@@ -24,8 +24,7 @@ static std::string partialOf(const std::string &tokens) {
 
 Result<uint64_t> tokenizerHash(const std::string &file) {
   auto text = readTextFile(file, kMaximumTokenizerBytes);
-  if (!text)
-    return text.error();
+  LMC_TRY(text);
   return XXH64(text->data(), text->size(), 0);
 }
 
@@ -37,8 +36,7 @@ Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::st
   LMC_TRY(makeFolders(partial));
   const auto copy = [&](const fs::path &from, const std::string &name) -> Result<void> {
     auto text = readTextFile(from.string(), kMaximumTokenizerBytes);
-    if (!text)
-      return text.error();
+    LMC_TRY(text);
     return writeTextFile(partial + "/" + name, *text);
   };
   LMC_TRY(copy(source, kTokenizerNames[source.extension() == ".json" ? 0 : 1]));

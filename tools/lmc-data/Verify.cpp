@@ -14,8 +14,7 @@ struct VerifyOptions {
 
 static Result<void> verify(const VerifyOptions &options) {
   auto opened = TokenFile::open(options.path, options.format);
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   const TokenFile &file = **opened;
   LMC_TRY(file.verify(options.vocabSize));
   std::string checked = "size";

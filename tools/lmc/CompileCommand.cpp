@@ -39,8 +39,7 @@ std::string defaultOutput(llvm::StringRef input) {
 Result<void> checkSpec(const Config &config) {
   if (config.target.spec.empty())
     return {};
-  if (auto spec = cost::deviceSpecOf(config.target, config.directory); !spec)
-    return spec.error();
+  LMC_TRY(cost::deviceSpecOf(config.target, config.directory));
   return {};
 }
 

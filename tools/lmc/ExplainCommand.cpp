@@ -82,8 +82,7 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given
 
 Result<Explained> openPlan(const ExplainArguments &arguments) {
   auto plan = PlanFile::open(arguments.input);
-  if (!plan)
-    return plan.error();
+  LMC_TRY(plan);
   auto spec = specOf(***plan, arguments.job.spec);
   LMC_TRY(spec);
   auto phase = findPhase(**plan, arguments.phase);
@@ -118,8 +117,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   }
   explained.compileTimes["seconds"] = seconds;
   auto plan = PlanFile::fromBytes(result->plan.data(), result->plan.size(), arguments.input);
-  if (!plan)
-    return plan.error();
+  LMC_TRY(plan);
   explained.file = std::move(*plan);
   if (result->fits) {
     auto phase = findPhase(*explained.file, arguments.phase);

@@ -22,8 +22,7 @@ Result<void> GrowingFile::read(const std::function<void()> &restart,
     return {};
   }
   auto file = File::openForReading(path);
-  if (!file)
-    return file.error();
+  LMC_TRY(file);
   if (offset > 0) {
     std::string there(tail.size(), '\0');
     auto count = file->readAt(there.data(), there.size(), offset - tail.size());

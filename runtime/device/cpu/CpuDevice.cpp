@@ -181,8 +181,7 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
       resolver.command = static_cast<uint32_t>(executable->commands.size());
       auto resolved = plan::visitBody(
           *command, [&](const auto &body) { return resolve(resolver, *command, body); });
-      if (!resolved)
-        return resolved.error();
+      LMC_TRY(resolved);
       executable->commands.push_back(std::move(*resolved));
     }
   } catch (const std::bad_alloc &) {
@@ -237,8 +236,7 @@ std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options) {
 namespace lmc {
 
 Result<std::unique_ptr<Device>> cpuDevice(const DeviceOptions &options) {
-  if (auto known = cpu::checkKernelSet(); !known)
-    return known.error();
+  LMC_TRY(cpu::checkKernelSet());
   return cpu::makeCpuDevice(options);
 }
 

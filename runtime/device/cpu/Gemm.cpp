@@ -251,8 +251,7 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
   std::vector<std::pair<GemmLibrary, std::unique_ptr<Gemm>>> candidates;
   for (GemmLibrary library : *available) {
     auto gemm = make(probe, library);
-    if (!gemm)
-      return gemm.error();
+    LMC_TRY(gemm);
     candidates.emplace_back(library, std::move(*gemm));
   }
   GemmChoice choice = fastest(std::move(candidates), [&](Gemm &gemm) {
@@ -297,8 +296,7 @@ Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group) {
   std::vector<std::pair<GemmLibrary, std::unique_ptr<GemmGroup>>> candidates;
   for (GemmLibrary library : *available) {
     auto product = make(probe, library);
-    if (!product)
-      return product.error();
+    LMC_TRY(product);
     candidates.emplace_back(library, std::move(*product));
   }
   GemmChoice choice =
@@ -335,8 +333,7 @@ Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
   auto &gemm = state->gemms[{shape, library}];
   if (!gemm) {
     auto made = state->make(shape, library);
-    if (!made)
-      return made.error();
+    LMC_TRY(made);
     gemm = std::move(*made);
   }
   return gemm.get();
@@ -353,8 +350,7 @@ Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group, GemmLibrary lib
   auto &product = state->groups[{group, library}];
   if (!product) {
     auto made = state->make(group, library);
-    if (!made)
-      return made.error();
+    LMC_TRY(made);
     product = std::move(*made);
   }
   return product.get();

@@ -48,8 +48,7 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
   if (shape.hasBias)
     shape.bias = storage(uint32_t(op.bias()));
   auto gemm = gemms.find(shape);
-  if (!gemm)
-    return gemm.error();
+  LMC_TRY(gemm);
   return GemmCommand{*gemm,
                      memory.address(op.a()),
                      memory.address(op.b()),

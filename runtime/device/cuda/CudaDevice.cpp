@@ -303,8 +303,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
         shapes.push_back(Products::shapeOf(*loaded, *command, *gemm));
   if (!shapes.empty()) {
     auto opened = Products::open(driver, gpu);
-    if (!opened)
-      return opened.error();
+    LMC_TRY(opened);
     products = std::move(*opened);
     LMC_TRY(chooseTogether(options.gemms, options.world,
                            [&] { return products->choose(shapes, options.gemms, stream.get()); }));
@@ -337,8 +336,7 @@ Result<void> CudaDevice::openCollectives(const PlanFile &loaded) {
   }
   auto opened =
       openNccl(driver, gpu, *options.world, {axes.begin(), axes.end()}, [this] { dropGraphs(); });
-  if (!opened)
-    return opened.error();
+  LMC_TRY(opened);
   collectives = std::move(*opened);
   return {};
 }
@@ -360,8 +358,7 @@ Result<void> CudaDevice::allocate() {
                                       arenaBreakdown(*plan), formatBytes(libraries))));
   for (const auto *arena : *plan->arenas()) {
     auto memory = take(arena->bytes(), "arena " + arena->name()->str());
-    if (!memory)
-      return memory.error();
+    LMC_TRY(memory);
     arenas.push_back(std::move(*memory));
     addresses.push_back(arenas.back().get());
     allocated += arena->bytes();
@@ -376,12 +373,10 @@ Result<void> CudaDevice::allocate() {
                                   formatBytes(allocated), formatBytes(*before),
                                   formatBytes(*after)));
   auto memory = take(sizeof(InitializerRecord), "initial values");
-  if (!memory)
-    return memory.error();
+  LMC_TRY(memory);
   initializerRecord = std::move(*memory);
   auto buffer = hostBuffer(sizeof(InitializerRecord));
-  if (!buffer)
-    return buffer.error();
+  LMC_TRY(buffer);
   hostRecord = std::move(*buffer);
   // The arena `state` (index 0) starts as zeros.
   if (!arenas.empty() && plan->arenas()->Get(0)->bytes() > 0)
@@ -443,8 +438,7 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   Encoder encoder{driver, *plan, kernels, products.get(), collectives.get(), addresses};
   auto encoded = encoder.encode(**function, waitedForApart(**function, executable->parts),
                                 options.checkEveryCommand);
-  if (!encoded)
-    return encoded.error();
+  LMC_TRY(encoded);
   executable->commands = std::move(*encoded);
   {
     std::lock_guard lock(graphsMutex);
@@ -623,8 +617,7 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
   std::vector<Event> events; // one before the first command, and one behind each
   for (uint32_t i = 0; i <= count; ++i) {
     auto event = makeEvent(driver, /*timed=*/true);
-    if (!event)
-      return event.error();
+    LMC_TRY(event);
     events.push_back(std::move(*event));
   }
   LMC_TRY(checkWork(driver.cuEventRecord(events[0].get(), stream.get())));
@@ -680,8 +673,7 @@ Result<void> CudaDevice::download(const ArenaRange &from, HostBuffer &to, uint64
 Result<std::unique_ptr<Mark>> CudaDevice::makeMark() {
   LMC_TRY(gpu.use());
   auto event = makeEvent(driver, /*timed=*/true);
-  if (!event)
-    return event.error();
+  LMC_TRY(event);
   auto mark = std::make_unique<CudaMark>();
   mark->event = std::move(*event);
   return std::unique_ptr<Mark>(std::move(mark));
@@ -798,8 +790,7 @@ Result<CudaDevice::StagingLoan> CudaDevice::takeStaging() {
              fmt::format("allocate {} bytes of pinned memory", Staging::kBytes));
     staging->buffers[i] = PinnedMemory(driver, memory);
     auto event = makeEvent(driver, /*timed=*/false);
-    if (!event)
-      return event.error();
+    LMC_TRY(event);
     staging->done[i] = std::move(*event);
   }
   return StagingLoan(*this, std::move(staging));
@@ -809,8 +800,7 @@ Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, u
   auto range = rangeInSlice(plan, slice, bytes, offset);
   LMC_TRY(range);
   auto staging = takeStaging();
-  if (!staging)
-    return staging.error();
+  LMC_TRY(staging);
   // A piece is copied to one pinned buffer while the GPU reads the other.
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
   for (uint64_t piece = 0; piece < pieces; ++piece) {
@@ -831,8 +821,7 @@ Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64
   auto range = rangeInSlice(plan, slice, bytes, offset);
   LMC_TRY(range);
   auto staging = takeStaging();
-  if (!staging)
-    return staging.error();
+  LMC_TRY(staging);
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
   auto bytesOf = [&](uint64_t piece) {
     return std::min(Staging::kBytes, bytes - piece * Staging::kBytes);
@@ -869,8 +858,7 @@ Result<std::unique_ptr<Device>> cudaDevice(const DeviceOptions &options) {
   if (visible > 1)
     own.index += options.localRank;
   auto gpu = cuda::Gpu::open(**driver, own.index);
-  if (!gpu)
-    return gpu.error();
+  LMC_TRY(gpu);
   return std::unique_ptr<Device>(
       std::make_unique<cuda::CudaDevice>(**driver, std::move(*gpu), own));
 }

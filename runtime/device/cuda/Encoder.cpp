@@ -90,8 +90,7 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
       if (!collectives)
         return Error{"the plan is for several ranks; start it with --nproc, torchrun or srun"};
       auto made = makeEvent(driver, /*timed=*/false);
-      if (!made)
-        return made.error();
+      LMC_TRY(made);
       auto ended = std::make_shared<Event>(std::move(*made));
       const bool waits =
           !collectives->byHost() && (oneByOne || command->stream() == 0 || apart[all.size()]);
@@ -112,8 +111,7 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
       continue;
     }
     auto encoded = encode(*command);
-    if (!encoded)
-      return encoded.error();
+    LMC_TRY(encoded);
     all.push_back(std::move(*encoded));
   }
   return all;

@@ -61,8 +61,7 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
     LMC_CUDA(driver, cuDeviceGetAttribute(value, attribute, device), "read the GPU's properties");
   LMC_CUDA(driver, cuDevicePrimaryCtxRetain(&gpu.context, device),
            fmt::format("use GPU {} ({})", index, gpu.name));
-  if (auto used = gpu.use(); !used)
-    return used.error();
+  LMC_TRY(gpu.use());
   return gpu;
 }
 

@@ -136,8 +136,7 @@ Result<void> NcclCollectives::prepare() {
            "create a stream");
   own = Stream(driver, made);
   auto event = makeEvent(driver, /*timed=*/false);
-  if (!event)
-    return event.error();
+  LMC_TRY(event);
   fork = std::move(*event);
   return {};
 }

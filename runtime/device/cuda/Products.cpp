@@ -395,8 +395,7 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
   trial.rows = PinnedMemory(driver, rows);
   for (Event *event : {&trial.begin, &trial.end}) {
     auto made = makeEvent(driver, /*timed=*/true);
-    if (!made)
-      return made.error();
+    LMC_TRY(made);
     *event = std::move(*made);
   }
   return trial;
@@ -696,8 +695,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
   });
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   auto trial = Trial::prepare(driver, gpu, shapes, stream);
-  if (!trial)
-    return trial.error();
+  LMC_TRY(trial);
   const plan::DType *filled = nullptr;
   for (const ProductShape &shape : shapes) {
     if (!filled || *filled != shape.input) {

@@ -105,8 +105,7 @@ inline Result<CheckpointState> checkContents(const std::string &folder) {
       state->fingerprint != expected.fingerprint)
     return Error{folder + ": another state"};
   Loaded loaded = load(folder, savedTensors(state->step));
-  if (!loaded.outcome)
-    return loaded.outcome.error();
+  LMC_TRY(loaded.outcome);
   if (*loaded.outcome)
     return Error{(*loaded.outcome)->fault};
   for (size_t file = 0; file < stateFiles().size(); ++file)

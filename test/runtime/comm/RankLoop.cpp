@@ -112,8 +112,7 @@ int main(int argc, char **argv) {
 
   auto run = [&]() -> Result<void> {
     auto world = openWorld(options, static_cast<int>(shard), times);
-    if (!world)
-      return world.error();
+    LMC_TRY(world);
     return loop(**world, does);
   };
   if (const Result<void> result = run(); !result) {

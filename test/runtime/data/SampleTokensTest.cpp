@@ -18,8 +18,7 @@ protected:
     change(tokens);
     auto file = TokenFile::open(
         write("a.bin", {reinterpret_cast<const char *>(tokens.data()), count * sizeof(uint16_t)}));
-    if (!file)
-      return file.error();
+    LMC_TRY(file);
     return sampleTokens(**file, 100);
   }
 };

@@ -179,8 +179,8 @@ World *loneWorld() {
 
 // Opens the CUDA device on the stand-ins of test/hostdriver, started anew for `plan`.
 Result<std::unique_ptr<Device>> openOnHostDriver(const PlanFile &plan, int variant) {
-  const std::string folder = LMC_HOST_LIBRARIES, path = testing::TempDir() + "/lmc-host.plan." +
-                                                       std::to_string(getpid());
+  const std::string folder = LMC_HOST_LIBRARIES,
+                    path = testing::TempDir() + "/lmc-host.plan." + std::to_string(getpid());
   const auto bytes = plan.contents();
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
@@ -197,14 +197,14 @@ Result<std::unique_ptr<Device>> openOnHostDriver(const PlanFile &plan, int varia
     return Error{::dlerror()};
   reinterpret_cast<void (*)()>(::dlsym(library, "lmcHostReset"))();
   reinterpret_cast<int (*)(unsigned)>(::dlsym(library, "cuInit"))(0);
-  return openDevice(plan, {.world = loneWorld(),
-                           .hostCollectives = variant % 3 == 0,
-                           .graphs = variant % 2 == 0});
+  return openDevice(
+      plan,
+      {.world = loneWorld(), .hostCollectives = variant % 3 == 0, .graphs = variant % 2 == 0});
 }
 
 const TestDevice kDevices[] = {
     {"cpu", "cpu:test",
-     [](const PlanFile &plan, int threads) { 
+     [](const PlanFile &plan, int threads) {
        return openDevice(plan, {.threads = threads, .world = loneWorld()});
      },
      addCpuKernel, badCpuPlans, nullptr, nullptr, true},
@@ -276,6 +276,19 @@ protected:
     std::vector<T> values((*plan)->slices()->Get(slice)->bytes() / sizeof(T));
     auto copied = device->copyOut(int(slice), values.data(), values.size() * sizeof(T));
     EXPECT_TRUE(copied) << copied.error().message;
+    return values;
+  }
+
+  // Write and read floats of `dtype` as f64.
+  void writeFloats(DType dtype, uint32_t slice, const std::vector<double> &values) {
+    std::vector<char> bytes(values.size() * byteWidth(dtype));
+    convertFloats(DType::F64, values.data(), dtype, bytes.data(), values.size());
+    write(slice, bytes);
+  }
+  std::vector<double> readFloats(DType dtype, uint32_t slice) {
+    const std::vector<char> bytes = read<char>(slice);
+    std::vector<double> values(bytes.size() / byteWidth(dtype));
+    convertFloats(dtype, bytes.data(), DType::F64, values.data(), values.size());
     return values;
   }
 
@@ -519,7 +532,8 @@ TEST_P(Conformance, OrdersCopiesAndRuns) {
   ASSERT_TRUE(in && out);
   ASSERT_EQ((*in)->bytes(), 2 * kBytes);
   EXPECT_EQ(std::vector<char>((*in)->data(), (*in)->data() + 2 * kBytes),
-            std::vector<char>(2 * kBytes)) << "host buffers start as zeros";
+            std::vector<char>(2 * kBytes))
+      << "host buffers start as zeros";
   auto *values = reinterpret_cast<float *>((*in)->data());
   auto *results = reinterpret_cast<float *>((*out)->data());
   auto begin = device->makeMark(), end = device->makeMark();
@@ -645,18 +659,11 @@ TEST_P(Conformance, AddsBiases) {
     gemm.transpose_b = true;
     b.command(gemm);
     ASSERT_NO_FATAL_FAILURE(record());
-    auto put = [&](uint32_t slice, const std::vector<double> &values) {
-      std::vector<char> bytes(values.size() * byteWidth(dtype));
-      convertFloats(DType::F64, values.data(), dtype, bytes.data(), values.size());
-      write(slice, bytes);
-    };
-    put(gemm.a, {16, 1, 0, 1, 2, 3});
-    put(gemm.b, {16, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0});
-    put(uint32_t(gemm.bias), {1, 2, 3, 4});
+    writeFloats(dtype, gemm.a, {16, 1, 0, 1, 2, 3});
+    writeFloats(dtype, gemm.b, {16, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0});
+    writeFloats(dtype, uint32_t(gemm.bias), {1, 2, 3, 4});
     ASSERT_NO_FATAL_FAILURE(run());
-    std::vector<double> result(8);
-    convertFloats(dtype, read<char>(gemm.d).data(), DType::F64, result.data(), 8);
-    EXPECT_EQ(result, (std::vector<double>{258, 2, 19, 5, 19, 5, 4, 6}))
+    EXPECT_EQ(readFloats(dtype, gemm.d), (std::vector<double>{258, 2, 19, 5, 19, 5, 4, 6}))
         << plan::EnumNameDType(dtype);
   }
 }
@@ -681,29 +688,20 @@ TEST_P(Conformance, AddsResiduals) {
       gemm.transpose_b = true;
       b.command(gemm);
       ASSERT_NO_FATAL_FAILURE(record());
-      auto put = [&](uint32_t slice, const std::vector<double> &values) {
-        std::vector<char> bytes(values.size() * byteWidth(dtype));
-        convertFloats(DType::F64, values.data(), dtype, bytes.data(), values.size());
-        write(slice, bytes);
-      };
-      auto get = [&](uint32_t slice) {
-        std::vector<double> values(8);
-        convertFloats(dtype, read<char>(slice).data(), DType::F64, values.data(), 8);
-        return values;
-      };
       const std::vector<double> residual{1, 2, 3, 4, 5, 6, 7, 8};
-      put(gemm.a, {16, 1, 0, 1, 2, 3});
-      put(gemm.b, {16, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0});
-      put(uint32_t(gemm.c), residual);
-      put(gemm.d, std::vector<double>(8, 100));
+      writeFloats(dtype, gemm.a, {16, 1, 0, 1, 2, 3});
+      writeFloats(dtype, gemm.b, {16, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0});
+      writeFloats(dtype, uint32_t(gemm.c), residual);
+      writeFloats(dtype, gemm.d, std::vector<double>(8, 100));
       if (hasBias)
-        put(uint32_t(gemm.bias), {2, 0, 0, -1});
+        writeFloats(dtype, uint32_t(gemm.bias), {2, 0, 0, -1});
       ASSERT_NO_FATAL_FAILURE(run());
       ASSERT_NO_FATAL_FAILURE(run()); // what d holds does not count
-      EXPECT_EQ(get(gemm.d), hasBias ? (std::vector<double>{260, 2, 19, 4, 25, 9, 8, 9})
-                                     : (std::vector<double>{258, 2, 19, 5, 23, 9, 8, 10}))
+      EXPECT_EQ(readFloats(dtype, gemm.d), hasBias
+                                               ? (std::vector<double>{260, 2, 19, 4, 25, 9, 8, 9})
+                                               : (std::vector<double>{258, 2, 19, 5, 23, 9, 8, 10}))
           << plan::EnumNameDType(dtype);
-      EXPECT_EQ(get(uint32_t(gemm.c)), residual) << plan::EnumNameDType(dtype);
+      EXPECT_EQ(readFloats(dtype, uint32_t(gemm.c)), residual) << plan::EnumNameDType(dtype);
     }
 }
 

@@ -95,8 +95,7 @@ inline Result<Encoded> encode(const Tokenizer &tokenizer, const std::string &tex
                               SpecialTokens mode = SpecialTokens::Text,
                               const std::vector<uint32_t> &borders = {}) {
   auto encoders = tokenizer.encoders(1, mode, borders);
-  if (!encoders)
-    return encoders.error();
+  LMC_TRY(encoders);
   Encoded result;
   LMC_TRY((*encoders)[0]->encode(text, result.ids));
   result.spelled = (*encoders)[0]->spelled();

@@ -136,8 +136,7 @@ TEST(Settings, HaveTheValidationSetsByName) {
   auto bytes = tiny.bytes();
   auto settings = [&](const std::vector<std::string> &overrides) -> Result<TrainSettings> {
     auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
-    if (!table)
-      return table.error();
+    LMC_TRY(table);
     return TrainSettings::read(*table);
   };
   auto sets = settings({"monitoring.validation_interval=10", "validation.code.interval=20"});

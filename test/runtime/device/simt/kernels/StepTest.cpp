@@ -98,16 +98,13 @@ private:
     LMC_TRY(initializeVariables(plan, device, 7, [](const plan::Variable &) { return true; }));
     LMC_TRY(refreshCopies(plan, device));
     auto recorded = Functions::record(plan, device, nullptr, nullptr);
-    if (!recorded)
-      return recorded.error();
+    LMC_TRY(recorded);
     functions = std::move(*recorded);
     auto openedInputs = Inputs::open(plan, device);
-    if (!openedInputs)
-      return openedInputs.error();
+    LMC_TRY(openedInputs);
     inputs = std::move(*openedInputs);
     auto openedScalars = Scalars::open(plan, device);
-    if (!openedScalars)
-      return openedScalars.error();
+    LMC_TRY(openedScalars);
     scalars = std::move(*openedScalars);
     LMC_TRY(read(outcome.before, VariableKind::Parameter));
     for (size_t i = 0; i < steps.size(); ++i) {
