@@ -129,7 +129,8 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
                  "// With the argument hold it runs for four seconds, with any other it only checks.\n\n",
                  name, arch, options)
              .str() +
-         kernels() + textOf("heat") + "\n" + textOf("harness") + "\n" + tables(plan, costs) + textOf("finish") + constants +
+         kernels() + textOf("heat") + "\n" + textOf("harness") + "\n" + tables(plan, costs) +
+         textOf("finish") + constants +
          reference + "\n" + textOf(main);
 }
 

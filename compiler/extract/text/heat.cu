@@ -20,8 +20,8 @@ inline void checkHeat(cudaError_t result, const char *what) {
 constexpr int kHeatThreads = 256, kHeatBytes = 56 * 1024;
 
 // Multiplies random bf16 matrices of ±[1/2, 1) that lie in shared memory, `rounds` times: on sm_90a
-// 64 x 256 x 64 by each of two warpgroups, elsewhere 16 x 64 x 16 by each warp. Sums of `unlikely` are counted, so that the compiler keeps the
-// products.
+// 64 x 256 x 64 by each of two warpgroups, elsewhere 16 x 64 x 16 by each warp. Sums of `unlikely`
+// are counted, so that the compiler keeps the products.
 __global__ void __launch_bounds__(kHeatThreads)
 multiplyForHeat(int rounds, float unlikely, unsigned *counted) {
   using namespace lmc;
