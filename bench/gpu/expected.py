@@ -89,7 +89,7 @@ RULES = {
                "of context is usual).",
     "nodes": "One node for each launch that the plan lists, of all functions, as the stand-in for the driver counts "
              "them; at the upper end two more for each product: cuBLASLt may clear memory before it, and sum parts "
-             "after it.",
+             "after it. At the lower end each product with SwiGLU is one kernel.",
     "log": "What is planned; the log has two decimals of a GiB.",
     "capture": "10 us a node is an assumption (a launch takes a processor 5 to 10 us); at most 100 us, since graphs of "
                "over 10,000 nodes are said to take seconds (docs/gpu.md, doubt 10); printed with two decimals.",
@@ -103,6 +103,9 @@ RULES = {
                 "this size (llm.q, Qwen2.5-1.5B), taken as the most.",
     "tuned": "no figure was found, and the ranges are an assumption: those of compiled ones and 8%, which is the part of "
              "llama1b's step that the second product of the head takes.",
+    "own product": "the model's rate of cuBLASLt's products, or up to that of the fastest known shape at the clock of a "
+                   "kernel alone; as little as 0.6 of the model, as for attention by warpgroups: an assumption, nothing was "
+                   "measured.",
     "experts": "0.85 to 1.12 of the plan's rate, an assumption: products alone were within 5% of it on an H100 on 2026-11-26, "
                "combine_rows_grad too, and a whole step with these kernels was not measured.",
 }
@@ -111,7 +114,7 @@ RULES = {
 # with that of an H200. See the rules.
 SHARES = (
     (r"adamw8bit", "issue", (0.50, 0.60), (0.35, 0.45)),
-    (r"swiglu_grad", "issue", (0.75, 0.88), (0.68, 0.80)),
+    (r"swiglu_(linear_)?grad", "issue", (0.75, 0.88), (0.68, 0.80)),
     (r"swiglu", "issue", (0.65, 0.85), (0.60, 0.75)),
     (r"cross_entropy", "issue", (0.70, 0.92), (0.55, 0.80)),
     (r"rms_norm_grad", "norm gradient", (0.60, 1.00), (0.60, 1.00)),
@@ -135,7 +138,10 @@ MFU = {("llama1b", "eager"): (0.305, 0.25, 0.38), ("mistral", "eager"): (0.30, 0
        ("llama1b", "compile"): (0.516, 0.35, 0.57), ("mistral", "compile"): (0.42, 0.35, 0.57),
        ("llama1b", "tuned"): (0.56, 0.45, 0.62), ("mistral", "tuned"): (0.48, 0.38, 0.60)}
 RULE_OF_MODE = {"eager": "eager", "compile": "compiled", "tuned": "tuned"}
-LAUNCHES = {"attention_grad": 2}  # of a command; scatter_add has several, all others one
+# Of a command; scatter_add has several, all others one. A product with SwiGLU is that of cuBLASLt and a kernel, or one
+# kernel.
+WITH_SWIGLU = ("linear_swiglu", "swiglu_linear_grad")
+LAUNCHES = {"attention_grad": 2, **dict.fromkeys(WITH_SWIGLU, 2)}
 EXPERTS = (0.85, 1.12)  # of the plan's rate
 CAPTURE = (10e-6, 100e-6)  # seconds a node
 SUMS_ON_HOST = {"f32": {"loss": 1e-7, "gradients": 2e-6, "weights": 2.4e-5},
@@ -343,6 +349,9 @@ def kernel_time(name: str, kernel: dict, spec: Spec, columns: int, tokens: int, 
         part = "forward" if kernel["hero"] in ("attention_forward", "attention") else "backward"
         faster = 1 if in_step else spec.alone / spec.clock
         return attention_time(columns, tokens, part, model / faster, rates[part] * faster, warpgroups)
+    if kernel["hero"] in ("swiglu_gemm", "swiglu_gemm_grad"):
+        faster = 1 if in_step else spec.alone / spec.clock
+        return "own product", Interval(model, model / PRODUCT[1] / faster, model / WARPGROUPS[0], model)
     if name.startswith("token_sort") or name.endswith("_partials"):
         return "sort", Interval(max(model, 5e-6), *SORT, model)
     if kernel["hero"] == "scatter_add":
@@ -508,9 +517,9 @@ def of_conformance(bets: Bets, pack, jobs: list[dict]) -> None:
         bets.none("conformance", item, item, "*", "it has no figure: the item fails if the tool finds an error")
 
 
-def nodes_of(report: dict) -> tuple[int, int]:
+def nodes_of(report: dict) -> tuple[int, int, int]:
     """Returns how many launches and products all functions of a plan have together, those of `eval` too: all are
-    captured. The launches include one for each product."""
+    captured; and how many of the products may be one kernel with SwiGLU. The launches include one for each product."""
     runs = {function["name"]: function["runs_per_step"] for function in report["cost"]["functions"]}
     scatters = [kernel for kernel in report["kernels"] if kernel["hero"] == "scatter_add"]
     # The first micro-step's scatter sets to zero what it does not add to, in a launch of its own.
@@ -518,18 +527,19 @@ def nodes_of(report: dict) -> tuple[int, int]:
     several = sum(kernel["launches_per_step"] for kernel in scatters) - launches
     several //= max(1, sum(runs[function["name"]] for function in report["functions"]
                            for command in function["commands"] if command["kind"] == "scatter_add"))
-    products = 0
+    products = swiglus = 0
     for function in report["functions"]:
         for command in function["commands"]:
             number = {**LAUNCHES, "scatter_add": several}.get(command["kind"], 1)
             launches += number
-            if command["kind"] == "gemm":
+            swiglus += command["kind"] in WITH_SWIGLU
+            if command["kind"] in ("gemm", *WITH_SWIGLU):
                 products += 1
-            else:
-                per_step += runs[function["name"]] * number
+                number -= 1
+            per_step += runs[function["name"]] * number
     kernels = sum(kernel["launches_per_step"] for kernel in report["kernels"])
     assert per_step == kernels, f"commands have {per_step} launches in a step, and kernels {kernels}"
-    return launches, products
+    return launches, products, swiglus
 
 
 def step_time(report: dict, job: dict, spec: Spec) -> tuple[Interval, Interval]:
@@ -540,8 +550,8 @@ def step_time(report: dict, job: dict, spec: Spec) -> tuple[Interval, Interval]:
     for function in report["functions"]:
         count = runs[function["name"]]
         for command in function["commands"] if count else ():
-            if command["kind"] == "gemm":
-                _, best, first = product_time(command, spec)
+            if command["kind"] in ("gemm", *WITH_SWIGLU):
+                _, best, first = product_time({**command, "seconds": command["product_seconds"]}, spec)
                 for kind, each in (("products", best), ("first", first)):
                     parts[kind].append(each.map(lambda s, count=count: count * s))
     rates = attention_rates(report)
@@ -589,9 +599,9 @@ def of_training(bets: Bets, pack, reports: dict) -> None:
             continue
         bets.add("training", item, item, "allocated_mib", "log", {
             "any": Interval(planned, planned - 16, planned + 16)}, shown=False)
-        launches, count = nodes_of(report[bets.specs[0].name])
+        launches, count, swiglus = nodes_of(report[bets.specs[0].name])
         bets.add("training", item, item, "graph_nodes", "nodes", {
-            "any": Interval(launches, launches, launches + 2 * count)})
+            "any": Interval(launches, launches - swiglus, launches + 2 * count)})
         bets.add("training", item, item, "graph_s", "capture", {
             "any": Interval(launches * CAPTURE[0], 0.0, (launches + 2 * count) * CAPTURE[1])})
     for item, (model, mode, mbs, gas) in peers.items():

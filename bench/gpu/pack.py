@@ -189,10 +189,11 @@ class Pack:
             plan = self.plans["gemms-" + re.sub(r"\W+", "-", head)]
             functions = [each for each in self.explain(plan, spec)["functions"] if each["name"] != "eval"]
             for command in (command for function in functions for command in function["commands"]):
-                if command["kind"] != "gemm":
+                if command["kind"] not in ("gemm", "linear_swiglu", "swiglu_linear_grad"):
                     continue
                 shape = {key: command[key] for key in (
-                    "m", "n", "k", "transpose_a", "transpose_b", "result_dtype", "accumulate", "seconds")}
+                    "m", "n", "k", "transpose_a", "transpose_b", "result_dtype", "accumulate")}
+                shape["seconds"] = command["product_seconds"]
                 kind = "wgrad" if shape["transpose_a"] else "forward" if shape["transpose_b"] else "dgrad"
                 source = re.sub(r"^layers\.\d+/", "", command["source"])
                 if "model.intermediate_size" in settings:

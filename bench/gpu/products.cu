@@ -39,6 +39,7 @@ constexpr size_t kWorkspace = size_t(32) << 20;
 
 template <int Columns, int Band> struct ShapeOf {
   static constexpr int rows = kRows, inner = kHidden, columns = Columns, blocks = kUnits, band = Band;
+  static constexpr bool both = true;
 };
 
 template <typename Shape, int N, int Stages>
@@ -56,38 +57,12 @@ gradient(const bf16 *dy, const bf16 *w, const bf16 *gu, bf16 *dgu, bf16 *a) {
   lmc::swigluGemmGrad<Shape, N, Stages>(dy, w, gu, dgu, a);
 }
 
-// The elementwise kernels, 8 columns a thread: a = silu(g) u, and the gradient with a.
+// The elementwise kernels of plans: a = silu(g) u, and the gradient with a.
 __global__ void elementwise(const bf16 *gu, bf16 *a) {
-  using namespace lmc;
-  const i64 at = (i64(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
-  const i64 row = at / kIntermediate, from = row * 2 * kIntermediate + at % kIntermediate;
-  const Vec<bf16, 8> g = load<8>(gu + from), u = load<8>(gu + from + kIntermediate);
-  Vec<bf16, 8> result;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float gate = toFloat(g.at[i]);
-    result.at[i] = toBf16(gate * products::sigmoid(gate) * toFloat(u.at[i]));
-  }
-  store(a + at, result);
+  lmc::swigluRows<ShapeOf<kIntermediate, 1>>(gu, a);
 }
 __global__ void elementwiseGradient(const bf16 *da, const bf16 *gu, bf16 *dgu, bf16 *a) {
-  using namespace lmc;
-  const i64 at = (i64(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
-  const i64 row = at / kIntermediate, from = row * 2 * kIntermediate + at % kIntermediate;
-  const Vec<bf16, 8> g = load<8>(gu + from), u = load<8>(gu + from + kIntermediate);
-  const Vec<bf16, 8> d = load<8>(da + at);
-  Vec<bf16, 8> dg, du, result;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const float gate = toFloat(g.at[i]), up = toFloat(u.at[i]), gradient = toFloat(d.at[i]);
-    const float s = products::sigmoid(gate);
-    dg.at[i] = toBf16(gradient * up * (s * (1.0f + gate * (1.0f - s))));
-    du.at[i] = toBf16(gradient * (gate * s));
-    result.at[i] = toBf16(gate * s * up);
-  }
-  store(dgu + from, dg);
-  store(dgu + from + kIntermediate, du);
-  store(a + at, result);
+  lmc::swigluRowsGrad<ShapeOf<kIntermediate, 1>>(da, gu, dgu, a);
 }
 
 __global__ void draw(bf16 *to, size_t count, unsigned stream, float scale) {

@@ -86,14 +86,17 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
   for (unsigned c = 0; c < function.commands()->size(); ++c) {
     const plan::Command *command = function.commands()->Get(c);
     int layer = command->layer();
-    if (command->body_type() == plan::CommandBody::Launch && layer >= 0) {
+    const cost::Work work = cost::workOf(plan, *command);
+    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // a product, and a kernel behind it
+    if ((command->body_as_Launch() || swiglu) && layer >= 0) {
       ++(c >= backwardStart ? backward : forward)[layer];
       (c >= backwardStart ? forward : backward).try_emplace(layer, 0);
     }
     if (const plan::Gemm *gemm = command->body_as_Gemm())
       gradients.add(plan, *gemm, layer);
-    const cost::Work work = cost::workOf(plan, *command);
-    if (!cost::isMatrixWork(work))
+    if (swiglu)
+      (layer >= 0 ? layers : head) += swiglu->rows.readBytes + swiglu->rows.writtenBytes;
+    else if (!cost::isMatrixWork(work))
       (layer >= 0 ? layers : head) += cost::estimate(work, spec).bytes;
   }
   double tokens =

@@ -27,6 +27,16 @@ public:
   // Returns the estimate of a matrix product.
   virtual Estimate gemm(const GemmWork &work) const { return estimate(work, spec); }
 
+  // Returns the estimates of a matrix product with SwiGLU: of the product and of the kernel that
+  // follows it, or of one kernel that computes all.
+  virtual std::vector<Estimate> swiglu(const SwigluWork &work) const {
+    return {gemm(work.product), estimate(work.rows, spec)};
+  }
+
+  // Returns the estimate of one kernel that computes all of a product with SwiGLU, at `share` of
+  // the rate of a library's product.
+  Estimate wholeSwiglu(const SwigluWork &work, double share = 1) const;
+
   // Returns a warning if the work does not run on the device's matrix units, although it could in
   // another shape or dtype: the cause and the way out. Returns "" otherwise.
   virtual std::string warning(const Work &work) const { return ""; }

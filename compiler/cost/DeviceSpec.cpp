@@ -56,7 +56,7 @@ public:
             {"arch", &spec.arch},
             {"default_of", &spec.defaultOf, 0, 0, false},
             {"host", &spec.host, 0, 0, false}},
-           {"memory", "peak", "vector", "clock", "launch", "gemm", "attention", "link"});
+           {"memory", "peak", "vector", "clock", "launch", "gemm", "attention", "swiglu", "link"});
     if (const toml::table *memory = section(root, "memory", "memory"))
       fields(*memory, "memory",
              {{"bytes", Size{&spec.memoryBytes}},
@@ -81,6 +81,7 @@ public:
       fields(*launch, "launch", {{"seconds", &spec.launchSeconds, 0, kMaxSeconds}});
     readGemm(root, spec);
     readAttention(root, spec);
+    readSwiglu(root, spec);
     if (const toml::table *links = section(root, "link", "link", false)) {
       fields(*links, "link", {}, {"device", "node"});
       readLink(*links, "device", spec.deviceLink);
@@ -275,6 +276,30 @@ private:
               {"backward_half_length", &model.backwardHalfLength, 0, 1e9}});
       spec.attention.push_back(model);
     }
+  }
+
+  void readSwiglu(const toml::table &root, DeviceSpec &spec) {
+    const toml::node *node = root.get("swiglu");
+    if (!node)
+      return;
+    const toml::array *list = node->as_array();
+    for (size_t i = 0; list && i < list->size(); ++i) {
+      const toml::table *table = list->get(i)->as_table();
+      if (!table)
+        list = nullptr;
+      if (!table)
+        break;
+      SwigluRate rate;
+      fields(*table, "swiglu",
+             {{"rows", &rate.rows, 1, 1 << 30},
+              {"inner", &rate.inner, 1, 1 << 30},
+              {"columns", &rate.columns, 1, 1 << 30},
+              {"forward", &rate.forward, 0, 2, false},
+              {"backward", &rate.backward, 0, 2, false}});
+      spec.swiglu.push_back(rate);
+    }
+    if (!list)
+      diagnostics.error(at(node->source()), "swiglu must be a list of tables; write [[swiglu]]");
   }
 
   void readLink(const toml::table &links, const char *name, LinkModel &link) {

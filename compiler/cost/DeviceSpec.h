@@ -40,6 +40,14 @@ struct AttentionModel {
   double backward = 0, backwardHalfLength = 0;
 };
 
+// The rates that were measured of the target's own products with SwiGLU in their epilogues, as
+// shares of the rate of a library's product without SwiGLU; 0: not measured. They hold for products
+// of `rows` rows or more.
+struct SwigluRate {
+  int64_t rows = 0, inner = 0, columns = 0; // of x [rows, inner] and silu(g) u [rows, columns]
+  double forward = 0, backward = 0;
+};
+
 // A link between neighbouring devices of a ring. See Collectives.h.
 struct LinkModel {
   double base = 0;      // seconds that every collective takes, whatever its size
@@ -89,6 +97,7 @@ struct DeviceSpec {
   // is what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
   std::vector<AttentionModel> attention; // one or more models
+  std::vector<SwigluRate> swiglu;        // may be empty
   LinkModel deviceLink, nodeLink;        // bandwidth 0: no such link
 
   double peakOf(DataType dtype) const { return peak[size_t(dtype)]; }

@@ -77,6 +77,25 @@ public:
     work.batch = int64_t(op.batch());
     return work;
   }
+  Work operator()(const plan::LinearSwiglu &op) const {
+    const plan::Gemm &product = *op.product();
+    SwigluWork work{std::get<GemmWork>((*this)(product)), {}, 0, false};
+    const auto x = bytesOf(product.a()), w = bytesOf(product.b());
+    const auto gu = bytesOf(product.d()), a = bytesOf(op.a());
+    work.rows = {gu, a, 6 * double(product.m()) * double(product.n()) / 2};
+    work.wholeBytes = x + w + a + (op.both() ? gu : 0);
+    return work;
+  }
+  Work operator()(const plan::SwigluLinearGrad &op) const {
+    const plan::Gemm &product = *op.product();
+    SwigluWork work{std::get<GemmWork>((*this)(product)), {}, 0, true};
+    const auto dy = bytesOf(product.a()), w = bytesOf(product.b());
+    const auto gu = bytesOf(op.dgu()), a = bytesOf(product.d());
+    const double written = gu + (op.both() ? a : 0);
+    work.rows = {a + gu, written, 13 * double(product.m()) * double(product.n())};
+    work.wholeBytes = dy + w + gu + written;
+    return work;
+  }
   Work operator()(const plan::Attention &op) const {
     return attention(op, {op.q(), op.k(), op.v(), op.out()});
   }
@@ -142,6 +161,7 @@ public:
 private:
   const plan::Slice &slice(uint32_t index) const { return *plan.slices()->Get(index); }
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
+  double bytesOf(uint32_t index) const { return double(slice(index).bytes()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
   // Returns the work of a command that reads and writes its operands, but only `part` of those
   // slices that `parts` names.
@@ -409,12 +429,32 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
     Streams streams(plan, model.spec, entry);
     for (uint32_t number = 0; number < function->commands()->size(); ++number) {
       const plan::Command *command = function->commands()->Get(number);
-      std::vector<Estimate> kernels = model.kernels(workOf(plan, *command, routing));
+      const Work work = workOf(plan, *command, routing);
+      std::vector<Estimate> kernels = model.kernels(work);
       Estimate estimate = sumOf(kernels);
-      const std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
-      if (kernels.size() != launches.size())
+      std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
+      double behind = 0; // the share of a kernel that follows a product
+      if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
+        // One of the two kernels runs: behind the product of a library, or alone.
+        const size_t runs = kernels.size() == 1 ? 1 : 0;
+        behind = runs == 0 ? kernels[1].seconds / estimate.seconds : 0;
+        for (size_t i = 0; i < launches.size(); ++i)
+          if (i != runs)
+            addLaunch(cost.kernels[launches[i]->kernel()],
+                      i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
+        launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
+        kernels = {kernels.back()};
+      } else if (kernels.size() != launches.size()) {
         kernels = divided(estimate, launches, plan, model.spec);
+      }
+      const Bound bound = estimate.bound;
       streams.add(*command, number, estimate);
+      const double moved = estimate.seconds * behind;
+      entry.behindProducts.push_back(moved);
+      if (behind > 0) { // the kernel behind a product waits for memory
+        entry.secondsByBound[size_t(bound)] -= moved;
+        entry.secondsByBound[size_t(kernels.back().bound)] += moved;
+      }
       for (size_t i = 0; i < launches.size(); ++i)
         addLaunch(cost.kernels[launches[i]->kernel()], kernels[i], entry.runsPerStep);
       entry.commands.push_back(estimate);

@@ -46,6 +46,8 @@ struct FunctionCost {
   // Estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes the
   // time until the collective has ended; any other command, the time beside its collectives.
   std::vector<Estimate> commands;
+  // Of each command, the seconds of a kernel that follows a library's product; mostly 0.
+  std::vector<double> behindProducts;
   std::vector<double> starts; // of the commands, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
   double slowed = 0; // seconds that the commands take longer because of collectives beside them

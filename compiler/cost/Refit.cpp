@@ -120,6 +120,8 @@ private:
       AttentionModel &table = spec.attention[attentionModelOf(*attention, spec)];
       return rateOf(attention->backward ? table.backward : table.forward);
     }
+    if (std::holds_alternative<SwigluWork>(work))
+      return nullptr; // a product and a kernel, or one of two kernels
     const Estimate &only = kernels.front();
     if (only.bound == Bound::MemoryBandwidth)
       return rateOf(bandwidthFor(only.bytes));

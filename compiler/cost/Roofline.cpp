@@ -154,6 +154,17 @@ Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec) {
   return {};
 }
 
+Estimate estimate(const SwigluWork &work, const DeviceSpec &spec) {
+  Estimate both = estimate(work.product, spec);
+  const Estimate rows = estimate(work.rows, spec);
+  if (rows.seconds > both.seconds)
+    both.bound = rows.bound;
+  both.seconds += rows.seconds;
+  both.flops += rows.flops;
+  both.bytes += rows.bytes;
+  return both;
+}
+
 Estimate estimate(const Work &work, const DeviceSpec &spec) {
   return std::visit([&](const auto &known) { return estimate(known, spec); }, work);
 }

@@ -68,6 +68,14 @@ struct KernelWork {
   double flops = 0; // a function such as exp counts as one operation
 };
 
+// A matrix product and the SwiGLU of its halves, or a product and the gradient of SwiGLU.
+struct SwigluWork {
+  GemmWork product;
+  KernelWork rows;       // of the kernel that follows the product, where a library computes it
+  double wholeBytes = 0; // the traffic of one kernel that computes all
+  bool backward = false; // the gradient
+};
+
 // A scatter-add: d[ids[t], :] += x[t, :] for each row t of x. If not `accumulate`, all of d is set
 // to zero first.
 struct ScatterWork {
@@ -86,11 +94,14 @@ struct CollectiveWork {
   Group group;
 };
 
-using Work = std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork, CollectiveWork>;
+using Work =
+    std::variant<GemmWork, AttentionWork, KernelWork, ScatterWork, CollectiveWork, SwigluWork>;
 
-// Returns true if `work` is a matrix product or attention, which consists of matrix products.
+// Returns true if `work` is a matrix product, with or without SwiGLU, or attention, which consists
+// of matrix products.
 inline bool isMatrixWork(const Work &work) {
-  return std::holds_alternative<GemmWork>(work) || std::holds_alternative<AttentionWork>(work);
+  return std::holds_alternative<GemmWork>(work) || std::holds_alternative<AttentionWork>(work) ||
+         std::holds_alternative<SwigluWork>(work);
 }
 
 struct Estimate {
@@ -104,6 +115,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec);
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec);
 Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
+// Of the library's product and of the kernel that follows it.
+Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
 // Collectives.h has the formulas. `bytes` of the estimate are those that a rank sends.
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);

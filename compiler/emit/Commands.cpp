@@ -42,6 +42,23 @@ public:
     return body;
   }
 
+  plan::LinearSwigluT body(plan_ir::LinearSwigluOp op) const {
+    plan::LinearSwigluT body;
+    body.product = product(op.getX(), op.getWeight(), op.getGu());
+    body.product->transpose_b = true;
+    body.a = sliceOf(op.getA());
+    body.both = op.getBoth();
+    return body;
+  }
+
+  plan::SwigluLinearGradT body(plan_ir::SwigluLinearGradOp op) const {
+    plan::SwigluLinearGradT body;
+    body.product = product(op.getDy(), op.getWeight(), op.getA());
+    body.dgu = sliceOf(op.getDgu());
+    body.both = op.getBoth();
+    return body;
+  }
+
   plan::AttentionT body(plan_ir::AttentionOp op) const {
     plan::AttentionT body;
     fillAttention(op, body);
@@ -279,6 +296,18 @@ private:
     return extent(places, 0) / extent(tokens, 0);
   }
 
+  // Returns the product d = a b.
+  std::unique_ptr<plan::GemmT> product(Value a, Value b, Value d) const {
+    auto product = std::make_unique<plan::GemmT>();
+    product->a = sliceOf(a);
+    product->b = sliceOf(b);
+    product->d = sliceOf(d);
+    product->m = extent(d, 0);
+    product->n = extent(d, 1);
+    product->k = extent(a, 1);
+    return product;
+  }
+
   template <typename Body>
   void fillExperts(Value x, Value y, Value offsets, Body &body) const {
     body.rows = extent(x, 0);
@@ -322,7 +351,8 @@ FailureOr<std::unique_ptr<plan::CommandT>> lmc::emitCommand(Operation &operation
   auto command = std::make_unique<plan::CommandT>();
   LogicalResult known =
       llvm::TypeSwitch<Operation *, LogicalResult>(&operation)
-          .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
+          .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::LinearSwigluOp,
+                plan_ir::SwigluLinearGradOp, plan_ir::AttentionOp, plan_ir::AttentionGradOp,
                 plan_ir::ScatterAddOp, plan_ir::RouteOp, plan_ir::RouteGradOp, plan_ir::SortRowsOp,
                 plan_ir::TakeRowsOp, plan_ir::TakeRowsGradOp, plan_ir::CombineRowsOp,
                 plan_ir::CombineRowsGradOp, plan_ir::ExpertLinearOp, plan_ir::ExpertLinearGradOp,

@@ -105,10 +105,10 @@ LMC_NO_TEMPLATE(Wait)
 static llvm::Expected<Program> templateOf(const plan::Plan &plan, uint32_t kernel) {
   for (const plan::Function *function : *plan.functions())
     for (const plan::Command *command : *function->commands())
-      if (llvm::any_of(plan::launchesOf(*command),
-                       [&](const plan::Launch *launch) { return launch->kernel() == kernel; }))
-        return plan::visitBody(*command,
-                               [&](const auto &body) { return programOf(plan, *command, body); });
+      for (auto [number, launch] : llvm::enumerate(plan::launchesOf(*command)))
+        if (launch->kernel() == kernel)
+          return plan::visitBody(
+              *command, [&](const auto &body) { return programOf(plan, *command, body, number); });
   if (const plan::Variable *variable = initializedBy(plan, kernel))
     return programOf(plan, *variable);
   return fail("kernel '{0}' has no region, and no command or variable needs it",

@@ -178,8 +178,11 @@ void CommandProgram::add(Array array) {
   program.arrays.push_back(std::move(array));
 }
 
-Expected<Program> CommandProgram::launching(const plan::Command &command) {
-  for (const plan::Launch *launch : *command.launches()) {
+Expected<Program> CommandProgram::launching(const plan::Command &command,
+                                            std::optional<size_t> only) {
+  for (auto [number, launch] : enumerate(*command.launches())) {
+    if (only && number != *only)
+      continue;
     Launch made{plan.kernels()->Get(launch->kernel()), {}};
     for (auto [i, slice] : enumerate(*launch->args())) {
       auto known = arrayOf.find(slice);

@@ -11,6 +11,7 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,8 +81,9 @@ public:
   // -1 if the slice is absent (negative).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // Returns the program, with launches of all kernels of `command`.
-  llvm::Expected<Program> launching(const plan::Command &command);
+  // Returns the program, with launches of all kernels of `command`, or of number `only` alone.
+  llvm::Expected<Program> launching(const plan::Command &command,
+                                    std::optional<size_t> only = std::nullopt);
   void constant(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value) {
     program.constants += llvm::formatv("constexpr {0} k{1} = {2};\n", type, name, value.str());
   }
@@ -98,5 +100,19 @@ private:
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                                   const Body &op);
+
+// Returns the program for launch number `launch` of a command whose launches are different ways to
+// compute it; for another command, that for all its launches.
+template <typename Body>
+llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                                  const Body &op, size_t launch) {
+  return programOf(plan, command, op);
+}
+template <>
+llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                                  const plan::LinearSwiglu &op, size_t launch);
+template <>
+llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                                  const plan::SwigluLinearGrad &op, size_t launch);
 
 } // namespace lmc::extract

@@ -114,8 +114,9 @@ public:
   // --disable-fusion.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
   // Adds the target's compiler passes that change ops of the model before these become kernels.
-  // `isOn` returns true for a kind of fusion that is not disabled.
-  virtual void addModelPasses(mlir::OpPassManager &passes,
+  // `device` is the value of target.device; `isOn` returns true for a kind of fusion that is not
+  // disabled.
+  virtual void addModelPasses(mlir::OpPassManager &passes, llvm::StringRef device,
                               llvm::function_ref<bool(llvm::StringRef)> isOn) const {}
   // Adds the target's compiler passes that change fusions before equal fusions become one kernel.
   virtual void addFusionPasses(mlir::OpPassManager &passes) const {}

@@ -188,7 +188,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
   case Phase::Fusion:
     // The target's passes come after the memory phase, whose recompute options name ops of the
     // model.
-    target.addModelPasses(passes, isOn);
+    target.addModelPasses(passes, config.target.device, isOn);
     passes.addPass(createConvertLmPass());
     passes.addPass(createFormFusionsPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));

@@ -59,6 +59,9 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
                                 gemm->m(), gemm->n(), gemm->k(), plan::accumulates(*gemm)      ? ", adds"
                                 : plan::residualOf(*gemm) >= 0 ? ", with residual"
                                                                : ""));
+  } else if (const plan::Gemm *product = plan::productOf(command)) {
+    lines.push_back(fmt::format("{} {} x {} x {}", plan::commandName(command), product->m(),
+                                product->n(), product->k()));
   } else {
     lines.push_back(plan::commandName(command));
   }

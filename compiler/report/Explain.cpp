@@ -471,7 +471,7 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
         entry["kernel"] = plan.kernels()->Get(launch->kernel())->name()->str();
         entry["items"] = launch->items();
         entry["chunk"] = launch->chunk();
-      } else if (const plan::Gemm *gemm = command.body_as_Gemm()) {
+      } else if (const plan::Gemm *gemm = plan::productOf(command)) {
         entry["m"] = gemm->m();
         entry["n"] = gemm->n();
         entry["k"] = gemm->k();
@@ -483,6 +483,7 @@ json functionsReport(const plan::Plan &plan, const cost::PlanCost &cost) {
         entry["transpose_b"] = gemm->transpose_b();
         entry["dtype"] = dtypeOf(plan, gemm->a());
         entry["result_dtype"] = dtypeOf(plan, gemm->d());
+        entry["product_seconds"] = estimate.seconds - cost.functions[f].behindProducts[c];
       }
       ++counts[kind];
       commands.push_back(std::move(entry));

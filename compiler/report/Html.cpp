@@ -71,6 +71,8 @@ constexpr Colour kCategoryColours[] = {
 };
 constexpr Colour kKindColours[] = {
     {"gemm", "matrix product", "#4e79a7"},
+    {"linear_swiglu", "matrix product with SwiGLU", "#4e79a7"},
+    {"swiglu_linear_grad", "matrix product with SwiGLU's gradient", "#4e79a7"},
     {"attention", "attention", "#b07aa1"},
     {"attention_grad", "attention gradient", "#7d4f8c"},
     {"launch", "generated kernel", "#f28e2b"},

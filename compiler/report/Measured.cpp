@@ -43,6 +43,9 @@ public:
     if constexpr (requires { op.kv_heads(); }) // attention or its gradient
       return fmt::format("{} {}x{}, {}/{} heads of {}, {}", kind, op.batch(), op.seq(), op.heads(),
                          op.kv_heads(), op.head_dim(), dtype(op.q()));
+    if constexpr (requires { op.product(); }) // with SwiGLU or its gradient
+      return fmt::format("{} {}x{}x{} {}", kind, op.product()->m(), op.product()->n(),
+                         op.product()->k(), dtype(op.product()->a()));
     return kind;
   }
 

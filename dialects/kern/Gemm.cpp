@@ -32,6 +32,18 @@ LogicalResult GemmOp::verify() {
   return success();
 }
 
+void LinearSwigluOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf,
+                                   Value scratch) {
+  lmc::plan_ir::LinearSwigluOp::create(b, getLoc(), sliceOf(getX()), sliceOf(getWeight()),
+                                       sliceOf(getGu()), sliceOf(getA()), scratch, getBoth());
+}
+
+void SwigluLinearGradOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf,
+                                       Value scratch) {
+  lmc::plan_ir::SwigluLinearGradOp::create(b, getLoc(), sliceOf(getDy()), sliceOf(getWeight()),
+                                           sliceOf(getDgu()), sliceOf(getA()), scratch, getBoth());
+}
+
 void GemmOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value scratch) {
   lmc::plan_ir::GemmOp::create(b, getLoc(), sliceOf(getA()), sliceOf(getB()), sliceOf(getResult()),
                                sliceOf(getBias()), sliceOf(getResidual()), scratch, bool(getAcc()),

@@ -138,6 +138,29 @@ def GemmOp : Kern_Call<"gemm", [{
 }
 def Kern_Matrix : 2DTensorOf<[F32, BF16, F64]>;
 
+def LinearSwigluOp : Kern_Call<"linear_swiglu", [{
+    {"x", getX()}, {"weight", getWeight()}, {"gu", getGu(), Write}, {"a", getA(), Write}
+  }]> {
+  let summary = "a matrix product and the SwiGLU of its halves, by a library or a template";
+  let description = [{Operands and attributes are those of `lm.linear_swiglu`.}];
+  let fields = (ins Kern_Matrix:$x, Kern_Matrix:$weight, UnitAttr:$both);
+  let results = (outs Kern_Matrix:$gu, Kern_Matrix:$a);
+  let assemblyFormat = "$x `,` $weight `:` functional-type(operands, results) attr-dict";
+}
+
+def SwigluLinearGradOp : Kern_Call<"swiglu_linear_grad", [{
+    {"dy", getDy()}, {"weight", getWeight()}, {"gu", getGu(), Accumulate},
+    {"dgu", getDgu(), Write}, {"a", getA(), Write}
+  }]> {
+  let summary = "a matrix product and the gradient of SwiGLU, by a library or a template";
+  let description = [{
+    Operands and attributes are those of `lm.swiglu_linear_grad`. dgu takes the place of gu.
+  }];
+  let fields = (ins Kern_Matrix:$dy, Kern_Matrix:$weight, Kern_Matrix:$gu, UnitAttr:$both);
+  let results = (outs Kern_Matrix:$dgu, Kern_Matrix:$a);
+  let assemblyFormat = "$dy `,` $weight `,` $gu `:` functional-type(operands, results) attr-dict";
+}
+
 def AttentionOp : Kern_Call<"attention", [{
     {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
     {"v", getV(), Read, mayBeSpaced}, {"starts", getStarts()},

@@ -236,6 +236,34 @@ LogicalResult LinearOp::verify() {
   return expectEqual(*this, dim(getResult(), 1), out, "result columns");
 }
 
+// Fails unless `halves` has twice the columns of `a`, and the same rows and type.
+static LogicalResult verifyHalves(Operation *op, Value halves, Value a) {
+  auto type = cast<RankedTensorType>(halves.getType()), half = cast<RankedTensorType>(a.getType());
+  if (type.getElementType() != half.getElementType())
+    return op->emitOpError("has a of type ") << half << " for halves of " << type;
+  if (failed(expectEqual(op, dim(a, 0), dim(halves, 0), "rows of a")))
+    return failure();
+  return expectEqual(op, dim(halves, 1), 2 * dim(a, 1), "columns of the halves");
+}
+
+LogicalResult LinearSwigluOp::verify() {
+  if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")) ||
+      failed(expectEqual(*this, dim(getGu(), 0), dim(getX(), 0), "result rows")) ||
+      failed(expectEqual(*this, dim(getGu(), 1), dim(getWeight(), 0), "result columns")))
+    return failure();
+  return verifyHalves(*this, getGu(), getA());
+}
+
+LogicalResult SwigluLinearGradOp::verify() {
+  if (getDgu().getType() != getGu().getType())
+    return emitOpError("has a gradient of another type than gu");
+  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getDy(), 1), "weight rows")) ||
+      failed(expectEqual(*this, dim(getA(), 0), dim(getDy(), 0), "result rows")) ||
+      failed(expectEqual(*this, dim(getA(), 1), dim(getWeight(), 1), "result columns")))
+    return failure();
+  return verifyHalves(*this, getGu(), getA());
+}
+
 // Whether `parts` are the columns of `whole`.
 static LogicalResult verifyColumns(Operation *op, Value whole, ValueRange parts) {
   auto type = cast<RankedTensorType>(whole.getType());

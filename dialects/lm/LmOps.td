@@ -540,6 +540,34 @@ def SwigluGradOp : Lm_PureOp<"swiglu_grad", [SameOperandsAndResultType]> {
   let assemblyFormat = "$dy `,` $gate `,` $up `:` type($dgate) attr-dict";
 }
 
+def LinearSwigluOp : Lm_PureOp<"linear_swiglu", [BecomesCall]> {
+  let summary = "a linear layer and the SwiGLU of its halves";
+  let description = [{
+    gu = x weight^T, a = silu(g) u with the halves g and u of each row of gu: `x` `[T, in]`, `weight`
+    `[2 w, in]`, gu `[T, 2 w]`, a `[T, w]`. Only with `both` is gu needed; else nothing reads it, and
+    it may have any values. `lm-fold-swiglu` makes the op of an `lm.linear` and an `lm.swiglu`.
+  }];
+  let fields = (ins Matrix:$x, Matrix:$weight, UnitAttr:$both);
+  let results = (outs Matrix:$gu, Matrix:$a);
+  let assemblyFormat = "$x `,` $weight `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
+def SwigluLinearGradOp : Lm_PureOp<"swiglu_linear_grad", [BecomesCall]> {
+  let summary = "gradient of a linear layer of a SwiGLU for the halves";
+  let description = [{
+    Of y = a weight^T with a = silu(g) u and the halves g and u of each row of gu: with d = dy weight
+    and s = 1 / (1 + exp(-g)), dg = d u s (1 + g (1 - s)) and du = d g s are the halves of dgu. `dy`
+    `[T, out]`, `weight` `[out, w]`, `gu` and dgu `[T, 2 w]`, a `[T, w]`. Only with `both` is a
+    needed; else nothing reads it, and it may have any values. `lm-fold-swiglu` makes the op of an
+    `lm.matmul` and an `lm.swiglu_grad`.
+  }];
+  let fields = (ins Matrix:$dy, Matrix:$weight, Matrix:$gu, UnitAttr:$both);
+  let results = (outs Matrix:$dgu, Matrix:$a);
+  let assemblyFormat = "$dy `,` $weight `,` $gu `:` functional-type(operands, results) attr-dict";
+  let hasVerifier = 1;
+}
+
 def GeluOp : Lm_PureOp<"gelu", [Differentiable, SameOperandsAndResultType, FreeToRecompute,
                                 MlpActivation]> {
   let summary = "GELU by its approximation with tanh";

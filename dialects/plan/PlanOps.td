@@ -216,6 +216,29 @@ def GemmOp : Plan_Command<"gemm", [{
   let hasVerifier = 1;
 }
 
+def LinearSwigluOp : Plan_Command<"linear_swiglu", [{
+    {"x", getX()}, {"weight", getWeight()}, {"gu", getGu(), Write}, {"a", getA(), Write},
+    {"workspace", getWorkspace(), Scratch}
+  }]> {
+  let summary = "gu = x weight^T, a = silu(g) u with the halves g and u of gu";
+  let fields = (ins SliceType:$x, SliceType:$weight, SliceType:$gu, SliceType:$a,
+                    Optional<SliceType>:$workspace, UnitAttr:$both);
+  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"weight">.format, Line<"gu">.format,
+    Line<"a">.format, OptionalLine<"workspace">.format]>.format;
+}
+
+def SwigluLinearGradOp : Plan_Command<"swiglu_linear_grad", [{
+    {"dy", getDy()}, {"weight", getWeight()}, {"dgu", getDgu(), Accumulate}, {"a", getA(), Write},
+    {"workspace", getWorkspace(), Scratch}
+  }]> {
+  let summary = "the gradients of the halves g and u, which they take the place of";
+  let description = [{Before the command, `dgu` has g and u.}];
+  let fields = (ins SliceType:$dy, SliceType:$weight, SliceType:$dgu, SliceType:$a,
+                    Optional<SliceType>:$workspace, UnitAttr:$both);
+  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"weight">.format, Line<"dgu">.format,
+    Line<"a">.format, OptionalLine<"workspace">.format]>.format;
+}
+
 def AttentionOp : Plan_Command<"attention", [{
     {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
     {"v", getV(), Read, mayBeSpaced}, {"starts", getStarts()}, {"out", getOut(), Write},

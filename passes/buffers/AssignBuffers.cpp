@@ -367,6 +367,8 @@ LogicalResult BufferAssigner::assignViews() {
         view = fresh;
       }
       setView(op.getResult(0), view);
+      for (Value value : op.getResults().drop_front())
+        setView(value, {newBuffer(cast<RankedTensorType>(value.getType())), 0});
       continue;
     }
     for (Value value : op.getResults()) {

@@ -85,6 +85,31 @@ def FoldResidualPass : Pass<"lm-fold-residual", "::mlir::ModuleOp"> {
   let statistics = [Statistic<"numFolded", "folded", "sums that a product computes">];
 }
 
+def FoldSwigluPass : Pass<"lm-fold-swiglu", "::mlir::ModuleOp"> {
+  let summary = "makes a matrix product and SwiGLU, or its gradient, one op";
+  let description = [{
+    An `lm.linear` whose halves an `lm.swiglu` multiplies becomes `lm.linear_swiglu`; an `lm.matmul`
+    that only an `lm.swiglu_grad` reads becomes `lm.swiglu_linear_grad`, which also computes the
+    activation again where the backward pass needs it. Each becomes one command, which a GPU of
+    architecture sm_90a computes in one of two ways: by cuBLASLt and an elementwise kernel, or by
+    one kernel that keeps the halves in registers until they are stored. `lmc-run` times both and
+    takes the faster. The pass is for matrices of bf16 with rows of whole units of 16 bytes, and
+    layers without bias.
+
+    ```mlir
+    %gu = lm.linear %x, %w : (tensor<8x16xbf16>, tensor<32x16xbf16>) -> tensor<8x32xbf16>
+    %g, %u = lm.split %gu : (tensor<8x32xbf16>) -> (tensor<8x16xbf16>, tensor<8x16xbf16>)
+    %a = lm.swiglu %g, %u : tensor<8x16xbf16>
+    ```
+    becomes
+    ```mlir
+    %gu, %a = lm.linear_swiglu %x, %w : (tensor<8x16xbf16>, tensor<32x16xbf16>) -> (tensor<8x32xbf16>, tensor<8x16xbf16>)
+    ```
+  }];
+  let dependentDialects = ["::lmc::lm::LmDialect"];
+  let statistics = [Statistic<"numFolded", "folded", "products that SwiGLU, or its gradient, is a part of">];
+}
+
 def ConvertLmPass : Pass<"kern-convert-lm", "::mlir::ModuleOp"> {
   let summary = "turns every lm op into library calls and single-op fusions";
   let description = [{

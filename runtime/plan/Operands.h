@@ -63,6 +63,32 @@ inline Operands operandsOf(const Gemm &op) {
           {"residual", residualOf(op)}};
 }
 
+inline Operands operandsOf(const LinearSwiglu &op) {
+  const Gemm &product = *op.product();
+  return {{"x", product.a()},
+          {"weight", product.b()},
+          {"gu", product.d(), Role::Write},
+          {"a", op.a(), Role::Write}};
+}
+
+inline Operands operandsOf(const SwigluLinearGrad &op) {
+  const Gemm &product = *op.product();
+  return {{"dy", product.a()},
+          {"weight", product.b()},
+          {"dgu", op.dgu(), Role::Accumulate},
+          {"a", product.d(), Role::Write}};
+}
+
+// Returns the matrix product that a library may compute for the command, all of it or a part; null
+// if there is none.
+inline const Gemm *productOf(const Command &command) {
+  if (const LinearSwiglu *op = command.body_as_LinearSwiglu())
+    return op->product();
+  if (const SwigluLinearGrad *op = command.body_as_SwigluLinearGrad())
+    return op->product();
+  return command.body_as_Gemm();
+}
+
 inline Operands operandsOf(const Attention &op) {
   return {{"q", op.q(), Role::Read, true}, {"k", op.k(), Role::Read, true},
           {"v", op.v(), Role::Read, true}, {"starts", op.starts()},
@@ -217,6 +243,10 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
     return visit(*command.body_as_ExpertSwiglu());
   case CommandBody::ExpertSwigluGrad:
     return visit(*command.body_as_ExpertSwigluGrad());
+  case CommandBody::LinearSwiglu:
+    return visit(*command.body_as_LinearSwiglu());
+  case CommandBody::SwigluLinearGrad:
+    return visit(*command.body_as_SwigluLinearGrad());
   case CommandBody::NONE:
     break;
   }

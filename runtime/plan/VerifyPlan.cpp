@@ -544,7 +544,7 @@ private:
   }
 
   Result<void> workspace(const plan::Command &command) {
-    if (command.body_as_Gemm() && command.workspace() != -1)
+    if (plan::productOf(command) && command.workspace() != -1)
       return gemmWorkspace(command.workspace());
     const auto need = rules.scratchOf ? rules.scratchOf(plan, command) : std::nullopt;
     if (!need)
@@ -729,6 +729,29 @@ private:
     if (op.starts() != -1)
       LMC_TRY(operand("starts", op.starts(), DType::I32, tokens));
     return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
+  }
+
+  // Checks the product of a command that has one with SwiGLU, or its gradient.
+  Result<void> productOfSwiglu(const plan::Gemm &gemm) {
+    LMC_TRY(shapes(gemm));
+    if (gemm.c() != -1 || gemm.bias() != -1 || gemm.batch() != 1 || gemm.transpose_a() ||
+        dtypeOf(gemm.d()) != dtypeOf(gemm.a()))
+      return fail("its product is not one of two matrices of one dtype");
+    return {};
+  }
+
+  Result<void> shapes(const plan::LinearSwiglu &op) {
+    const plan::Gemm &gemm = *op.product();
+    LMC_TRY(productOfSwiglu(gemm));
+    if (gemm.n() % 2 != 0)
+      return fail("its {} columns have no halves", gemm.n());
+    return operand("a", op.a(), dtypeOf(gemm.a()), product({gemm.m(), gemm.n() / 2}));
+  }
+
+  Result<void> shapes(const plan::SwigluLinearGrad &op) {
+    const plan::Gemm &gemm = *op.product();
+    LMC_TRY(productOfSwiglu(gemm));
+    return operand("dgu", op.dgu(), dtypeOf(gemm.a()), product({gemm.m(), 2, gemm.n()}));
   }
 
   Result<void> shapes(const plan::Attention &op) { return attention(op, dtypeOf(op.q())); }

@@ -98,7 +98,7 @@ void PlanCommands::enterPhase(size_t index) {
     for (const auto *command : *function->commands()) {
       for (const plan::Launch *launch : plan::launchesOf(*command))
         launches[launch->kernel()].push_back({launch, command, function});
-      if (command->body_as_Gemm())
+      if (plan::productOf(*command))
         gemms.push_back({nullptr, command, function});
       if (command->body_as_Copy())
         copies.push_back({nullptr, command, function});
@@ -221,6 +221,24 @@ LaunchMatch PlanCommands::findLaunch(uint32_t kernel, const std::vector<uint64_t
     }
     return match;
   }
+  // The two ways to compute a product with SwiGLU are tried on memory outside of the arenas.
+  for (const Candidate &candidate : launches[kernel]) {
+    if (!plan::productOf(*candidate.command) ||
+        std::any_of(pointers.begin(), pointers.end(), [&](uint64_t at) { return isInArena(at); }))
+      continue;
+    const plan::Launch &launch = *candidate.launch;
+    LaunchMatch match{fmt::format("{} on scratch memory ({})", entry, sourceOf(*candidate.command)),
+                      {},
+                      {},
+                      nullptr,
+                      {}};
+    for (uint32_t i = 0; i < pointers.size(); ++i) {
+      const bool input = i < launch.inputs();
+      match.access.push_back(input ? simt::Access::Read : simt::Access::ReadWrite);
+      match.bytes.push_back(bytesOf(launch.args()->Get(i), pointers[i], !input));
+    }
+    return match;
+  }
   for (const plan::Variable *variable : values[kernel]) {
     const plan::Slice &to = slice(variable->slice());
     const uint64_t out = pointers.back(), width = byteWidth(to.dtype());
@@ -296,7 +314,7 @@ std::string PlanCommands::findProduct(const PlainProduct &product) {
   const bool inArenas = !isScratch(product);
   const plan::Command *alike = nullptr;
   for (const Candidate &candidate : gemms) {
-    const plan::Gemm &gemm = *candidate.command->body_as_Gemm();
+    const plan::Gemm &gemm = *plan::productOf(*candidate.command);
     auto matrix = [&](uint32_t index, uint64_t rows, uint64_t columns, bool transposed) {
       const plan::DType dtype = slice(index).dtype();
       const uint64_t width = byteWidth(dtype);

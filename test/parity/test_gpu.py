@@ -51,7 +51,7 @@ done; done" ;;
 echo '{\"kernel\": \"nothing\", \"tile\": \"\", \"ms\": 0.5, \"tflops\": 0.0, \"error\": null, \"right\": false}'" ;;
   kernels-adamw8bit) echo "adamw8bit.cu(7): error: expected a ;" >&2; exit 2 ;;
   kernels-norm) say "echo 'norm is broken' >&2; exit 3" ;;
-  kernels-swiglu_strided) say "echo 'check: 7 of 9 elements wrong, largest difference 1e+01'; exit 1" ;;
+  kernels-linear_swiglu_rows) say "echo 'check: 7 of 9 elements wrong, largest difference 1e+01'; exit 1" ;;
   *) say "echo 'check: 0 of 4096 elements wrong, largest difference 0.001'
 [ \"\$1\" = hold ] && echo 'held: 0.1250 ms'
 [ \$# = 1 ] || echo 'bench: 0.1000 ms, predicted 0.0950 ms, 2400.0 GB/s, 1.500 TFLOP/s, 0.1200 ms in heat'" ;;
@@ -273,7 +273,7 @@ def host(programs, tmp_path):
 def test_a_dry_run_trains_on_the_host_driver(packed, host, tmp_path):
     done = run(packed, "smoke", "--dry-run", f"--out={tmp_path / 'out'}", env=host)
     assert done.returncode == 0, done.stdout + done.stderr
-    for item in ("context", "memory", "kernel swiglu_strided", "kernel attention (plain)", "kernel attention",
+    for item in ("context", "memory", "kernel linear_swiglu", "kernel attention (plain)", "kernel attention",
                  "product NT, bias, bf16", "product TN, adds, f32", "graph", "nccl", "step", "step in bf16"):
         assert f"  ok  {item}\n" in done.stdout
     items = [*(f"tiny-f32-gas2 {name}" for name in ("graphs", "eager", "resumed")), "biases-bf16-gas4 graphs",
@@ -312,7 +312,7 @@ def test_smoke_has_every_template(packed, root, tmp_path):
     heroes = {*re.findall(r'EnumAttrCase<"\w+", \d+, "(\w+)">', hero),
               *re.findall(r'kernel\.hero = "(\w+)"', "".join(sources.values())),
               *re.findall(
-                  r'(?:return |, )"((?:attention|expert)_\w+|(?:take|combine)_rows(?:_\w+)?|route(?:_\w+)?)"', "".join(sources.values()))}
+                  r'(?:return |, )"((?:attention|expert)_\w+|(?:take|combine)_rows(?:_\w+)?|route(?:_\w+)?|swiglu_(?:gemm|rows)(?:_grad)?)"', "".join(sources.values()))}
     assert heroes >= {"gather", "attention_grad_keys", "scatter_add", "initializer"} and len(heroes) >= 9
     assert heroes == {hero for job in jobs for hero in job["heroes"]}
     names = {name for job in jobs for name in job["kernels"]}
@@ -378,7 +378,7 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
     assert kernels["failed"] == {
         "kernels-adamw8bit": "does not compile: exit code 2: adamw8bit.cu(7): error: expected a ;",
         "kernels-norm": "exit code 3: norm is broken",
-        "kernels-swiglu_strided": "exit code 1: check: 7 of 9 elements wrong, largest difference 1e+01"}
+        "kernels-linear_swiglu_rows": "exit code 1: check: 7 of 9 elements wrong, largest difference 1e+01"}
     rows = {row["item"]: row for row in kernels["rows"]}
     # An item that ends before nvidia-smi prints a sample has no clock, power and memory.
     assert {"sm_mhz": 1755.0, "watts": 650.5, "used_mib": 40000.0, **rows["kernels-rms_norm"]} == {
@@ -415,9 +415,9 @@ def test_reports_say_what_was_measured_and_what_was_wrong(packed, machine):
     assert "Measured beside expected" in text and "OUTSIDE" in text and "inside" in text
     assert not any(row.get("kernel") == "nothing" for row in made["attention"]["rows"])
     # What is needed to mend a failure elsewhere.
-    wrong = failure(machine, "kernels-kernels-swiglu_strided")
+    wrong = failure(machine, "kernels-kernels-linear_swiglu_rows")
     assert wrong["ended"] == "exit code 1" and wrong["stdout"].startswith("check: 7 of 9 elements wrong")
-    assert wrong["kernel"] == "swiglu_strided" and "__global__" in wrong["source"]
+    assert wrong["kernel"] == "linear_swiglu_rows" and "__global__" in wrong["source"]
     (program,) = wrong["inputs"]
     assert program["file"] == wrong["command"][0] and re.fullmatch("[0-9a-f]{64}", program["sha256"])
     assert wrong["device"]["nvidia_smi"] == "Product Name : NVIDIA H100 80GB HBM3\n"
@@ -631,13 +631,13 @@ def test_a_gpu_without_nvidia_smi(stand_in, machine, tmp_path):
 
 
 def test_smoke_names_the_kernel_that_differs(stand_in, machine):
-    done = run(stand_in, "smoke", env={**machine, "FAULT": "swiglu_strided"})
+    done = run(stand_in, "smoke", env={**machine, "FAULT": "linear_swiglu_rows"})
     assert done.returncode == 1
     smoke = reports(Path(machine["OUT"]))["smoke"]
-    assert list(smoke["failed"]) == ["kernel swiglu_strided"]
-    assert re.fullmatch(r"\w+ command \d+ \(layers\.0/mlp\) of \w+: differs by 0\.5 \(at most [\de-]+\); "
-                        r"(\d+) of \1 commands differ", smoke["failed"]["kernel swiglu_strided"])
-    wrong = failure(machine, "smoke-kernel-swiglu_strided")
+    assert list(smoke["failed"]) == ["kernel linear_swiglu"]
+    assert re.fullmatch(r"\w+ command \d+ \(layers\.0/mlp\.gate_proj\+up_proj\) of \w+: differs by 0\.5 "
+                        r"\(at most [\de-]+\); [1-9]\d* of \d+ commands differ", smoke["failed"]["kernel linear_swiglu"])
+    wrong = failure(machine, "smoke-kernel-linear_swiglu")
     assert "swiglu" in wrong["source"] and "__global__" in wrong["source"] and wrong["commands"][0]["difference"] == 0.5
     assert {Path(file["file"]).suffix for file in wrong["inputs"]} >= {".plan", ".commands", ".bin"}
 

@@ -12,7 +12,7 @@ from session import Report, json_lines
 SECONDS = 4
 PRODUCT = "mlp.gate_proj+up_proj forward"
 VALUES = {"": "normals", ", zeros": "zeros", ", trained weights": "trained.bf16"}
-KERNELS = {"attention": "attention", "gradient of attention": "attention_grad_keys", "swiglu_grad": "swiglu_grad_strided",
+KERNELS = {"attention": "attention", "gradient of attention": "attention_grad_keys", "swiglu_grad": "swiglu_linear_grad_rows",
            "adamw": "adamw"}
 STEPS = 10
 

@@ -24,7 +24,9 @@ def kinds(trace: dict) -> dict:
         if event["ph"] != "X" or event["cat"] == "function":
             continue
         category, kernel = event["cat"].lower(), event["args"].get("kernel", "")
-        if category in ("gemm", "attention", "attention_grad", "attentiongrad"):
+        if category in ("linear_swiglu", "swiglu_linear_grad"):
+            name = "products_ms"  # with the kernel behind the product, or without
+        elif category in ("gemm", "attention", "attention_grad", "attentiongrad"):
             name = {"gemm": "products_ms", "attention": "attention_ms"}.get(category, "attention_grad_ms")
         else:
             name = next((kind for part, kind in KINDS if part in kernel), "others_ms")

@@ -76,12 +76,15 @@ public:
   }
 
   ArrayRef<llvm::StringLiteral> fusionKinds() const override { return kFusionKinds; }
-  void addModelPasses(OpPassManager &passes,
+  void addModelPasses(OpPassManager &passes, StringRef device,
                       llvm::function_ref<bool(StringRef)> isOn) const override {
     if (isOn(kFusionKinds[0]))
       passes.addPass(createFoldRopePass());
     if (isOn(kFusionKinds[1]))
       passes.addPass(createFoldResidualPass());
+    const CudaArch *arch = archOf(device);
+    if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
+      passes.addPass(createFoldSwigluPass());
   }
   // Splits the column reductions that remain after fusion, which has already moved every sum over
   // rows that it can into another kernel. cuBLASLt adds a bias only in the type of the result.
@@ -143,7 +146,7 @@ public:
   }
 
 private:
-  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual"};
+  static constexpr llvm::StringLiteral kFusionKinds[] = {"rope", "residual", "swiglu"};
 
   // Returns the architecture of a device such as "cuda:sm_90a"; null for other devices.
   static const CudaArch *archOf(StringRef device) { return findCudaArch(device.split(':').second); }

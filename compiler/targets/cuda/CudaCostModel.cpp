@@ -81,6 +81,31 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
+// Returns the rate of the target's own kernel for `work` as a share of that of a library's product
+// without SwiGLU; 0: it was not measured for this shape.
+static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
+  const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
+  double share = 0;
+  for (const cost::SwigluRate &rate : spec.swiglu)
+    if (rate.inner == work.product.k && rate.columns == columns && rate.rows <= work.product.m)
+      share = std::max(share, work.backward ? rate.backward : rate.forward);
+  return share;
+}
+
+// At run time the faster way is taken. Until a measurement says that the own kernel reaches 95% of
+// the library's rate, the price is that of the library's product and the kernel behind it.
+std::vector<cost::Estimate> CudaCostModel::swiglu(const cost::SwigluWork &work) const {
+  constexpr double kLeastShare = 0.95;
+  std::vector<cost::Estimate> apart = CostModel::swiglu(work);
+  const double share = measuredShare(work, spec);
+  if (!arch.hasWarpgroups() || share < kLeastShare)
+    return apart;
+  const cost::Estimate whole = wholeSwiglu(work, share);
+  if (whole.seconds >= cost::sumOf(apart).seconds)
+    return apart;
+  return {whole};
+}
+
 static std::string warningFor(const cost::GemmWork &work) {
   if (usesTensorCores(work))
     return "";

@@ -20,6 +20,7 @@ public:
 
   std::vector<cost::Estimate> attentionKernels(const cost::AttentionWork &work) const override;
   cost::Estimate gemm(const cost::GemmWork &work) const override;
+  std::vector<cost::Estimate> swiglu(const cost::SwigluWork &work) const override;
   std::string warning(const cost::Work &work) const override;
 
 private:

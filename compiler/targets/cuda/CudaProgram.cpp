@@ -7,6 +7,7 @@
 #include "compiler/targets/cuda/InitializerTemplates.h"
 #include "compiler/targets/cuda/RouteTemplates.h"
 #include "compiler/targets/cuda/ScatterAddTemplates.h"
+#include "compiler/targets/cuda/SwigluGemmTemplates.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -33,6 +34,12 @@ private:
   void addLaunch(Operation *command, CudaKernel kernel, ArrayRef<Value> inputs,
                  ArrayRef<Value> results);
   LogicalResult addExperts(Operation &command);
+  LogicalResult addLinearSwiglu(plan_ir::LinearSwigluOp op);
+  LogicalResult addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op);
+  LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
+                          SwigluGemmKernels (*kernelsOf)(const SwigluGemmShape &,
+                                                         const std::string &),
+                          ArrayRef<CudaProgram::Launch> launches);
   LogicalResult addAttention(plan_ir::AttentionOp attention);
   LogicalResult addAttentionGrad(plan_ir::AttentionGradOp grad);
   LogicalResult addTemplates(Operation *command, StringRef sourceOp, StringRef name,
@@ -209,6 +216,54 @@ LogicalResult Planner::addAttentionGrad(plan_ir::AttentionGradOp op) {
                                 {op.getDk(), op.getDv()})});
 }
 
+//===-- Products with SwiGLU ----------------------------------------------------------------===//
+
+template <typename Op>
+static SwigluGemmShape swigluGemmShapeOf(Op op, Value left, Value a, const CudaArch &arch) {
+  SwigluGemmShape shape;
+  shape.rows = contentOf(left).getDimSize(0);
+  shape.inner = contentOf(left).getDimSize(1);
+  shape.columns = contentOf(a).getDimSize(1);
+  shape.both = op.getBoth();
+  shape.blocks = arch.chip.sms;
+  return shape;
+}
+
+LogicalResult Planner::addLinearSwiglu(plan_ir::LinearSwigluOp op) {
+  const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getX(), op.getA(), arch);
+  return addSwiglu(op, shape, linearSwigluKernels,
+                   {launchOf(0, op.getGu(), op.getA()),
+                    launchOf(1, {op.getX(), op.getWeight()}, {op.getGu(), op.getA()})});
+}
+
+LogicalResult Planner::addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op) {
+  const SwigluGemmShape shape = swigluGemmShapeOf(op, op.getDy(), op.getA(), arch);
+  const Value halves = op.getDgu();
+  return addSwiglu(op, shape, swigluLinearGradKernels,
+                   {launchOf(0, halves, {halves, op.getA()}),
+                    launchOf(1, {op.getDy(), op.getWeight(), halves}, {halves, op.getA()})});
+}
+
+// Adds the kernel that follows a library's product, and the one that computes all, if the
+// architecture has one.
+LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
+                                 SwigluGemmKernels (*kernelsOf)(const SwigluGemmShape &,
+                                                                const std::string &),
+                                 ArrayRef<CudaProgram::Launch> launches) {
+  if (!shape.isTiled() || !contentOf(launches[0].args[0]).getElementType().isBF16())
+    return command.emitOpError("has rows of no whole units of 16 bytes of bf16");
+  auto make = [&](const std::string &name) -> llvm::Expected<std::vector<CudaKernel>> {
+    SwigluGemmKernels made = kernelsOf(shape, name);
+    std::vector<CudaKernel> kernels = {std::move(made.rows)};
+    if (arch.hasWarpgroups())
+      kernels.push_back(std::move(made.whole));
+    return kernels;
+  };
+  const std::string name = command.getCommandName().str();
+  return addTemplates(command, "lm." + name, name, make,
+                      launches.take_front(arch.hasWarpgroups() ? 2 : 1));
+}
+
 //===-- Mixture of experts ------------------------------------------------------------------===//
 
 // Adds the launch of a template kernel.
@@ -358,6 +413,8 @@ LogicalResult Planner::addCommand(Operation &command) {
         addScatterAdd(op);
         return success();
       })
+      .Case([&](plan_ir::LinearSwigluOp op) { return addLinearSwiglu(op); })
+      .Case([&](plan_ir::SwigluLinearGradOp op) { return addSwigluLinearGrad(op); })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
       .Case<plan_ir::RouteOp, plan_ir::RouteGradOp, plan_ir::SortRowsOp, plan_ir::TakeRowsOp,
@@ -378,24 +435,34 @@ static RankedTensorType bytesType(MLIRContext *context, int64_t bytes) {
   return RankedTensorType::get(bytes, IntegerType::get(context, 8));
 }
 
-static RankedTensorType gemmScratchOf(kern::GemmOp gemm, uint64_t mostBytes) {
+// Returns the scratch memory of a product d with sums of `k` terms.
+static RankedTensorType gemmScratchOf(RankedTensorType d, uint64_t k, uint64_t mostBytes) {
   constexpr uint64_t kTileDepth = 64;
-  auto a = cast<RankedTensorType>(gemm.getA().getType());
-  auto d = cast<RankedTensorType>(gemm.getType());
-  const uint64_t k = gemm.getTransposeA() ? uint64_t(a.getDimSize(0)) / gemm.getBatch()
-                                          : uint64_t(a.getDimSize(1));
-  const uint64_t sumBytes = a.getElementType().isF64() ? 8 : 4;
+  const uint64_t sumBytes = d.getElementType().isF64() ? 8 : 4;
   const uint64_t parts = (k + kTileDepth - 1) / kTileDepth;
   // At least one part and no overflow: dimensions are below 2^31, so m n is below 2^62.
   const uint64_t elements = uint64_t(d.getNumElements());
   const uint64_t most = mostBytes / sumBytes / parts;
   const uint64_t bytes = elements < most ? elements * parts * sumBytes : mostBytes;
-  return bytes ? bytesType(gemm.getContext(), int64_t(bytes)) : RankedTensorType();
+  return bytes ? bytesType(d.getContext(), int64_t(bytes)) : RankedTensorType();
+}
+
+static RankedTensorType gemmScratchOf(kern::GemmOp gemm, uint64_t mostBytes) {
+  auto a = cast<RankedTensorType>(gemm.getA().getType());
+  const uint64_t k = gemm.getTransposeA() ? uint64_t(a.getDimSize(0)) / gemm.getBatch()
+                                          : uint64_t(a.getDimSize(1));
+  return gemmScratchOf(gemm.getType(), k, mostBytes);
 }
 
 RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
   if (auto gemm = dyn_cast<kern::GemmOp>(op))
     return gemmScratchOf(gemm, gemmBytes);
+  if (auto swiglu = dyn_cast<kern::LinearSwigluOp>(op))
+    return gemmScratchOf(swiglu.getGu().getType(), uint64_t(swiglu.getX().getType().getDimSize(1)),
+                         gemmBytes);
+  if (auto grad = dyn_cast<kern::SwigluLinearGradOp>(op))
+    return gemmScratchOf(grad.getA().getType(), uint64_t(grad.getDy().getType().getDimSize(1)),
+                         gemmBytes);
   // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return cast<RankedTensorType>(grad.getLse().getType());

@@ -37,6 +37,24 @@ Encoded Encoder::product(const plan::Command &command, const plan::Gemm &gemm) c
           products = products](CUstream stream) { return products->run(shape, at, stream); };
 }
 
+Encoded Encoder::swiglu(const plan::Command &command) const {
+  const plan::Gemm &product = *plan::productOf(command);
+  SwigluAddresses at;
+  at.left = address(product.a());
+  at.weight = address(product.b());
+  if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
+    at.halves = address(product.d());
+    at.activation = address(op->a());
+  } else {
+    at.halves = at.gradients = address(command.body_as_SwigluLinearGrad()->dgu());
+    at.activation = address(product.d());
+  }
+  if (command.workspace() >= 0)
+    at.workspace = address(uint32_t(command.workspace()));
+  return [at, described = SwigluProducts::describe(plan, command, kernels),
+          swiglus = swiglus](CUstream stream) { return swiglus->run(described, at, stream); };
+}
+
 Encoded Encoder::copy(const plan::Copy &op) const {
   const CopyRuns runs = copyRuns(*plan.slices()->Get(op.d()), *plan.slices()->Get(op.x()));
   const CUdeviceptr d = address(op.d()), x = address(op.x());
@@ -78,6 +96,8 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
   if (plan::launchesOf(command).empty())
     return Error{fmt::format("a command of the plan has no kernels ({})",
                              command.source() ? command.source()->str() : "")};
+  if (plan::productOf(command))
+    return swiglu(command);
   return launches(command);
 }
 

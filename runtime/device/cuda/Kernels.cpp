@@ -1,6 +1,7 @@
 #include "runtime/device/cuda/Kernels.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <cstring>
 
@@ -33,6 +34,9 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
                                  planned->entry()->c_str()),
              fmt::format("find kernel '{}' in the code of {}", planned->entry()->str(),
                          file.path()));
+    const auto &image = *file->modules()->Get(planned->module_())->image();
+    kernel.code =
+        XXH64(kernel.name.data(), kernel.name.size(), XXH64(image.data(), image.size(), 0));
     if (!planned->grid())
       return Error{fmt::format("{}: kernel '{}' has no grid", file.path(), kernel.name)};
     for (uint32_t i = 0; i < 3; ++i)

@@ -75,9 +75,11 @@ public:
   // Enqueues a product, for whose shape choose() was called. The stream may be capturing.
   Result<void> run(const ProductShape &shape, const ProductAddresses &at, CUstream stream);
 
+  // Returns under what a choice for this shape is kept.
+  GemmKey keyOf(const ProductShape &shape) const;
+
 private:
   class Trial;
-  GemmKey keyOf(const ProductShape &shape) const;
   Result<void> chooseOne(Product &product, const GemmKey &key, GemmChoices *choices, Trial &trial,
                          CUstream stream);
   // Runs an algorithm once. Returns true if it computes the product; else keeps a remark.

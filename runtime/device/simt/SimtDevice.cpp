@@ -4,6 +4,7 @@
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/simt/SimtKernel.h"
+#include "runtime/plan/Operands.h"
 
 #include <fmt/format.h>
 
@@ -104,11 +105,13 @@ private:
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
   Result<Step> stepOf(const plan::Collective &op);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
+  Result<void> resolveSwiglu(const plan::Command &command, const plan::Gemm &op,
+                             const std::string &source, std::vector<Step> &steps);
   Result<SimtExecutable *> recordedHere(Executable &executable);
   // Executes the queue until `count` pieces of work are complete since the device was opened.
   Result<void> runUntil(uint64_t count);
 
-  uint64_t seed, launched = 0;
+  uint64_t seed, launched = 0, swiglus = 0; // products with SwiGLU that were recorded
   World *world;
   cpu::GemmCache gemms;
   cpu::HostMemory memory;
@@ -194,6 +197,27 @@ Result<Step> SimtDevice::stepOf(const plan::Collective &op) {
   });
 }
 
+// The matrix products with SwiGLU of a plan take turns: by a product and the kernel behind it, and
+// by the kernel that computes all.
+Result<void> SimtDevice::resolveSwiglu(const plan::Command &command, const plan::Gemm &op,
+                                       const std::string &source, std::vector<Step> &steps) {
+  const std::vector<const plan::Launch *> launches = plan::launchesOf(command);
+  if (launches.empty())
+    return Error{fmt::format("a command of the plan has no kernels ({})", source)};
+  if (launches.size() > 1 && swiglus++ % 2 == 1) {
+    steps.push_back(stepOf(*launches[1], Access::ReadWrite, source));
+    return {};
+  }
+  auto gemm = cpu::bindGemm(op, memory, gemms);
+  LMC_TRY(gemm);
+  steps.push_back([gemm = *gemm]() -> Result<void> {
+    gemm.run();
+    return {};
+  });
+  steps.push_back(stepOf(*launches[0], Access::ReadWrite, source));
+  return {};
+}
+
 Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step> &steps) {
   const std::string source = command.source() ? command.source()->str() : "";
   if (const plan::Launch *launch = command.body_as_Launch()) {
@@ -209,6 +233,8 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
     });
     return {};
   }
+  if (const plan::Gemm *op = plan::productOf(command))
+    return resolveSwiglu(command, *op, source, steps);
   if (const plan::Copy *op = command.body_as_Copy()) {
     steps.push_back([copy = cpu::bindCopy(*op, memory)]() -> Result<void> {
       copy.run(1);

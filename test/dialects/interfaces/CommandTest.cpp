@@ -38,6 +38,8 @@ func.func @ops(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %d: tensor<8x4xf32>, 
   %17 = kern.expert_linear_grad %d, %d, %o acc %m : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xi32>, tensor<12x4xf32>) -> tensor<12x4xf32>
   %18 = kern.expert_swiglu %a, %o : (tensor<8x16xf32>, tensor<4xi32>) -> tensor<8x8xf32>
   %19 = kern.expert_swiglu_grad %18, %a, %o : (tensor<8x8xf32>, tensor<8x16xf32>, tensor<4xi32>) -> tensor<8x16xf32>
+  %20:2 = kern.linear_swiglu %a, %a : (tensor<8x16xf32>, tensor<8x16xf32>) -> (tensor<8x8xf32>, tensor<8x4xf32>)
+  %21:2 = kern.swiglu_linear_grad %d, %t, %20#0 : (tensor<8x4xf32>, tensor<4x4xf32>, tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x4xf32>)
   return
 }
 )";
@@ -89,5 +91,5 @@ TEST(CommandOpInterface, AnOpAndItsCommandAgree) {
     EXPECT_FALSE(command.getScratch());
     ++commands;
   }
-  EXPECT_EQ(commands, 20);
+  EXPECT_EQ(commands, 22);
 }

@@ -142,6 +142,12 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %y = kern.expert_linear %t, %w, %o : (tensor<8x8xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x6xbf16>
   // CHECK: kern.expert_linear_grad %[[Y]], %[[T]], %[[O]] acc %[[A]] : ({{.*}}) -> tensor<18x8xf32>
   %3 = kern.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
+  // CHECK: %[[GU:.*]], %{{.*}} = kern.linear_swiglu %[[T]], %[[W]] : (tensor<8x8xbf16>, tensor<18x8xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>)
+  %gu, %a = kern.linear_swiglu %t, %w : (tensor<8x8xbf16>, tensor<18x8xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>)
+  // CHECK: kern.linear_swiglu {{.*}} {both}
+  %gu2, %a2 = kern.linear_swiglu %t, %w : (tensor<8x8xbf16>, tensor<18x8xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>) {both}
+  // CHECK: kern.swiglu_linear_grad %[[T]], %{{.*}}, %[[GU]] : ({{.*}}) -> (tensor<8x18xbf16>, tensor<8x9xbf16>) {both}
+  %dgu, %a3 = kern.swiglu_linear_grad %t, %a, %gu : (tensor<8x8xbf16>, tensor<8x9xbf16>, tensor<8x18xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>) {both}
   // CHECK: %[[SW:.*]] = kern.expert_swiglu %[[Y]], %[[O]] : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
   %sw = kern.expert_swiglu %y, %o : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
   // CHECK: kern.expert_swiglu_grad %[[SW]], %[[Y]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>

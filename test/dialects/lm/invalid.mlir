@@ -1241,3 +1241,43 @@ func.func @entropyInOtherPrecision(%l: tensor<4x3xf64>) {
   %0 = lm.router_entropy %l : (tensor<4x3xf64>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+func.func @gatedOfOddColumns(%x: tensor<8x6xf32>, %w: tensor<7x6xf32>) {
+  // expected-error @+1 {{'lm.linear_swiglu' op has columns of the halves 7, expected 6}}
+  %gu, %a = lm.linear_swiglu %x, %w : (tensor<8x6xf32>, tensor<7x6xf32>) -> (tensor<8x7xf32>, tensor<8x3xf32>)
+  return
+}
+
+// -----
+
+func.func @gatedOfOtherType(%x: tensor<8x6xf32>, %w: tensor<8x6xf32>) {
+  // expected-error @+1 {{'lm.linear_swiglu' op has a of type 'tensor<8x4xbf16>' for halves of 'tensor<8x8xf32>'}}
+  %gu, %a = lm.linear_swiglu %x, %w : (tensor<8x6xf32>, tensor<8x6xf32>) -> (tensor<8x8xf32>, tensor<8x4xbf16>)
+  return
+}
+
+// -----
+
+func.func @gatedByAnotherWeight(%x: tensor<8x6xf32>, %w: tensor<8x5xf32>) {
+  // expected-error @+1 {{'lm.linear_swiglu' op has weight columns 5, expected 6}}
+  %gu, %a = lm.linear_swiglu %x, %w : (tensor<8x6xf32>, tensor<8x5xf32>) -> (tensor<8x8xf32>, tensor<8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @otherGradientOfGates(%dy: tensor<8x6xf32>, %w: tensor<6x4xf32>, %gu: tensor<8x8xf32>) {
+  // expected-error @+1 {{'lm.swiglu_linear_grad' op has a gradient of another type than gu}}
+  %dgu, %a = lm.swiglu_linear_grad %dy, %w, %gu : (tensor<8x6xf32>, tensor<6x4xf32>, tensor<8x8xf32>) -> (tensor<8x6xf32>, tensor<8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @gradientOfGatesByAnotherWeight(%dy: tensor<8x6xf32>, %w: tensor<5x4xf32>, %gu: tensor<8x8xf32>) {
+  // expected-error @+1 {{'lm.swiglu_linear_grad' op has weight rows 5, expected 6}}
+  %dgu, %a = lm.swiglu_linear_grad %dy, %w, %gu : (tensor<8x6xf32>, tensor<5x4xf32>, tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x4xf32>)
+  return
+}

@@ -224,6 +224,12 @@ func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<1
   %2 = lm.expert_linear %y, %w, %o : (tensor<8x6xbf16>, tensor<18x8xbf16>, tensor<4xi32>) -> tensor<8x8xbf16> {transposed}
   // CHECK: lm.expert_linear_grad %[[Y]], %[[T]], %[[O]] acc %[[A]] : ({{.*}}) -> tensor<18x8xf32>
   %3 = lm.expert_linear_grad %y, %t, %o acc %acc : (tensor<8x6xbf16>, tensor<8x8xbf16>, tensor<4xi32>, tensor<18x8xf32>) -> tensor<18x8xf32>
+  // CHECK: %[[GU:.*]], %{{.*}} = lm.linear_swiglu %[[T]], %[[W]] : (tensor<8x8xbf16>, tensor<18x8xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>)
+  %gu, %a = lm.linear_swiglu %t, %w : (tensor<8x8xbf16>, tensor<18x8xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>)
+  // CHECK: lm.linear_swiglu {{.*}} {both}
+  %gu2, %a2 = lm.linear_swiglu %t, %w : (tensor<8x8xbf16>, tensor<18x8xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>) {both}
+  // CHECK: lm.swiglu_linear_grad %[[T]], %{{.*}}, %[[GU]] : ({{.*}}) -> (tensor<8x18xbf16>, tensor<8x9xbf16>) {both}
+  %dgu, %a3 = lm.swiglu_linear_grad %t, %a, %gu : (tensor<8x8xbf16>, tensor<8x9xbf16>, tensor<8x18xbf16>) -> (tensor<8x18xbf16>, tensor<8x9xbf16>) {both}
   // CHECK: %[[SW:.*]] = lm.expert_swiglu %[[Y]], %[[O]] : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
   %sw = lm.expert_swiglu %y, %o : (tensor<8x6xbf16>, tensor<4xi32>) -> tensor<8x3xbf16>
   // CHECK: lm.expert_swiglu_grad %[[SW]], %[[Y]], %[[O]] : ({{.*}}) -> tensor<8x6xbf16>

@@ -707,6 +707,14 @@ void FunctionRun::run(Operation &op) {
                 gemm.getType().getDimSize(0) / int64_t(gemm.getBatch()),
                 gemm.getType().getDimSize(1));
       })
+      .Case([&](kern::LinearSwigluOp op) {
+        runWhole(kindOf({op.getBoth()}, "linear_swiglu"), all(op.getOperands()),
+                 all(op.getResults()));
+      })
+      .Case([&](kern::SwigluLinearGradOp op) {
+        runWhole(kindOf({op.getBoth()}, "swiglu_linear_grad"), all(op.getOperands()),
+                 all(op.getResults()));
+      })
       .Case([&](kern::AttentionOp op) {
         runWhole(attentionKind(op, "attention"),
                  all(withOptional({op.getQ(), op.getK(), op.getV()}, op)), all(op.getResults()));

@@ -103,6 +103,23 @@ TEST(Operands, OfExperts) {
               ElementsAre("<dy=0", "<x=0", "<offsets=0", ">dx=0"));
 }
 
+TEST(Operands, OfProductsWithSwiglu) {
+  plan::LinearSwigluT forward;
+  forward.product = std::make_unique<plan::GemmT>();
+  forward.product->a = 1;
+  forward.product->b = 2;
+  forward.product->d = 3;
+  forward.a = 4;
+  EXPECT_THAT(texts(commandOf(forward)), ElementsAre("<x=1", "<weight=2", ">gu=3", ">a=4"));
+  plan::SwigluLinearGradT grad;
+  grad.product = std::make_unique<plan::GemmT>();
+  grad.product->a = 1;
+  grad.product->b = 2;
+  grad.product->d = 3;
+  grad.dgu = 4;
+  EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=1", "<weight=2", "+dgu=4", ">a=3"));
+}
+
 TEST(Operands, TheWorkspaceIsScratch) {
   plan::CommandT command = commandOf(plan::ScatterAddT());
   command.workspace = 7;

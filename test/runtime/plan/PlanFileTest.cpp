@@ -341,6 +341,76 @@ TEST(PlanFile, RefusesExpertsThatDoNotFit) {
   }
 }
 
+// A product with SwiGLU of 4 rows of 6, and its gradient.
+static PlanBuilder swigluPlan() {
+  PlanBuilder b;
+  auto matrix = [&](uint64_t rows, uint64_t columns) {
+    return b.slice(DType::BF16, {rows, columns});
+  };
+  auto product = [&](uint32_t left, uint32_t weight, uint32_t result, uint64_t columns) {
+    auto made = std::make_unique<plan::GemmT>();
+    made->a = left;
+    made->b = weight;
+    made->d = result;
+    made->m = 4;
+    made->n = columns;
+    made->k = 6;
+    return made;
+  };
+  plan::LinearSwigluT forward;
+  forward.product = product(matrix(4, 6), matrix(10, 6), matrix(4, 10), 10);
+  forward.product->transpose_b = true;
+  forward.a = matrix(4, 5);
+  b.command(forward);
+  plan::SwigluLinearGradT grad;
+  grad.product = product(matrix(4, 6), matrix(6, 5), matrix(4, 5), 5);
+  grad.dgu = matrix(4, 10);
+  b.command(grad);
+  b.slice(DType::F32, {4, 5});
+  return b;
+}
+
+TEST(PlanFile, RefusesProductsWithSwigluThatDoNotFit) {
+  auto sound = swigluPlan().open();
+  ASSERT_TRUE(sound) << sound.error().message;
+  struct Case {
+    std::function<void(plan::PlanT &)> damage;
+    const char *message;
+  };
+  auto forward = [](plan::PlanT &p) -> plan::LinearSwigluT & {
+    return *p.functions[0]->commands[0]->body.AsLinearSwiglu();
+  };
+  auto grad = [](plan::PlanT &p) -> plan::SwigluLinearGradT & {
+    return *p.functions[0]->commands[1]->body.AsSwigluLinearGrad();
+  };
+  const uint32_t f32 = uint32_t(swigluPlan().plan.slices.size() - 1);
+  const Case cases[] = {
+      {[&](auto &p) { forward(p).product->k = 7; }, "operand a has"},
+      {[&](auto &p) { forward(p).product->n = 9; }, "its 9 columns have no halves"},
+      {[&](auto &p) { forward(p).product->c = int(forward(p).product->d); }, "its product is not"},
+      {[&](auto &p) { forward(p).product->transpose_a = true; }, "its product is not"},
+      {[&](auto &p) {
+         p.slices[forward(p).a]->shape = {4, 4}, p.slices[forward(p).a]->bytes = 32;
+       },
+       "operand a has 16 elements, not 20"},
+      {[&](auto &p) { forward(p).a = f32; }, "operand a is F32"},
+      {[&](auto &p) { forward(p).a = 99; }, "a does not exist"},
+      {[&](auto &p) { grad(p).product->d = f32; }, "its product is not"},
+      {[&](auto &p) { grad(p).dgu = forward(p).a; }, "operand dgu has"},
+      {[&](auto &p) { grad(p).dgu = grad(p).product->a; }, "operand dgu has"},
+      {[&](auto &p) { p.slices[grad(p).dgu]->offset = p.slices[grad(p).product->d]->offset; },
+       "shares memory"},
+  };
+  for (const Case &c : cases) {
+    PlanBuilder b = swigluPlan();
+    c.damage(b.plan);
+    auto plan = b.open();
+    ASSERT_FALSE(plan) << c.message;
+    EXPECT_NE(plan.error().message.find(c.message), std::string::npos)
+        << plan.error().message << "\n  should say: " << c.message;
+  }
+}
+
 TEST(PlanFile, OpensWhatIsSound) {
   PlanBuilder b = completePlan();
   auto plan = b.open();

@@ -16,10 +16,12 @@
 // N / 2 columns of g and the same ones of u, so that one thread has both of an element.
 //
 // A `Shape` describes the problem by constants: int rows, inner, columns (inner and columns are
-// multiples of 8), blocks (of the grid), band (tiles).
+// multiples of 8), blocks (of the grid), band (tiles); bool both: swigluGemm writes gu, too, and
+// swigluGemmGrad a. The results of swigluGemmGrad may be where gu is.
 #pragma once
 
 #include "lmc/expert_gemm.cuh"
+#include "lmc/swiglu.cuh"
 
 namespace lmc {
 
@@ -90,9 +92,6 @@ __device__ inline void forEachPiece(const float (&d)[N / 2], Visit visit) {
     }
 }
 
-__device__ inline float lowOf(u32 word) { return toFloat(bf16{u16(word)}); }
-__device__ inline float highOf(u32 word) { return toFloat(bf16{u16(word >> 16)}); }
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline void storeWords(bf16 *to, const u32 (&words)[4]) {
   storeGlobal<16>(to, Bits<16>{{words[0], words[1], words[2], words[3]}});
 }
@@ -202,16 +201,15 @@ __device__ inline void swigluGemm(const bf16 *x, const bf16 *w, bf16 *gu, bf16 *
               column += place.column * half;
               if (row >= Shape::rows || column >= Shape::columns)
                 return;
+              if constexpr (Shape::both) {
+                bf16 *to = gu + i64(row) * (2 * Shape::columns) + column;
+                storeWords(to, gate);
+                storeWords(to + Shape::columns, up);
+              }
               u32 activation[4];
 #pragma unroll
-              for (int i = 0; i < 4; ++i) {
-                const float g0 = lowOf(gate[i]), g1 = highOf(gate[i]);
-                activation[i] = packBf16(g0 * sigmoid(g0) * lowOf(up[i]),
-                                         g1 * sigmoid(g1) * highOf(up[i]));
-              }
-              bf16 *to = gu + i64(row) * (2 * Shape::columns) + column;
-              storeWords(to, gate);
-              storeWords(to + Shape::columns, up);
+              for (int i = 0; i < 4; ++i)
+                activation[i] = gated(gate[i], up[i]);
               storeWords(a + i64(row) * Shape::columns + column, activation);
             });
       });
@@ -245,25 +243,12 @@ __device__ inline void swigluGemmGrad(const bf16 *dy, const bf16 *w, const bf16 
           const Bits<16> up = loadGlobal<16>(gu + at + Shape::columns);
           u32 dgate[4], dup[4], activation[4];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            float of[2][3];
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-              const float g = e ? highOf(gate.words[i]) : lowOf(gate.words[i]);
-              const float u = e ? highOf(up.words[i]) : lowOf(up.words[i]);
-              const float gradient = e ? highOf(words[i]) : lowOf(words[i]);
-              const float s = sigmoid(g);
-              of[e][0] = gradient * u * (s * (1.0f + g * (1.0f - s)));
-              of[e][1] = gradient * (g * s);
-              of[e][2] = g * s * u;
-            }
-            dgate[i] = packBf16(of[0][0], of[1][0]);
-            dup[i] = packBf16(of[0][1], of[1][1]);
-            activation[i] = packBf16(of[0][2], of[1][2]);
-          }
+          for (int i = 0; i < 4; ++i)
+            gatedGrad(words[i], gate.words[i], up.words[i], dgate[i], dup[i], activation[i]);
           storeWords(dgu + at, dgate);
           storeWords(dgu + at + Shape::columns, dup);
-          storeWords(a + i64(row) * Shape::columns + column, activation);
+          if constexpr (Shape::both)
+            storeWords(a + i64(row) * Shape::columns + column, activation);
         });
       });
 }

@@ -1,50 +1,16 @@
 // The commands of a mixture of experts on the CPU. Every sum has one order, so that results do not
 // depend on the number of threads.
-#include "runtime/device/cpu/Resolver.h"
-#include "runtime/device/cpu/commands/StoredFloats.h"
+#include "runtime/device/cpu/commands/Rows.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <numbers>
 #include <numeric>
 
 namespace lmc::cpu {
 namespace {
-
-// Calls visit(T()) with the type of `storage`.
-template <typename Visit> Step stepOf(Storage storage, Visit visit) {
-  switch (storage) {
-  case Storage::F64:
-    return visit(double());
-  case Storage::BF16:
-    return visit(StoredBf16());
-  case Storage::F32:
-    break;
-  }
-  return visit(float());
-}
-
-// Runs task(i) for every i in [0, tasks) on `threads` threads.
-template <typename Task> void inParallel(int threads, int64_t tasks, Task task) {
-#pragma omp parallel for num_threads(threads) schedule(static) if (tasks > 1)
-  for (int64_t i = 0; i < tasks; ++i)
-    task(i);
-}
-
-constexpr int64_t kRowsPerTask = 64;
-int64_t tasksOf(int64_t rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask; }
-
-// Runs row(i) for every row, kRowsPerTask of them in a task.
-template <typename Row> void forRows(int threads, int64_t rows, Row row) {
-  inParallel(threads, tasksOf(rows), [&](int64_t task) {
-    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (int64_t i = task * kRowsPerTask; i < end; ++i)
-      row(i);
-  });
-}
 
 // Sets p to the softmax of a row.
 template <typename T, typename Real> void softmax(const T *logits, int64_t count, Real *p) {
@@ -219,52 +185,6 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   });
 }
 
-// The rows of all experts: those below offsets[experts].
-struct OwnRows {
-  int64_t experts, columns;
-  const int32_t *offsets;
-  int threads;
-
-  int64_t count() const { return offsets[experts]; }
-};
-
-template <typename Op> OwnRows ownRowsOf(Resolver &at, const Op &op) {
-  return {int64_t(op.experts()), int64_t(op.columns()), at.address<const int32_t>(op.offsets()),
-          at.threads};
-}
-
-// How many values of a row the commands of SwiGLU take at a time.
-constexpr int64_t kSwigluValues = 256;
-
-// Sets s to the sigmoids of `count` values, at most kSwigluValues.
-template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
-  if constexpr (std::is_same_v<RealOf<T>, float>) {
-    // 2^x has no value above x = 127; there a sigmoid is 0 beside 1.
-    constexpr float kMostPower = 126;
-    for (int64_t i = 0; i < count; ++i)
-      s[i] = std::min(kMostPower, -widened(x[i]) * std::numbers::log2e_v<float>);
-    kernelSet().exp2F32(s, s, count);
-    for (int64_t i = 0; i < count; ++i)
-      s[i] = 1 / (1 + s[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i)
-      s[i] = 1 / (1 + std::exp(-widened(x[i])));
-  }
-}
-
-// Calls part(row, first, count, s) for pieces of each expert's rows, with the sigmoids of the
-// gates.
-template <typename T, typename Part> void forGates(const OwnRows &own, const T *x, Part part) {
-  forRows(own.threads, own.count(), [&](int64_t row) {
-    RealOf<T> s[kSwigluValues];
-    for (int64_t first = 0; first < own.columns; first += kSwigluValues) {
-      const int64_t count = std::min(kSwigluValues, own.columns - first);
-      sigmoids(x + row * 2 * own.columns + first, count, s);
-      part(row, first, count, s);
-    }
-  });
-}
-
 } // namespace
 
 template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
@@ -428,46 +348,6 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLine
   auto command = bindExperts(op, at.memory, at.gemms);
   LMC_TRY(command);
   return Step([command = std::move(*command)]() mutable { command.run(); });
-}
-
-template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwiglu &op) {
-  return stepOf(at.storage(op.x()), [&](auto type) {
-    using T = decltype(type);
-    using Real = RealOf<T>;
-    return Step(
-        [own = ownRowsOf(at, op), x = at.address<const T>(op.x()), y = at.address<T>(op.y())] {
-          forGates(own, x, [&](int64_t row, int64_t first, int64_t count, const Real *s) {
-            const T *gate = x + row * 2 * own.columns + first, *up = gate + own.columns;
-            T *to = y + row * own.columns + first;
-#pragma omp simd
-            for (int64_t i = 0; i < count; ++i)
-              narrow(to[i], widened(gate[i]) * s[i] * widened(up[i]));
-          });
-        });
-  });
-}
-
-template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwigluGrad &op) {
-  return stepOf(at.storage(op.x()), [&](auto type) {
-    using T = decltype(type);
-    using Real = RealOf<T>;
-    return Step([own = ownRowsOf(at, op), dy = at.address<const T>(op.dy()),
-                 x = at.address<const T>(op.x()), dx = at.address<T>(op.dx())] {
-      forGates(own, x, [&](int64_t row, int64_t first, int64_t count, const Real *s) {
-        const T *gate = x + row * 2 * own.columns + first, *up = gate + own.columns;
-        const T *from = dy + row * own.columns + first;
-        T *dgate = dx + row * 2 * own.columns + first, *dup = dgate + own.columns;
-#pragma omp simd
-        for (int64_t i = 0; i < count; ++i) {
-          const Real g = widened(gate[i]), d = widened(from[i]);
-          narrow(dgate[i], d * widened(up[i]) * (s[i] * (1 + g * (1 - s[i]))));
-          narrow(dup[i], d * (g * s[i]));
-        }
-      });
-    });
-  });
 }
 
 } // namespace lmc::cpu

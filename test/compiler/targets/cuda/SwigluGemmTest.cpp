@@ -25,12 +25,14 @@ TEST(SwigluGemm, DoesNotSpill) {
         CudaKernel kernel;
         kernel.name = "product";
         kernel.hero = function;
-        kernel.source = fmt::format(
-            "#include \"lmc/swiglu_gemm.cuh\"\nusing namespace lmc;\nstruct Shape {{\n"
-            "  static constexpr int rows = {}, inner = 2048, columns = {}, blocks = 132, band = 8;\n"
-            "}};\nextern \"C\" __global__ void __launch_bounds__(256, 1) product({}) {{\n"
-            "  {}<Shape, {}, {}>({});\n}}\n",
-            rows, columns, parameters, function, n, stages, arguments);
+        kernel.source =
+            fmt::format("#include \"lmc/swiglu_gemm.cuh\"\nusing namespace lmc;\nstruct Shape {{\n"
+                        "  static constexpr int rows = {}, inner = 2048, columns = {}, blocks = "
+                        "132, band = 8;\n"
+                        "  static constexpr bool both = true;\n}};\nextern \"C\" __global__ void "
+                        "__launch_bounds__(256, 1) product({}) {{\n"
+                        "  {}<Shape, {}, {}>({});\n}}\n",
+                        rows, columns, parameters, function, n, stages, arguments);
         kernel.threads = 256;
         kernel.sharedBytes = uint32_t(stages * (128 + n) * 64 * 2 + 1024);
         kernel.contract = true;

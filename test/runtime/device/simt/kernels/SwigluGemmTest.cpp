@@ -36,11 +36,12 @@ Result<simt::Kernel> compiled(const char *function, const SwigluShape &shape,
   source.name = "product";
   source.text = fmt::format(
       "#include \"lmc/swiglu_gemm.cuh\"\nusing namespace lmc;\nstruct Shape {{\n"
-      "  static constexpr int rows = {}, inner = {}, columns = {}, blocks = {}, band = {};\n}};\n"
+      "  static constexpr int rows = {}, inner = {}, columns = {}, blocks = {}, band = {};\n"
+      "  static constexpr bool both = true;\n}};\n"
       "extern \"C\" __global__ void __launch_bounds__(256, 1) product({}) {{\n"
       "  {}<Shape, {}, {}>({});\n}}\n",
-      shape.rows, shape.inner, shape.columns, shape.blocks, shape.band, parameters, function, shape.n,
-      shape.stages, arguments);
+      shape.rows, shape.inner, shape.columns, shape.blocks, shape.band, parameters, function,
+      shape.n, shape.stages, arguments);
   source.grid = {uint32_t(shape.blocks), 1, 1};
   source.threads = 256;
   source.sharedBytes = uint32_t(shape.stages * (128 + shape.n) * 64 * 2 + 1024);

@@ -1,0 +1,66 @@
+// Writes the extracted programs for the kernels of matrix products with SwiGLU: of the one that
+// follows a library's product, or of the one that computes all.
+#include "compiler/extract/Program.h"
+
+using llvm::Expected;
+using llvm::StringRef;
+
+namespace lmc::extract {
+namespace {
+
+class SwigluProgram : public CommandProgram {
+public:
+  SwigluProgram(const plan::Plan &plan, const plan::Gemm &product, StringRef main, bool whole)
+      : CommandProgram(plan) {
+    program.main = main.str();
+    program.reference = textOf("experts");
+    program.options = "-std=c++17 -O2 -fmad=true"; // as CudaKernel::contract allows
+    constant("bool", "Whole", boolText(whole));
+    constant("int64_t", "Rows", llvm::Twine(product.m()));
+    constant("int64_t", "Inner", llvm::Twine(product.k()));
+  }
+
+  // Adds the matrices that are multiplied, which only one of the kernels reads.
+  void operands(StringRef left, const plan::Gemm &product, bool whole) {
+    add(left, whole ? int64_t(product.a()) : -1, true);
+    add("weight", whole ? int64_t(product.b()) : -1, true);
+  }
+  // Adds a result. Values are rounded to bf16 several times on their way, and where the terms of a
+  // sum cancel, the error is small beside the typical value.
+  void result(StringRef name, uint32_t slice, bool isInput = false) {
+    add(name, slice, isInput);
+    program.arrays.back().relative = program.arrays.back().absolute = 0x1p-6;
+  }
+};
+
+} // namespace
+
+template <>
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::LinearSwiglu &op, size_t launch) {
+  const plan::Gemm &product = *op.product();
+  const bool whole = launch == 1;
+  SwigluProgram made(plan, product, "linear_swiglu", whole);
+  made.operands("x", product, whole);
+  made.result("gu", product.d(), !whole);
+  made.result("a", op.a());
+  made.constant("int64_t", "Columns", llvm::Twine(product.n() / 2));
+  made.constant("bool", "Both", boolText(op.both()));
+  return made.launching(command, launch);
+}
+
+template <>
+Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                            const plan::SwigluLinearGrad &op, size_t launch) {
+  const plan::Gemm &product = *op.product();
+  const bool whole = launch == 1;
+  SwigluProgram made(plan, product, "swiglu_linear_grad", whole);
+  made.operands("dy", product, whole);
+  made.result("gu", op.dgu(), true);
+  made.result("a", product.d(), !whole);
+  made.constant("int64_t", "Columns", llvm::Twine(product.n()));
+  made.constant("bool", "Both", boolText(op.both()));
+  return made.launching(command, launch);
+}
+
+} // namespace lmc::extract

@@ -1,0 +1,30 @@
+// Runs a kernel of a matrix product with the gradient of SwiGLU, and compares some columns of some rows
+// with their formulas in f64. The gradient of silu(g) u is dy weight (kWhole), or random. Gradients of g
+// and u take their places, and silu(g) u that of its gradient.
+
+int main(int argc, char **argv) {
+  experts::draw();
+  host::Expected dgu, a;
+  for (int64_t r : host::sample(kRows, 64))
+    for (int64_t column : host::sample(kColumns, 64)) {
+      double d = 0;
+      if constexpr (kWhole)
+        for (int64_t i = 0; i < kInner; ++i)
+          d += arrays[kDy].at(r * kInner + i) * arrays[kWeight].at(i * kColumns + column);
+      else
+        d = arrays[kA].at(r * kColumns + column);
+      const int64_t first = r * 2 * kColumns + column;
+      const double gate = arrays[kGu].at(first), up = arrays[kGu].at(first + kColumns);
+      const double s = 1 / (1 + std::exp(-gate));
+      dgu.add(first, d * up * s * (1 + gate * (1 - s)));
+      dgu.add(first + kColumns, d * gate * s);
+      a.add(r * kColumns + column, gate * s * up);
+    }
+  experts::compute();
+
+  host::Difference difference;
+  dgu.compare(arrays[kGu], difference);
+  if (kBoth)
+    a.compare(arrays[kA], difference);
+  return finish(difference, host::taskOf(argc, argv));
+}

@@ -1,0 +1,279 @@
+// lm-fold-swiglu: lets one command compute a matrix product and the SwiGLU of its halves, and one
+// the product in the backward pass and the gradient of SwiGLU.
+//
+//   %gu = lm.linear %x, %w                       %gu, %a = lm.linear_swiglu %x, %w
+//   %g, %u = lm.split %gu                  =>
+//   %a = lm.swiglu %g, %u
+//
+//   %d = lm.matmul %dy, %w                       %dgu, %a = lm.swiglu_linear_grad %dy, %w, %gu
+//   %g, %u = lm.split %gu                  =>
+//   %a = lm.swiglu %g, %u (if there is one)
+//   %dg, %du = lm.swiglu_grad %d, %g, %u
+//   %dgu = lm.join %dg, %du
+//
+// A device may then keep g, u and d in registers.
+//
+// Where the forward function of a layer returns g and u for the backward one, it returns their
+// whole, which the backward one cuts: a command takes g and u as the halves of one matrix.
+#include "passes/fusion/Passes.h"
+
+#include "dialects/lm/Lm.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace lmc {
+#define GEN_PASS_DEF_FOLDSWIGLUPASS
+#include "passes/fusion/Passes.h.inc"
+} // namespace lmc
+
+using namespace mlir;
+using namespace lmc;
+
+// Returns true if rows of the matrix are whole units of 16 bytes of bf16.
+static bool isTiled(Value matrix) {
+  auto type = cast<RankedTensorType>(matrix.getType());
+  return type.getElementType().isBF16() && type.getDimSize(1) % 8 == 0;
+}
+
+// Returns the op that cuts a matrix into the halves `gate` and `up`; null if there is none.
+static lm::SplitOp halvesOf(Value gate, Value up) {
+  auto split = gate.getDefiningOp<lm::SplitOp>();
+  if (!split || split.getNumResults() != 2 || gate != split.getResult(0) ||
+      up != split.getResult(1) || gate.getType() != up.getType())
+    return {};
+  return split;
+}
+
+// Returns the op that is the only reader of both values, if it is `lm.join` of the first and the
+// second.
+static lm::JoinOp joinOf(Value first, Value second) {
+  if (!first.hasOneUse() || !second.hasOneUse())
+    return {};
+  auto join = dyn_cast<lm::JoinOp>(*first.user_begin());
+  if (!join || join.getParts().size() != 2 || join.getParts()[0] != first ||
+      join.getParts()[1] != second)
+    return {};
+  return join;
+}
+
+static bool isKnownAt(Value value, Operation *op) {
+  Operation *producer = value.getDefiningOp();
+  return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
+}
+
+template <typename Op> static void takePlace(Op op, Operation *of) {
+  auto step = cast<StepOpInterface>(of);
+  op.setBackward(step.getBackward());
+  op.setLayerIndex(step.getLayerIndex());
+}
+
+// Removes ops that nothing reads any more, in this order.
+static void eraseUnused(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    if (op && op->use_empty())
+      op->erase();
+}
+
+// Tries to make `grad` and the product before it one op. Returns true if this succeeds.
+static bool fold(lm::SwigluGradOp grad) {
+  auto product = grad.getDy().getDefiningOp<lm::MatmulOp>();
+  lm::SplitOp split = halvesOf(grad.getGate(), grad.getUp());
+  lm::JoinOp join = joinOf(grad.getDgate(), grad.getDup());
+  if (!product || !split || !join || !product->hasOneUse() || product.getAcc() ||
+      product.getTransposeA() || product.getTransposeB() || !split.getX().hasOneUse() ||
+      !llvm::all_of(ValueRange{product.getA(), product.getB(), split.getX()}, isTiled))
+    return false;
+  // Gradients take the place of g and u, so nothing else may read these.
+  lm::SwigluOp activation;
+  for (Operation *reader : split->getUsers()) {
+    auto swiglu = dyn_cast<lm::SwigluOp>(reader);
+    if (reader == grad || (swiglu && swiglu == activation))
+      continue;
+    if (activation || !swiglu || swiglu.getGate() != grad.getGate() ||
+        swiglu.getUp() != grad.getUp())
+      return false;
+    activation = swiglu;
+  }
+  Operation *first = join; // the first op that reads a result
+  if (activation)
+    for (Operation *reader : activation->getUsers()) {
+      if (reader->getBlock() != first->getBlock())
+        return false;
+      if (reader->isBeforeInBlock(first))
+        first = reader;
+    }
+  if (!isKnownAt(product.getA(), first) || !isKnownAt(product.getB(), first) ||
+      !isKnownAt(split.getX(), first))
+    return false;
+  OpBuilder b(first);
+  auto type = cast<RankedTensorType>(grad.getDgate().getType());
+  auto made =
+      lm::SwigluLinearGradOp::create(b, product.getLoc(), join.getType(), type, product.getA(),
+                                     product.getB(), split.getX(), bool(activation));
+  takePlace(made, grad);
+  join.getResult().replaceAllUsesWith(made.getDgu());
+  if (activation)
+    activation.getResult().replaceAllUsesWith(made.getA());
+  eraseUnused({join, grad, activation, split, product});
+  return true;
+}
+
+// Tries to make `swiglu` and the linear layer before it one op. Returns true if this succeeds.
+static bool fold(lm::SwigluOp swiglu) {
+  lm::SplitOp split = halvesOf(swiglu.getGate(), swiglu.getUp());
+  auto linear = split ? split.getX().getDefiningOp<lm::LinearOp>() : lm::LinearOp();
+  if (!linear || linear.getBias() || linear.getResidual() || linear.getTransposed() ||
+      linear->getBlock() != swiglu->getBlock() ||
+      !llvm::all_of(ValueRange{linear.getX(), linear.getWeight(), swiglu.getResult()}, isTiled))
+    return false;
+  auto readsOnlyHalves = [&](Operation *reader) { return reader == swiglu; };
+  const bool both = !linear->hasOneUse() || !llvm::all_of(split->getUsers(), readsOnlyHalves);
+  OpBuilder b(linear);
+  auto made = lm::LinearSwigluOp::create(b, linear.getLoc(), linear.getType(), swiglu.getType(),
+                                         linear.getX(), linear.getWeight(), both);
+  takePlace(made, linear);
+  linear.getResult().replaceAllUsesWith(made.getGu());
+  swiglu.getResult().replaceAllUsesWith(made.getA());
+  eraseUnused({swiglu, split, linear});
+  return true;
+}
+
+//===-- Functions that pass halves ----------------------------------------------------------===//
+
+using Calls = llvm::MapVector<func::FuncOp, SmallVector<func::CallOp>>;
+
+// Returns the calls of each private function.
+static Calls callsOf(ModuleOp module) {
+  Calls calls;
+  module.walk([&](func::CallOp call) {
+    auto function = module.lookupSymbol<func::FuncOp>(call.getCallee());
+    if (function && function.isPrivate() && !function.isExternal())
+      calls[function].push_back(call);
+  });
+  return calls;
+}
+
+// Replaces a call by one of the same function, whose type has changed, with these operands.
+static func::CallOp callAgain(func::CallOp call, func::FuncOp function, ValueRange operands) {
+  OpBuilder b(call);
+  auto made = func::CallOp::create(b, call.getLoc(), function, operands);
+  made->setDiscardableAttrs(call->getDiscardableAttrDictionary());
+  return made;
+}
+
+// Makes the function return the whole of halves that it returns and that an lm.swiglu multiplies.
+static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
+  Operation *end = function.getBody().back().getTerminator();
+  for (auto swiglu : llvm::to_vector(function.getOps<lm::SwigluOp>())) {
+    lm::SplitOp split = halvesOf(swiglu.getGate(), swiglu.getUp());
+    auto isHalf = [&](Value value, unsigned half) {
+      return split && value == split.getResult(half);
+    };
+    llvm::BitVector halves(end->getNumOperands());
+    bool has[2] = {false, false};
+    for (auto [i, value] : llvm::enumerate(end->getOperands()))
+      for (unsigned half : {0u, 1u})
+        if (isHalf(value, half))
+          has[half] = halves[unsigned(i)] = true;
+    if (!has[0] || !has[1])
+      continue;
+    SmallVector<unsigned> halfOf(end->getNumOperands());
+    for (auto [i, value] : llvm::enumerate(end->getOperands()))
+      halfOf[i] = isHalf(value, 1);
+    end->eraseOperands(halves);
+    end->insertOperands(end->getNumOperands(), split.getX());
+    function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(),
+                                       end->getOperandTypes()));
+    for (func::CallOp &call : calls) {
+      func::CallOp made = callAgain(call, function, call.getOperands());
+      OpBuilder b(call);
+      auto cut =
+          lm::SplitOp::create(b, split.getLoc(), split.getResultTypes(), made.getResults().back());
+      unsigned next = 0;
+      for (auto [i, result] : llvm::enumerate(call.getResults()))
+        result.replaceAllUsesWith(halves[unsigned(i)] ? cut.getResult(halfOf[i])
+                                                      : made.getResult(next++));
+      call.erase();
+      call = made;
+    }
+  }
+}
+
+// Makes the function take the whole of halves that it takes and that an lm.swiglu_grad reads, if
+// these are the halves of one matrix in all calls.
+static void takeWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
+  for (auto grad : llvm::to_vector(function.getOps<lm::SwigluGradOp>())) {
+    auto gate = dyn_cast<BlockArgument>(grad.getGate()), up = dyn_cast<BlockArgument>(grad.getUp());
+    if (!gate || !up || calls.empty())
+      continue;
+    SmallVector<lm::SplitOp> splits; // of the calls
+    for (func::CallOp call : calls)
+      splits.push_back(
+          halvesOf(call.getOperand(gate.getArgNumber()), call.getOperand(up.getArgNumber())));
+    if (llvm::is_contained(splits, lm::SplitOp()))
+      continue;
+    llvm::BitVector halves(function.getNumArguments());
+    OpBuilder b(function.getContext());
+    b.setInsertionPointToStart(&function.getBody().front());
+    BlockArgument whole =
+        function.getBody().addArgument(splits.front().getX().getType(), function.getLoc());
+    auto cut =
+        lm::SplitOp::create(b, splits.front().getLoc(), splits.front().getResultTypes(), whole);
+    cut.setBackward(true);
+    for (unsigned i = 0; i < halves.size(); ++i)
+      for (unsigned half : {0u, 1u})
+        if (llvm::all_of(llvm::zip(calls, splits), [&](auto each) {
+              return std::get<0>(each).getOperand(i) == std::get<1>(each).getResult(half);
+            })) {
+          function.getArgument(i).replaceAllUsesWith(cut.getResult(half));
+          halves.set(i);
+        }
+    llvm::BitVector erased = halves;
+    erased.resize(function.getBody().getNumArguments());
+    function.getBody().front().eraseArguments(erased);
+    function.setType(FunctionType::get(function.getContext(), function.getBody().getArgumentTypes(),
+                                       function.getResultTypes()));
+    for (auto [call, split] : llvm::zip(calls, splits)) {
+      SmallVector<Value> operands;
+      for (auto [i, operand] : llvm::enumerate(call.getOperands()))
+        if (!halves[unsigned(i)])
+          operands.push_back(operand);
+      operands.push_back(split.getX());
+      func::CallOp made = callAgain(call, function, operands);
+      call.replaceAllUsesWith(made.getResults());
+      call.erase();
+      call = made;
+    }
+    for (lm::SplitOp split : llvm::SmallSetVector<lm::SplitOp, 8>(splits.begin(), splits.end()))
+      if (split->use_empty())
+        split.erase();
+  }
+}
+
+namespace {
+struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
+  void runOnOperation() override {
+    Calls calls = callsOf(getOperation());
+    for (auto &[function, of] : calls)
+      returnWhole(function, of);
+    calls = callsOf(getOperation());
+    for (auto &[function, of] : calls)
+      takeWhole(function, of);
+    // The gradient comes first: where the backward pass computes the activation again, its kernel
+    // has g and u in registers anyway.
+    foldAll<lm::SwigluGradOp>();
+    foldAll<lm::SwigluOp>();
+  }
+  template <typename Op> void foldAll() {
+    SmallVector<Op> ops;
+    getOperation().walk([&](Op op) { ops.push_back(op); });
+    for (Op op : ops)
+      if (fold(op))
+        ++numFolded;
+  }
+};
+} // namespace

@@ -1,0 +1,43 @@
+// What commands that work row by row share.
+#pragma once
+
+#include "runtime/device/cpu/Resolver.h"
+#include "runtime/device/cpu/commands/StoredFloats.h"
+
+#include <algorithm>
+
+namespace lmc::cpu {
+
+// Calls visit(T()) with the type of `storage`.
+template <typename Visit> Step stepOf(Storage storage, Visit visit) {
+  switch (storage) {
+  case Storage::F64:
+    return visit(double());
+  case Storage::BF16:
+    return visit(StoredBf16());
+  case Storage::F32:
+    break;
+  }
+  return visit(float());
+}
+
+// Runs task(i) for every i in [0, tasks) on `threads` threads.
+template <typename Task> void inParallel(int threads, int64_t tasks, Task task) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (tasks > 1)
+  for (int64_t i = 0; i < tasks; ++i)
+    task(i);
+}
+
+constexpr int64_t kRowsPerTask = 64;
+inline int64_t tasksOf(int64_t rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask; }
+
+// Runs row(i) for every row, kRowsPerTask of them in a task.
+template <typename Row> void forRows(int threads, int64_t rows, Row row) {
+  inParallel(threads, tasksOf(rows), [&](int64_t task) {
+    const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);
+    for (int64_t i = task * kRowsPerTask; i < end; ++i)
+      row(i);
+  });
+}
+
+} // namespace lmc::cpu

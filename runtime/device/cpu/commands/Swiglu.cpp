@@ -1,0 +1,139 @@
+// SwiGLU and its gradient on the CPU: of the rows of experts, and behind a matrix product.
+#include "runtime/device/cpu/commands/Rows.h"
+#include "runtime/device/cpu/kernels/Kernels.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace lmc::cpu {
+namespace {
+
+// Rows of [g | u], with `columns` of each.
+struct GatedRows {
+  int64_t columns;
+  int threads;
+  int64_t rows = 0;
+  const int32_t *end = nullptr; // if not null, there are *end rows
+
+  int64_t count() const { return end ? *end : rows; }
+};
+
+template <typename Op> GatedRows rowsOfExperts(Resolver &at, const Op &op) {
+  return {int64_t(op.columns()), at.threads, 0,
+          at.address<const int32_t>(op.offsets()) + op.experts()};
+}
+
+// How many values of a row the commands of SwiGLU take at a time.
+constexpr int64_t kSwigluValues = 256;
+
+// Sets s to the sigmoids of `count` values, at most kSwigluValues.
+template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
+  if constexpr (std::is_same_v<RealOf<T>, float>) {
+    // 2^x has no value above x = 127; there a sigmoid is 0 beside 1.
+    constexpr float kMostPower = 126;
+    for (int64_t i = 0; i < count; ++i)
+      s[i] = std::min(kMostPower, -widened(x[i]) * std::numbers::log2e_v<float>);
+    kernelSet().exp2F32(s, s, count);
+    for (int64_t i = 0; i < count; ++i)
+      s[i] = 1 / (1 + s[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i)
+      s[i] = 1 / (1 + std::exp(-widened(x[i])));
+  }
+}
+
+// Calls part(row, first, count, s) for pieces of each row of gu, with the sigmoids of g.
+template <typename T, typename Part> void forGates(const GatedRows &gated, const T *gu, Part part) {
+  forRows(gated.threads, gated.count(), [&](int64_t row) {
+    RealOf<T> s[kSwigluValues];
+    for (int64_t first = 0; first < gated.columns; first += kSwigluValues) {
+      const int64_t count = std::min(kSwigluValues, gated.columns - first);
+      sigmoids(gu + row * 2 * gated.columns + first, count, s);
+      part(row, first, count, s);
+    }
+  });
+}
+
+// Sets a to silu(g) u.
+template <typename T> void activate(const GatedRows &gated, const T *gu, T *a) {
+  forGates(gated, gu, [&](int64_t row, int64_t first, int64_t count, const RealOf<T> *s) {
+    const T *gate = gu + row * 2 * gated.columns + first, *up = gate + gated.columns;
+    T *to = a + row * gated.columns + first;
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i)
+      narrow(to[i], widened(gate[i]) * s[i] * widened(up[i]));
+  });
+}
+
+// Sets dgu to the gradients of g and u, from `d`, that of silu(g) u; and a, unless it is null, to
+// silu(g) u. dgu may be where gu is, and a where d is.
+template <typename T>
+void differentiate(const GatedRows &gated, const T *d, const T *gu, T *dgu, T *a) {
+  forGates(gated, gu, [&](int64_t row, int64_t first, int64_t count, const RealOf<T> *s) {
+    const T *gate = gu + row * 2 * gated.columns + first, *up = gate + gated.columns;
+    const T *from = d + row * gated.columns + first;
+    T *dgate = dgu + row * 2 * gated.columns + first, *dup = dgate + gated.columns;
+    T *to = a ? a + row * gated.columns + first : nullptr;
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const RealOf<T> g = widened(gate[i]), u = widened(up[i]), gradient = widened(from[i]);
+      narrow(dgate[i], gradient * u * (s[i] * (1 + g * (1 - s[i]))));
+      narrow(dup[i], gradient * (g * s[i]));
+      if (to)
+        narrow(to[i], g * s[i] * u);
+    }
+  });
+}
+
+} // namespace
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwiglu &op) {
+  return stepOf(at.storage(op.x()), [&](auto type) {
+    using T = decltype(type);
+    return Step([gated = rowsOfExperts(at, op), x = at.address<const T>(op.x()),
+                 y = at.address<T>(op.y())] { activate(gated, x, y); });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwigluGrad &op) {
+  return stepOf(at.storage(op.x()), [&](auto type) {
+    using T = decltype(type);
+    return Step([gated = rowsOfExperts(at, op), dy = at.address<const T>(op.dy()),
+                 x = at.address<const T>(op.x()),
+                 dx = at.address<T>(op.dx())] { differentiate<T>(gated, dy, x, dx, nullptr); });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::LinearSwiglu &op) {
+  auto product = bindGemm(*op.product(), at.memory, at.gemms);
+  LMC_TRY(product);
+  const GatedRows gated{int64_t(op.product()->n() / 2), at.threads, int64_t(op.product()->m())};
+  return stepOf(at.storage(op.a()), [&](auto type) {
+    using T = decltype(type);
+    return Step([product = *product, gated, gu = at.address<const T>(op.product()->d()),
+                 a = at.address<T>(op.a())] {
+      product.run();
+      activate(gated, gu, a);
+    });
+  });
+}
+
+template <>
+Result<Step> resolve(Resolver &at, const plan::Command &, const plan::SwigluLinearGrad &op) {
+  auto product = bindGemm(*op.product(), at.memory, at.gemms);
+  LMC_TRY(product);
+  const GatedRows gated{int64_t(op.product()->n()), at.threads, int64_t(op.product()->m())};
+  return stepOf(at.storage(op.dgu()), [&](auto type) {
+    using T = decltype(type);
+    return Step([product = *product, gated, both = op.both(), dgu = at.address<T>(op.dgu()),
+                 a = at.address<T>(op.product()->d())] {
+      product.run();
+      differentiate<T>(gated, a, dgu, dgu, both ? a : nullptr);
+    });
+  });
+}
+
+} // namespace lmc::cpu
