@@ -29,8 +29,8 @@ Hostility::Hostility()
       noKernels(number("LMC_HOST_NO_KERNELS", 0)), abortHangs(number("LMC_HOST_ABORT_HANGS", 0)),
       cuts(number("LMC_HOST_CUTS", 0)), plan(text("LMC_HOST_PLAN")),
       report(text("LMC_HOST_REPORT")), failCall(text("LMC_HOST_FAIL_CALL")),
-      badAlgorithm(text("LMC_HOST_BAD_ALGORITHM")),
-      noAlgorithm(number("LMC_HOST_NO_ALGORITHM", 0)) {
+      badAlgorithm(text("LMC_HOST_BAD_ALGORITHM")), slowKernel(text("LMC_HOST_SLOW_KERNEL")),
+      wrongKernel(text("LMC_HOST_WRONG_KERNEL")), noAlgorithm(number("LMC_HOST_NO_ALGORITHM", 0)) {
   if (const size_t colon = failCall.find(':'); colon != std::string::npos) {
     failCallAt = std::strtoull(failCall.c_str() + colon + 1, nullptr, 10);
     failCall.resize(colon);

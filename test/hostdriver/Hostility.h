@@ -20,9 +20,12 @@
 // LMC_HOST_ABORT_HANGS=1      an abort of a communicator never returns
 // LMC_HOST_NCCL_VERSION=N     as ncclGetVersion returns it, default that of nccl.h
 // LMC_HOST_NO_ALGORITHM=N     from the N-th question on cuBLASLt's heuristic has no answer
-// LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the state
+// LMC_HOST_BAD_ALGORITHM=HOW  what is wrong with cuBLASLt's first proposal: "state" it has the
+// state
 //                             of a failure, "run" it does not run, "sum" its last row is wrong,
 //                             "rows" the second half of its rows is that of the first
+// LMC_HOST_SLOW_KERNEL=NAME   this kernel takes a thousand times as long
+// LMC_HOST_WRONG_KERNEL=NAME  the last element of this kernel's last result is 3 in bf16
 // LMC_HOST_CUTS=1             products of bf16 cut bits off after every 16 terms, as tensor cores
 // do LMC_HOST_REPORT=FILE        where the report is written at exit, as JSON
 #pragma once
@@ -41,7 +44,7 @@ struct Hostility {
   uint64_t seed, memory, free, takes, failAt, faultAt, queue, patience;
   int arch, devices, driverVersion, ncclVersion, extraRegisters;
   bool noKernels, abortHangs, cuts;
-  std::string plan, report, failCall, badAlgorithm; // failCall is "" or a name
+  std::string plan, report, failCall, badAlgorithm, slowKernel, wrongKernel; // "" or a name
   uint64_t failCallAt = 0, noAlgorithm;
 
   // Counts a call that can fail; returns true if it must.

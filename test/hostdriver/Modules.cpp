@@ -205,11 +205,20 @@ WorkPtr Modules::launch(CUfunc_st &function, const Grid &grid, void **parameters
                          bytes.rows, bytes.pitch});
     work->microseconds += double(bytes.run * bytes.rows) / 3e6; // 3 TB/s
   }
-  work->execute = [this, number, grid, arguments, match] {
+  if (kernel.entry()->str() == hostility().slowKernel)
+    work->microseconds *= 1000;
+  work->execute = [this, number, grid, arguments, match, entry = kernel.entry()->str()] {
     if (hostility().noKernels)
       return;
-    if (!match.variable)
-      return execute(number, grid, arguments);
+    if (!match.variable) {
+      execute(number, grid, arguments);
+      constexpr uint16_t kThree = 0x4040;
+      if (entry == hostility().wrongKernel)
+        std::memcpy(static_cast<char *>(arguments.back().data) + arguments.back().bytes -
+                        sizeof kThree,
+                    &kThree, sizeof kThree);
+      return;
+    }
     std::vector<simt::Argument> some = arguments;
     const uint64_t elements =
         driver().plan.checkRecord(*match.variable, some[0].data, match.bytes.back().begin);

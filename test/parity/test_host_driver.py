@@ -128,7 +128,7 @@ def test_attention_by_warpgroups_trains_as_by_mma_sync(programs, compiled, host,
     job = replace(job_of(1), sequence_length=128)
     by, planned = {}, {}
     for arch in ("sm_90", "sm_90a"):
-        plan = compiled(job, f"--target=cuda:{arch}")
+        plan = compiled(job, f"--target=cuda:{arch}", "--disable-fusion=swiglu")  # of sm_90a alone
         text = programs.run("lmc", "explain", plan, "--extract-kernel=attention").stdout
         assert ("attentionForwardGroups" in text) == (arch == "sm_90a")
         planned[arch] = json.loads(programs.run("lmc", "explain", plan, "--json").stdout)["memory"]
@@ -269,6 +269,69 @@ def test_keeps_the_products_that_it_has_chosen(compiled, host, tmp_path):
     measured(1, "--steps=2", out=out)
     measured(3, out=out)
     assert state_of(out) == expected
+
+
+WITH_SWIGLU = ("cuBLASLt with SwiGLU behind it", "lmc swiglu_gemm")
+
+
+def swiglus(folder: Path) -> dict[str, str]:
+    """The choices of a run for products with SwiGLU: product -> implementation."""
+    kept = json.loads((folder / "gemm.json").read_text())["choices"]
+    return {choice["product"]: choice["implementation"] for choice in kept if "swiglu" in choice["product"]}
+
+
+def test_products_with_swiglu_are_computed_in_the_faster_way(compiled, host, tmp_path):
+    """Without measuring that is cuBLASLt's product and the kernel behind it. A run keeps its ways, which give other
+    bits, where other ways would be faster, and on a machine whose cache knows nothing."""
+    plan = compiled(job_of(2, settings={"checkpoint": {"interval": 2}}), TARGET)
+    default = host(plan).ok()
+    assert set(swiglus(default.out).values()) == {WITH_SWIGLU[0]}
+
+    def measured(*options: str, number: int, slow: str, **asked: object) -> Run:
+        return host(plan, *options, LMC_GEMM="measure", XDG_CACHE_HOME=tmp_path / f"cache{number}",
+                    slow_kernel=slow, **asked).ok()
+
+    expected = {"linear_swiglu": {"swiglu": 0, "swiglu gradient": 1},
+                "swiglu_linear_grad": {"swiglu": 1, "swiglu gradient": 0},
+                "linear_swiglu_rows": {"swiglu": 1, "swiglu gradient": 1}}
+    runs = {}
+    for number, (slow, ways) in enumerate(expected.items()):
+        run = runs[slow] = measured(number=number, slow=slow)
+        assert losses(run.out) == pytest.approx(losses(default.out), rel=TOLERANCES["bf16"][0])
+        taken = swiglus(run.out)
+        assert len(taken) == 3  # forward, of eval too, and backward
+        for kind, way in ways.items():
+            assert WITH_SWIGLU[way] in {by for product, by in taken.items() if f" {kind} by " in product}, (slow, taken)
+    whole = runs["linear_swiglu_rows"]
+    assert state_of(whole.out) != state_of(default.out)
+    out = tmp_path / "resumed"
+    measured("--steps=2", number=3, slow="linear_swiglu_rows", out=out)
+    measured(number=4, slow="linear_swiglu", out=out)
+    assert swiglus(out) == swiglus(whole.out) and state_of(out) == state_of(whole.out)
+
+
+def test_leaves_out_a_kernel_of_swiglu_that_computes_wrong_results(compiled, host, tmp_path):
+    """Also where the run's folder wants it."""
+    plan = compiled(job_of(1, settings={"checkpoint": {"interval": 0}}), TARGET)
+    wrong = {"wrong_kernel": "swiglu_linear_grad", "slow_kernel": "swiglu_linear_grad_rows"}
+    run = host(plan, "--steps=1", LMC_GEMM="measure", XDG_CACHE_HOME=tmp_path / "cache", **wrong).ok()
+
+    def check() -> None:
+        taken = swiglus(run.out)
+        assert {by for product, by in taken.items() if " swiglu gradient by " in product} == {WITH_SWIGLU[0]}
+        said = (run.out / "log.txt").read_text()
+        assert re.search(r"kernel 'swiglu_linear_grad' was left out: element 175 of row 2 of result 1 is 3, and must be ",
+                         said)
+
+    check()
+    kept = json.loads((run.out / "gemm.json").read_text())
+    for choice in kept["choices"]:
+        if "swiglu" in choice["product"]:
+            choice["implementation"] = WITH_SWIGLU[1]
+    (run.out / "gemm.json").write_text(json.dumps(kept))
+    (run.out / "log.txt").write_text("")
+    host(plan, "--steps=1", out=run.out, **wrong).ok()
+    check()
 
 
 def test_validates(programs, compiled, host, tmp_path):

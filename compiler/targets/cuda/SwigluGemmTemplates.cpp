@@ -47,12 +47,15 @@ CudaKernel rowsKernel(const SwigluGemmShape &shape, const std::string &name, con
 
 CudaKernel wholeKernel(const SwigluGemmShape &shape, const std::string &name, const char *hero,
                        const std::string &comment, const char *parameters, const char *function,
-                       const char *arguments) {
+                       const char *arguments, int64_t tileColumns) {
+  const int64_t tiles = int64_t(llvm::divideCeil(uint64_t(shape.rows), uint64_t(kRows)) *
+                                llvm::divideCeil(uint64_t(shape.columns), uint64_t(tileColumns)));
+  const int64_t blocks = std::min(shape.blocks, tiles);
   CudaKernel kernel = kernelOf(
       shape, name, hero, "swiglu_gemm.cuh", comment,
-      formatv(", inner = {0}, blocks = {1}, band = {2}", shape.inner, shape.blocks, kBand),
-      parameters, formatv("{0}<Shape, {1}, {2}>({3})", function, kColumns, kStages, arguments));
-  kernel.grid = {uint32_t(shape.blocks), 1, 1};
+      formatv(", inner = {0}, blocks = {1}, band = {2}", shape.inner, blocks, kBand), parameters,
+      formatv("{0}<Shape, {1}, {2}>({3})", function, kColumns, kStages, arguments));
+  kernel.grid = {uint32_t(blocks), 1, 1};
   // Tiles begin at a multiple of 1024 bytes.
   kernel.sharedBytes = uint32_t(kStages * (kRows + kColumns) * kSlice * 2 + 1024);
   return kernel;
@@ -74,7 +77,7 @@ SwigluGemmKernels lmc::codegen::linearSwigluKernels(const SwigluGemmShape &shape
                   formatv("[g | u] = x w^T, a = silu(g) u; x bf16 [{0}, {1}], w [2 x {2}, {1}].",
                           shape.rows, shape.inner, shape.columns),
                   "const lmc::bf16 *x, const lmc::bf16 *w, lmc::bf16 *gu, lmc::bf16 *a",
-                  "swigluGemm", "x, w, gu, a");
+                  "swigluGemm", "x, w, gu, a", kColumns / 2);
   kernels.whole.bytes = {uint64_t((shape.rows + 2 * shape.columns) * shape.inner) * 2,
                          a + (shape.both ? gu : 0)};
   return kernels;
@@ -96,7 +99,7 @@ SwigluGemmKernels lmc::codegen::swigluLinearGradKernels(const SwigluGemmShape &s
               "w; dy [{0}, {1}], w [{1}, {2}].",
               shape.rows, shape.inner, shape.columns),
       "const lmc::bf16 *dy, const lmc::bf16 *w, const lmc::bf16 *gu, lmc::bf16 *dgu, lmc::bf16 *a",
-      "swigluGemmGrad", "dy, w, gu, dgu, a");
+      "swigluGemmGrad", "dy, w, gu, dgu, a", kColumns);
   kernels.whole.bytes = {uint64_t((shape.rows + shape.columns) * shape.inner) * 2 + gu,
                          gu + (shape.both ? a : 0)};
   return kernels;

@@ -12,7 +12,7 @@ namespace lmc::codegen {
 struct SwigluGemmShape {
   int64_t rows = 0, inner = 0, columns = 0;
   bool both = true;   // gu is needed, too; of the gradient, a
-  int64_t blocks = 1; // the SMs of the GPU
+  int64_t blocks = 1; // at most: the SMs of the GPU
 
   // True if the kernels exist: rows of all matrices are whole units of 16 bytes.
   bool isTiled() const { return inner % 8 == 0 && columns % 8 == 0; }

@@ -44,6 +44,7 @@ private:
   const Driver *driver;
   CUstream stream;
   DeviceMemory memory;
+  PinnedMemory rows; // a row of a result
 };
 
 Result<SwigluProducts::Trial> SwigluProducts::Trial::prepare(const Driver &driver, const Gpu &gpu,
@@ -94,6 +95,10 @@ Result<SwigluProducts::Trial> SwigluProducts::Trial::prepare(const Driver &drive
                                    std::min(kValues * width, bytes - from), stream),
                  "copy random values");
   LMC_CUDA(driver, cuStreamSynchronize(stream), "copy random values");
+  LMC_CUDA(driver,
+           cuMemHostAlloc(&pinned, 2 * command.columns() * byteWidth(command.shape.output), 0),
+           "allocate pinned memory");
+  trial.rows = PinnedMemory(driver, pinned);
   for (Event *event : {&trial.begin, &trial.end}) {
     auto made = makeEvent(driver, /*timed=*/true);
     LMC_TRY(made);
@@ -105,7 +110,7 @@ Result<SwigluProducts::Trial> SwigluProducts::Trial::prepare(const Driver &drive
 Result<std::vector<std::vector<double>>>
 SwigluProducts::Trial::results(const SwigluProduct &command) const {
   const uint64_t m = command.shape.m;
-  std::vector<std::vector<double>> rows;
+  std::vector<std::vector<double>> copied;
   std::vector<std::pair<CUdeviceptr, uint64_t>> needed;
   if (command.gradient || command.both)
     needed.emplace_back(command.gradient ? at.gradients : at.halves, 2 * command.columns());
@@ -114,14 +119,13 @@ SwigluProducts::Trial::results(const SwigluProduct &command) const {
   for (auto [result, columns] : needed)
     for (uint64_t row : {uint64_t(0), m * 5 / 8, m - 1}) {
       const uint64_t bytes = columns * byteWidth(command.shape.output);
-      std::vector<char> copied(bytes);
-      LMC_CUDA(*driver, cuMemcpyDtoHAsync(copied.data(), result + row * bytes, bytes, stream),
+      LMC_CUDA(*driver, cuMemcpyDtoHAsync(rows.get(), result + row * bytes, bytes, stream),
                "copy results");
       LMC_CUDA(*driver, cuStreamSynchronize(stream), "run a matrix product with SwiGLU");
-      convertFloats(command.shape.output, copied.data(), plan::DType::F64,
-                    rows.emplace_back(columns).data(), columns);
+      convertFloats(command.shape.output, rows.get(), plan::DType::F64,
+                    copied.emplace_back(columns).data(), columns);
     }
-  return rows;
+  return copied;
 }
 
 Result<void> SwigluProducts::Trial::forget(const SwigluProduct &command) const {

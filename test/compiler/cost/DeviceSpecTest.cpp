@@ -218,6 +218,10 @@ TEST(DeviceSpec, MistakesAreNamed) {
             "toy.toml:30:9: error: attention.dtype must be one of \"bf16\", \"f32\", \"f64\"");
   EXPECT_EQ(errorOf(replaced("[[attention]]", "[attention]")),
             "toy.toml:29:1: error: attention must be a list of tables; write [[attention]]");
+  EXPECT_EQ(errorOf(replaced("[[attention]]", "[swiglu]\nrows = 8\n[[attention]]")),
+            "toy.toml:29:1: error: swiglu must be a list of tables; write [[swiglu]]");
+  EXPECT_EQ(errorOf(replaced("[[attention]]", "[[swiglu]]\nrows = 8\ninner = 2\n[[attention]]")),
+            "toy.toml:29:1: error: missing key 'columns' in [swiglu]");
   EXPECT_EQ(errorOf(replaced("[gemm.f32]", "[gemm.f16]")),
             "toy.toml:22:7: error: unknown key 'f16' in [gemm]; did you mean 'bf16'?");
   EXPECT_THAT(errorOf(replaced("[peak]", "[peak")), HasSubstr("toy.toml:11:6: error: "));

@@ -102,3 +102,40 @@ func.func @others(%x: tensor<4x8xbf16>, %w: tensor<32x8xbf16>, %b: tensor<32xf32
   %a3 = lm.swiglu %g3, %u3 : tensor<4x16xbf16>
   return %a0, %a1, %a2, %a3 : tensor<4x16xbf16>, tensor<4x16xf32>, tensor<4x12xbf16>, tensor<4x16xbf16>
 }
+
+// The forward function of a layer returns the halves, twice, and the backward one takes them: the whole is
+// passed instead, in all calls.
+// CHECK-LABEL: func.func private @layer.forward(
+// CHECK-SAME:    -> (tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x32xbf16>)
+// CHECK-NEXT:    %[[GU:.*]], %[[A:.*]] = lm.linear_swiglu {{.*}} {both}
+// CHECK-NEXT:    return %[[A]], %{{.*}}, %[[GU]] :
+func.func private @layer.forward(%x: tensor<4x8xbf16>, %w: tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>) {
+  %gu = lm.linear %x, %w : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> tensor<4x32xbf16>
+  %g, %u = lm.split %gu : (tensor<4x32xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>)
+  %a = lm.swiglu %g, %u : tensor<4x16xbf16>
+  return %a, %u, %x, %g : tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>
+}
+// CHECK-LABEL: func.func private @layer.backward(
+// CHECK-SAME:    %[[DY:[^ ]*]]: tensor<4x8xbf16>, %[[W:[^ ]*]]: tensor<8x16xbf16>, %[[GU:[^ ]*]]: tensor<4x32xbf16>) -> (tensor<8x16xf32>, tensor<4x32xbf16>)
+// CHECK-NEXT:    %[[DGU:.*]], %[[A:.*]] = lm.swiglu_linear_grad %[[DY]], %[[W]], %[[GU]] : {{.*}} {both}
+func.func private @layer.backward(%g: tensor<4x16xbf16>, %dy: tensor<4x8xbf16>, %u: tensor<4x16xbf16>, %g2: tensor<4x16xbf16>, %w: tensor<8x16xbf16>, %u2: tensor<4x16xbf16>) -> (tensor<8x16xf32>, tensor<4x32xbf16>) {
+  %d = lm.matmul %dy, %w : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xbf16>
+  %a = lm.swiglu %g2, %u2 : tensor<4x16xbf16>
+  %dw = lm.matmul %dy, %a : (tensor<4x8xbf16>, tensor<4x16xbf16>) -> tensor<8x16xf32> {transpose_a}
+  %dg, %du = lm.swiglu_grad %d, %g, %u : tensor<4x16xbf16>
+  %dgu = lm.join %dg, %du : (tensor<4x16xbf16>, tensor<4x16xbf16>) -> tensor<4x32xbf16>
+  return %dw, %dgu : tensor<8x16xf32>, tensor<4x32xbf16>
+}
+// CHECK-LABEL: func.func @step(
+// CHECK:         %[[F:.*]]:3 = call @layer.forward(%{{.*}}, %{{.*}}) {layer = 0 : i64} :
+// CHECK:         %[[S:.*]]:3 = call @layer.forward(%{{.*}}, %{{.*}}) {layer = 1 : i64} :
+// CHECK:         call @layer.backward(%{{.*}}, %{{.*}}, %[[S]]#2) :
+// CHECK:         call @layer.backward(%{{.*}}, %{{.*}}, %[[F]]#2) :
+// CHECK-NOT:     lm.split
+func.func @step(%x: tensor<4x8xbf16>, %up: tensor<32x8xbf16>, %dy: tensor<4x8xbf16>, %w: tensor<8x16xbf16>) -> (tensor<4x32xbf16>, tensor<4x32xbf16>, tensor<4x16xbf16>) {
+  %a:4 = call @layer.forward(%x, %up) {layer = 0 : i64} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>)
+  %b:4 = call @layer.forward(%a#2, %up) {layer = 1 : i64} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>)
+  %db:2 = call @layer.backward(%b#3, %dy, %b#1, %b#3, %w, %b#1) : (tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<8x16xbf16>, tensor<4x16xbf16>) -> (tensor<8x16xf32>, tensor<4x32xbf16>)
+  %da:2 = call @layer.backward(%a#3, %dy, %a#1, %a#3, %w, %a#1) : (tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<8x16xbf16>, tensor<4x16xbf16>) -> (tensor<8x16xf32>, tensor<4x32xbf16>)
+  return %db#1, %da#1, %a#0 : tensor<4x32xbf16>, tensor<4x32xbf16>, tensor<4x16xbf16>
+}

@@ -280,6 +280,44 @@ TEST(CudaCostModel, ProductsOfExpertsAreThoseThatWereMeasured) {
   EXPECT_NEAR(rate(2048, 1024, 2048, true), 631, 0.05 * 631) << "down, gradient";
 }
 
+// A product with SwiGLU has the price of cuBLASLt's product and the kernel behind it, until the
+// device spec says that the own kernel reaches 0.95 of cuBLASLt's rate for this shape.
+static constexpr int64_t kRows = 32768, kInner = 2048, kColumns = 8192;
+TEST(CudaCostModel, ProductsWithSwigluAreTheOwnOnesOnceMeasured) {
+  auto workOf = [&](bool backward) {
+    cost::SwigluWork work;
+    work.product = {kRows, backward ? kColumns : 2 * kColumns, kInner, DataType::BF16,
+                    DataType::BF16};
+    const double a = 2.0 * kRows * kColumns;
+    work.rows = backward ? cost::KernelWork{3 * a, 3 * a, 0} : cost::KernelWork{2 * a, a, 0};
+    work.wholeBytes = 2.0 * (kRows + 2 * kColumns) * kInner + (backward ? 5 : 3) * a;
+    work.backward = backward;
+    return work;
+  };
+  auto kernels = [&](double forward, double backward, const char *arch = "sm_90a",
+                     int64_t rows = kRows, int64_t columns = kColumns) {
+    cost::DeviceSpec spec = *cost::loadDeviceSpec("h100-sxm");
+    EXPECT_TRUE(spec.swiglu.empty()) << "was it measured?";
+    spec.swiglu = {{rows, kInner, columns, forward, backward}};
+    const CudaCostModel model(*findCudaArch(arch), spec);
+    return std::pair(model.kernels(workOf(false)), model.kernels(workOf(true)));
+  };
+  const auto [forward, backward] = kernels(0, 0);
+  ASSERT_EQ(forward.size(), 2u);
+  ASSERT_EQ(backward.size(), 2u);
+  EXPECT_EQ(forward[1].bound, cost::Bound::MemoryBandwidth);
+  EXPECT_EQ(kernels(0.94, 0.96).first.size(), 2u);
+  const std::vector<cost::Estimate> own = kernels(0.94, 0.96).second;
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_NEAR(own[0].seconds, backward[0].seconds / 0.96, 1e-6);
+  EXPECT_LT(own[0].seconds, cost::sumOf(backward).seconds);
+  EXPECT_EQ(kernels(0.97, 0).first.size(), 1u);
+  EXPECT_EQ(kernels(0.97, 0.97, "sm_90").first.size(), 2u) << "the code has no own kernel";
+  EXPECT_EQ(kernels(0.97, 0.97, "sm_90a", 2 * kRows).first.size(), 2u);
+  EXPECT_EQ(kernels(0.97, 0.97, "sm_90a", kRows, kInner).first.size(), 2u);
+  EXPECT_EQ(kernels(0.97, 0.97, "sm_90a", kRows / 2).first.size(), 1u);
+}
+
 TEST(CudaCostModel, WarningsOfAttentionNameTheCauseAndTheWayOut) {
   const CudaCostModel model = modelOf();
   cost::AttentionWork work = llama1b();

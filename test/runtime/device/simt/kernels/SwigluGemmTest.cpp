@@ -19,6 +19,7 @@ namespace {
 
 struct SwigluShape {
   int64_t rows, inner, columns, blocks, n = 256, stages = 4, band = 8;
+  bool both = true;
 };
 
 struct alignas(64) SwigluLine {
@@ -30,21 +31,35 @@ std::vector<SwigluLine> linesOf(const Values &values) {
   return lines;
 }
 
-Result<simt::Kernel> compiled(const char *function, const SwigluShape &shape,
-                              const char *parameters, const char *arguments) {
+Source sourceOf(const char *header, const SwigluShape &shape, const char *parameters,
+                const std::string &call) {
   Source source;
   source.name = "product";
   source.text = fmt::format(
-      "#include \"lmc/swiglu_gemm.cuh\"\nusing namespace lmc;\nstruct Shape {{\n"
+      "#include \"lmc/{}\"\nusing namespace lmc;\nstruct Shape {{\n"
       "  static constexpr int rows = {}, inner = {}, columns = {}, blocks = {}, band = {};\n"
-      "  static constexpr bool both = true;\n}};\n"
-      "extern \"C\" __global__ void __launch_bounds__(256, 1) product({}) {{\n"
-      "  {}<Shape, {}, {}>({});\n}}\n",
-      shape.rows, shape.inner, shape.columns, shape.blocks, shape.band, parameters, function,
-      shape.n, shape.stages, arguments);
-  source.grid = {uint32_t(shape.blocks), 1, 1};
+      "  static constexpr bool both = {};\n}};\n"
+      "extern \"C\" __global__ void __launch_bounds__(256, 1) product({}) {{\n  {};\n}}\n",
+      header, shape.rows, shape.inner, shape.columns, shape.blocks, shape.band, shape.both,
+      parameters, call);
   source.threads = 256;
+  return source;
+}
+
+Result<simt::Kernel> compiled(const char *function, const SwigluShape &shape,
+                              const char *parameters, const char *arguments) {
+  Source source =
+      sourceOf("swiglu_gemm.cuh", shape, parameters,
+               fmt::format("{}<Shape, {}, {}>({})", function, shape.n, shape.stages, arguments));
+  source.grid = {uint32_t(shape.blocks), 1, 1};
   source.sharedBytes = uint32_t(shape.stages * (128 + shape.n) * 64 * 2 + 1024);
+  return compile(source);
+}
+
+Result<simt::Kernel> compiledRows(const SwigluShape &shape, const char *parameters,
+                                  const char *call) {
+  Source source = sourceOf("swiglu.cuh", shape, parameters, call);
+  source.grid = {uint32_t((shape.rows * shape.columns / 8 + 255) / 256), 1, 1};
   return compile(source);
 }
 
@@ -79,42 +94,61 @@ public:
     Values a(Storage::BF16, shape.rows * shape.columns);
     auto kernel = compiled("swigluGemm", shape, "const bf16 *x, const bf16 *w, bf16 *gu, bf16 *a",
                            "x, w, gu, a");
-    run(kernel, {&x, &w}, {&gu, &a});
-    std::vector<double> both, activation;
+    run(kernel, {&x, &w}, {&gu, &a}, shape.both ? Access::Write : Access::ReadWrite);
+    std::vector<double> both;
     for (int64_t r = 0; r < shape.rows; ++r)
       for (int64_t c = 0; c < 2 * shape.columns; ++c)
         both.push_back(dot(x, r * shape.inner, 1, w, c * shape.inner, 1));
-    EXPECT_LE(cpu::test::error(gu, both), 4e-3);
-    // Of the rounded factors, as an elementwise kernel would read them.
-    for (int64_t r = 0; r < shape.rows; ++r)
-      for (int64_t c = 0; c < shape.columns; ++c) {
-        const int64_t at = 2 * r * shape.columns + c;
-        activation.push_back(silu(gu[at]) * gu[at + shape.columns]);
-      }
-    expectRounded(a, activation);
+    if (shape.both) {
+      EXPECT_LE(cpu::test::error(gu, both), 4e-3);
+      // Of the rounded factors, as an elementwise kernel would read them.
+      expectRounded(a, activationOf(gu));
+      return;
+    }
+    for (int64_t i = 0; i < gu.size(); ++i) {
+      ASSERT_TRUE(std::isnan(gu[i])) << i; // it was not written
+      gu.set(i, both[size_t(i)]);
+    }
+    EXPECT_LE(cpu::test::error(a, activationOf(gu)), 1e-2);
+  }
+
+  void rows() {
+    const Values gu = drawn(2 * shape.rows * shape.columns, 4);
+    Values a(Storage::BF16, shape.rows * shape.columns);
+    auto forward = compiledRows(shape, "const bf16 *gu, bf16 *a", "swigluRows<Shape>(gu, a)");
+    run(forward, {&gu}, {&a});
+    expectRounded(a, activationOf(gu));
+    // Results take the places of what they are computed from.
+    Values halves = gu, d = drawn(shape.rows * shape.columns);
+    const std::vector<double> expected =
+        gradientOf(gu, [&](int64_t r, int64_t c) { return d[r * shape.columns + c]; });
+    const Values before = d;
+    auto grad = compiledRows(shape, "bf16 *gu, bf16 *d", "swigluRowsGrad<Shape>(d, gu, gu, d)");
+    run(grad, {}, {&halves, &d}, Access::ReadWrite);
+    EXPECT_LE(cpu::test::error(halves, expected), 4e-3);
+    if (shape.both)
+      expectRounded(d, activationOf(gu));
+    else
+      EXPECT_EQ(d.bytes, before.bytes);
   }
 
   void gradient() {
     const Values dy = drawn(shape.rows * shape.inner), w = drawn(shape.inner * shape.columns);
     const Values gu = drawn(2 * shape.rows * shape.columns, 4);
-    Values dgu(Storage::BF16, 2 * shape.rows * shape.columns);
     Values a(Storage::BF16, shape.rows * shape.columns);
+    // Gradients take the places of g and u.
+    Values halves = gu;
     auto kernel = compiled("swigluGemmGrad", shape,
-                           "const bf16 *dy, const bf16 *w, const bf16 *gu, bf16 *dgu, bf16 *a",
-                           "dy, w, gu, dgu, a");
-    run(kernel, {&dy, &w, &gu}, {&dgu, &a});
-    std::vector<double> expected(size_t(dgu.size())), activation;
-    for (int64_t r = 0; r < shape.rows; ++r)
-      for (int64_t c = 0; c < shape.columns; ++c) {
-        const int64_t at = 2 * r * shape.columns + c;
-        const double g = gu[at], u = gu[at + shape.columns], s = 1 / (1 + std::exp(-g));
-        const double d = rounded(dot(dy, r * shape.inner, 1, w, c, shape.columns));
-        expected[size_t(at)] = d * u * s * (1 + g * (1 - s));
-        expected[size_t(at + shape.columns)] = d * silu(g);
-        activation.push_back(silu(g) * u);
-      }
-    EXPECT_LE(cpu::test::error(dgu, expected), 4e-3);
-    expectRounded(a, activation);
+                           "const bf16 *dy, const bf16 *w, bf16 *gu, bf16 *a", "dy, w, gu, gu, a");
+    run(kernel, {&dy, &w}, {&halves, &a}, Access::ReadWrite);
+    const std::vector<double> expected = gradientOf(gu, [&](int64_t r, int64_t c) {
+      return rounded(dot(dy, r * shape.inner, 1, w, c, shape.columns));
+    });
+    EXPECT_LE(cpu::test::error(halves, expected), 4e-3);
+    if (shape.both)
+      expectRounded(a, activationOf(gu));
+    for (int64_t i = 0; !shape.both && i < a.size(); ++i)
+      ASSERT_TRUE(std::isnan(a[i])) << i; // it was not written
   }
 
   std::vector<Traffic> traffic;
@@ -127,6 +161,31 @@ private:
     for (int64_t i = 0; scale != 1 && i < count; ++i)
       values.set(i, scale * values[i]);
     return values;
+  }
+
+  std::vector<double> activationOf(const Values &gu) const {
+    std::vector<double> activation;
+    for (int64_t r = 0; r < shape.rows; ++r)
+      for (int64_t c = 0; c < shape.columns; ++c) {
+        const int64_t at = 2 * r * shape.columns + c;
+        activation.push_back(silu(gu[at]) * gu[at + shape.columns]);
+      }
+    return activation;
+  }
+
+  // Returns the gradients of g and u, from d(r, c), that of silu(g) u.
+  template <typename Gradient>
+  std::vector<double> gradientOf(const Values &gu, Gradient gradient) const {
+    std::vector<double> expected(size_t(gu.size()));
+    for (int64_t r = 0; r < shape.rows; ++r)
+      for (int64_t c = 0; c < shape.columns; ++c) {
+        const int64_t at = 2 * r * shape.columns + c;
+        const double g = gu[at], u = gu[at + shape.columns], s = 1 / (1 + std::exp(-g));
+        const double d = gradient(r, c);
+        expected[size_t(at)] = d * u * s * (1 + g * (1 - s));
+        expected[size_t(at + shape.columns)] = d * silu(g);
+      }
+    return expected;
   }
 
   double dot(const Values &x, int64_t first, int64_t step, const Values &w, int64_t from,
@@ -144,7 +203,7 @@ private:
   }
 
   void run(Result<simt::Kernel> &kernel, std::vector<const Values *> inputs,
-           std::vector<Values *> results) {
+           std::vector<Values *> results, Access access = Access::Write) {
     ASSERT_TRUE(kernel) << kernel.error().message;
     std::vector<std::vector<SwigluLine>> memory;
     std::vector<Argument> arguments;
@@ -155,7 +214,7 @@ private:
     for (size_t i = 0; i < memory.size(); ++i) {
       const bool isInput = i < inputs.size();
       const size_t bytes = isInput ? inputs[i]->bytes.size() : results[i - inputs.size()]->bytes.size();
-      arguments.push_back({memory[i].data(), bytes, isInput ? Access::Read : Access::Write});
+      arguments.push_back({memory[i].data(), bytes, isInput ? Access::Read : access});
     }
     RunResult done = runTwice(*kernel, arguments, order, counts);
     ASSERT_EQ(done.failure, "");
@@ -177,6 +236,7 @@ void checkSwiglu(const SwigluShape &shape, uint64_t seed = 1) {
   gemm.plain();
   gemm.forward();
   gemm.gradient();
+  gemm.rows();
 }
 
 } // namespace
@@ -202,6 +262,7 @@ TEST(SwigluGemmKernels, DrawnShapes) {
                       int64_t(draw.extent(6))};
     if (draw.oneIn(3))
       shape.n = 128, shape.stages = 6;
+    shape.both = !draw.oneIn(3);
     checkSwiglu(shape, uint64_t(seed));
     if (testing::Test::HasFatalFailure())
       return;
