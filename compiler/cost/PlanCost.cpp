@@ -444,6 +444,10 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
                       i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
         launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
         kernels = {kernels.back()};
+      } else if (plan::hasTwoWays(*command)) { // of experts: the price is that of the first
+        for (size_t i = 1; i < launches.size(); ++i)
+          addLaunch(cost.kernels[launches[i]->kernel()], estimate, 0);
+        launches.resize(1);
       } else if (kernels.size() != launches.size()) {
         kernels = divided(estimate, launches, plan, model.spec);
       }

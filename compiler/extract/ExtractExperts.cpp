@@ -1,5 +1,6 @@
 // Writes the extracted programs for the kernels of a mixture of experts.
 #include "compiler/extract/Program.h"
+#include "runtime/plan/Operands.h"
 
 #include "llvm/Support/Format.h"
 
@@ -52,7 +53,10 @@ public:
   void workspace() { add("workspace", command.workspace(), /*isInput=*/false); }
   void extent(StringRef name, uint64_t value) { constant("int64_t", name, Twine(value)); }
   void flag(StringRef name, bool value) { constant("bool", name, boolText(value)); }
-  Expected<Program> finish() { return launching(command); }
+  // With launches of all kernels of the command, or of number `only` alone.
+  Expected<Program> finish(std::optional<size_t> only = std::nullopt) {
+    return launching(command, only);
+  }
 
 private:
   void count(int64_t slice) {
@@ -205,7 +209,7 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command
 
 template <>
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                            const plan::ExpertLinear &op) {
+                            const plan::ExpertLinear &op, size_t launch) {
   ExpertsProgram made(plan, command, "expert_linear");
   made.input("x", op.x());
   made.input("weight", op.weight());
@@ -213,7 +217,7 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command
   made.sumOfProducts("y", op.y());
   describeProducts(made, op);
   made.flag("Transposed", op.transposed());
-  return made.finish();
+  return made.finish(plan::hasTwoWays(command) ? std::optional(launch) : std::nullopt);
 }
 
 template <>

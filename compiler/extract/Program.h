@@ -114,5 +114,8 @@ llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &c
 template <>
 llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                                   const plan::SwigluLinearGrad &op, size_t launch);
+template <>
+llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
+                                  const plan::ExpertLinear &op, size_t launch);
 
 } // namespace lmc::extract

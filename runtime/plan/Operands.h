@@ -89,6 +89,13 @@ inline const Gemm *productOf(const Command &command) {
   return command.body_as_Gemm();
 }
 
+// Returns true if the kernels of the command (Command.launches) belong to different ways to compute
+// it, of which a device takes one.
+inline bool hasTwoWays(const Command &command) {
+  return command.body_as_LinearSwiglu() || command.body_as_SwigluLinearGrad() ||
+         (command.body_as_ExpertLinear() && command.launches() && command.launches()->size() > 1);
+}
+
 inline Operands operandsOf(const Attention &op) {
   return {{"q", op.q(), Role::Read, true}, {"k", op.k(), Role::Read, true},
           {"v", op.v(), Role::Read, true}, {"starts", op.starts()},

@@ -221,9 +221,9 @@ LaunchMatch PlanCommands::findLaunch(uint32_t kernel, const std::vector<uint64_t
     }
     return match;
   }
-  // The two ways to compute a product with SwiGLU are tried on memory outside of the arenas.
+  // Commands that can be computed in two ways are tried on memory outside of the arenas.
   for (const Candidate &candidate : launches[kernel]) {
-    if (!plan::productOf(*candidate.command) ||
+    if (!plan::hasTwoWays(*candidate.command) ||
         std::any_of(pointers.begin(), pointers.end(), [&](uint64_t at) { return isInArena(at); }))
       continue;
     const plan::Launch &launch = *candidate.launch;

@@ -156,6 +156,33 @@ def test_a_gpus_kernels_train_as_the_cpus(programs, compiled, host, tmp_path, dt
     assert norms[0] == pytest.approx(norms[1], rel=norm)
 
 
+def test_products_of_experts_are_computed_in_the_faster_way(programs, compiled, host, tmp_path):  # noqa: F811
+    """By kernels with a block for each tile, unless those whose blocks stay on their SMs were faster. Of these, one
+    computes a wrong element."""
+    job = replace(JOB, model=replace(BALANCED, num_hidden_layers=1), batch_size=4, micro_batch_size=2, train_iters=2,
+                  compute_dtype="bf16", optimizer=Optimizer(warmup_iters=1, decay_iters=2))
+    plan = compiled(job, TARGET)
+    report = json.loads(programs.run("lmc", "explain", plan, "--json").ok().stdout)
+    kernels = [kernel["name"] for kernel in report["kernels"]
+               if kernel["name"].startswith("expert_gemm_") and not kernel["name"].startswith("expert_gemm_grad")]
+    slow, persistent = kernels[:2]
+    assert len(kernels) == 8 and persistent == slow + "_persistent"
+
+    def ways(out: Path) -> dict[str, str]:
+        kept = json.loads((out / "gemm.json").read_text())["choices"]
+        return {choice["product"]: choice["implementation"] for choice in kept if "experts" in choice["product"]}
+
+    default = host(plan).ok()
+    assert len(ways(default.out)) == 4 and set(ways(default.out).values()) == {"lmc expert_gemm"}
+    asked = {"LMC_GEMM": "measure", "slow_kernel": slow}
+    run = host(plan, **asked, XDG_CACHE_HOME=tmp_path / "cache").ok()
+    assert "lmc expert_gemm, persistent" in ways(run.out).values()
+    assert losses(run.out) == pytest.approx(losses(default.out), rel=1e-2)
+    wrong = host(plan, **asked, wrong_kernel=persistent, XDG_CACHE_HOME=tmp_path / "other").ok()
+    text = (wrong.out / "log.txt").read_text()
+    assert f"kernel '{persistent}' was left out: element " in text and " of row 2 of result 0 is 3, and must be " in text
+
+
 def test_memory_is_what_was_planned_whatever_the_router_chooses(programs, compiled, tmp_path):
     """A router that sends all tokens to the same two experts, and one that spreads them."""
     plan = compiled(replace(JOB, train_iters=STEPS))

@@ -389,6 +389,11 @@ LogicalResult Planner::addExperts(Operation &command) {
         shape.transposed = op.getTransposed();
         addLaunch(op, expertGemmKernel(shape), {op.getX(), op.getWeight(), op.getOffsets()},
                   op.getY());
+        if (!shape.warpgroups || !shape.isTiled())
+          return;
+        shape.blocks = arch.chip.sms; // the other way to compute it
+        addLaunch(op, expertGemmKernel(shape), {op.getX(), op.getWeight(), op.getOffsets()},
+                  op.getY());
       })
       .Case([&](plan_ir::ExpertLinearGradOp op) {
         ExpertGemmShape shape = expertShapeOf(op.getX(), op.getDy(), op.getOffsets(), arch);

@@ -24,6 +24,7 @@ struct GroupTile {
 constexpr GroupTile kWideGroup = {ExpertGemmShape::kGroupColumns, 4}, kNarrowGroup = {128, 6};
 
 bool usesGroups(const ExpertGemmShape &shape) { return shape.isTiled() && shape.warpgroups; }
+bool isPersistent(const ExpertGemmShape &shape) { return usesGroups(shape) && shape.blocks > 0; }
 
 // `columns` is the number of columns of the result: of the gradient, `inner`.
 GroupTile groupTileOf(int64_t columns) {
@@ -64,20 +65,23 @@ CudaKernel expertKernelOf(const ExpertGemmShape &shape, int64_t columns, const s
                                 : shape.isTiled() ? std::string("Shape")
                                                   : formatv("Shape, {0}, {1}", sum, type).str();
   kernel.source =
-      formatv("// {0}\n#include \"lmc/expert_gemm.cuh\"\n\n"
+      formatv("// {0}\n#include \"lmc/{10}.cuh\"\n\n"
               "struct Shape {{\n"
-              "  static constexpr int rows = {1}, experts = {2}, inner = {3}, columns = {4};\n"
+              "  static constexpr int rows = {1}, experts = {2}, inner = {3}, columns = {4}{11};\n"
               "  static constexpr bool transposed = {5}, accumulate = {6};\n"
               "};\n\n"
               "extern \"C\" __global__ void __launch_bounds__({7}, {8}) {9}(",
               comment, shape.rows, shape.experts, shape.inner, shape.columns,
               boolText(shape.transposed), boolText(shape.accumulate), kExpertThreads,
-              shape.isTiled() && !groups ? 2 : 1, name)
+              shape.isTiled() && !groups ? 2 : 1, name,
+              isPersistent(shape) ? "persistent_gemm" : "expert_gemm",
+              isPersistent(shape) ? formatv(", blocks = {0}", shape.blocks).str() : "")
           .str() +
       formatv(parameters, type, shape.isTiled() ? "float" : sum).str() + ") {\n  lmc::" + function +
-      (groups            ? "Groups"
-       : shape.isTiled() ? ""
-                         : "Plain") +
+      (isPersistent(shape) ? "Persistent"
+       : groups            ? "Groups"
+       : shape.isTiled()   ? ""
+                           : "Plain") +
       "<" + templates + ">(" + arguments + ");\n}\n";
   kernel.threads = kExpertThreads;
   kernel.sharedBytes = sharedBytesOf(shape, group);
@@ -91,7 +95,9 @@ CudaKernel lmc::codegen::expertGemmKernel(const ExpertGemmShape &shape) {
   const int64_t tile = tileOf(shape), bytes = elementBytes(shape.type);
   const std::string name =
       formatv("expert_gemm_{0}x{1}_{2}x{3}{4}_{5}", shape.rows, shape.inner, shape.experts,
-              shape.columns, shape.transposed ? "_t" : "", shortName(shape.type));
+              shape.columns, shape.transposed ? "_t" : "", shortName(shape.type))
+          .str() +
+      (isPersistent(shape) ? "_persistent" : "");
   const std::string comment = formatv(
       "y[r, :] = x[r, :] w_e{0} for the rows r of each expert e; x {1} [{2}, {3}], w [{4}, {5}, "
       "{6}], y [{2}, {7}].",
@@ -106,13 +112,17 @@ CudaKernel lmc::codegen::expertGemmKernel(const ExpertGemmShape &shape) {
   kernel.grid = {down, across, 1};
   if (shape.isTiled())
     kernel.grid = {down * across, 1, 1}; // blocks that share rows of x follow each other
+  if (isPersistent(shape))
+    kernel.grid[0] = uint32_t(shape.blocks);
   const int64_t matrices = shape.experts * shape.inner * shape.columns;
   kernel.bytes = {uint64_t((shape.rows * shape.inner + matrices) * bytes + 4 * (shape.experts + 1)),
                   uint64_t(shape.rows * shape.columns * bytes)};
   return kernel;
 }
 
-CudaKernel lmc::codegen::expertGemmGradKernel(const ExpertGemmShape &shape) {
+CudaKernel lmc::codegen::expertGemmGradKernel(const ExpertGemmShape &of) {
+  ExpertGemmShape shape = of;
+  shape.blocks = 0;
   const int64_t tile = tileOf(shape), bytes = elementBytes(shape.type);
   const std::string name =
       formatv("expert_gemm_grad_{0}x{1}_{2}x{3}{4}_{5}", shape.rows, shape.inner, shape.experts,

@@ -16,6 +16,9 @@ struct ExpertGemmShape {
   bool transposed = false; // not of the gradient
   bool accumulate = false; // of the gradient alone: it is added to d
   bool warpgroups = false; // isTiled() products use wgmma, which sm_90a alone has
+  // Not of the gradient: if not 0, products by warpgroups have at most so many blocks, which stay
+  // on their SMs.
+  int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
   // The rows and columns of a tile, with tensor cores and without; and the most columns of one of

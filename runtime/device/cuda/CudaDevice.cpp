@@ -197,7 +197,7 @@ private:
   Stream stream;
   Kernels kernels;
   std::unique_ptr<Products> products;
-  std::unique_ptr<SwigluProducts> swiglus;
+  std::unique_ptr<ProductWays> ways;
   std::unique_ptr<Collectives> collectives;
   std::vector<DeviceMemory> arenas;
   std::vector<CUdeviceptr> addresses; // of the arenas
@@ -298,25 +298,25 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
 
   // Products are tried before the arenas take the memory.
   std::vector<ProductShape> shapes;
-  std::vector<SwigluProduct> withSwiglu;
+  std::vector<TwoWayProduct> inTwoWays;
   for (const auto *function : *loaded->functions())
-    for (const auto *command : *function->commands())
-      if (const plan::Gemm *gemm = plan::productOf(*command)) {
+    for (const auto *command : *function->commands()) {
+      if (const plan::Gemm *gemm = plan::productOf(*command))
         shapes.push_back(Products::shapeOf(*loaded, *command, *gemm));
-        if (!command->body_as_Gemm())
-          withSwiglu.push_back(SwigluProducts::describe(*loaded, *command, kernels));
-      }
-  if (!shapes.empty()) {
+      if (plan::hasTwoWays(*command))
+        inTwoWays.push_back(ProductWays::describe(*loaded, *command, kernels));
+    }
+  if (!shapes.empty() || !inTwoWays.empty()) {
     auto opened = Products::open(driver, gpu);
     LMC_TRY(opened);
     products = std::move(*opened);
-    swiglus = std::make_unique<SwigluProducts>(driver, gpu, *products);
+    ways = std::make_unique<ProductWays>(driver, gpu, *products);
     LMC_TRY(chooseTogether(options.gemms, options.world, [&]() -> Result<void> {
       LMC_TRY(products->choose(shapes, options.gemms, stream.get()));
-      return swiglus->choose(withSwiglu, options.gemms, stream.get());
+      return ways->choose(inTwoWays, options.gemms, stream.get());
     }));
     remarks = products->remarks();
-    remarks.insert(remarks.end(), swiglus->remarks().begin(), swiglus->remarks().end());
+    remarks.insert(remarks.end(), ways->remarks().begin(), ways->remarks().end());
   }
   file = &loaded;
   plan = &*loaded;
@@ -444,8 +444,7 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
       executable->parts.push_back({i, i, capturable[i], GraphExec()});
   }
   executable->mayCapture = !runsFirst;
-  Encoder encoder{driver,   *plan, kernels, products.get(), swiglus.get(), collectives.get(),
-                  addresses};
+  Encoder encoder{driver, *plan, kernels, products.get(), ways.get(), collectives.get(), addresses};
   auto encoded = encoder.encode(**function, waitedForApart(**function, executable->parts),
                                 options.checkEveryCommand);
   LMC_TRY(encoded);

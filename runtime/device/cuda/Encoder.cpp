@@ -37,22 +37,29 @@ Encoded Encoder::product(const plan::Command &command, const plan::Gemm &gemm) c
           products = products](CUstream stream) { return products->run(shape, at, stream); };
 }
 
-Encoded Encoder::swiglu(const plan::Command &command) const {
-  const plan::Gemm &product = *plan::productOf(command);
-  SwigluAddresses at;
-  at.left = address(product.a());
-  at.weight = address(product.b());
-  if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
-    at.halves = address(product.d());
-    at.activation = address(op->a());
+Encoded Encoder::inOneOfTwoWays(const plan::Command &command) const {
+  WayAddresses at;
+  if (const plan::ExpertLinear *op = command.body_as_ExpertLinear()) {
+    at.left = address(op->x());
+    at.weight = address(op->weight());
+    at.offsets = address(op->offsets());
+    at.result = address(op->y());
   } else {
-    at.halves = at.gradients = address(command.body_as_SwigluLinearGrad()->dgu());
-    at.activation = address(product.d());
+    const plan::Gemm &product = *plan::productOf(command);
+    at.left = address(product.a());
+    at.weight = address(product.b());
+    if (const plan::LinearSwiglu *forward = command.body_as_LinearSwiglu()) {
+      at.halves = address(product.d());
+      at.result = address(forward->a());
+    } else {
+      at.halves = at.gradients = address(command.body_as_SwigluLinearGrad()->dgu());
+      at.result = address(product.d());
+    }
   }
   if (command.workspace() >= 0)
     at.workspace = address(uint32_t(command.workspace()));
-  return [at, described = SwigluProducts::describe(plan, command, kernels),
-          swiglus = swiglus](CUstream stream) { return swiglus->run(described, at, stream); };
+  return [at, described = ProductWays::describe(plan, command, kernels),
+          ways = ways](CUstream stream) { return ways->run(described, at, stream); };
 }
 
 Encoded Encoder::copy(const plan::Copy &op) const {
@@ -96,8 +103,8 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
   if (plan::launchesOf(command).empty())
     return Error{fmt::format("a command of the plan has no kernels ({})",
                              command.source() ? command.source()->str() : "")};
-  if (plan::productOf(command))
-    return swiglu(command);
+  if (plan::hasTwoWays(command))
+    return inOneOfTwoWays(command);
   return launches(command);
 }
 

@@ -4,8 +4,8 @@
 
 #include "runtime/device/cuda/Collectives.h"
 #include "runtime/device/cuda/Kernels.h"
+#include "runtime/device/cuda/ProductWays.h"
 #include "runtime/device/cuda/Products.h"
-#include "runtime/device/cuda/SwigluProducts.h"
 
 #include <functional>
 
@@ -26,12 +26,12 @@ struct Encoder {
   const plan::Plan &plan;
   const Kernels &kernels;
   Products *products;       // null in a plan without matrix products
-  SwigluProducts *swiglus;  // null in the same plans
+  ProductWays *ways;        // null in the same plans
   Collectives *collectives; // null in a plan of one rank
   const std::vector<CUdeviceptr> &arenas;
 
   // Encodes the commands of a function. The result refers to `driver`, `kernels`, `products`,
-  // `swiglus` and `collectives`. Nothing runs beside a collective whose place in `apart` is true,
+  // `ways` and `collectives`. Nothing runs beside a collective whose place in `apart` is true,
   // and with `oneByOne` beside any. Error: a command needs a kernel that the plan does not have, or
   // other ranks.
   Result<std::vector<Encoded>> encode(const plan::Function &function,
@@ -44,7 +44,7 @@ private:
   }
   Encoded launches(const plan::Command &command) const;
   Encoded product(const plan::Command &command, const plan::Gemm &gemm) const;
-  Encoded swiglu(const plan::Command &command) const;
+  Encoded inOneOfTwoWays(const plan::Command &command) const;
   Encoded copy(const plan::Copy &copy) const;
   Encoded collective(const plan::Collective &collective, bool waits, CUevent ended) const;
   Result<Encoded> encode(const plan::Command &command) const;

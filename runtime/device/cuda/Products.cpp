@@ -694,6 +694,8 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
     return std::tie(a.input, ofA, a) < std::tie(b.input, ofB, b);
   });
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
+  if (shapes.empty())
+    return {};
   auto trial = Trial::prepare(driver, gpu, shapes, stream);
   LMC_TRY(trial);
   const plan::DType *filled = nullptr;

@@ -105,13 +105,14 @@ private:
   Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
   Result<Step> stepOf(const plan::Collective &op);
   Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
-  Result<void> resolveSwiglu(const plan::Command &command, const plan::Gemm &op,
-                             const std::string &source, std::vector<Step> &steps);
+  Result<void> resolveInOneOfTwoWays(const plan::Command &command, const std::string &source,
+                                     std::vector<Step> &steps);
   Result<SimtExecutable *> recordedHere(Executable &executable);
   // Executes the queue until `count` pieces of work are complete since the device was opened.
   Result<void> runUntil(uint64_t count);
 
-  uint64_t seed, launched = 0, swiglus = 0; // products with SwiGLU that were recorded
+  uint64_t seed, launched = 0;
+  uint64_t inTwoWays = 0; // commands that were recorded and can be computed in two ways
   World *world;
   cpu::GemmCache gemms;
   cpu::HostMemory memory;
@@ -197,24 +198,23 @@ Result<Step> SimtDevice::stepOf(const plan::Collective &op) {
   });
 }
 
-// The matrix products with SwiGLU of a plan take turns: by a product and the kernel behind it, and
-// by the kernel that computes all.
-Result<void> SimtDevice::resolveSwiglu(const plan::Command &command, const plan::Gemm &op,
-                                       const std::string &source, std::vector<Step> &steps) {
+// The commands of a plan take turns: one is computed in the first way, the next one in the second.
+Result<void> SimtDevice::resolveInOneOfTwoWays(const plan::Command &command,
+                                               const std::string &source,
+                                               std::vector<Step> &steps) {
   const std::vector<const plan::Launch *> launches = plan::launchesOf(command);
   if (launches.empty())
     return Error{fmt::format("a command of the plan has no kernels ({})", source)};
-  if (launches.size() > 1 && swiglus++ % 2 == 1) {
-    steps.push_back(stepOf(*launches[1], Access::ReadWrite, source));
-    return {};
+  const bool second = launches.size() > 1 && inTwoWays++ % 2 == 1;
+  if (const plan::Gemm *op = plan::productOf(command); op && !second) {
+    auto gemm = cpu::bindGemm(*op, memory, gemms);
+    LMC_TRY(gemm);
+    steps.push_back([gemm = *gemm]() -> Result<void> {
+      gemm.run();
+      return {};
+    });
   }
-  auto gemm = cpu::bindGemm(op, memory, gemms);
-  LMC_TRY(gemm);
-  steps.push_back([gemm = *gemm]() -> Result<void> {
-    gemm.run();
-    return {};
-  });
-  steps.push_back(stepOf(*launches[0], Access::ReadWrite, source));
+  steps.push_back(stepOf(*launches[second], Access::ReadWrite, source));
   return {};
 }
 
@@ -233,8 +233,8 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
     });
     return {};
   }
-  if (const plan::Gemm *op = plan::productOf(command))
-    return resolveSwiglu(command, *op, source, steps);
+  if (plan::hasTwoWays(command))
+    return resolveInOneOfTwoWays(command, source, steps);
   if (const plan::Copy *op = command.body_as_Copy()) {
     steps.push_back([copy = cpu::bindCopy(*op, memory)]() -> Result<void> {
       copy.run(1);

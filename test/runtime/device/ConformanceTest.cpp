@@ -1137,8 +1137,10 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
       linear.offsets = sort.offsets;
       linear.y = matrix(kChoices, kColumns);
       b.command(linear);
-      addLoops("expert_linear_forward",
-               R"((const float *x, const float *weight, const int *offsets, float *y) {
+      // Devices take one of the two ways: the next command the other one.
+      for (const char *name : {"expert_linear_forward", "expert_linear_other_way"})
+        addLoops(name,
+                 R"((const float *x, const float *weight, const int *offsets, float *y) {
         for (int e = 0; e < 4; ++e)
           for (int r = loadOne(offsets + e); r < loadOne(offsets + e + 1); ++r)
             for (int i = 0; i < 3; ++i) {
@@ -1148,7 +1150,7 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
               storeOne(y + r * 3 + i, sum);
             }
       })",
-               {linear.x, linear.weight, linear.offsets, linear.y}, 3);
+                 {linear.x, linear.weight, linear.offsets, linear.y}, 3);
       auto combine = sized(plan::CombineRowsT(), kColumns);
       combine.y = linear.y;
       combine.weights = matrix(kRows, kChosen);
@@ -1200,8 +1202,9 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
       back.offsets = sort.offsets;
       back.y = matrix(kChoices, kInner);
       b.command(back);
-      addLoops("expert_linear_back",
-               R"((const float *x, const float *weight, const int *offsets, float *y) {
+      for (const char *name : {"expert_linear_back", "expert_linear_of_other_kind"})
+        addLoops(name,
+                 R"((const float *x, const float *weight, const int *offsets, float *y) {
         for (int e = 0; e < 4; ++e)
           for (int r = loadOne(offsets + e); r < loadOne(offsets + e + 1); ++r)
             for (int j = 0; j < 5; ++j) {
@@ -1211,7 +1214,7 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
               storeOne(y + r * 5 + j, sum);
             }
       })",
-               {back.x, back.weight, back.offsets, back.y}, 3);
+                 {back.x, back.weight, back.offsets, back.y}, 3);
       auto grad = expert(plan::ExpertLinearGradT());
       grad.dy = combineGrad.dy;
       grad.x = take.y;

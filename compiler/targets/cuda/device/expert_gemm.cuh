@@ -44,6 +44,18 @@ struct Rows {
   int expert, first, end;
 };
 
+// Returns the number of tiles of `Height` rows, counted over all experts. Each warp must call it as a
+// whole.
+template <int Experts, int Height> __device__ inline int tilesOfAll(const i32 *offsets) {
+  int tiles = 0;
+  for (int expert = int(threadIdx.x) % 32; expert < Experts; expert += 32)
+    tiles += ceilDiv(loadOne(offsets + expert + 1) - loadOne(offsets + expert), Height);
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2)
+    tiles += __shfl_xor_sync(kFullWarp, tiles, step);
+  return tiles;
+}
+
 // Returns the rows of tile `tile`, where the rows of each expert are cut into tiles of `Height`
 // rows, and tiles are counted over all experts. Each warp must call it as a whole.
 template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offsets, int tile) {

@@ -181,6 +181,15 @@ TEST(ExpertGemmKernels, Warpgroups) {
   checkExperts({260, 2, 512, 256, DataType::BF16, false, true, true});
 }
 
+// Blocks that stay on their SMs: more than tiles, and fewer.
+TEST(ExpertGemmKernels, PersistentBlocks) {
+  for (int64_t blocks : {1, 3, 40}) {
+    checkExperts({300, 5, 72, 136, DataType::BF16, false, false, true, blocks});
+    checkExperts({260, 2, 264, 520, DataType::BF16, true, false, true, blocks});
+    checkExperts({3, 70, 16, 16, DataType::BF16, false, false, true, blocks});
+  }
+}
+
 TEST(ExpertGemmKernels, GradientsBeginWithTheExpertOfTheMostRows) {
   for (int64_t experts : {1, 7, 32, 64, 70, 128}) {
     Source source;
@@ -220,10 +229,11 @@ TEST(ExpertGemmKernels, GradientsBeginWithTheExpertOfTheMostRows) {
 // orders of threads, copies and products.
 TEST(ExpertGemmKernels, WarpgroupsInDrawnOrders) {
   ExpertGemm product({140, 2, 328, 136, DataType::BF16, false, false, true}, false);
+  ExpertGemm persistent({140, 2, 328, 136, DataType::BF16, false, false, true, 2}, false);
   ExpertGemm gradient({340, 2, 72, 136, DataType::BF16, false, true, true}, true);
   const int64_t orders = lmc::test::drawCount(200);
   for (int64_t order = 1; order <= orders; ++order) {
-    ExpertGemm &gemm = order % 2 ? product : gradient;
+    ExpertGemm &gemm = order % 3 == 0 ? persistent : order % 3 == 1 ? product : gradient;
     gemm.check(drawnRows(gemm.shape.rows, 2, uint64_t(order)), false, uint64_t(order));
     if (HasFatalFailure() || HasNonfatalFailure())
       FAIL() << "order " << order;
@@ -270,6 +280,7 @@ TEST(ExpertGemmKernels, DrawnShapes) {
     shape.accumulate = isGrad && draw.oneIn(2);
     shape.transposed = !isGrad && draw.oneIn(2);
     shape.warpgroups = draw.oneIn(2);
+    shape.blocks = draw.oneIn(2) ? draw.extent(9) : 0;
     ExpertGemm gemm(shape, isGrad, uint64_t(seed));
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + gemm.text.name);
     gemm.check(drawnRows(shape.rows, shape.experts, uint64_t(seed)));
@@ -284,6 +295,7 @@ TEST(ExpertGemmKernels, CountWhatTheyMove) {
     for (const ExpertGemmShape &shape :
          {ExpertGemmShape{300, 5, 72, 136, DataType::BF16, false, isGrad},
           ExpertGemmShape{300, 5, 72, 136, DataType::BF16, !isGrad, isGrad, true},
+          ExpertGemmShape{300, 5, 72, 136, DataType::BF16, !isGrad, isGrad, true, 3},
           ExpertGemmShape{300, 5, 40, 33, DataType::F32, !isGrad, false}}) {
       ExpertGemm gemm(shape, isGrad);
       gemm.check(balancedRows(300, 5), /*count=*/true);
