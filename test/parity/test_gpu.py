@@ -87,7 +87,8 @@ if "bench" in options:
         job = next(job for job in json.loads((plan.parent / "jobs.json").read_text()) if job["plan"] == plan.name)
         events = [{"ph": "M", "name": "process_name", "args": {}},
                   {"ph": "X", "cat": "function", "name": "micro", "ts": 1.0, "dur": 9000.0, "args": {}}]
-        for kind, kernel, dur in (("gemm", "", 5000.0), ("attention_grad", "attention_grad_keys", 900.0),
+        for kind, kernel, dur in (("gemm", "", 4000.0), ("LinearSwiglu", "linear_swiglu_rows", 600.0),
+                                  ("SwigluLinearGrad", "swiglu_linear_grad_rows", 400.0), ("attention_grad", "attention_grad_keys", 900.0),
                                   ("launch", "linear_cross_entropy_grad", 100.0), ("launch", "rms_norm_grad", 70.0),
                                   ("launch", "rope", 10.0)):
             events.append({"ph": "X", "cat": kind, "name": "x", "ts": 1.0, "dur": dur, "args": {"kernel": kernel}})
@@ -103,7 +104,14 @@ if "bench" in options:
         Path(options["trace"]).write_text(json.dumps({"traceEvents": events}))
     print(json.dumps({"tokens_per_second": rate, "step_seconds": {"median": 32768 / rate},
                       "loss": 13.0 if fault == "loss of MBS 64" and "1b-64" in plan.name else 12.0,
-                      "memory": {"planned_bytes": 2**30, "allocated_bytes": 2**30}}, indent=2))
+                      "memory": {"planned_bytes": 2**30, "allocated_bytes": 2**30},
+                      "products": {
+                          "bf16>bf16 64x352x64 b^T align 16/16/16/16 workspace 45056 swiglu by 4a or 5b": {
+                              "implementation": "lmc swiglu_gemm", "seconds": 0.0045},
+                          "bf16>bf16 64x96x64 align 16/16/16/16 workspace 0 of 4 experts by 6c or 7d": {
+                              "implementation": "lmc expert_gemm", "seconds": 0.001},
+                          "bf16>bf16 64x96x64 align 16/16/16/16 workspace 0": {
+                              "implementation": "cuBLASLt proposal 1 of 8", "seconds": 0.001}}}, indent=2))
     sys.exit()
 if "compare-commands" in options:
     wrong = 0
@@ -746,6 +754,9 @@ def test_work_beside_products_is_timed_in_heat(stand_in, machine):
     assert first["ratio"] == first["predicted"] / 1e5
     assert "llama1b MBS 16 GAS 8: 1.000 times the tokens/s of llama1b MBS 16 GAS 1" in made["steps"]["notes"]
     assert (Path(machine["OUT"]) / "steps-llama1b-MBS-16-GAS-8.trace.json.xz").exists()
+    assert {"llama1b MBS 16 GAS 1: bf16>bf16 64x352x64 b^T swiglu: lmc swiglu_gemm, 4.500 ms",
+            "llama1b MBS 16 GAS 1: bf16>bf16 64x96x64 of 4 experts: lmc expert_gemm, 1.000 ms"} <= set(
+        made["steps"]["notes"])
     assert all(each["outside"] >= 1 for each in made["steps"]["expected"]) and made["streams"]["expected"]
 
 
@@ -851,7 +862,8 @@ def test_experts_are_compared_with_grouped_products(stand_in, machine):
         assert rows[f"olmoe4 PyTorch {name}, balanced"]["tflops"] == 500
     assert rows["olmoe4 PyTorch down forward, skewed"]["tflops"] == 400
     assert rows["olmoe4 PyTorch down forward, skewed"]["versions"] == "torch 2.11.0, CUDA 13.0"
-    assert report["notes"] == [
+    assert report["notes"][0] == "olmoe4 lmc bench: bf16>bf16 64x352x64 b^T swiglu: lmc swiglu_gemm, 4.500 ms"
+    assert report["notes"][2:] == [
         f"olmoe4 {name}: {200 + 20 * number} TFLOP/s, {(200 + 20 * number) / 500:.2f} of PyTorch's grouped_mm with "
         "balanced counts (500)" for number, name in enumerate(PRODUCTS)]
     # Each row of lmc's has bets, which the stand-in's memory loses.
@@ -877,7 +889,7 @@ def test_experts_without_a_peer(stand_in, machine, probe, reason):
     done = run(stand_in, "experts", env=machine)
     assert done.returncode == 0, done.stdout + done.stderr
     report = reports(Path(machine["OUT"]))["experts"]
-    assert list(report["skipped"]) == ["olmoe4 PyTorch grouped_mm"] and not report["notes"]
+    assert list(report["skipped"]) == ["olmoe4 PyTorch grouped_mm"] and len(report["notes"]) == 2
     assert report["skipped"]["olmoe4 PyTorch grouped_mm"].startswith(reason)
     assert [row["item"] for row in report["rows"]] == ["olmoe4 lmc bench", *(f"olmoe4 lmc {name}" for name in PRODUCTS)]
 

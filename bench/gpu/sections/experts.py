@@ -5,7 +5,7 @@ import json
 import statistics
 import sys
 
-from sections.training import absent, bench_command, benched
+from sections.training import absent, bench_command, benched, ways
 from session import Report, json_lines
 
 STEPS = 10  # of `lmc-run --bench`
@@ -104,7 +104,11 @@ def bench(session, report: Report, item: str, job: dict) -> None:
     trace = session.build / f"experts-{job['model']}.trace.json"
     trace.unlink(missing_ok=True)
     command = bench_command(session, session.data / "experts" / job["plan"], STEPS, f"--trace={trace}")
-    if report.run(item, command, lambda text: [benched(text, job)], limit=45):
+    def read(text: str) -> list[dict]:
+        report.notes.extend(ways(text, item))
+        return [benched(text, job)]
+
+    if report.run(item, command, read, limit=45):
         for row in measured(json.loads(trace.read_text()), job):
             report.add(**row)
 

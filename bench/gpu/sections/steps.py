@@ -5,7 +5,7 @@ import json
 import lzma
 import re
 
-from sections.training import bench_command, benched
+from sections.training import bench_command, benched, ways
 from session import Report
 
 STEPS, STEPS_OF_GAS_8 = 10, 4  # of `lmc-run --bench`
@@ -24,7 +24,7 @@ def kinds(trace: dict) -> dict:
         if event["ph"] != "X" or event["cat"] == "function":
             continue
         category, kernel = event["cat"].lower(), event["args"].get("kernel", "")
-        if category in ("linear_swiglu", "swiglu_linear_grad"):
+        if category in ("linearswiglu", "swiglulineargrad"):
             name = "products_ms"  # with the kernel behind the product, or without
         elif category in ("gemm", "attention", "attention_grad", "attentiongrad"):
             name = {"gemm": "products_ms", "attention": "attention_ms"}.get(category, "attention_grad_ms")
@@ -74,6 +74,7 @@ def step(session, report: Report, item: str, job: dict) -> None:
                             f"--trace={trace}", *UNCHANGED)
 
     def read(text: str) -> list[dict]:
+        report.notes.extend(ways(text, item))
         return [{**benched(text, job), **kinds(json.loads(trace.read_text()))}]
 
     if report.run(item, command, read, limit=60):

@@ -118,6 +118,14 @@ def benched(text: str, job: dict) -> dict:
             "allocated_mib": made["memory"]["allocated_bytes"] / 2**20}
 
 
+def ways(text: str, item: str) -> list[str]:
+    """Returns how lmc-run computed each product that can be computed in two ways, as it prints it: the faster one."""
+    made = json.loads(text[text.index("{"):])["products"]
+    return [f"{item}: {re.sub(' align.*?(?= swiglu| of )', '', re.sub(' by .*', '', product))}: "
+            f"{taken['implementation']}, {1e3 * taken['seconds']:.3f} ms"
+            for product, taken in made.items() if "swiglu" in product or "experts" in product]
+
+
 def bench(session, report: Report, item: str, job: dict, choice: str) -> None:
     command = bench_command(session, session.data / "training" / job["plan"], BENCH_STEPS, f"--gemm={choice}")
     report.run(item, command, lambda text: [benched(text, job)], limit=200)

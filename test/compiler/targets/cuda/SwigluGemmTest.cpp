@@ -1,6 +1,7 @@
 // The products of a gated MLP with SwiGLU in their epilogues, as ptxas compiles them.
 #include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaCode.h"
+#include "compiler/targets/cuda/ExpertGemmTemplates.h"
 #include "compiler/targets/cuda/SwigluGemmTemplates.h"
 #include "test/compiler/targets/cuda/CudaFixture.h"
 
@@ -25,6 +26,13 @@ TEST(SwigluGemm, DoesNotSpill) {
         kernels.push_back(std::move(pair.whole));
       }
     }
+  // Of experts, with blocks that stay on their SMs (OLMoE).
+  for (bool transposed : {false, true}) {
+    ExpertGemmShape shape{131072, 64, 2048, 2048, lmc::DataType::BF16, transposed};
+    shape.warpgroups = true;
+    shape.blocks = 132;
+    kernels.push_back(expertGemmKernel(shape));
+  }
   auto code = compileCuda(kernels, "sm_90a", cache);
   ASSERT_TRUE(bool(code)) << llvm::toString(code.takeError());
   for (const CudaCode &compiled : *code) {
