@@ -40,9 +40,9 @@ struct AttentionModel {
   double backward = 0, backwardHalfLength = 0;
 };
 
-// The rates that were measured of the target's own products with SwiGLU in their epilogues, as
-// shares of the rate of a library's product without SwiGLU; 0: not measured. They hold for products
-// of `rows` rows or more.
+// The rates that were measured of the target's own products with SwiGLU in their epilogues, as shares
+// of the rate of a library's product without SwiGLU; 0: not measured. They hold for products of
+// `rows` rows or more, up to the next measurement of these sizes.
 struct SwigluRate {
   int64_t rows = 0, inner = 0, columns = 0; // of x [rows, inner] and silu(g) u [rows, columns]
   double forward = 0, backward = 0;

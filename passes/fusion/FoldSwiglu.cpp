@@ -13,8 +13,9 @@
 //
 // A device may then keep g, u and d in registers.
 //
-// Where the forward function of a layer returns g and u for the backward one, it returns their
-// whole, which the backward one cuts: a command takes g and u as the halves of one matrix.
+// Where the forward function of a layer returns g and u for the backward one, it returns their whole,
+// which the backward one cuts: a command takes g and u as the halves of one matrix. That is so where
+// nothing can be folded, too: after the functions are inlined it makes no difference.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"

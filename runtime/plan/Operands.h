@@ -67,7 +67,7 @@ inline Operands operandsOf(const LinearSwiglu &op) {
   const Gemm &product = *op.product();
   return {{"x", product.a()},
           {"weight", product.b()},
-          {"gu", product.d(), Role::Write},
+          {"gu", product.d(), op.both() ? Role::Write : Role::Scratch},
           {"a", op.a(), Role::Write}};
 }
 
@@ -76,7 +76,7 @@ inline Operands operandsOf(const SwigluLinearGrad &op) {
   return {{"dy", product.a()},
           {"weight", product.b()},
           {"dgu", op.dgu(), Role::Accumulate},
-          {"a", product.d(), Role::Write}};
+          {"a", product.d(), op.both() ? Role::Write : Role::Scratch}};
 }
 
 // Returns the matrix product that a library may compute for the command, all of it or a part; null

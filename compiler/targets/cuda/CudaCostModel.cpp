@@ -85,10 +85,16 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
 // without SwiGLU; 0: it was not measured for this shape.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
+  int64_t rows = 0; // of the measurement that is nearest to the work
   double share = 0;
-  for (const cost::SwigluRate &rate : spec.swiglu)
-    if (rate.inner == work.product.k && rate.columns == columns && rate.rows <= work.product.m)
-      share = std::max(share, work.backward ? rate.backward : rate.forward);
+  for (const cost::SwigluRate &rate : spec.swiglu) {
+    const double measured = work.backward ? rate.backward : rate.forward;
+    if (measured == 0 || rate.inner != work.product.k || rate.columns != columns ||
+        rate.rows > work.product.m || rate.rows < rows)
+      continue;
+    rows = rate.rows;
+    share = measured;
+  }
   return share;
 }
 

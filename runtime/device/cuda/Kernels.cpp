@@ -35,8 +35,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
              fmt::format("find kernel '{}' in the code of {}", planned->entry()->str(),
                          file.path()));
     const auto &image = *file->modules()->Get(planned->module_())->image();
-    kernel.code =
-        XXH64(kernel.name.data(), kernel.name.size(), XXH64(image.data(), image.size(), 0));
+    kernel.code = XXH64(image.data(), image.size(), 0);
     if (!planned->grid())
       return Error{fmt::format("{}: kernel '{}' has no grid", file.path(), kernel.name)};
     for (uint32_t i = 0; i < 3; ++i)

@@ -14,7 +14,7 @@ struct Kernel {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   uint32_t threads = 0, sharedBytes = 0;
   std::string name;
-  uint64_t code = 0; // XXH64 of its module's code and its name
+  uint64_t code = 0; // XXH64 of its module's code
 };
 
 class Kernels {

@@ -1,8 +1,8 @@
 // The commands with matrix products that can be computed in two ways, and the choice between these:
 //
-//   LinearSwiglu, SwigluLinearGrad  cuBLASLt's product with a kernel behind it; one kernel
-//   ExpertLinear                    a kernel with a block for each tile; one whose blocks stay on
-//   their SMs
+//   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and a kernel behind it, or one kernel
+//   ExpertLinear                     a kernel with a block for each tile, or one with blocks that stay
+//                                    on their SMs
 #pragma once
 
 #include "runtime/device/cuda/Kernels.h"

@@ -110,6 +110,8 @@ TEST(Operands, OfProductsWithSwiglu) {
   forward.product->b = 2;
   forward.product->d = 3;
   forward.a = 4;
+  EXPECT_THAT(texts(commandOf(forward)), ElementsAre("<x=1", "<weight=2", "?gu=3", ">a=4"));
+  forward.both = true;
   EXPECT_THAT(texts(commandOf(forward)), ElementsAre("<x=1", "<weight=2", ">gu=3", ">a=4"));
   plan::SwigluLinearGradT grad;
   grad.product = std::make_unique<plan::GemmT>();
@@ -117,6 +119,8 @@ TEST(Operands, OfProductsWithSwiglu) {
   grad.product->b = 2;
   grad.product->d = 3;
   grad.dgu = 4;
+  EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=1", "<weight=2", "+dgu=4", "?a=3"));
+  grad.both = true;
   EXPECT_THAT(texts(commandOf(grad)), ElementsAre("<dy=1", "<weight=2", "+dgu=4", ">a=3"));
 }
 

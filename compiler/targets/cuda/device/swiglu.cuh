@@ -51,7 +51,7 @@ template <typename Shape> struct Eight {
 
 } // namespace products
 
-// Grid: a thread for each 8 columns of a. The same for the other one.
+// Grid of both kernels: a thread for each 8 columns of a row of a.
 template <typename Shape> __device__ inline void swigluRows(const bf16 *gu, bf16 *a) {
   const products::Eight<Shape> at;
   if (!at.exists())

@@ -316,6 +316,12 @@ TEST(CudaCostModel, ProductsWithSwigluAreTheOwnOnesOnceMeasured) {
   EXPECT_EQ(kernels(0.97, 0.97, "sm_90a", 2 * kRows).first.size(), 2u);
   EXPECT_EQ(kernels(0.97, 0.97, "sm_90a", kRows, kInner).first.size(), 2u);
   EXPECT_EQ(kernels(0.97, 0.97, "sm_90a", kRows / 2).first.size(), 1u);
+  // Of two measurements the one of the most rows holds.
+  cost::DeviceSpec spec = *cost::loadDeviceSpec("h100-sxm");
+  spec.swiglu = {{kRows, kInner, kColumns, 0.9, 0}, {kRows / 8, kInner, kColumns, 0.97, 0.97}};
+  const CudaCostModel model(*findCudaArch("sm_90a"), spec);
+  EXPECT_EQ(model.kernels(workOf(false)).size(), 2u);
+  EXPECT_EQ(model.kernels(workOf(true)).size(), 1u);
 }
 
 TEST(CudaCostModel, WarningsOfAttentionNameTheCauseAndTheWayOut) {
