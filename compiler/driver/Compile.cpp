@@ -227,10 +227,9 @@ LogicalResult Driver::planFrom(Phase from) {
                      [&] { return planMemory(sizes); });
 }
 
-// Plans the job with one value of a setting of `config` after the other, and takes the fastest plan
-// within the budget. `values` go from the one that would be the fastest without a budget to the one
-// that takes the least memory. `plan` makes a plan from the module of this moment. The report `key`
-// lists the attempts.
+// Plans the job with each value of a setting of `config`, and takes the fastest plan within the
+// budget; of equally fast ones the smallest. The last of `values` takes the least memory. `plan`
+// makes a plan from the module of this moment. The report `key` lists the attempts.
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;
@@ -249,15 +248,14 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     OwningOpRef<ModuleOp> module;
     nlohmann::json reports;
     double tokensPerSecond = 0;
+    uint64_t bytes = 0;
   } best;
+  bool allFastest = true; // the budget costs none of the plans time
   nlohmann::json attempts = nlohmann::json::array();
   const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
   const double rateBefore = std::exchange(fastestRate, 0);
   isAttempt = true;
-  result.isFastest = false;
   for (StringRef value : values) {
-    if (result.isFastest) // no later value is faster
-      break;
     hasSmaller = hadSmaller || value != values.back();
     if (failed(planWith(value)))
       return failure();
@@ -267,21 +265,20 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
       continue;
     }
     attempt = {{key.str(), value.str()}, {"fits", result.fits}};
+    allFastest &= result.isFastest;
     if (!result.fits)
       continue;
-    // Where no other value can be faster, and nobody reads the report, the rate does not matter.
-    FailureOr<double> rate = options.onlyMeasures && result.isFastest && attempts.size() == 1
-                                 ? std::numeric_limits<double>::max()
-                                 : tokensPerSecond();
+    FailureOr<double> rate = tokensPerSecond();
     if (failed(rate))
       return failure();
     attempt["tokens_per_second_per_device"] = *rate;
-    if (*rate > best.tokensPerSecond)
-      best = {value, config, std::move(result.module), phases.reports, *rate};
+    const uint64_t bytes = attempt["peak_bytes"] = peakBytes();
+    if (*rate > best.tokensPerSecond || (*rate == best.tokensPerSecond && bytes < best.bytes))
+      best = {value, config, std::move(result.module), phases.reports, *rate, bytes};
     fastestRate = best.tokensPerSecond;
   }
   fastestRate = rateBefore;
-  result.isFastest &= attempts.size() == 1;
+  result.isFastest = best.module && allFastest;
   isAttempt = wasAttempt;
   hasSmaller = hadSmaller;
   if (best.module) {

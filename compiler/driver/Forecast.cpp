@@ -95,7 +95,6 @@ struct Compiled {
   Forecast forecast;
   uint64_t lowerBoundBytes = 0; // of all arenas together
   double flopsPerToken = 0;
-  bool isFastest = false; // see CompileResult
 };
 
 // Returns a job that compiles to the same plan; it is the same one for strategies that come to the
@@ -194,8 +193,17 @@ public:
         config.memory.lossChunk = chunk;
       return extrapolated(std::move(config));
     };
+    const bool sumsEither =
+        distributed.choosesReduce() && job.config.training.gradientAccumulationSteps > 1;
     auto fast = [&](const char *reshard) {
-      return with(RecomputeMode::KeepAll, job.chunks.fastest, "yes", "last", reshard);
+      auto of = [&](const char *reduce) {
+        return with(RecomputeMode::KeepAll, job.chunks.fastest, "yes", reduce, reshard);
+      };
+      std::optional<Forecast> last = of("last");
+      if (!last || !sumsEither)
+        return last;
+      std::optional<Forecast> each = of("each");
+      return each && !isBetter(*each, *last) ? last : each;
     };
     auto smallest = [&] {
       return with(RecomputeMode::Block, job.chunks.smallest, "no", "each", "yes");
@@ -238,6 +246,14 @@ private:
                 : budget > 0 && peak > budget * (1 + kMargin);
   }
 
+  // Returns true if Driver::planFastest() takes the first of two plans.
+  static bool isBetter(const Forecast &a, const Forecast &b) {
+    if (a.fits != b.fits)
+      return a.fits;
+    return a.tokensPerSecond > b.tokensPerSecond ||
+           (a.tokensPerSecond == b.tokensPerSecond && a.peakBytes < b.peakBytes);
+  }
+
   std::optional<Compiled> compiled(const Config &config) {
     auto [made, text] = jobs.get(simplest(config), [&]() -> CompiledJobs::Outcome {
       error.clear();
@@ -249,7 +265,6 @@ private:
       for (const plan::Arena *arena : *plan.arenas())
         made.lowerBoundBytes += arena->lower_bound_bytes();
       made.flopsPerToken = plan.model()->flops_per_token_causal();
-      made.isFastest = result->isFastest;
       return {made, ""};
     });
     error = text;
@@ -263,12 +278,11 @@ private:
     if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&
         !config.training.microBatchAuto && cost::deviceSpecOf(config.target, config.directory)) {
       last = compiled(withReduce(config, "last"));
-      if (!last || last->isFastest)
-        return forecastIn(last);
+      if (!last)
+        return std::nullopt;
     }
     std::optional<Compiled> made = compiled(last ? withReduce(config, "each") : config);
-    if (made && last && last->forecast.fits &&
-        (!made->forecast.fits || made->forecast.tokensPerSecond <= last->forecast.tokensPerSecond))
+    if (made && last && last->forecast.fits && !isBetter(made->forecast, last->forecast))
       return last->forecast;
     return forecastIn(made);
   }

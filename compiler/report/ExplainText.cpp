@@ -508,8 +508,7 @@ void Text::fastest(const char *key) {
   }
   line("  distributed.{} = {} {}: {}", key, word(choice, "chosen"),
        fits ? "is the fastest within the budget" : "takes the least memory",
-       attempts.size() > 1 ? fmt::format("{}", fmt::join(attempts, ", "))
-                           : "it fits, and was taken as the fastest without planning others");
+       fmt::join(attempts, ", "));
 }
 
 void Text::comm() {
