@@ -16,6 +16,7 @@ OVERLAP = ("distributed.overlap", ("yes", "gathers", "no"))
 RESHARD = ("distributed.reshard_after_forward", ("yes", "no"))
 OWNERS = ("optimizer.muon_owners", ("yes", "no"))
 RECOMPUTE = ("memory.recompute", ("keep-all", "none", "activation", "full", "block"))
+CHUNK = ("memory.loss_chunk", (1024, 4096, 16384))
 MBS = ("training.micro_batch_size", (1, 2, 4))
 DOES_NOT_FIT = 3
 
@@ -68,6 +69,7 @@ def check(number: int) -> str:
     others = [dict(zip([key for key, _ in choices], values))
               for values in itertools.product(*(of for _, of in choices))]
     others += [{RECOMPUTE[0]: value} for value in RECOMPUTE[1]]
+    others += [{CHUNK[0]: value} for value in CHUNK[1]]
     others += [{MBS[0]: value} for value in MBS[1]]
     found = {json.dumps(other): explain({**settings, **other}) for other in others}
     size = explain({**settings, MBS[0]: '"auto"'})
