@@ -252,21 +252,30 @@ private:
     }
   }
 
-  void readAttention(const toml::table &root, DeviceSpec &spec) {
-    const toml::node *node = root.get("attention");
+  // Returns the tables of a list [[name]]. Reports a list that is none, or is empty and `required`.
+  std::vector<const toml::table *> tablesOf(const toml::table &root, const char *name,
+                                            bool required) {
+    std::vector<const toml::table *> tables;
+    const toml::node *node = root.get(name);
+    if (!node && (!required || unknownSection))
+      return tables;
     const toml::array *list = node ? node->as_array() : nullptr;
-    if (!node && unknownSection)
-      return;
-    if (!list || list->empty())
-      return diagnostics.error(node ? at(node->source()) : config::Location{path},
-                               "attention must be a list of tables; write [[attention]]");
-    for (const toml::node &entry : *list) {
-      const toml::table *table = entry.as_table();
-      if (!table) {
-        diagnostics.error(at(entry.source()), "attention must be a list of tables");
-        continue;
-      }
-      AttentionModel model;
+    if (!list || list->empty()) {
+      diagnostics.error(node ? at(node->source()) : config::Location{path},
+                        fmt::format("{0} must be a list of tables; write [[{0}]]", name));
+      return tables;
+    }
+    for (const toml::node &entry : *list)
+      if (const toml::table *table = entry.as_table())
+        tables.push_back(table);
+      else
+        diagnostics.error(at(entry.source()), fmt::format("{} must be a list of tables", name));
+    return tables;
+  }
+
+  void readAttention(const toml::table &root, DeviceSpec &spec) {
+    for (const toml::table *table : tablesOf(root, "attention", /*required=*/true)) {
+      AttentionModel &model = spec.attention.emplace_back();
       fields(*table, "attention",
              {{"dtype", &model.dtype},
               {"head_dim", &model.headDim, 1, 4096},
@@ -274,32 +283,19 @@ private:
               {"forward_half_length", &model.forwardHalfLength, 0, 1e9},
               {"backward", &model.backward, 1, kMaxRate},
               {"backward_half_length", &model.backwardHalfLength, 0, 1e9}});
-      spec.attention.push_back(model);
     }
   }
 
   void readSwiglu(const toml::table &root, DeviceSpec &spec) {
-    const toml::node *node = root.get("swiglu");
-    if (!node)
-      return;
-    const toml::array *list = node->as_array();
-    for (size_t i = 0; list && i < list->size(); ++i) {
-      const toml::table *table = list->get(i)->as_table();
-      if (!table)
-        list = nullptr;
-      if (!table)
-        break;
-      SwigluRate rate;
+    for (const toml::table *table : tablesOf(root, "swiglu", /*required=*/false)) {
+      SwigluRate &rate = spec.swiglu.emplace_back();
       fields(*table, "swiglu",
              {{"rows", &rate.rows, 1, 1 << 30},
               {"inner", &rate.inner, 1, 1 << 30},
               {"columns", &rate.columns, 1, 1 << 30},
               {"forward", &rate.forward, 0, 2, false},
               {"backward", &rate.backward, 0, 2, false}});
-      spec.swiglu.push_back(rate);
     }
-    if (!list)
-      diagnostics.error(at(node->source()), "swiglu must be a list of tables; write [[swiglu]]");
   }
 
   void readLink(const toml::table &links, const char *name, LinkModel &link) {

@@ -660,6 +660,31 @@ private:
                       arg);
       }
     }
+    return plan::hasTwoWays(command) ? twoWays(command) : Result<void>();
+  }
+
+  // Checks the kernels of a command that can be computed in two ways: a device launches one of them, and
+  // gives it these arguments.
+  Result<void> twoWays(const plan::Command &command) {
+    std::array<std::vector<uint32_t>, 2> needed;
+    if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
+      const plan::Gemm &gemm = *op->product();
+      needed = {{{gemm.d(), op->a()}, {gemm.a(), gemm.b(), gemm.d(), op->a()}}};
+    } else if (const plan::SwigluLinearGrad *op = command.body_as_SwigluLinearGrad()) {
+      const plan::Gemm &gemm = *op->product();
+      needed = {{{op->dgu(), op->dgu(), gemm.d()},
+                 {gemm.a(), gemm.b(), op->dgu(), op->dgu(), gemm.d()}}};
+    } else {
+      const plan::ExpertLinear &product = *command.body_as_ExpertLinear();
+      needed.fill({product.x(), product.weight(), product.offsets(), product.y()});
+    }
+    if (command.launches()->size() > needed.size())
+      return fail("it has {} kernels, and two ways", command.launches()->size());
+    for (uint32_t i = 0; i < command.launches()->size(); ++i) {
+      const auto &args = *command.launches()->Get(i)->args();
+      if (!std::equal(args.begin(), args.end(), needed[i].begin(), needed[i].end()))
+        return fail("way {} has other arguments than its kernel needs", i + 1);
+    }
     return {};
   }
 

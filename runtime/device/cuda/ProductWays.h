@@ -24,7 +24,7 @@ struct TwoWayProduct {
   // The kernels of the two ways; the second may be null: then there is one way.
   const Kernel *first = nullptr, *second = nullptr;
 
-  // Of what a choice depends on.
+  // Equal commands have one choice.
   auto operator<=>(const TwoWayProduct &) const = default;
 
   // The columns of silu(g) u.
@@ -56,7 +56,8 @@ public:
   // of the first. Products must have chosen the algorithms of the shapes.
   Result<void> choose(std::vector<TwoWayProduct> commands, GemmChoices *choices, CUstream stream);
 
-  // Returns one line for each kernel that a choice has left out because its results are wrong.
+  // Returns one line for each kernel that choose() has left out: its results are wrong, or there was
+  // too little memory to try it.
   const std::vector<std::string> &remarks() const { return leftOut; }
 
   // Enqueues a command. The stream may be capturing.
