@@ -3,6 +3,7 @@
 
 #include "runtime/device/Device.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -409,6 +410,43 @@ TEST(PlanFile, RefusesProductsWithSwigluThatDoNotFit) {
     EXPECT_NE(plan.error().message.find(c.message), std::string::npos)
         << plan.error().message << "\n  should say: " << c.message;
   }
+}
+
+// A device gives the kernel of a way arguments of its own: the launches of a plan must have the
+// same.
+TEST(PlanFile, RefusesWaysWithOtherArguments) {
+  auto withWays = [](std::vector<std::vector<uint32_t>> ways) {
+    PlanBuilder b = swigluPlan();
+    b.plan.target = "cuda:sm_90a";
+    auto module = std::make_unique<plan::ModuleT>();
+    module->target = b.plan.target;
+    module->image = {1, 2, 3};
+    b.plan.modules.push_back(std::move(module));
+    for (size_t i = 0; i < ways.size(); ++i) {
+      auto kernel = std::make_unique<plan::KernelT>();
+      kernel->name = kernel->entry = "way" + std::to_string(i);
+      kernel->grid = {1, 1, 1};
+      kernel->threads = 32;
+      b.plan.kernels.push_back(std::move(kernel));
+      auto launch = std::make_unique<plan::LaunchT>();
+      launch->kernel = uint32_t(i);
+      launch->args = ways[i];
+      launch->inputs = 1;
+      launch->items = launch->chunk = 1;
+      b.plan.functions[0]->commands[0]->launches.push_back(std::move(launch));
+    }
+    // The first command's halves are needed: results may be arguments.
+    b.plan.functions[0]->commands[0]->body.AsLinearSwiglu()->both = true;
+    auto opened = b.open();
+    return opened ? std::string() : opened.error().message;
+  };
+  PlanBuilder sound = swigluPlan();
+  const plan::LinearSwigluT &op = *sound.plan.functions[0]->commands[0]->body.AsLinearSwiglu();
+  const uint32_t x = op.product->a, gu = op.product->d, a = op.a;
+  EXPECT_EQ(withWays({{gu, a}}), "");
+  EXPECT_THAT(withWays({{gu, gu, a}}), testing::HasSubstr("way 1 has other arguments"));
+  EXPECT_THAT(withWays({{gu, a}, {x, gu, a}}), testing::HasSubstr("way 2 has other arguments"));
+  EXPECT_THAT(withWays({{gu, a}, {gu, a}, {gu, a}}), testing::HasSubstr("it has 3 kernels"));
 }
 
 TEST(PlanFile, OpensWhatIsSound) {
