@@ -3,8 +3,9 @@
 #include "compiler/config/HuggingFace.h"
 #include "compiler/config/ParameterGroups.h"
 #include "compiler/config/TrainingPhases.h"
+#include "compiler/config/Values.h"
 #include "runtime/plan/Names.h"
-#include "runtime/support/Shares.h"
+#include "runtime/plan/SettingRules.h"
 
 #include <fmt/format.h>
 
@@ -159,16 +160,6 @@ void positions(const CheckedJob &job) {
               job.config.training.sequenceLength, job.config.model.maxPositionEmbeddings);
 }
 
-void generation(const CheckedJob &job) {
-  const GenerationConfig &generation = job.config.generation;
-  if (job.sound({"generation.prompts", "generation.max_new_tokens", "training.sequence_length"}) &&
-      !generation.prompts.empty() && generation.maxNewTokens >= job.config.training.sequenceLength)
-    job.error("generation.max_new_tokens",
-              "max_new_tokens = {} must be below sequence_length = {}, which prompt and new tokens "
-              "share",
-              generation.maxNewTokens, job.config.training.sequenceLength);
-}
-
 void batch(const CheckedJob &job) {
   if (!job.sound({"training.batch_size", "training.micro_batch_size", "distributed.nodes",
                   "distributed.devices_per_node"}))
@@ -252,123 +243,12 @@ void expertCapacity(const CheckedJob &job) {
               capacity);
 }
 
-void schedule(const CheckedJob &job) {
-  const std::string section = "lr_schedule.";
-  LrKeys keys = job.config.lrSchedule;
-  for (const auto &[path, location] : job.provenance.keys)
-    if (path.starts_with(section))
-      keys.given[path.substr(section.size())] = location.file == kOverrides ? 2 : 1;
-  const auto isBroken = [&](const std::string &key) {
-    return job.provenance.broken.count(section + key) > 0;
-  };
-  for (const LrFault &fault : lrFaults(keys, job.config.training.trainIters))
-    if (job.sound({"training.train_iters"}) && !isBroken(fault.key) &&
-        std::ranges::none_of(fault.reads, isBroken))
-      job.error(section + fault.key, "{}", fault.text);
-}
-
-void shuffleBlock(const CheckedJob &job) {
-  const int64_t block = job.config.data.shuffleBlock;
-  const int64_t length = job.config.training.sequenceLength;
-  if (job.sound({"data.shuffle_block", "training.sequence_length"}) && block % length != 0)
-    job.error("data.shuffle_block",
-              "shuffle_block = {} is no multiple of sequence_length = {}; use {}", block, length,
-              nearestMultiples(length, block));
-}
-
-void packing(const CheckedJob &job) {
-  const int64_t block = job.config.data.shuffleBlock, length = job.config.training.sequenceLength;
-  if (job.sound({"data.packing", "data.shuffle_block", "training.sequence_length"}) &&
-      job.config.data.packing == "best_fit" && block != length && job.config.phases.size() < 2)
-    job.error("data.shuffle_block",
-              "packing = \"best_fit\" fills sequences with whole documents, so shuffle_block = {} "
-              "must be sequence_length = {}",
-              block, length);
-}
-
-void sources(const CheckedJob &job) {
-  const DataConfig &data = job.config.data;
-  if (data.sources.empty())
-    return;
-  if (job.sound({"data.train"}) && !data.train.empty())
-    job.error("data.train", "train and [[data.source]] both say what to train on; leave one out");
-  std::map<std::string, std::string> known; // the source of each path
-  for (const auto &[name, source] : data.sources) {
-    const std::string key = fmt::format("data.source.{}.paths", name);
-    if (job.provenance.broken.count(key))
-      continue;
-    if (source.paths.empty())
-      job.error(key,
-                "[[data.source]] {} has an empty list of paths; give it token files, or leave "
-                "it out",
-                name);
-    for (const std::string &path : source.paths)
-      if (const auto [other, isNew] = known.emplace(path, name);
-          !isNew && job.sound({"data.allow_repeats"}) && !data.allowRepeats)
-        job.error(key,
-                  "'{}' is in [[data.source]] {} already; list it once, or set "
-                  "data.allow_repeats = true",
-                  path, other->second);
-  }
-}
-
-// Reports weights that no run could mix. The place is that of the weight with the most digits.
-void weights(const CheckedJob &job) {
-  std::vector<double> values;
-  std::string longest; // the key of that weight
-  size_t digits = 0;
-  for (const auto &[name, source] : job.config.data.sources) {
-    const std::string key = fmt::format("data.source.{}.weight", name);
-    if (job.provenance.broken.count(key))
-      return;
-    values.push_back(source.weight);
-    if (const size_t length = fmt::formatted_size("{}", source.weight); length > digits) {
-      digits = length;
-      longest = key;
-    }
-  }
-  if (values.empty())
-    return;
-  if (const auto shares = sharesOfWeights(values); !shares)
-    job.error(longest, "{}", shares.error().message);
-}
-
-void validation(const CheckedJob &job) {
-  const DataConfig &data = job.config.data;
-  const auto &sets = job.config.validations;
-  if (!sets.empty() && job.sound({"data.validation"}) && !data.validation.empty())
-    job.error("data.validation",
-              "validation and [[validation]] both say what to validate with; leave one out");
-  for (const auto &[name, set] : sets)
-    if (const std::string key = fmt::format("validation.{}.paths", name);
-        set.paths.empty() && !job.provenance.broken.count(key))
-      job.error(key,
-                "[[validation]] {} has an empty list of paths; give it token files, or leave it "
-                "out",
-                name);
-  if (job.sound({"data.train", "data.validation", "monitoring.validation_interval"}) &&
-      job.config.monitoring.validationInterval > 0 &&
-      !(data.train.empty() && data.sources.empty()) && data.validation.empty() && sets.empty())
-    job.error("monitoring.validation_interval",
-              "validation_interval = {} needs data: give 'validation' in [data] or [[validation]], "
-              "or set it to 0",
-              job.config.monitoring.validationInterval);
-}
-
 void optimizer(const CheckedJob &job) {
   if (job.sound({"optimizer.type", "training.compute_dtype"}) &&
       job.config.optimizer.type == "adamw8bit" && job.config.training.computeDType == DataType::F64)
     job.error(
         "optimizer.type",
         "adamw8bit computes in f32, not in compute_dtype = \"f64\"; use adamw, or f32 or bf16");
-  if (job.sound({"optimizer.type", "optimizer.muon_lr", "lr_schedule.lr"}) &&
-      job.config.optimizer.type == "muon" && job.config.optimizer.muonLr > 0 &&
-      job.config.lrSchedule.lr == 0)
-    job.error(
-        "optimizer.muon_lr",
-        "muon_lr = {} follows the schedule of lr_schedule.lr, which is 0; give an lr above 0, "
-        "or leave out muon_lr",
-        job.config.optimizer.muonLr);
   const int64_t multiple = job.config.target.intermediateMultiple;
   if (job.sound({"optimizer.type", "model.intermediate_size",
                  "target.make_intermediate_size_divisible_by"}) &&
@@ -411,6 +291,45 @@ void intermediatePadding(const CheckedJob &job) {
               "make_intermediate_size_divisible_by = {} pads MLPs with a gate, which {} does not "
               "have; leave it out",
               multiple, job.config.model.family->name);
+}
+
+// Returns the settings as the plan of the job would have them.
+SettingTable settingsOf(const CheckedJob &job) {
+  Config config = job.config;
+  std::vector<Setting> settings;
+  for (const Key &key : job.keys) {
+    if (config.model.family ? !key.isOf(*config.model.family) : !key.families.empty())
+      continue;
+    ResolvedSetting from = resolvedSetting(key, config);
+    const auto given = job.provenance.keys.find(from.key);
+    settings.push_back({.key = from.key,
+                        .type = planType(from.type),
+                        .value = std::move(from.value),
+                        .values = std::move(from.values),
+                        .origin = given == job.provenance.keys.end() ? SettingOrigin::Default
+                                  : given->second.file == kOverrides ? SettingOrigin::CompileSet
+                                                                     : SettingOrigin::File,
+                        .identity = from.identity,
+                        .derivedFrom = std::move(from.derivedFrom),
+                        .derivedDivisor = from.derivedDivisor});
+  }
+  return SettingTable(std::move(settings));
+}
+
+// Reports what lmc-run would refuse, by the rules that it applies too.
+void ofRun(const CheckedJob &job) {
+  const auto isBroken = [&](const std::string &key) {
+    const auto found = job.provenance.broken.lower_bound(key);
+    return found != job.provenance.broken.end() && (*found == key || found->starts_with(key + "."));
+  };
+  for (const SettingFault &fault : settingFaults(settingsOf(job))) {
+    if (isBroken(fault.key) || std::ranges::any_of(fault.reads, isBroken))
+      continue;
+    if (fault.isWarning)
+      job.diagnostics.settingWarning(job.provenance.of(fault.key), fault.named());
+    else
+      job.error(fault.key, "{}", fault.text);
+  }
 }
 
 void device(const CheckedJob &job) {
@@ -509,18 +428,9 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
 }
 
 void checkTogether(const CheckedJob &job) {
-  for (auto *check : {heads,          exported,
-                      exports,        familyKeys,
-                      ofFamily,       ropeScaling,
-                      positions,      generation,
-                      batch,          shardGroup,
-                      expertParallel, expertCapacity,
-                      schedule,       shuffleBlock,
-                      packing,        sources,
-                      weights,        validation,
-                      device,         optimizer,
-                      groups,         intermediatePadding,
-                      checkPhases})
+  for (auto *check : {heads, exported, exports, familyKeys, ofFamily, ropeScaling, positions, batch,
+                      shardGroup, expertParallel, expertCapacity, ofRun, device, optimizer, groups,
+                      intermediatePadding, checkPhases})
     check(job);
 }
 

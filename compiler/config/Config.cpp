@@ -169,6 +169,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
   if (!diagnostics.empty())
     return Error{diagnostics.text()};
   config.warnings = diagnostics.warnings();
+  config.settingWarnings = diagnostics.settingWarnings();
   fillSettings(keys, provenance, config);
   return config;
 }

@@ -302,6 +302,9 @@ struct Config {
   std::string text;               // contents of the TOML file
   std::vector<ResolvedSetting> settings;
   std::vector<std::string> warnings; // about values that the job asks for and does not get
+  // About settings that may do something else than is meant. The plan does not hold them: a run
+  // finds them itself, because its --set may change them.
+  std::vector<std::string> settingWarnings;
 };
 
 // Fails for a `device`, a job's target.device, that is not valid; the error is "it must be ...".

@@ -33,6 +33,13 @@ void Diagnostics::warning(const Location &location, const std::string &message) 
   warned.push_back(oneLine(location.file) + ": " + oneLine(message));
 }
 
+void Diagnostics::settingWarning(const Location &location, const std::string &message) {
+  std::string place = oneLine(location.file);
+  if (location.line)
+    place += fmt::format(":{}:{}", location.line, location.column);
+  warnedOfSettings.push_back(place + ": " + oneLine(message));
+}
+
 std::string Diagnostics::text() const {
   auto firstOf = [&](const Entry &entry) {
     return std::find_if(

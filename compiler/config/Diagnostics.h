@@ -20,6 +20,9 @@ public:
   void error(Location location, std::string message);
   // A warning is no mistake: the job goes on.
   void warning(const Location &location, const std::string &message);
+  // The same, for a warning that a run finds by itself, too.
+  void settingWarning(const Location &location, const std::string &message);
+  const std::vector<std::string> &settingWarnings() const { return warnedOfSettings; }
   // Returns the warnings as "FILE: message", a line each, in the order in which they came.
   const std::vector<std::string> &warnings() const { return warned; }
   bool empty() const { return entries.empty(); }
@@ -34,7 +37,7 @@ private:
     std::string message;
   };
   std::vector<Entry> entries;
-  std::vector<std::string> warned;
+  std::vector<std::string> warned, warnedOfSettings;
 };
 
 } // namespace lmc::config

@@ -216,6 +216,11 @@ std::string trimmed(const std::string &text) {
 
 // Returns the value of an override: a TOML value if it is one, else a bare word.
 Result<Value> overrideValue(const Key &key, const std::string &text) {
+  Config config;
+  const Field field = key.field(config);
+  // An empty text takes back what the file says.
+  if (text.empty() && std::holds_alternative<std::string *>(field))
+    return Value(text);
   if (text.empty())
     return Error{fmt::format("{} has no value; write {}=VALUE", key.path(), key.path())};
   const toml::parse_result result = toml::parse("value = " + text);
@@ -226,8 +231,6 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
   // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words, not a number
   // and a date.
-  Config config;
-  const Field field = key.field(config);
   const bool wantsText = std::holds_alternative<std::string *>(field) ||
                          std::holds_alternative<std::vector<std::string> *>(field);
   if (wantsText && !quoted)

@@ -182,84 +182,12 @@ void settlePhase(const Provenance &provenance, Config &config) {
           std::lcm(config.data.shuffleBlock, std::max<int64_t>(phase.sequenceLength, 1));
 }
 
-namespace {
-
-void checkSources(const CheckedJob &job, const PhaseConfig &phase) {
-  const std::string key = keyOf(phase, "sources");
-  if (job.provenance.broken.count(key))
-    return;
-  std::vector<std::string> names, known;
-  std::vector<double> weights;
-  for (const auto &[name, source] : job.config.data.sources)
-    known.push_back(name);
-  for (const std::string &text : phase.sources) {
-    const Result<PhaseSource> source = parsePhaseSource(text);
-    if (!source)
-      job.error(key, "{}", source.error().message);
-    else if (!job.config.data.sources.count(source->name))
-      job.error(key, "[[data.source]] has no '{}'{}", source->name,
-                suggestion(source->name, known));
-    else if (std::ranges::count(names, source->name))
-      job.error(key, "'{}' is listed twice", source->name);
-    else {
-      names.push_back(source->name);
-      weights.push_back(source->weight.value_or(job.config.data.sources.at(source->name).weight));
-    }
-  }
-  if (names.empty() || names.size() < phase.sources.size())
-    return; // all sources, or one is wrong
-  if (const auto shares = sharesOfWeights(weights); !shares)
-    job.error(key, "{}", shares.error().message);
-}
-
-void checkSchedule(const CheckedJob &job, const PhaseConfig &phase) {
-  if (phase.lrStyle == "continue") {
-    for (const char *name : {"lr", "min_lr", "warmup_iters"})
-      if (job.provenance.given(keyOf(phase, name)))
-        job.error(keyOf(phase, name),
-                  "{0} is of a schedule of the phase's own; give lr_style too, or leave {0} out",
-                  name);
-    return;
-  }
-  LrKeys keys{.style = phase.lrStyle,
-              .lr = phase.lr,
-              .minLr = phase.minLr,
-              .warmupIters = phase.warmupIters,
-              .wsdDecayFraction = job.config.lrSchedule.wsdDecayFraction,
-              .wsdDecayStyle = job.config.lrSchedule.wsdDecayStyle};
-  if (phase.steps > 0)
-    for (const LrFault &fault : lrFaults(keys, phase.steps))
-      job.error(keyOf(phase, fault.key.c_str()), "{}", fault.text);
-}
-
-} // namespace
-
-static void checkLengths(const CheckedJob &job) {
-  std::vector<int64_t> lengths;
-  for (const PhaseConfig &phase : job.config.phases)
-    lengths.push_back(phase.sequenceLength);
-  std::ranges::sort(lengths);
-  lengths.erase(std::ranges::unique(lengths).begin(), lengths.end());
-  if (lengths.size() < 2)
-    return;
-  if (job.config.data.packing == "best_fit")
-    job.error("data.packing",
-              "packing = \"best_fit\" fills sequences of one length, and the phases have {}; give "
-              "all phases one length, or use packing = \"concatenate\"",
-              fmt::join(lengths, " and "));
-  else if (job.config.data.shuffleBlock > kMostBlock)
-    job.error("phase",
-              "sequences of {} tokens fit only into blocks of more than {} tokens; give "
-              "lengths that divide each other",
-              fmt::join(lengths, " and "), kMostBlock);
-}
-
 void checkPhases(const CheckedJob &job) {
-  checkLengths(job);
-  for (const PhaseConfig &phase : job.config.phases) {
-    checkSources(job, phase);
-    checkSchedule(job, phase);
-  }
+  if (!job.config.phases.empty() && job.config.data.shuffleBlock > kMostBlock)
+    job.error("phase",
+              "the lengths of the phases fit only into blocks of more than {} tokens; give lengths "
+              "that divide each other",
+              kMostBlock);
 }
 
 } // namespace config

@@ -121,7 +121,9 @@ struct Assigner {
     const auto *text = std::get_if<std::string>(&value);
     if (!text)
       return wrongType();
-    if (text->empty())
+    Config initial;
+    if (text->empty() && (!key.choices.empty() ||
+                          !std::get<std::string *>(key.field(initial))->empty() || key.required))
       return Error{fmt::format("{} must not be empty", key.path())};
     if (key.choices.empty()) {
       *field = *text;
@@ -228,6 +230,22 @@ ResolvedSetting resolvedSetting(const Key &key, Config &config) {
       },
       key.field(config));
   return setting;
+}
+
+plan::SettingType planType(ResolvedSetting::Type type) {
+  switch (type) {
+  case ResolvedSetting::Type::Integer:
+    return plan::SettingType::Integer;
+  case ResolvedSetting::Type::Float:
+    return plan::SettingType::Float;
+  case ResolvedSetting::Type::Boolean:
+    return plan::SettingType::Boolean;
+  case ResolvedSetting::Type::StringList:
+    return plan::SettingType::StringList;
+  case ResolvedSetting::Type::String:
+    break;
+  }
+  return plan::SettingType::String;
 }
 
 } // namespace lmc::config

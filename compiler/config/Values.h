@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/config/Keys.h"
+#include "plan_generated.h"
 #include "runtime/support/Result.h"
 
 #include <string>
@@ -25,5 +26,8 @@ Result<void> assign(const Key &key, const Value &value, Config &config);
 
 // Returns the key and its value in `config` in the form that the plan stores.
 ResolvedSetting resolvedSetting(const Key &key, Config &config);
+
+// Returns the type's name in the plan's schema.
+plan::SettingType planType(ResolvedSetting::Type type);
 
 } // namespace lmc::config

@@ -543,6 +543,7 @@ void Driver::describeLinks(const plan::Plan &plan) {
 void Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = config.warnings;
+  std::ranges::copy(config.settingWarnings, std::back_inserter(warnings));
   for (std::string &warning : cost::warningsOf(plan, *model))
     warnings.push_back(std::move(warning));
   if (spec && config.distributed.ranks() > 1)

@@ -1,5 +1,6 @@
 #include "compiler/emit/Emit.h"
 
+#include "compiler/config/Values.h"
 #include "compiler/emit/Commands.h"
 #include "compiler/emit/Variables.h"
 #include "compiler/kernels/Hero.h"
@@ -135,23 +136,7 @@ void Emitter::addSettings() {
   for (const ResolvedSetting &setting : config.settings) {
     auto entry = std::make_unique<fb::SettingT>();
     entry->key = setting.key;
-    switch (setting.type) {
-    case ResolvedSetting::Type::Integer:
-      entry->type = fb::SettingType::Integer;
-      break;
-    case ResolvedSetting::Type::Float:
-      entry->type = fb::SettingType::Float;
-      break;
-    case ResolvedSetting::Type::Boolean:
-      entry->type = fb::SettingType::Boolean;
-      break;
-    case ResolvedSetting::Type::String:
-      entry->type = fb::SettingType::String;
-      break;
-    case ResolvedSetting::Type::StringList:
-      entry->type = fb::SettingType::StringList;
-      break;
-    }
+    entry->type = lmc::config::planType(setting.type);
     entry->value = setting.value;
     entry->values = setting.values;
     entry->minimum = setting.minimum;

@@ -125,6 +125,17 @@ std::vector<LrFault> lrFaults(const LrKeys &keys, int64_t lastStep) {
          fmt::format(
              "decay_iters = {} is more than train_iters = {}{}", decay, lastStep,
              keys.restartStep == 0 ? "" : fmt::format(" - restart_step = {}", keys.restartStep))});
+  const LrStyle style = styleOf(keys);
+  const bool decays = style == LrStyle::Linear || style == LrStyle::Cosine || style == LrStyle::Wsd;
+  if (const int64_t left = lastStep - keys.restartStep - decay;
+      decays && left > 0 && whereGiven(keys, "decay_iters"))
+    faults.push_back(
+        {"decay_iters",
+         {"style", "restart_step"},
+         fmt::format("decay_iters = {} ends the decay before the run: the last {} of {} steps "
+                     "train at the lowest rate; leave decay_iters out if it is to reach to the end",
+                     decay, left, lastStep - keys.restartStep),
+         /*isWarning=*/true});
   const char *const warmupKey = hasWarmupRatio(keys) ? "warmup_ratio" : "warmup_iters";
   if (warmup >= decay)
     faults.push_back(
@@ -135,7 +146,6 @@ std::vector<LrFault> lrFaults(const LrKeys &keys, int64_t lastStep) {
                                                         keys.warmupRatio, warmup)
                                           : fmt::format("warmup_iters = {}", warmup),
                      decay)});
-  const LrStyle style = styleOf(keys);
   if (style != LrStyle::Constant && style != LrStyle::Piecewise && !hasMinLrRatio(keys) &&
       keys.minLr > keys.lr)
     faults.push_back(

@@ -58,6 +58,7 @@ struct LrFault {
   std::string key;                // that it is reported for: "min_lr"
   std::vector<std::string> reads; // the other keys of the section that it depends on
   std::string text;               // "min_lr = 0.02 is more than lr = 0.01"
+  bool isWarning = false;         // the schedule holds, but may not be what was meant
 };
 
 // Returns the mistakes in the keys of a schedule whose last step is step `lastStep` of the run.

@@ -589,9 +589,11 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
   return opened;
 }
 
-// Says what the user may not want of the data and of the job's file.
+// Says what the user may not want of the settings, of the data and of the job's file.
 static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &identity,
                        const std::vector<std::string> &repeats, Console &console) {
+  for (const std::string &warning : phases.front().session->settings.warnings)
+    console.warning(warning);
   std::vector<const DataSource *> seen;
   for (const PhaseData &phase : phases)
     if (std::ranges::find(seen, phase.data.get()) == seen.end()) {

@@ -11,6 +11,8 @@
 #include "runtime/monitor/Monitors.h"
 #include "runtime/plan/LrSettings.h"
 #include "runtime/plan/PlanFile.h"
+#include "runtime/plan/SettingRules.h"
+#include "runtime/plan/SettingTable.h"
 #include "runtime/support/Result.h"
 #include "runtime/train/Sampling.h"
 
@@ -21,58 +23,6 @@
 #include <vector>
 
 namespace lmc {
-
-// Where the value of a setting comes from. The first three are those of the plan.
-enum class SettingOrigin { Default, File, CompileSet, RunSet };
-
-// Returns "default", "file", "lmc compile --set" or "lmc-run --set".
-const char *originName(SettingOrigin origin);
-
-// A setting with its final value.
-struct Setting {
-  std::string key; // "lr_schedule.lr"
-  plan::SettingType type;
-  std::string value;               // canonical text, unless it is a list
-  std::vector<std::string> values; // the elements of a StringList
-  SettingOrigin origin;
-  bool identity; // another value trains another model
-  // For a default that follows another setting: its key ("" otherwise), and the number that its
-  // value is divided by.
-  std::string derivedFrom;
-  double derivedDivisor;
-
-  // Returns the value as one text; a list as "[a, b]".
-  std::string text() const;
-};
-
-// The plan's table of settings, after the changes of `--set`.
-class SettingTable {
-public:
-  // Applies `overrides` in order. Each has the form "section.key=value" with a TOML value, or for a
-  // string a bare word. The plan must have the key and allow it to change at run time; the value
-  // must have the key's type and be within its range or choices. Afterwards each default that
-  // follows another setting is computed from that setting's value.
-  static Result<SettingTable> fromPlan(const plan::Plan &plan,
-                                       const std::vector<std::string> &overrides);
-
-  const std::vector<Setting> &all() const { return entries; } // in the plan's order
-  // Returns the setting `key`; nullptr if the plan has none.
-  const Setting *find(std::string_view key) const;
-
-  // Returns the value of `key`. Error: the plan has no key of this name and type.
-  Result<int64_t> integer(std::string_view key) const;
-  Result<double> number(std::string_view key) const;
-  Result<bool> boolean(std::string_view key) const;
-  Result<std::string> text(std::string_view key) const;
-  Result<std::vector<std::string>> list(std::string_view key) const;
-
-private:
-  Result<void> apply(const plan::Plan &plan, const std::string &override);
-  void deriveDefaults();
-  Result<const Setting *> find(std::string_view key, plan::SettingType type) const;
-
-  std::vector<Setting> entries;
-};
 
 // A set of validation data: a table of [[validation]], or data.validation, which has no name.
 struct ValidationSettings {
@@ -95,14 +45,6 @@ struct GenerationSettings {
   uint64_t maxNewTokens = 0;
   SamplingOptions sampling;
 };
-
-// The steps from `first` to `last`.
-struct StepRange {
-  uint64_t first = 0, last = 0;
-};
-
-// Reads "120,130-140"; "" has no steps. Error: `text` is not of this form.
-Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
 // A parameter group: a table of [[optimizer.group]].
 struct GroupSettings {
@@ -143,8 +85,11 @@ struct TrainSettings {
   GuardSettings guard;
   std::vector<StepRange> skipSteps; // steps whose update is left out
   double peakTflops = 0;          // 0: the value that the device gives
+  // What may not be meant, by the rules between settings (runtime/plan/SettingRules.h).
+  std::vector<std::string> warnings;
 
-  // Reads the settings of a run or, with `phase`, of one of its phases.
+  // Reads the settings of a run or, with `phase`, of one of its phases. Error: a setting is
+  // missing, or settings break a rule.
   static Result<TrainSettings> read(const SettingTable &table,
                                     const PlanFile::Phase *phase = nullptr);
 
@@ -152,10 +97,5 @@ struct TrainSettings {
   // Returns the setting that names the training data: "data.train", or "data.source" for a mixture.
   const char *trainKey() const { return isMixed() ? kSources : kTrainData; }
 };
-
-// Returns the schedule that the keys of `section` ("lr_schedule") give for a run whose last step is
-// `lastStep`, or the first mistake in them. Keys that the plan does not have are defaults.
-Result<LrSettings> readLrSettings(const SettingTable &table, const std::string &section,
-                                  int64_t lastStep);
 
 } // namespace lmc

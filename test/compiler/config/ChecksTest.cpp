@@ -188,6 +188,23 @@ TEST_F(ChecksTest, Schedule) {
       "linear, cosine, wsd, inverse_sqrt, piecewise; did you mean 'inverse_sqrt'?\n");
 }
 
+TEST_F(ChecksTest, ADecayThatEndsEarlyIsNoMistake) {
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[lr_schedule]\ndecay_iters = 60\n"), "");
+  ASSERT_EQ(config.settingWarnings.size(), 1u);
+  EXPECT_NE(config.settingWarnings[0].find("job.toml:13:15: lr_schedule.decay_iters = 60 ends the "
+                                           "decay before the run: the last 40 of 100 steps"),
+            std::string::npos)
+      << config.settingWarnings[0];
+  EXPECT_EQ(errorsOf(kModel + kTraining), "");
+  EXPECT_TRUE(config.settingWarnings.empty());
+}
+
+TEST_F(ChecksTest, ValidationMayBeTakenAway) {
+  const std::string files = "[data]\ntrain = \"a.bin\"\nvalidation = \"v.bin\"\n[monitoring]\n"
+                            "validation_interval = 10\n";
+  EXPECT_EQ(errorsOf(kModel + kTraining + files, {"data.validation=[]"}), "");
+}
+
 TEST_F(ChecksTest, StepsThatAreNotKnownGiveNoFurtherMistake) {
   EXPECT_EQ(errorsOf(kModel +
                      "[training]\nsequence_length = 0\nbatch_size = 8\nmicro_batch_size = 2\n"
@@ -433,7 +450,7 @@ TEST_F(SourcesTest, MistakesAreNamed) {
             "unknown key 'wieght' in [[data.source]] a; did you mean 'weight'?");
   EXPECT_EQ(
       errorOf(web + source("name = \"a\"\npaths = [\"d.bin\", \"b.bin\"]\nweight = 1")),
-      "'b.bin' is in [[data.source]] a already; list it once, or set data.allow_repeats = true");
+      "'b.bin' is in [[data.source]] web already; list it once, or set data.allow_repeats = true");
   const std::string digits = source("name = \"a\"\npaths = \"d.bin\"\nweight = 0.3471529001");
   EXPECT_EQ(errorOf(web + digits),
             "the order of the sources would repeat only after more than 16777216 blocks; give "
@@ -443,7 +460,9 @@ TEST_F(SourcesTest, MistakesAreNamed) {
       << errorsOf(kModel + kTraining + digits + web);
   EXPECT_EQ(errorsOf(kModel + kTraining + digits), "") << "a source alone";
   EXPECT_EQ(errorOf("[data]\ntrain = \"a.bin\"\n" + web),
-            "train and [[data.source]] both say what to train on; leave one out");
+            "train and [[data.source]] (web) both say what to train on; set the paths of a table, "
+            "such as "
+            "data.source.web.paths, or leave train out");
   EXPECT_EQ(errorOf("[data.source]\nname = \"a\"\n"),
             "'data.source' is a list of tables; write [[data.source]]");
   EXPECT_EQ(errorOf(web, {"data.source.wbe.weight=1"}),
@@ -487,8 +506,9 @@ TEST_F(ChecksTest, MistakesInValidationSetsAreNamed) {
   const std::string base = kModel + kTraining;
   EXPECT_EQ(errorsOf(base + "[data]\nvalidation = \"a.bin\"\n"
                             "[[validation]]\nname = \"web\"\npaths = \"b.bin\"\n"),
-            "job.toml:13:14: error: validation and [[validation]] both say what to validate with; "
-            "leave one out\n");
+            "job.toml:13:14: error: validation and [[validation]] (web) both say what to validate "
+            "with; set the paths of a table, such as validation.web.paths, or leave validation "
+            "out\n");
   EXPECT_EQ(errorsOf(base + "[[validation]]\nname = \"web\"\npaths = []\n"),
             "job.toml:14:9: error: [[validation]] web has an empty list of paths; give it token "
             "files, or leave it out\n");

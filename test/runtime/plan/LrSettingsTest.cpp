@@ -55,6 +55,19 @@ TEST(LrSettings, StepsCountFromTheRestart) {
                   "so that no step is left"});
 }
 
+TEST(LrSettings, ADecayThatEndsEarlyGivesAWarning) {
+  LrKeys keys = given({.decayIters = 700}, {"decay_iters"});
+  ASSERT_EQ(lrFaults(keys, kLastStep).size(), 1u);
+  EXPECT_TRUE(lrFaults(keys, kLastStep)[0].isWarning);
+  EXPECT_EQ(faults(keys),
+            Texts{"decay_iters: decay_iters = 700 ends the decay before the run: the last 300 of "
+                  "1000 steps train at the lowest rate; leave decay_iters out if it is to reach to "
+                  "the end"});
+  keys.style = "constant";
+  EXPECT_EQ(faults(keys), Texts()) << "a constant rate has no decay";
+  EXPECT_EQ(faults(given({.style = "wsd", .decayIters = kLastStep}, {"decay_iters"})), Texts());
+}
+
 TEST(LrSettings, OfTwoFormsThatWasGivenLaterCounts) {
   LrKeys keys{.lr = 0.02, .minLr = 0.005, .minLrRatio = 0.5, .warmupIters = 7, .warmupRatio = 0.25};
   EXPECT_EQ(lrSettings(keys, kLastStep).minLr, 0.005);

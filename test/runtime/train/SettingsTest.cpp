@@ -106,8 +106,8 @@ TEST(Settings, EveryMistakeIsNamed) {
             "--set lr_schedule.lr=nan: 'lr_schedule.lr' takes a number");
   EXPECT_EQ(errorOf({"training.train_iters=1.5"}),
             "--set training.train_iters=1.5: 'training.train_iters' takes an integer");
-  EXPECT_EQ(errorOf({"data.train=3"}),
-            "--set data.train=3: 'data.train' takes a string or a list of strings");
+  EXPECT_EQ(errorOf({"data.train=[3]"}),
+            "--set data.train=[3]: 'data.train' takes a string or a list of strings");
   EXPECT_EQ(errorOf({"lr_schedule.lr=11"}),
             "--set lr_schedule.lr=11: 'lr_schedule.lr' must be between 0 and 10");
   EXPECT_EQ(errorOf({"lr_schedule.style=cosin"}),
@@ -154,8 +154,9 @@ TEST(Settings, HaveTheValidationSetsByName) {
   auto both = settings({"data.validation=v.bin"});
   ASSERT_FALSE(bool(both));
   EXPECT_EQ(both.error().message,
-            "data.validation is set, and the plan has the validation sets code, web (validation); "
-            "set their paths instead, such as validation.code.paths, or compile without them");
+            "data.validation and [[validation]] (web, code) both say what to validate "
+            "with; set the paths of a table, such as validation.web.paths, or leave validation "
+            "out; --set data.validation=... changes it");
 }
 
 TEST(Settings, HaveTheParameterGroupsByName) {

@@ -436,7 +436,9 @@ TEST_F(Trainer, StepsThatAreNotFiniteAreCountedAndEndTheRun) {
 }
 
 TEST_F(Trainer, TheGuardSaysNothingOfARunThatLearns) {
-  expectRuns(options("a", 300));
+  RunOptions o = options("a", 300);
+  o.overrides = {"lr_schedule.decay_iters=1000"};
+  expectRuns(o);
   EXPECT_EQ(logText().find("warning"), std::string::npos) << logText();
 }
 
@@ -485,6 +487,7 @@ TEST_F(Trainer, TheGuardOnlyWarnsOrIsOffAsItsSettingSays) {
   RunOptions o = options("a", 60);
   o.overrides = kDiverging;
   o.overrides.push_back("guard.action=off");
+  o.overrides.push_back("lr_schedule.decay_iters=1000");
   expectRuns(o);
   EXPECT_EQ(logText().find("warning"), std::string::npos) << logText();
   o.out = folder / "b";
@@ -1135,8 +1138,8 @@ TEST_F(MixedTrainer, DataTrainDoesNotGoWithSources) {
   RunOptions o = options("a", 3);
   o.overrides = {"data.train=train.bin"};
   expectFails(o, ExitCode::UserError,
-              "data.train is set, and the plan has the sources code, web (data.source); set their "
-              "paths instead, such as data.source.code.paths");
+              "data.train and [[data.source]] (web, code) both say what to train on; set the paths "
+              "of a table, such as data.source.web.paths, or leave train out");
 }
 
 TEST_F(MixedTrainer, OneStepReadsEachSequenceOfASourceOnce) {
@@ -1165,7 +1168,8 @@ TEST_F(Trainer, ARunOnAFileSystemWithoutLocksNoticesAnotherOne) {
 
 TEST_F(Trainer, TheFolderTellsItsHistory) {
   RunOptions o = options("a", 4);
-  o.overrides = {"checkpoint.interval=2", "monitoring.validation_interval=2"};
+  o.overrides = {"checkpoint.interval=2", "monitoring.validation_interval=2",
+                 "lr_schedule.decay_iters=1000"};
   expectRuns(o);
   o.overrides.push_back("data.train=missing.bin");
   o.steps = 6;
