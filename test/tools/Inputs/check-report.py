@@ -1,29 +1,157 @@
-"""Checks a page of `lmc report`: check-report.py PAGE [--browser FOLDER].
+"""Checks a page of `lmc report`: check-report.py PAGE [--browser CHROMIUM FOLDER [--layout]].
 
 Without --browser: the page asks for nothing from elsewhere, its data is as in make-runs.py, and the texts of a hostile run are
-only in the data. With it: Chromium draws the page, and a script uses it as a reader does.
+only in the data. With it: the program CHROMIUM draws the page on a wide and on a narrow screen, in light and in dark colours. A
+script uses the page as a reader does and checks that all texts can be read. With --layout, it only checks the texts, so PAGE
+may be of any runs. FOLDER holds copies of the page and what Chromium keeps.
 """
 import json
 import math
+import os
 import pathlib
 import re
 import subprocess
 import sys
 
-# What a reader does, and what must follow. Errors of any script end up in data-error.
-READER = """<script>
-(() => {
+# Stands before the script of the page. Errors of any script end up in data-error.
+CATCH = "<script>addEventListener('error', (e) => { document.documentElement.dataset.error = e.message; });</script>"
+# Functions that the two scripts below use. Lengths are in CSS pixels; half a pixel and less is rounding.
+TOOLS = r"""
 const out = document.documentElement.dataset, all = (q) => [...document.querySelectorAll(q)];
 const check = (what, ok) => { if (!ok) out.error = (out.error || "") + "|" + what; };
+const ROUNDING = 0.5;
+// The smallest contrast of text that WCAG 2.1 allows (level AA).
+const CONTRAST = 4.5;
+// A column for several letters that is narrower than this one cannot be read.
+const NARROW = 40;
+// [red, green, blue, alpha] of a computed colour.
+function rgba(text) {
+  const parts = /^rgba?\(([^)]*)\)$/.exec(text);
+  if (!parts) throw Error("the colour " + text);
+  const [red, green, blue, alpha = 1] = parts[1].split(",").map(Number);
+  return [red, green, blue, alpha];
+}
+const over = (top, below) => [0, 1, 2].map((k) => top[3] * top[k] + (1 - top[3]) * below[k]);
+// The colour behind the content of an element.
+function ground(node) {
+  if (!node) return [255, 255, 255];
+  const colour = rgba(getComputedStyle(node).backgroundColor);
+  return colour[3] === 1 ? colour.slice(0, 3) : over(colour, ground(node.parentElement));
+}
+function luminance(colour) {
+  const [red, green, blue] = colour.map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+function contrast(node) {
+  const style = getComputedStyle(node), colour = rgba(node.namespaceURI.endsWith("svg") ? style.fill : style.color), behind = ground(node);
+  for (let k = node; k; k = k.parentElement) colour[3] *= Number(getComputedStyle(k).opacity);
+  const [low, high] = [luminance(over(colour, behind)), luminance(behind)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}
+const inside = (a, b) => a.left >= b.left - ROUNDING && a.right <= b.right + ROUNDING && a.top >= b.top - ROUNDING && a.bottom <= b.bottom + ROUNDING;
+const fitsAcross = (a, b) => a.left >= b.left - ROUNDING && a.right <= b.right + ROUNDING;
+// Checks that the texts which an element shows now can be read; `least` is the least number of texts.
+function checkLayout(when, part = document.body, least = 80) {
+  const root = document.documentElement, faults = new Map();
+  const fault = (what, text) => { if (!faults.has(what)) faults.set(what, text); };
+  if (root.scrollWidth > root.clientWidth) fault(`the page is ${root.scrollWidth} wide`, "");
+  const walker = document.createTreeWalker(part, NodeFilter.SHOW_TEXT);
+  let texts = 0;
+  while (walker.nextNode()) {
+    const node = walker.currentNode, text = node.data.trim(), parent = node.parentElement;
+    if (!text || parent.closest("script, noscript, option") || !parent.checkVisibility({ visibilityProperty: true })) continue;
+    ++texts;
+    if (!(contrast(parent) >= CONTRAST)) fault(`a contrast of ${contrast(parent).toFixed(2)}`, text);
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const rect = range.getBoundingClientRect();
+    const plot = parent.closest("svg");
+    if (plot) {
+      if (!inside(parent.getBoundingClientRect(), plot.getBoundingClientRect())) fault("a text of a chart leaves it", text);
+      continue;
+    }
+    let box = parent, style = getComputedStyle(box);
+    while (style.display === "inline") style = getComputedStyle(box = box.parentElement);
+    // An ellipsis shows that there is more.
+    if (style.textOverflow === "ellipsis") {
+      if (box.clientWidth < NARROW && box.scrollWidth > box.clientWidth) fault("of a text, hardly more than an ellipsis", text);
+      continue;
+    }
+    if (!fitsAcross(rect, box.getBoundingClientRect())) fault(`a text leaves its ${box.localName}`, text);
+    if (/\w{3}/.test(text) && rect.width < NARROW && rect.height > 3 * parseFloat(style.fontSize)) fault("a column of single letters", text);
+    for (let outer = box; outer && outer !== document.body; outer = outer.parentElement) {
+      const { overflowX } = getComputedStyle(outer);
+      if (overflowX === "auto" || overflowX === "scroll") break; // a reader can scroll to the text
+      if ((overflowX !== "visible" || outer.matches(".panel, .tip, #bar, header")) && !fitsAcross(rect, outer.getBoundingClientRect()))
+        fault(`a text leaves its ${outer.id || outer.className || outer.localName}`, text);
+    }
+  }
+  check(`${when}: there are texts`, texts >= least);
+  for (const plot of part.querySelectorAll("svg.plot")) {
+    const labels = [...plot.querySelectorAll("text")].map((t) => [t.textContent, t.getBoundingClientRect()]);
+    labels.forEach(([text, a], k) => labels.slice(k + 1).forEach(([other, b]) => {
+      // The boxes of fonts are higher than their letters.
+      if (a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom) fault("labels of a chart overlap", text + " and " + other);
+    }));
+  }
+  // First cells stay in view while the others are scrolled.
+  for (const cell of part.querySelectorAll("tbody th")) {
+    const wide = cell.closest(".wide");
+    if (wide && cell.offsetWidth > 0.6 * wide.clientWidth) fault("a first cell leaves no room for values", cell.textContent);
+  }
+  for (const tip of part.querySelectorAll(".tip")) if (!tip.hidden && !fitsAcross(tip.getBoundingClientRect(), { left: 0, right: root.clientWidth })) fault("the read-out leaves the page", tip.textContent);
+  for (const [what, text] of faults) check(`${when}: ${what}: ${text.slice(0, 60)}`, false);
+}
+function showAll() {
+  for (const details of all("details")) {
+    details.open = true;
+    details.dispatchEvent(new Event("toggle"));
+  }
+}
+// A function that points with a mouse at a part of the width of the chart in `box`.
+const pointer = (box) => (kind, part) => {
+  const rect = box.getBoundingClientRect();
+  box.dispatchEvent(new PointerEvent(kind, { bubbles: true, pointerType: "mouse", button: 0,
+    clientX: rect.left + 58 + part * (rect.width - 58 - 14), clientY: rect.top + 60 }));
+};
+out.width = innerWidth;
+out.scheme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+check("the ground is as the colours that the reader prefers", (luminance(ground(document.body)) < 0.2) === (out.scheme === "dark"));
+"""
+# Shows all that the page can show, and checks the texts.
+LAYOUT = """<script>
+(() => {""" + TOOLS + """
+try {
+  checkLayout("first");
+  const boxes = all(".chart");
+  for (const part of [0.02, 0.5, 0.98])
+    for (const [k, box] of boxes.entries()) {
+      pointer(box)("pointermove", part);
+      checkLayout(`chart ${k} at ${part}`, box, 8);
+    }
+  boxes.at(-1).dispatchEvent(new PointerEvent("pointerleave"));
+  showAll();
+  checkLayout("all open");
+  for (const by of ["hours", "steps"]) {
+    all('[aria-label="over"] button').find((b) => b.dataset.value === by).click();
+    checkLayout(`over ${by}`);
+  }
+  all("#bar .runs button").at(-1).click();
+  checkLayout("the last run left out");
+} catch (error) { check(String(error.stack || error), false); }
+out.checked = "yes";
+})();
+</script>"""
+# What a reader does, and what must follow.
+READER = """<script>
+(() => {""" + TOOLS + """
 try {
   const plots = all("svg.plot"), loss = () => all("svg.plot")[0], lines = () => loss().querySelectorAll("path.line").length;
   check("nine charts", plots.length === 9);
   check("lines of the loss: each step, mean, two sets; each step, mean, one set; a curve", lines() === 8);
   check("names are texts", all("#bar .runs .name").map((n) => n.textContent).includes("<script>document.title='taken'<"));
   check("events that were taken back are not drawn", loss().querySelectorAll(":scope > path[transform]").length === 6 + 2);
-  const box = loss().parentNode, rect = box.getBoundingClientRect(), tip = box.querySelector(".tip");
-  const at = (kind, part) => box.dispatchEvent(new PointerEvent(kind, { bubbles: true, pointerType: "mouse", button: 0,
-    clientX: rect.left + 58 + part * (rect.width - 58 - 14), clientY: rect.top + 60 }));
+  const box = loss().parentNode, tip = box.querySelector(".tip"), at = pointer(box);
   at("pointermove", 0.5);
   check("the read-out shows the loss of step 300", !tip.hidden && /5\\.527/.test(tip.textContent) && /step 300/.test(tip.textContent));
   check("the read-out names the run", tip.querySelector("td.name").textContent === "a");
@@ -37,7 +165,7 @@ try {
   press("loss", "log");
   check("the logarithmic scale draws another curve", drawn() !== linear && /scale=log/.test(location.hash));
   press("over", "steps");
-  check("over steps", /steps/.test(labels()) && /600/.test(labels()) && lines() === 7);
+  check("over steps", /\\b[56]00 steps/.test(labels()) && lines() === 7);
   press("over", "hours");
   check("over hours", /of training/.test(labels()));
   press("over", "tokens");
@@ -73,19 +201,18 @@ try {
   check("tensors of a run", /latest are of step 600/.test(updates.textContent) && updates.querySelectorAll("table").length === 2);
   check("the name of a tensor is a text", updates.querySelectorAll("table")[1].querySelector("tbody th").textContent.includes("onerror"));
   const routers = document.querySelector("details.routers"), layersOf = (k) => [...routers.querySelectorAll("table")[k].querySelectorAll("tbody tr")];
-  check("a row of a layer", [...layersOf(0)[0].cells].map((c) => c.textContent).join("|") === "0|30%|0%|1.25|2.5|90%|300|");
+  check("a row of a layer", [...layersOf(0)[0].cells].map((c) => c.textContent).join("|") === "0|30%|0%|1.25|2.5|\u2013|90%|300|");
+  check("a row of a layer with choices that came too late", [...layersOf(0)[1].cells].map((c) => c.textContent).join("|") === "10|25%|26%|1.5|2|12.5%|25%|1|");
   check("an expert without tokens is marked", layersOf(0)[0].cells[2].classList.contains("warn") && !layersOf(0)[1].cells[2].classList.contains("warn"));
   check("layers by number", layersOf(0)[1].cells[0].textContent === "10" && layersOf(0)[0].querySelectorAll("svg.spark path").length === 1);
   check("the routers of a hostile run have no values", [...layersOf(1)[0].cells].map((c) => c.textContent).join("|") === "3|\u2013|\u2013|\u2013|\u2013|\u2013|\u2013|");
   check("settings that differ", all("section").some((s) => /Settings that differ.*lr_schedule\\.lr/.test(s.textContent) && !/training\\.seed/.test(s.textContent)));
   check("stalls", ["waited for data", "validation after the step", "saved before the step"].every((w) => document.body.innerText.includes(w)));
-  check("nothing wider than the page", document.documentElement.scrollWidth <= innerWidth);
   check("no element of a hostile text", !document.querySelector("img") && !out.taken && all("script").length === 4 && document.title.includes("report"));
 } catch (error) { check(String(error.stack || error), false); }
 out.checked = "yes";
 })();
 </script>"""
-CATCH = "<script>addEventListener('error', (e) => { document.documentElement.dataset.error = e.message; });</script>"
 
 
 def data_of(page: str) -> dict:
@@ -140,24 +267,31 @@ def check_text(page: str) -> None:
     assert data["curves"][0]["name"] == "curve" and data["curves"][0]["y"] == [4.5, 3, 2.5]
 
 
-def check_browser(page: str, folder: pathlib.Path) -> None:
-    for width, height in ((1400, 1000), (500, 900)):  # Chromium has no narrower window
-        copy = folder / f"page-{width}.html"
-        copy.write_text(page.replace("<head>", "<head>" + CATCH).replace("</body>", READER + "</body>").replace('"by":"steps"', '"by":"tokens"'))
-        done = subprocess.run(
-            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={folder / 'profile'}",
-             f"--window-size={width},{height}", "--dump-dom", copy.as_uri()],
-            capture_output=True, text=True, timeout=300)
-        root = re.search(r"<html[^>]*>", done.stdout)
-        assert root, done.stderr
-        print(width, root.group())
-        assert 'data-drawn="9"' in root.group() and 'data-checked="yes"' in root.group(), root.group()
-        assert "data-error" not in root.group() and "data-taken" not in root.group(), root.group()
+def check_browser(page: str, chromium: str, folder: pathlib.Path, script: str) -> None:
+    # What Chromium keeps (profile, caches, crash reports) stays out of the user's folders.
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    kept = {name: str(home) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    for width, height in ((1400, 1000), (390, 900)):  # the program `chromium` has no window that is narrower than 500
+        for scheme, number in (("light", 1), ("dark", 0)):
+            copy = folder / f"page-{width}-{scheme}.html"
+            copy.write_text(page.replace("<head>", "<head>" + CATCH).replace("</body>", script + "</body>").replace('"by":"steps"', '"by":"tokens"'))
+            done = subprocess.run(
+                [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={home / 'profile'}",
+                 f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={number}", "--dump-dom", copy.as_uri()],
+                capture_output=True, text=True, timeout=300, env=os.environ | kept)
+            root = re.search(r"<html[^>]*>", done.stdout)
+            assert root, done.stderr
+            print(root.group())
+            assert 'data-drawn="9"' in root.group() and 'data-checked="yes"' in root.group(), root.group()
+            assert f'data-scheme="{scheme}"' in root.group(), root.group()
+            assert f'data-width="{width}"' in root.group() or (chromium == "chromium" and width < 500), root.group()
+            assert "data-error" not in root.group() and "data-taken" not in root.group(), root.group()
 
 
 if __name__ == "__main__":
     text = pathlib.Path(sys.argv[1]).read_text()
     if sys.argv[2:3] == ["--browser"]:
-        check_browser(text, pathlib.Path(sys.argv[3]))
+        check_browser(text, sys.argv[3], pathlib.Path(sys.argv[4]), LAYOUT if sys.argv[5:] == ["--layout"] else READER)
     else:
         check_text(text)

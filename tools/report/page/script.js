@@ -371,7 +371,7 @@ class Chart {
       if (k < 0 || x > line.x[line.x.length - 1] + (this.frame.x1 - this.frame.x0) * .01) continue;
       if (!line.curve && place === null) place = line.line.steps[k];
       rows.push(el("tr", {}, el("td", {}, swatch(line)), el("td", { class: "name" }, line.curve ? line.label : line.run.name),
-        el("td", { class: "n" }, this.spec.text(line.part ? line.part[k] : line.y[k], true)), el("td", {}, line.curve ? "" : line.label || ""),
+        el("td", { class: "n" }, this.spec.text(line.part ? line.part[k] : line.y[k], true)), el("td", {}, el("span", { class: "value" }, line.curve ? "" : line.label || "")),
         el("td", { class: "n" }, line.curve ? "" : "step " + grouped(line.line.steps[k]))));
     }
     const near = this.marks.filter((mark) => Math.abs(mark.x - px) < 6).slice(0, 4);
@@ -483,6 +483,8 @@ if (runs.length > 1) {
   areaChoice.append(pick);
 }
 
+// Long names and values are broken into lines, so that the cells beside them stay in view.
+const rowHead = (name, kind) => el("th", { scope: "row", class: kind }, el("span", { class: "label" }, name));
 function head(run, i) {
   return el("th", { class: "n", title: run.folder }, el("span", { class: "head" }, runSwatch(i), el("span", { class: "name" }, run.name)));
 }
@@ -522,10 +524,10 @@ function drawFacts() {
   for (const list of lists)
     list.forEach(([name], k) => { if (!names.includes(name)) names.splice(k ? names.indexOf(list[k - 1][0]) + 1 : 0, 0, name); });
   factsPanel.append(el("div", { class: "wide", tabindex: 0 }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}), shown.map(({ run, i }) => head(run, i)))),
-    el("tbody", {}, names.map((name) => el("tr", {}, el("th", { scope: "row" }, name), lists.map((list) => {
+    el("tbody", {}, names.map((name) => el("tr", {}, rowHead(name), lists.map((list) => {
       const fact = list.find(([other]) => other === name);
-      return fact ? el("td", { class: "n" + (fact[3] === "warn" ? " warn" : ""), title: fact[2] }, el("span", {}, fact[1]),
-        /^best|^at step/.test(fact[2]) ? el("span", {}, el("br"), el("small", {}, fact[2])) : null) : el("td", { class: "n" }, "\u2013");
+      return fact ? el("td", { class: "n" + (fact[3] === "warn" ? " warn" : ""), title: fact[2] }, el("span", { class: "value" }, fact[1]),
+        /^best|^at step/.test(fact[2]) ? el("small", { class: "value" }, fact[2]) : null) : el("td", { class: "n" }, "\u2013");
     })))))));
 }
 
@@ -545,14 +547,14 @@ function drawTime() {
     el("th", { class: "n" }, "step"), el("th", { class: "n" }, "time"), el("th", {}, "why"), runs.length > 1 ? el("th", {}, "run") : null)),
     el("tbody", {}, rows.map((row) => el("tr", {}, el("td", { class: "n" }, grouped(row.step)), el("td", { class: "n" }, seconds(row.seconds)),
       el("td", {}, why[row.part] + (row.first && row.part === "compute" ? ", first step of a start" : "")),
-      runs.length > 1 ? el("td", {}, row.run.name) : null))))) : el("p", {}, "No stalls."));
+      runs.length > 1 ? el("td", {}, el("span", { class: "value" }, row.run.name)) : null))))) : el("p", {}, "No stalls."));
 }
 
 if (data.differences.length)
   main.append(el("section", { class: "panel" }, el("h2", {}, "Settings that differ"), el("div", { class: "wide", tabindex: 0 }, el("table", {},
     el("thead", {}, el("tr", {}, el("th", {}), runs.map(head))),
-    el("tbody", {}, data.differences.map(({ key, values }) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, key)),
-      values.map((value) => el("td", { class: "n" }, value === "" ? "\u2013" : value)))))))));
+    el("tbody", {}, data.differences.map(({ key, values }) => el("tr", {}, rowHead(el("code", {}, key)),
+      values.map((value) => el("td", { class: "n" }, el("span", { class: "value" }, value === "" ? "\u2013" : value))))))))));
 
 // ---- Evaluations of exports, and generated texts
 // ---------------------------------------------------------------------
@@ -576,10 +578,10 @@ function drawEvaluations() {
         el("div", {class : "wide tall", tabindex : 0},
            el("table", {},
               el("thead", {},
-                 el("tr", {}, el("th", {}, runs.length > 1 ? run.name : ""),
+                 el("tr", {}, el("th", {}, el("span", { class: "label" }, runs.length > 1 ? run.name : "")),
                     run.evaluations.map(({step}) => el("th", {class : "n"}, grouped(step))))),
               el("tbody", {},
-                 names.map((name) => el("tr", {}, el("th", {scope : "row"}, el("code", {}, name)),
+                 names.map((name) => el("tr", {}, rowHead(el("code", {}, name)),
                                         run.evaluations.map(
                                             ({values}) => el("td", {class : "n"},
                                                              name in values ? String(values[name])
@@ -672,7 +674,7 @@ function drawUpdates() {
                  [...tensors ]
                      .sort((a, b) => key(b) - key(a))
                      .map((tensor) =>
-                              el("tr", {}, el("th", {scope : "row"}, el("code", {}, tensor.name)),
+                              el("tr", {}, rowHead(el("code", {}, tensor.name)),
                                  cell(tensor.ratio), cell(tensor.highest && tensor.highest.value),
                                  el("td", {class : "n"},
                                     tensor.highest ? grouped(tensor.highest.step) : "\u2013"),
@@ -727,7 +729,7 @@ function drawRouters() {
               el("tbody", {},
                  layers.map(
                      (layer) =>
-                         el("tr", {}, el("th", {class : "n", scope : "row"}, grouped(layer.layer)),
+                         el("tr", {}, rowHead(grouped(layer.layer), "n"),
                             cell(layer.max_load, percent), cell(layer.min_load, percent),
                             cell(layer.entropy, plain), cell(layer.balance_loss, plain),
                             hasLate ? el("td", {class : "n"},
@@ -755,7 +757,7 @@ function drawEvents() {
   eventList.replaceChildren(el("p", { class: "note" }, `The newest first; at most the latest ${data.most_events} of each kind and run. Events of steps that were taken back are marked.`),
     el("table", {}, el("thead", {}, el("tr", {}, ["time", "step", "event", runs.length > 1 ? "run" : null, "what"].filter((t) => t).map((text) => el("th", {}, text)))),
       el("tbody", {}, rows.map(({ run, event }) => el("tr", {}, el("td", {}, localTime(event.time)), el("td", { class: "n" }, event.step === null ? "" : grouped(event.step)),
-        el("td", {}, event.kind.replace("_", " ") + (event.taken_back ? " (taken back)" : "")), runs.length > 1 ? el("td", {}, run.name) : null, el("td", { class: "text" }, event.text))))));
+        el("td", {}, event.kind.replace("_", " ") + (event.taken_back ? " (taken back)" : "")), runs.length > 1 ? el("td", {}, el("span", { class: "value" }, run.name)) : null, el("td", { class: "text" }, event.text))))));
 }
 
 // ---- Drawing, and loading anew -------------------------------------------------------------------------------------
