@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/config/ForeignNames.h"
 #include "compiler/config/Toml.h"
 
 namespace lmc::config {
@@ -22,13 +23,21 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   return names;
 }
 
-// Returns the first key with this name in any section; nullptr if there is none. Finds keys that
-// were written in the wrong section.
+// Returns the first key with this name in any section, or else with this alias; nullptr if there is
+// none. Finds keys that were written in the wrong section.
 const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   for (const Key &key : keys)
     if (key.name == name)
       return &key;
+  for (const Key &key : keys)
+    if (*key.alias && key.alias == name)
+      return &key;
   return nullptr;
+}
+
+// Returns the last part of the name of a section: "checkpoint" for "training.checkpoint".
+std::string_view lastPart(std::string_view section) {
+  return section.substr(section.rfind('.') + 1);
 }
 
 // The error for an unknown name, and the paths of the keys that it was probably meant to be.
@@ -37,10 +46,37 @@ struct Unknown {
   std::vector<std::string> meant; // paths of keys
 };
 
+// Returns what lmc has for a name that `section` does not have: a key of another section, or what
+// stands for the name of another program. The message continues that of an error ("; it belongs to
+// [data]"), and is "" if lmc has nothing for the name.
+Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
+  const auto belongsTo = [](const Key &key) -> Unknown {
+    return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};
+  };
+  const auto foreign = [](const ForeignKey &key) -> Unknown {
+    Unknown unknown{"; " + foreignHint(key), {}};
+    if (*key.key)
+      unknown.meant.push_back(key.key);
+    return unknown;
+  };
+  // The last part of a nested section may be lmc's section: [training.checkpoint] of Fast-LLM.
+  if (const Key *key = keys.find(lastPart(section), name))
+    return belongsTo(*key);
+  if (const ForeignKey *key = findForeignKey(section, name, /*ofSection=*/true))
+    return foreign(*key);
+  // A name of another program is more probable than one of a list's table: torchtitan's `steps` is
+  // training.train_iters, although a [[phase]] has `steps`.
+  const Key *key = findAnywhere(keys, name);
+  const ForeignKey *foreignKey = findForeignKey(section, name, /*ofSection=*/false);
+  if (key && !(foreignKey && listOf(key->section)))
+    return belongsTo(*key);
+  return foreignKey ? foreign(*foreignKey) : Unknown{};
+}
+
 Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_view name) {
   const std::string what = fmt::format("unknown key '{}' in {}", name, headerText(section));
-  if (const Key *key = findAnywhere(keys, name))
-    return {fmt::format("{}; it belongs to {}", what, headerText(key->section)), {key->path()}};
+  if (Unknown hint = hintFor(keys, section, name); !hint.message.empty())
+    return {what + hint.message, std::move(hint.meant)};
   if (const std::string here = nearestName(name, namesIn(keys, section)); !here.empty())
     return {what + suggestion(name, namesIn(keys, section)),
             {fmt::format("{}.{}", section, here)}};
@@ -57,7 +93,7 @@ Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_v
 
 // `section` is that of a table that `list` does not have.
 Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view section) {
-  const std::string_view name = section.substr(section.rfind('.') + 1);
+  const std::string_view name = lastPart(section);
   std::vector<std::string> names;
   for (const Key &key : keys)
     if (listOf(key.section) == &list)
@@ -67,27 +103,46 @@ Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view
       {}};
 }
 
-Unknown unknownSection(const KeyTable &keys, std::string_view name) {
-  if (const Section *list = listOf(name))
-    return unknownTable(keys, *list, name);
+// Returns the section that an unknown one probably stands for; "" if there is none. A section
+// inside another, such as Fast-LLM's [training.checkpoint], stands for the one of its last part.
+std::string sectionMeant(std::string_view name) {
+  if (lastPart(name) != name && findSection(lastPart(name)))
+    return std::string(lastPart(name));
   std::vector<std::string> names;
   for (const Section &section : sections())
     names.push_back(section.name);
-  Unknown unknown{fmt::format("unknown section [{}]{}", name, suggestion(name, names)), {}};
-  if (const std::string meant = nearestName(name, names); !meant.empty())
-    for (const Key &key : keys)
-      if (key.section == meant)
-        unknown.meant.push_back(key.path());
+  return nearestName(name, names);
+}
+
+// Returns true if an unknown section is probably one of lmc's with a slip of the pen. Its keys are
+// then right, and only the section is reported.
+bool isMisspelt(std::string_view section) {
+  if (listOf(section))
+    return true;
+  return !findSection(lastPart(section)) && !findForeignSection(section) &&
+         !sectionMeant(section).empty();
+}
+
+Unknown unknownSection(const KeyTable &keys, std::string_view name) {
+  if (const Section *list = listOf(name))
+    return unknownTable(keys, *list, name);
+  const std::string what = fmt::format("unknown section [{}]", name);
+  if (const ForeignSection *foreign = findForeignSection(name))
+    return {fmt::format("{}; {}", what, foreign->remark), {}};
+  const std::string meant = sectionMeant(name);
+  if (meant.empty())
+    return {what, {}};
+  Unknown unknown{fmt::format("{}; did you mean '{}'?", what, meant), {}};
+  for (const Key &key : keys)
+    if (key.section == meant)
+      unknown.meant.push_back(key.path());
   return unknown;
 }
 
 Unknown strayKey(const KeyTable &keys, std::string_view name) {
-  Unknown unknown{fmt::format("key '{}' stands outside of any section", name), {}};
-  if (const Key *key = findAnywhere(keys, name)) {
-    unknown.message += fmt::format("; it belongs to {}", headerText(key->section));
-    unknown.meant.push_back(key->path());
-  }
-  return unknown;
+  Unknown hint = hintFor(keys, "", name);
+  return {fmt::format("key '{}' stands outside of any section{}", name, hint.message),
+          std::move(hint.meant)};
 }
 
 Value toValue(const toml::node &node) {
@@ -146,7 +201,7 @@ public:
       else if (const Key *key = keys.find(section, word))
         readKey(*key, name, node);
       else if (node.is_table() || node.is_array_of_tables())
-        report(name, unknownSection(keys, full));
+        readUnknownSection(full, name, node);
       else
         report(name, section.empty() ? strayKey(keys, word) : unknownKey(keys, section, word));
     }
@@ -160,6 +215,23 @@ private:
                                fmt::format("'{}' is a section; write [{}]", section, section));
     parsed.sections[section] = at(node.source());
     read(section, *table);
+  }
+
+  void readUnknownSection(const std::string &section, const toml::key &name,
+                          const toml::node &node) {
+    report(name, unknownSection(keys, section));
+    if (const toml::table *table = node.as_table(); table && !isMisspelt(section))
+      readUnknownKeys(section, *table);
+  }
+
+  // Reports those keys of an unknown section for which lmc has a hint.
+  void readUnknownKeys(const std::string &section, const toml::table &table) {
+    for (const auto &[name, node] : table) {
+      if (const toml::table *inner = node.as_table())
+        readUnknownKeys(fmt::format("{}.{}", section, name.str()), *inner);
+      else if (!hintFor(keys, section, name.str()).message.empty())
+        report(name, unknownKey(keys, section, name.str()));
+    }
   }
 
   void readList(const Section &list, const toml::key &name, const toml::node &node) {
@@ -212,6 +284,22 @@ std::string trimmed(const std::string &text) {
   const size_t first = text.find_first_not_of(" \t");
   return first == std::string::npos ? ""
                                     : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// Returns the error for an override of `path`, which has no section.
+std::string withoutSection(const KeyTable &keys, const std::string &path) {
+  const Key *key = findAnywhere(keys, path);
+  if (const Unknown hint = key ? Unknown{} : hintFor(keys, "", path); !hint.message.empty())
+    return fmt::format("unknown key '{}'{}", path, hint.message);
+  return fmt::format("'{}' names no section; write {}.{}=...", path, key ? key->section : "section",
+                     path);
+}
+
+// Returns the error for an override of a key that is not in the table.
+Unknown unknownOverride(const KeyTable &keys, std::string_view section, std::string_view name) {
+  const bool hasHint = !isMisspelt(section) && !hintFor(keys, section, name).message.empty();
+  return keys.hasSection(section) || hasHint ? unknownKey(keys, section, name)
+                                             : unknownSection(keys, section);
 }
 
 // Returns the value of an override: a TOML value if it is one, else a bare word.
@@ -267,9 +355,7 @@ std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides
     const std::string path = trimmed(text.substr(0, equals));
     const size_t dot = path.rfind('.');
     if (dot == std::string::npos) {
-      const Key *key = findAnywhere(keys, path);
-      diagnostics.error(location, fmt::format("'{}' names no section; write {}.{}=...", path,
-                                              key ? key->section : "section", path));
+      diagnostics.error(location, withoutSection(keys, path));
       continue;
     }
     if (const Section *list = findSection(path); list && list->keysOf) {
@@ -282,9 +368,7 @@ std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides
     const std::string section = path.substr(0, dot), name = path.substr(dot + 1);
     const Key *key = keys.find(section, name);
     if (!key) {
-      const Unknown unknown = keys.hasSection(section) ? unknownKey(keys, section, name)
-                                                       : unknownSection(keys, section);
-      diagnostics.error(location, unknown.message);
+      diagnostics.error(location, unknownOverride(keys, section, name).message);
       continue;
     }
     Result<Value> value = overrideValue(*key, trimmed(text.substr(equals + 1)));

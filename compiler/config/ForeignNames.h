@@ -1,0 +1,56 @@
+// Names that other programs for training give to their settings, and what lmc has for them.
+//
+// A person who moves a job to lmc writes the names of the program that the job comes from. These
+// tables let an error name lmc's own key, or say that there is none. They add no other name for a
+// key: a job must use lmc's. docs/guides/coming-from.md shows the table of keys to readers.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lmc::config {
+
+// The programs that use a name, as bits.
+enum ForeignProgram : unsigned {
+  kFastLlm = 1,
+  kMegatron = 2,
+  kTorchtitan = 4,
+  kHuggingFace = 8, // TrainingArguments of transformers' Trainer, and what surrounds it
+  kNanoGpt = 16,
+  kOtherProgram = 32, // torchrun, DeepSpeed, fms-fsdp, the model parameters of Llama
+};
+
+struct ForeignKey {
+  // Lower case, with '_' for '-'. A name such as "learning_rate.base" holds only in sections whose
+  // last part is "learning_rate"; any other name holds in every section.
+  const char *name;
+  unsigned programs; // of ForeignProgram
+  const char *key;   // path of lmc's key; "": there is none
+  // What differs in meaning or unit, or "" if nothing does. Without a key: that lmc has none, and
+  // what it has in its place.
+  const char *remark;
+};
+
+// A section whose name another program uses. The name is written as in ForeignKey, and holds for
+// the whole path of a section or for its last part.
+struct ForeignSection {
+  const char *name;
+  const char *remark; // lmc's section
+};
+
+std::span<const ForeignKey> foreignKeys();
+std::span<const ForeignSection> foreignSections();
+
+// Returns the entry for `name`, written in `section` ("" for none). Capital letters, '-' for '_'
+// and leading dashes make no difference, so that "--num-layers" finds `num_layers`. `ofSection`
+// restricts the search to the entries that name a section, or to the others. Returns nullptr if
+// there is no entry.
+const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
+const ForeignSection *findForeignSection(std::string_view section);
+
+// Returns what an error says of the entry: "lmc's key is a.b", with the remark if there is one, or
+// the remark alone.
+std::string foreignHint(const ForeignKey &key);
+
+} // namespace lmc::config
