@@ -1,6 +1,6 @@
 """Checks that every path that the documentation names exists.
 
-    paths.py ROOT [MORE.md ...]     README.md, docs/**/*.md and the files given
+    paths.py ROOT [MORE.md ...]     the pages of ROOT, docs/**/*.md and the files given
 
 A path is a word that begins with a folder of the tree ("passes/fusion/FoldRope.cpp"), a relative link, or
 a file name in backticks (`FoldRope.cpp`, anywhere in the tree). "*" stands for any characters, "{a,b}" for a and for b,
@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-TOPS = ("bench", "cmake", "compiler", "dialects", "docs", "models", "packaging", "passes", "runtime", "test", "tools")
+TOPS = ("bench", "cmake", "compiler", "container", "dialects", "docs", "models", "packaging", "passes", "runtime", "test", "tools")
 PATH = re.compile(r"(?<![\w/.-])(?:%s)/[\w./{},*+-]*" % "|".join(TOPS))
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"`([\w{},*-]+\.(?:cpp|h|td|def|fbs|cu|cuh|py|mlir|test|cmake|sh|md))`")
@@ -60,7 +60,7 @@ class Tree:
 
 def main(root, more):
     tree = Tree(root)
-    documents = [root / "README.md", *sorted((root / "docs").rglob("*.md")), *more]
+    documents = [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md")), *more]
     faults = []
     for document in documents:
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
