@@ -207,7 +207,7 @@ std::span<const ForeignKey> foreignKeys() {
 
       // Memory, compilation and kernels.
       {"mlp_recompute_level", F, "memory.recompute",
-       "the words \"none\", \"activation\" and \"full\" are the same"},
+       "\"activation\" and \"full\" are the same words, and \"none\" is \"keep-all\""},
       {"recompute_granularity", M, "memory.recompute",
        "\"full\" is recompute = \"block\", which recomputes whole layers"},
       {"recompute_num_layers", M, "memory.recompute_stride",

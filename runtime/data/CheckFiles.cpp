@@ -86,8 +86,10 @@ void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   }
 }
 
-Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, Warnings &warnings) {
-  if (file.hasDocuments())
+// `isUsed`: the run reads where documents end.
+Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, bool isUsed,
+                            Warnings &warnings) {
+  if (file.hasDocuments() || (!isUsed && options.endOfDocument < 0))
     return {};
   if (options.endOfDocument < 0)
     return Error{
@@ -103,9 +105,11 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, W
   auto found = file.sampleHas(end);
   LMC_TRY(found);
   if (!*found)
-    warnings.push_back(fmt::format("{}: no token of a sample of it is {} (data.end_of_document); "
-                                   "if this is the wrong id, {} has no effect on this file",
-                                   file.path(), end, options.documentKey));
+    warnings.push_back(fmt::format(
+        "{}: no token of a sample of it is {} (data.end_of_document); {}", file.path(), end,
+        isUsed ? fmt::format("if this is the wrong id, {} has no effect on this file",
+                             options.documentKey)
+               : "is it the id of another tokenizer, or has the file no such tokens?"));
   return {};
 }
 
@@ -140,8 +144,8 @@ Result<std::vector<std::string>> checkFiles(const DataOptions &options, const To
       return Error{fmt::format("{} does not say where its documents start, which data.packing = "
                                "\"best_fit\" needs; make the file with: lmc-data pack",
                                file->path())};
-    if (options.documentMask || options.documentLossMask)
-      LMC_TRY(checkDocuments(options, *file, warnings));
+    LMC_TRY(
+        checkDocuments(options, *file, options.documentMask || options.documentLossMask, warnings));
   }
   if (!options.bestFit)
     LMC_TRY(checkLengths(options, files, warnings));

@@ -464,14 +464,14 @@ Result<bool> TokenFile::sampleHas(uint32_t id) const {
   return found;
 }
 
-Result<void> TokenFile::verify(uint64_t vocabSize) const {
+Result<void> TokenFile::verify(uint64_t vocabSize, SeparatorCount *separators) const {
   if (state->format == TokenFormat::Lmc)
     LMC_TRY(state->verifyLmc());
   uint64_t limit = std::min(vocabSize ? vocabSize : UINT64_MAX,
                             state->vocabulary ? uint64_t(state->vocabulary) : UINT64_MAX);
   if (infoOf(state->type).isSigned)
     limit = std::min<uint64_t>(limit, uint64_t(INT32_MAX) + 1);
-  if (limit == UINT64_MAX)
+  if (limit == UINT64_MAX && !separators)
     return {};
   std::vector<int32_t> chunk(kReadChunk);
   for (uint64_t begin = 0; begin < state->tokens; begin += kReadChunk) {
@@ -480,6 +480,8 @@ Result<void> TokenFile::verify(uint64_t vocabSize) const {
     for (uint64_t i = 0; i < count; ++i)
       if (static_cast<uint32_t>(chunk[i]) >= limit)
         return badId(begin + i, fmt::format("{}", limit));
+    if (separators)
+      separators->add(begin, {chunk.data(), count});
   }
   return {};
 }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "runtime/data/Fingerprint.h"
+#include "runtime/data/Separators.h"
 #include "runtime/data/TokenFormats.h"
 #include "runtime/support/Result.h"
 
@@ -93,8 +94,8 @@ public:
   Result<bool> sampleHas(uint32_t id) const;
   // Reads the whole file. Returns an error unless the checksum and the table of documents are right
   // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such
-  // limit).
-  Result<void> verify(uint64_t vocabSize) const;
+  // limit). Counts the tokens that end documents in `separators`, unless it is null.
+  Result<void> verify(uint64_t vocabSize, SeparatorCount *separators = nullptr) const;
 
 private:
   TokenFile();

@@ -40,7 +40,8 @@ public:
       }
       if ((*file)->size() <= least)
         continue;
-      auto warnings = sampleTokens(**file, (*session.plan)->model()->vocab_size());
+      auto warnings = sampleTokens(**file, (*session.plan)->model()->vocab_size(),
+                                   session.settings.endOfDocument);
       if (!warnings)
         fail(fmt::format("{} ({}); give the file of this model's tokenizer, or pack it again",
                          warnings.error().message, key));

@@ -4,6 +4,7 @@ good jobs raise no alarm."""
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -209,6 +210,29 @@ def test_validation_that_is_trained_on_is_named(programs, plan, tmp_path):
     done, report = check(programs, plan, f"--out={tmp_path}/run", '--set=data.validation=["train.bin"]')
     assert done.code == SUCCESS
     names(report, "warning", "train.bin", "does not measure unseen text")
+
+
+def test_separators_of_a_file_are_looked_at(programs, compiled, tmp_path):
+    """Every separator twice, as in the file that cost a published run its long contexts; and an id that is nowhere."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    plan = Path(shutil.copy(compiled(TINY), folder))
+    document = list(range(2, 30))
+    for name, separators in [("once", [1]), ("twice", [1, 1])]:
+        write_tokens(folder / f"{name}.bin", np.array((document + separators) * 400))
+    of_start = ["--steps=2", "--threads=1", "--set", "data.validation=[]"]
+    for name, eod, parts in [("once", 1, None), ("twice", 1, ("tokens that end documents (id 1) stand directly behind another one",)),
+                             ("once", 31, ("no token of a sample of it is 31 (data.end_of_document)", "another tokenizer"))]:
+        given = ["--set", f"data.train={folder}/{name}.bin", "--set", f"data.end_of_document={eod}"]
+        done, report = check(programs, plan, f"--out={tmp_path}/run", *given, "--set", "data.validation=[]")
+        warned = [text for text in texts(report, "warning") if "data: " in text or "job: " in text]
+        run = programs.run("lmc-run", plan, f"--out={tmp_path}/{name}{eod}", *given, *of_start)
+        assert done.code == run.code == SUCCESS
+        if parts is None:
+            assert not warned and "warning" not in run.stderr
+        else:
+            names(report, "warning", *parts)
+            assert any(all(part in line for part in parts) for line in run.stderr.splitlines()), run.stderr
 
 
 def test_another_tokenizer_is_named(programs, plan, job, tmp_path):

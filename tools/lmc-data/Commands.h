@@ -5,7 +5,9 @@
 #include "runtime/data/TokenFile.h"
 #include "tools/support/CommandLine.h"
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 
 namespace lmc {
 
@@ -24,6 +26,11 @@ DataCommand addExportCommand(CommandLine &line);
 // Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files;
 // the Error is that of a damaged one.
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
+
+// Returns the token that ends a document of the file: `given`, or as a file with a table of
+// documents says it (absent: it has none). For any other file it is a guess, the id of GPT-2 or of
+// Llama 3.
+std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
 
 // Adds the option --format, which is to lmc-data what data.format is to lmc-run. `format` must live
 // until the command line is parsed.

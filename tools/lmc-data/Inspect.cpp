@@ -18,6 +18,14 @@
 
 namespace lmc {
 
+std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given) {
+  if (given)
+    return given;
+  if (file.hasDocuments())
+    return file.endOfDocument() < 0 ? std::nullopt : std::optional<uint32_t>(file.endOfDocument());
+  return file.tokenBytes() == 2 ? 50256 : 128000;
+}
+
 namespace {
 
 constexpr uint64_t kChunk = 1 << 16;    // tokens per read
@@ -30,6 +38,7 @@ struct Summary {
   std::vector<std::pair<int64_t, uint64_t>> counts; // (id, times), most frequent first
   double entropy = 0;                               // nats per token
   std::optional<uint32_t> eod;
+  bool isGuess = false; // neither the file nor the user says that it is `eod`
   uint64_t eods = 0;
   uint64_t doubled = 0;             // end-of-document tokens directly after another one
   uint64_t firstDoubled = kNowhere; // position of the first doubled token
@@ -59,17 +68,10 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   return {};
 }
 
-std::optional<uint32_t> endOfDocument(const TokenFile &file, std::optional<uint32_t> given) {
-  if (given)
-    return given;
-  if (file.hasDocuments())
-    return file.endOfDocument() < 0 ? std::nullopt : std::optional<uint32_t>(file.endOfDocument());
-  return file.tokenBytes() == 2 ? 50256 : 128000;
-}
-
 Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEod) {
   Summary summary;
-  summary.eod = endOfDocument(file, givenEod);
+  summary.eod = separatorOf(file, givenEod);
+  summary.isGuess = !givenEod && !file.hasDocuments();
   std::vector<uint64_t> dense(file.tokenBytes() > 2 ? kDenseIds : 1u << (8 * file.tokenBytes()));
   std::unordered_map<int64_t, uint64_t> sparse;
   std::vector<uint64_t> ends; // positions after each end-of-document token
@@ -182,6 +184,9 @@ void printText(const TokenFile &file, const Summary &summary) {
         percent(summary.padding, summary.windows * summary.window), summary.cutDocuments);
   if (!summary.eod)
     fmt::print("end of document  none\n");
+  else if (summary.isGuess && summary.eods == 0)
+    fmt::print("end of document  not known: {}, the usual id, never occurs; give --eod=ID\n",
+               *summary.eod);
   else if (summary.doubled == 0)
     fmt::print("end of document  id {}, {} times, none doubled\n", *summary.eod, summary.eods);
   else

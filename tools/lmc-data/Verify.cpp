@@ -4,19 +4,24 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace lmc {
 
 struct VerifyOptions {
   std::string path;
   DataFormat format = DataFormat::Auto;
   uint64_t vocabSize = 0;
+  std::optional<uint32_t> eod; // the token that ends a document; absent: separatorOf()
 };
 
 static Result<void> verify(const VerifyOptions &options) {
   auto opened = TokenFile::open(options.path, options.format);
   LMC_TRY(opened);
   const TokenFile &file = **opened;
-  LMC_TRY(file.verify(options.vocabSize));
+  const std::optional<uint32_t> eod = separatorOf(file, options.eod);
+  SeparatorCount separators(eod ? static_cast<int32_t>(*eod) : -1);
+  LMC_TRY(file.verify(options.vocabSize, &separators));
   std::string checked = "size";
   if (file.format() == TokenFormat::Lmc)
     checked += ", checksum";
@@ -30,8 +35,19 @@ static Result<void> verify(const VerifyOptions &options) {
     checked += fmt::format(", ids below {}", file.vocabulary());
   if (options.vocabSize)
     checked += fmt::format(", ids below {}", options.vocabSize);
+  const std::string fault = separators.faultOf(file.path());
+  if (separators.separators() > 0 && fault.empty())
+    checked += fmt::format(", {} separators (id {}), none doubled", separators.separators(),
+                           separators.id());
   fmt::print("{}: {} {} tokens, {}, all right: {}\n", file.path(), file.size(),
              infoOf(file.type()).name, nameOf(file.format()), checked);
+  if (!fault.empty())
+    fmt::print(stderr, "lmc-data: warning: {}\n", fault);
+  else if (options.eod && separators.separators() == 0)
+    fmt::print(stderr,
+               "lmc-data: warning: {}: no token is {}, which would end a document; is it "
+               "the id of another tokenizer?\n",
+               file.path(), separators.id());
   if (file.format() != TokenFormat::Lmc && !options.vocabSize)
     fmt::print("note: this format has no checksum and no vocabulary; --vocab-size=N checks the "
                "ids\n");
@@ -52,9 +68,20 @@ DataCommand addVerifyCommand(CommandLine &line) {
         return {};
       },
       "every id must be below N too, the model's vocabulary");
+  command.option(
+      "--eod", "ID",
+      [=](const std::string &value) -> Result<void> {
+        auto id = parseNumber("--eod", value, 0, INT32_MAX);
+        LMC_TRY(id);
+        options->eod = static_cast<uint32_t>(*id);
+        return {};
+      },
+      "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
+      "files, 128000 (Llama 3) for uint32 files");
   command.footer(
       "Checks the header or index against the size, and in files of lmc-data pack the checksum,\n"
-      "the table of documents, and every id against the header's vocabulary.");
+      "the table of documents, and every id against the header's vocabulary. Tokens that end\n"
+      "documents and are doubled, or never occur, give a warning.");
   return {&command, [=] { return verify(*options); }};
 }
 

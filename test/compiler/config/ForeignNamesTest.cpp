@@ -80,8 +80,8 @@ TEST_F(ForeignNamesTest, KeyOfAnotherProgramIsToldLmcsKey) {
   EXPECT_EQ(hintOf("checkpoint", "max_checkpoints"), "lmc's key is checkpoint.keep");
   EXPECT_EQ(hintOf("optimizer", "adam_beta1"), "lmc's key is optimizer.beta1");
   EXPECT_EQ(hintOf("memory", "mlp_recompute_level"),
-            "lmc's key is memory.recompute: the words \"none\", \"activation\" and \"full\" are "
-            "the same");
+            "lmc's key is memory.recompute: \"activation\" and \"full\" are the same words, and "
+            "\"none\" is \"keep-all\"");
   EXPECT_EQ(hintOf("training", "training_dtype"), "lmc's key is training.compute_dtype");
   EXPECT_EQ(hintOf("training", "seq_len"), "lmc's key is training.sequence_length");
   EXPECT_EQ(hintOf("model", "norm_eps"),

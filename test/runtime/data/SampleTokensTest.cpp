@@ -1,4 +1,5 @@
 #include "runtime/data/SampleTokens.h"
+#include "runtime/data/Separators.h"
 #include "test/runtime/data/TokenFiles.h"
 
 #include <algorithm>
@@ -51,6 +52,63 @@ TEST_F(SampleTokens, WarnsOfALongPieceOfOneId) {
   const auto few = sample(500, [](auto &tokens) { std::ranges::fill(tokens, uint16_t(7)); });
   ASSERT_TRUE(few);
   EXPECT_TRUE(few->empty()); // a test's file may be so
+}
+
+TEST_F(SampleTokens, WarnsOfDoubledSeparators) {
+  const auto of = [&](size_t count, int32_t id, const auto &change) {
+    std::vector<uint16_t> tokens(count);
+    for (size_t i = 0; i < count; ++i)
+      tokens[i] = static_cast<uint16_t>(i % 100);
+    change(tokens);
+    auto file = TokenFile::open(
+        write("a.bin", {reinterpret_cast<const char *>(tokens.data()), count * sizeof(uint16_t)}));
+    EXPECT_TRUE(file);
+    auto warnings = sampleTokens(**file, 100, id);
+    EXPECT_TRUE(warnings);
+    return *warnings;
+  };
+  const auto doubled = [](auto &tokens) {
+    for (size_t i = 0; i + 1 < tokens.size(); i += 50)
+      tokens[i] = tokens[i + 1] = 99;
+  };
+  for (const size_t count : {2000u, 100000u}) {
+    ASSERT_EQ(of(count, 99, doubled).size(), 1u) << count;
+    EXPECT_NE(of(count, 99, doubled)[0].find("(id 99) stand directly behind another one, the first "
+                                             "at token 1, in "),
+              std::string::npos);
+    EXPECT_TRUE(of(count, -1, doubled).empty()) << "no id is given";
+    EXPECT_TRUE(of(count, 98, doubled).empty()) << "another id";
+    EXPECT_TRUE(of(count, 99, [](auto &) {}).empty()) << "one between two documents";
+  }
+}
+
+TEST_F(SampleTokens, WarnsOfIdsFarBelowTheVocabulary) {
+  std::vector<uint16_t> tokens(5000);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<uint16_t>(i % 100);
+  auto file = TokenFile::open(
+      write("a.bin", {reinterpret_cast<const char *>(tokens.data()), tokens.size() * 2}));
+  ASSERT_TRUE(file);
+  const auto of = [&](uint64_t vocabSize) { return *sampleTokens(**file, vocabSize); };
+  ASSERT_EQ(of(50257).size(), 1u);
+  EXPECT_NE(of(50257)[0].find("the largest id of 5000 sampled tokens is 99, and model.vocab_size "
+                              "is 50257"),
+            std::string::npos)
+      << of(50257)[0];
+  EXPECT_TRUE(of(257).empty()) << "a small vocabulary";
+}
+
+TEST(SeparatorCount, SeesADoubledOneAcrossTwoPieces) {
+  SeparatorCount count(3);
+  count.add(0, std::vector<int32_t>{1, 3});
+  count.add(2, std::vector<int32_t>{3, 1});
+  EXPECT_EQ(count.doubled(), 1u);
+  EXPECT_EQ(count.firstDoubled(), 2u);
+  count.add(10, std::vector<int32_t>{3}); // another place
+  count.add(20, std::vector<int32_t>{3});
+  EXPECT_EQ(count.doubled(), 1u);
+  EXPECT_EQ(count.separators(), 4u);
+  EXPECT_EQ(count.tokens(), 6u);
 }
 
 } // namespace

@@ -800,7 +800,8 @@ TEST_F(LmcDataTest, VerifyFindsDamage) {
   write("a.txt", "one\ftwo");
   succeed({"pack", "a.txt", "-o", "a.bin"});
   EXPECT_EQ(succeed({"verify", "a.bin"}),
-            "a.bin: 7 uint8 tokens, lmc, all right: size, checksum, 2 documents, ids below 256\n");
+            "a.bin: 7 uint8 tokens, lmc, all right: size, checksum, 2 documents, ids below 256, "
+            "1 separators (id 0), none doubled\n");
   succeed({"verify", "a.bin", "--vocab-size=120"});
   EXPECT_THAT(fail({"verify", "a.bin", "--vocab-size=119"}),
               HasSubstr("a.bin: token 5 is id 119, beyond the vocabulary of 119"));
@@ -810,6 +811,28 @@ TEST_F(LmcDataTest, VerifyFindsDamage) {
   EXPECT_THAT(fail({"verify", "a.bin"}), HasSubstr("a.bin: bad checksum"));
   write("odd.bin", "abc");
   EXPECT_THAT(fail({"verify", "odd.bin"}), HasSubstr("odd.bin: odd-sized: 3 bytes"));
+}
+
+TEST_F(LmcDataTest, VerifyAndInspectLookAtSeparators) {
+  std::vector<uint64_t> ids;
+  for (int document = 0; document < 400; ++document) {
+    ids.insert(ids.end(), {5, 6, 7, 8});
+    ids.insert(ids.end(), 2, 0); // as a converter writes it that adds one to those of the text
+  }
+  write("twice.bin", integers(ids, 2));
+  const Outcome twice = lmcData({"verify", "twice.bin", "--eod=0"});
+  EXPECT_EQ(twice.exit, 0);
+  EXPECT_THAT(twice.err,
+              HasSubstr("lmc-data: warning: twice.bin: 400 of 800 tokens that end documents (id 0) "
+                        "stand directly behind another one, the first at token 5, in 2400 tokens"));
+  EXPECT_THAT(lmcData({"verify", "twice.bin", "--eod=9"}).err,
+              HasSubstr("no token is 9, which would end a document"));
+  // Without the id nothing is known, and nothing is said.
+  EXPECT_EQ(lmcData({"verify", "twice.bin"}).err, "");
+  EXPECT_THAT(succeed({"inspect", "twice.bin"}),
+              HasSubstr("end of document  not known: 50256, the usual id, never occurs; give "
+                        "--eod=ID\n"));
+  EXPECT_THAT(succeed({"inspect", "twice.bin", "--eod=0"}), HasSubstr("400 DOUBLED"));
 }
 
 TEST_F(LmcDataTest, TellsTheTruthOfMegatronsFiles) {
