@@ -208,9 +208,12 @@ struct ValidationConfig {
 
 struct CheckpointConfig {
   int64_t interval = 0;       // steps between checkpoints; 0: only at the end
+  double intervalMinutes =
+      30; // the same in minutes of the predicted step, unless `interval` is given
   int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
   int64_t keepEvery = 0;      // steps: checkpoints that are kept too; 0: none
   std::string keepBest;       // a set of validation data; "": none
+  bool saveBest = false;      // a save follows each validation in which that set is at its best
   bool background = true;     // the loop does not wait until checkpoints are written
   int64_t exportInterval = 0; // steps between Hugging Face exports; 0: none
   std::string exportCommand;  // is run for each of them; "": none
@@ -236,11 +239,13 @@ struct GuardConfig {
   std::string action = "stop";          // stop | warn | off
   std::string onSpike = "warn";         // warn | skip | rollback | stop
   int64_t rollbacks = 3;                // at most, of a run
+  int64_t refund = 1000;                // steps without a spike after which they count no more
   std::string skipSteps;                // "120,130-140"; "": none
   int64_t window = 100, patience = 100; // steps
   double spike = 6;                     // deviations above the mean
   double rise = 1;                      // nats above the lowest level of the loss
   double plateau = 0.002;               // part of the loss
+  double validation = 0.2;              // nats above the lowest validation loss; 0: not looked for
   int64_t compareWeights = 1000;        // steps; 0: never
   double updateRatio = 0.1;             // of a tensor's update to its weights; 0: not judged
   int64_t deadExpert = 100;             // steps without a token; 0: not looked for

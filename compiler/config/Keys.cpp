@@ -880,8 +880,21 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .unit = "steps",
        .minimum = 0,
        .maximum = kMaxSteps,
+       .defaultText = "by `interval_minutes`",
        .runTime = true,
        .doc = "Steps between checkpoints; 0: only at the end."},
+      {.section = "checkpoint",
+       .name = "interval_minutes",
+       .field = FIELD(checkpoint.intervalMinutes),
+       .unit = "minutes",
+       .minimum = 0,
+       .maximum = 1e6,
+       .runTime = true,
+       .doc =
+           "Minutes between checkpoints, in the place of `interval`: the run takes as many steps "
+           "as the predicted time of a step gives, so that all ranks and all restarts save after "
+           "the same steps. Without a prediction (a plan without a device spec) it is 1,000 "
+           "steps. 0: only at the end."},
       {.section = "checkpoint",
        .name = "keep",
        .field = FIELD(checkpoint.keep),
@@ -907,6 +920,12 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "The checkpoint with the lowest validation loss is kept beside the newest: "
            "`data.validation`, or the name of a `[[validation]]` set. The loss of a checkpoint is "
            "that of the latest validation before it."},
+      {.section = "checkpoint",
+       .name = "save_best",
+       .field = FIELD(checkpoint.saveBest),
+       .runTime = true,
+       .doc = "Save, too, after each validation in which the loss of `keep_best` is the lowest of "
+              "the run."},
       {.section = "checkpoint",
        .name = "background",
        .field = FIELD(checkpoint.background),
@@ -1078,7 +1097,18 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 0,
        .maximum = 1e6,
        .runTime = true,
-       .doc = "How often a run goes back at most; a further spike ends it with exit code 4."},
+       .doc = "How often a run goes back at most; a further spike ends it with exit code 4. See "
+              "`refund`."},
+      {.section = "guard",
+       .name = "refund",
+       .field = FIELD(guard.refund),
+       .unit = "steps",
+       .minimum = 0,
+       .maximum = kMaxSteps,
+       .runTime = true,
+       .doc =
+           "After so many steps without a spike, the rollbacks before count no more; 0: all of a "
+           "run count."},
       {.section = "guard",
        .name = "skip_steps",
        .field = FIELD(guard.skipSteps),
@@ -1103,9 +1133,12 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 2,
        .maximum = 1000,
        .runTime = true,
-       .doc =
-           "A loss or gradient norm that is more than this many deviations above its running mean "
-           "is a spike, which gives a warning."},
+       .doc = "A step is high if its loss or gradient norm is more than this many deviations above "
+              "its "
+              "running mean. Two high steps in a row are a spike, which gives a warning, and so is "
+              "one "
+              "that is far outside of what the run has shown ([spikes](running.md#a-guard-against-"
+              "divergence))."},
       {.section = "guard",
        .name = "patience",
        .field = FIELD(guard.patience),
@@ -1132,6 +1165,16 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
            "A loss whose mean over the latest eighth of the run's steps is less than this part of "
            "it below that of the eighth before gives a warning, if noise does not hide a fall; "
            "0: none."},
+      {.section = "guard",
+       .name = "validation",
+       .field = FIELD(guard.validation),
+       .unit = "nats",
+       .minimum = 0,
+       .maximum = 1000,
+       .runTime = true,
+       .doc =
+           "A validation loss of more than this above the lowest one of its set gives a warning: "
+           "a model that learns its data by heart gets worse at other text; 0: none."},
       {.section = "guard",
        .name = "compare_weights",
        .field = FIELD(guard.compareWeights),

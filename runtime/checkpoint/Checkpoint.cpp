@@ -312,6 +312,14 @@ static std::optional<uint64_t> bestOf(const std::string &runDirectory,
   return best;
 }
 
+static bool isPermanent(const std::string &runDirectory, uint64_t step, uint64_t every) {
+  if (every == 0 || step % every == 0)
+    return every > 0;
+  const Result<StateFile> state =
+      readStateFile(fmt::format("{}/{}", checkpointsFolder(runDirectory), step));
+  return state && state->state.extra.count(kStandsFor) > 0;
+}
+
 static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved,
                                  const KeepRules &keep, std::optional<uint64_t> suspect) {
   Result<std::vector<uint64_t>> others = listCheckpoints(runDirectory);
@@ -326,7 +334,7 @@ static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved
       sound == others->end() ? std::nullopt : std::optional(*sound);
   for (size_t i = static_cast<size_t>(keep.newest) - 1; i < others->size(); ++i) {
     const uint64_t old = (*others)[i];
-    if (old == best || old == spared || (keep.every > 0 && old % keep.every == 0))
+    if (old == best || old == spared || isPermanent(runDirectory, old, keep.every))
       continue;
     // The folder is first renamed to a hidden name: a crash during the removal must not leave a
     // damaged checkpoint under a valid name.

@@ -86,11 +86,16 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
+// Key of `extra` in a checkpoint that was made late: the step whose permanent checkpoint it stands
+// for.
+inline constexpr const char *kStandsFor = "stands_for";
+
 // Which checkpoints a save does not remove.
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
   int newest;         // so many of the newest; 0: all
-  uint64_t every = 0; // and those whose step is a multiple of this; 0: none
+  // And those whose step is a multiple of this, or that stand for one (kStandsFor); 0: none.
+  uint64_t every = 0;
   std::string best;   // and the one with the lowest number in `extra` under this key; "": none
 };
 

@@ -23,15 +23,24 @@ static constexpr double kSmallRate = 1.0 / 10; // of the highest learning rate: 
 // size)), which adds half of their variance to ln(vocab_size): 0.4 nats for a hidden size of 2048,
 // 1.6 for 8192. A fifth of ln(32000) is 2.1.
 static constexpr double kFarFromIgnorance = 1.0 / 5;
+static constexpr double kPeak = 2;          // in deviations: where the tail begins
+static constexpr double kMostExcess = 30;   // a peak counts as no higher than this above kPeak
+static constexpr double kTailReach = 20000; // in steps
+// Probabilities of the tail: a step beyond the first is high, so that two in a row have 1e-10, and
+// one beyond the second is a spike alone.
+static constexpr double kHigh = 1e-5, kFar = 1e-12;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Tail, steps, peaks, excess)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Limit, step, loss, norm)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Validation, lowest, step, isReported)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlateauState::Block, count, mean, squares)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PlateauState, blocks, length, reported)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, spikeStart, highestLoss,
-                                   highestNorm, spikeReported, lastReport, unreported, limits,
-                                   lowest, settling, sum, summed, above, riseStart, nonFinite,
-                                   firstLoss, ratedSteps, plateau)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, lossTail, normTail, highStep,
+                                   highLoss, highNorm, spikeStart, highestLoss, highestNorm,
+                                   spikeReported, lastReport, unreported, limits, lowest, settling,
+                                   sum, summed, above, riseStart, nonFinite, firstLoss, ratedSteps,
+                                   plateau, validations)
 
 Guard::Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate)
     : settings(settings), ignorance(std::log(static_cast<double>(vocabSize))),
@@ -46,6 +55,8 @@ void Guard::expectChange() {
 }
 
 std::optional<int64_t> Guard::suspectSince() const {
+  if (memory.spikeStart == 0 && memory.riseStart == 0 && memory.highStep != 0)
+    return memory.highStep;
   if (memory.spikeStart == 0 || memory.riseStart == 0) {
     int64_t start = std::max(memory.spikeStart, memory.riseStart);
     return start == 0 ? std::nullopt : std::optional(start);
@@ -62,12 +73,18 @@ Result<void> Guard::restore(const std::string &text) {
     json.emplace("nonFinite", 0);
     json.emplace("limits", nlohmann::json::array());
     json.emplace("plateau", PlateauState());
+    json.emplace("lossTail", GuardState::Tail());
+    json.emplace("normTail", GuardState::Tail());
+    for (const char *name : {"highStep", "highLoss", "highNorm"})
+      json.emplace(name, 0);
+    json.emplace("validations", nlohmann::json::object());
     memory = json.get<GuardState>();
     if (settings.onSpike != "skip") // the state of a run that skipped spikes
       memory.limits.clear();
     if (settings.action == "off") {
       GuardState counts;
       counts.nonFinite = memory.nonFinite;
+      counts.validations = memory.validations;
       memory = counts;
     }
   } catch (const nlohmann::json::exception &) {
@@ -97,6 +114,8 @@ bool Guard::judges(const GuardState::Running &running) const {
   return running.count >= std::max<int64_t>(2, settings.window / 2);
 }
 
+bool Guard::judgesNorm() const { return memory.logNorm.count >= 2 * settings.window; }
+
 static double deviationOf(const GuardState::Running &running, double leastDeviation) {
   return std::max(std::sqrt(running.variance), leastDeviation);
 }
@@ -104,6 +123,28 @@ static double deviationOf(const GuardState::Running &running, double leastDeviat
 static double deviationsAbove(const GuardState::Running &running, double value,
                               double leastDeviation) {
   return (value - running.mean) / deviationOf(running, leastDeviation);
+}
+
+static void enterTail(GuardState::Tail &tail, double deviations) {
+  for (double *count : {&tail.steps, &tail.peaks, &tail.excess})
+    *count *= 1 - 1 / kTailReach;
+  tail.steps += 1;
+  if (deviations > kPeak) {
+    tail.peaks += 1;
+    tail.excess += std::min(deviations - kPeak, kMostExcess);
+  }
+}
+
+void Guard::enterTails(double ofLoss, double ofNorm) {
+  enterTail(memory.lossTail, ofLoss);
+  if (judgesNorm())
+    enterTail(memory.normTail, ofNorm);
+}
+
+// Returns the deviations that a step exceeds with `probability`, and at least `spike`.
+static double beyond(const GuardState::Tail &tail, double probability, double spike) {
+  const double meanExcess = tail.excess / tail.peaks;
+  return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
 }
 
 // Returns the finite value of f32 that is the nearest to `value`.
@@ -115,11 +156,17 @@ void Guard::setLimits(int64_t step) {
   std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
   if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
     return;
-  auto limit = [&](const GuardState::Running &running, double leastDeviation) {
-    return running.mean + settings.spike * deviationOf(running, leastDeviation);
+  // After a high step, the next high one is part of a spike.
+  const bool isSuspect = memory.spikeStart != 0 || memory.highStep != 0;
+  auto limit = [&](const GuardState::Running &running, const GuardState::Tail &tail,
+                   double leastDeviation) {
+    const double most = beyond(tail, isSuspect ? kHigh : kFar, settings.spike);
+    return running.mean + most * deviationOf(running, leastDeviation);
   };
-  memory.limits.push_back({step + 2, nearestFloat(limit(memory.loss, kLeastLossDeviation)),
-                           nearestFloat(std::exp(limit(memory.logNorm, kLeastNormDeviation)))});
+  const double norm = limit(memory.logNorm, memory.normTail, kLeastNormDeviation);
+  memory.limits.push_back(
+      {step + 2, nearestFloat(limit(memory.loss, memory.lossTail, kLeastLossDeviation)),
+       nearestFloat(judgesNorm() ? std::exp(norm) : std::numeric_limits<double>::max())});
 }
 
 StepLimits Guard::limitsOf(int64_t step) const {
@@ -151,28 +198,52 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   // A spike is over only when both values are well below the threshold, so that one that wavers
   // about it is not reported again and again.
   const double part = inSpike ? 0.5 : 1;
-  const double deviations =
-      std::max(deviationsAbove(memory.loss, loss, kLeastLossDeviation),
-               deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation));
-  const bool high = judges(memory.loss) ? deviations > part * settings.spike
-                                        : loss > memory.lowest + part * settings.rise;
+  const double ofLoss = deviationsAbove(memory.loss, loss, kLeastLossDeviation);
+  const double ofNorm = deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation);
+  const auto isAbove = [&](double mostOfLoss, double mostOfNorm) {
+    return ofLoss > mostOfLoss || (judgesNorm() && ofNorm > mostOfNorm);
+  };
+  const bool judged = judges(memory.loss), afterHigh = memory.highStep != 0;
+  const double highLoss = beyond(memory.lossTail, kHigh, settings.spike),
+               highNorm = beyond(memory.normTail, kHigh, settings.spike);
+  const bool high = judged ? isAbove(part * highLoss, part * highNorm)
+                           : loss > memory.lowest + part * settings.rise;
+  // A batch that is odd but sound has an unusual norm, or an unusual loss, and seldom both.
+  const bool both = judged && judgesNorm() && ofLoss > highLoss && ofNorm > highNorm;
+  const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
+                                     beyond(memory.normTail, kFar, settings.spike));
+  const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
   // The limits of a step that was left out are older than the means.
-  if (!high && record.skipped == SkipReason::None) {
+  if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
           fmt::format("step {}: the spike since step {} is over: loss {:.3f} after at most {:.3f}, "
                       "gradient norm {:.3f} after at most {:.3f}",
                       step, memory.spikeStart, loss, memory.highestLoss, norm, memory.highestNorm));
     memory.spikeStart = 0;
-    enter(memory.loss, loss);
-    enter(memory.logNorm, std::log(norm));
+    if (afterHigh)
+      enterTails(memory.highLoss, memory.highNorm);
+    memory.highStep = high ? step : 0;
+    memory.highLoss = ofLoss;
+    memory.highNorm = ofNorm;
+    memory.highestLoss = loss;
+    memory.highestNorm = norm;
+    if (judged && !high)
+      enterTails(ofLoss, ofNorm);
+    if (!high || ofLoss <= highLoss)
+      enter(memory.loss, loss);
+    if (!high || ofNorm <= highNorm)
+      enter(memory.logNorm, std::log(norm));
     return;
   }
 
   if (!inSpike) {
-    memory.spikeStart = step;
-    memory.highestLoss = memory.highestNorm = 0;
+    memory.spikeStart = afterHigh ? memory.highStep : step;
+    if (!afterHigh)
+      memory.highestLoss = memory.highestNorm = 0;
+    memory.highStep = 0;
     verdict.spike = {
+        memory.spikeStart,
         fmt::format(
             "spike: loss {:.3f} where {:.3f} +- {:.3f} is usual, gradient norm {:.3f} where "
             "{:.3f} is usual",
@@ -296,6 +367,35 @@ void Guard::judgeNonFinite(const StepRecord &record, Verdict &verdict) {
       fmt::format("loss or gradient norm not finite in {} steps in a row, from step {} on",
                   memory.nonFinite, since),
       /*lasting=*/true};
+}
+
+std::optional<Guard::ValidationRise> Guard::observeValidation(const std::string &set, int64_t step,
+                                                              double loss) {
+  if (!std::isfinite(loss))
+    return std::nullopt;
+  const auto [found, isNew] =
+      memory.validations.emplace(set, GuardState::Validation{.lowest = loss, .step = step});
+  GuardState::Validation &known = found->second;
+  if (isNew || loss < known.lowest) {
+    known = {.lowest = loss, .step = step};
+    return std::nullopt;
+  }
+  const double rise = loss - known.lowest;
+  if (rise < settings.validation / 2)
+    known.isReported = false;
+  if (settings.validation <= 0 || rise <= settings.validation || known.isReported)
+    return std::nullopt;
+  known.isReported = true;
+  return ValidationRise{
+      loss, known.lowest, known.step,
+      fmt::format("the validation loss{} has risen to {:.3f}, and its lowest was {:.3f} after step "
+                  "{}: the model gets worse at text that it is not trained on",
+                  set.empty() ? "" : fmt::format(" of {}", set), loss, known.lowest, known.step)};
+}
+
+std::optional<int64_t> Guard::bestStep(const std::string &set) const {
+  const auto found = memory.validations.find(set);
+  return found == memory.validations.end() ? std::nullopt : std::optional(found->second.step);
 }
 
 Guard::Verdict Guard::observe(const StepRecord &record) {

@@ -1,16 +1,25 @@
 // Watches the loss and the gradient norm of a run: warns of a spike, and finds out when the run has
 // diverged for good.
 //
-// A spike is a step whose loss, or the logarithm of whose gradient norm, is more than `spike`
-// deviations above its running mean. The mean is an exponential one over a tenth of `window` steps,
-// so that it follows the fall of the loss. The deviation comes from the differences d of
-// consecutive steps, as sqrt(mean(d^2) / 2) over `window` steps: the mean square successive
-// difference (von Neumann et al. 1941), which a falling loss does not widen. Norms are compared as
-// logarithms because they scatter by factors. Steps of a spike enter neither mean nor deviation, so
-// that a divergence does not become the norm; ZClip (arXiv 2504.02507) holds outliers off from its
-// exponential means in the same way. Six deviations, and a judgement from half a window on, are
-// those of OLMo-core's SkipStepOptimizer. In the first half window, a spike is a loss of more than
-// `rise` above its lowest level.
+// A step is high if its loss, or the logarithm of its gradient norm, is more than `spike`
+// deviations above its running mean, and beyond what this run has shown: small batches have heavy
+// tails. Two high steps in a row are a spike, because sound steps do not depend on each other, and
+// so is one step whose loss and norm are both high, or that is far beyond. The tail of the steps so
+// far exceeds a value that is "beyond" with a probability of 1e-5, and one that is "far beyond"
+// with 1e-12. The tail is taken as exponential, by the mean excess over two deviations (peaks over
+// a threshold, by which Siffer et al., KDD 2017, find outliers in streams). For normal values these
+// are about 5 and 11 deviations. The norm is judged from two windows on, because it moves by
+// factors in a warm-up.
+//
+// The mean is an exponential one over a tenth of `window` steps, so that it follows the fall of the
+// loss. The deviation comes from the differences d of consecutive steps, as sqrt(mean(d^2) / 2)
+// over `window` steps: the mean square successive difference (von Neumann et al. 1941), which a
+// falling loss does not widen. Norms are compared as logarithms because they scatter by factors.
+// Steps of a spike, and single high values, enter neither mean nor deviation, so that a divergence
+// does not become the norm; ZClip (arXiv 2504.02507) holds outliers off from its exponential means
+// in the same way. Six deviations, and a judgement from half a window on, are those of OLMo-core's
+// SkipStepOptimizer. In the first half window, a spike is a loss of more than `rise` above its
+// lowest level.
 //
 // A run has diverged for good if its loss has stayed more than `rise` above its lowest level for
 // `patience` steps and does not fall back. It is measured on means over a quarter of `patience`
@@ -22,8 +31,8 @@
 // also asks for a height and a patience, but compares with the mean of a window. A loss
 // that rises slowly raises that mean too, and is never found.
 //
-// A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row. Apart
-// from that, such steps and steps without a gradient are ignored.
+// A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
+// Apart from that, such steps and steps without a gradient are ignored.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
@@ -32,6 +41,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,10 +53,13 @@ struct GuardSettings {
   std::string action = "stop"; // what follows a divergence: "stop" | "warn" | "off"
   std::string onSpike = "warn"; // what follows a spike: "warn" | "skip" | "rollback" | "stop"
   int64_t rollbacks = 3;        // so often a run goes back because of spikes
+  int64_t refund =
+      1000; // steps without a spike after which rollbacks are refunded; 0: they are not
   int64_t window = 100;        // in steps: the running deviations average over so many
   double spike = 6;            // in deviations above the mean
   int64_t patience = 100;      // in steps: how long the loss must be high to have diverged
   double rise = 1;             // in nats above the lowest level: how high
+  double validation = 0;       // in nats above the lowest of its set; 0: no rise is looked for
   double plateau = 0;          // part of the loss: a smaller fall is a plateau (Plateau.h)
   int64_t compareWeights = 0;  // in steps; 0: never (runtime/train/CompareWeights.h)
   double updateRatio = 0.1;    // of a tensor (UpdateWatch.h); 0: none is judged
@@ -66,8 +79,17 @@ struct GuardState {
     int64_t count = 0; // steps that entered
     double last = 0, mean = 0, variance = 0;
   };
+  // How far the steps without a spike were above the mean, in deviations. Counts fade over
+  // kTailReach steps. They begin with those of a tail that is somewhat heavier than the normal one.
+  struct Tail {
+    double steps = 667, peaks = 20, excess = 10; // peaks: above kPeak; excess: their sum above it
+  };
   bool started = false;
   Running loss, logNorm; // the loss in nats, and ln(gradient norm)
+  Tail lossTail, normTail;
+  int64_t highStep = 0; // the latest step, if it is high and no spike
+  // Its loss and norm in deviations above the mean. They enter the tails if no spike follows.
+  double highLoss = 0, highNorm = 0;
 
   int64_t spikeStart = 0;                  // first step of a spike that is not over
   double highestLoss = 0, highestNorm = 0; // in that spike
@@ -90,6 +112,15 @@ struct GuardState {
 
   int64_t nonFinite = 0; // latest steps in a row whose loss or gradient norm is not finite
 
+  // The lowest loss of each set of validation data, by its name, and whether a rise above it was
+  // reported.
+  struct Validation {
+    double lowest = 0;
+    int64_t step = 0; // of the lowest
+    bool isReported = false;
+  };
+  std::map<std::string, Validation> validations;
+
   double firstLoss = 0;
   int64_t ratedSteps = -1; // steps at half the highest rate or more; -1: no search for a loss that
                            // has not fallen since the start
@@ -106,8 +137,9 @@ public:
     std::string text; // what happened, as a clause
     bool lasting = false; // true if the run must stop under every action
   };
-  // The first step of a spike.
+  // The first step of a spike, or the second one of two in a row that together are a spike.
   struct Spike {
+    int64_t since = 0;           // the first step
     std::string text;            // what happened, as a clause
     double usualLoss, usualNorm; // running means before the spike
   };
@@ -133,6 +165,19 @@ public:
   // reports only a further rise.
   Verdict observe(const StepRecord &record);
 
+  // A validation loss that has risen.
+  struct ValidationRise {
+    double loss, lowest; // in nats
+    int64_t step;        // of the lowest
+    std::string text;    // as a clause
+  };
+  // Judges the loss of a validation set ("" for data.validation) after a step. Returns a rise of
+  // more than guard.validation above the lowest loss, once until the loss has fallen back by half.
+  std::optional<ValidationRise> observeValidation(const std::string &set, int64_t step,
+                                                  double loss);
+  // Returns the step after which the set had its lowest loss; nullopt before its first validation.
+  std::optional<int64_t> bestStep(const std::string &set) const;
+
   // Returns the limits of a step. All steps up to two before it must have been observed.
   StepLimits limitsOf(int64_t step) const;
 
@@ -155,6 +200,8 @@ private:
   void judgeStart(const StepRecord &record, Verdict &verdict);
   void judgePlateau(const StepRecord &record, double loss, Verdict &verdict);
   void enter(GuardState::Running &running, double value) const;
+  bool judgesNorm() const;
+  void enterTails(double ofLoss, double ofNorm);
   bool judges(const GuardState::Running &running) const;
 
   const GuardSettings settings;

@@ -17,6 +17,9 @@ namespace {
 
 using Faults = std::vector<SettingFault>;
 
+constexpr int64_t kStepsWithoutPrediction = 1000;
+constexpr double kLongSeconds = 1800; // of a run without a checkpoint
+
 // The settings of a table, each with what it is without the key.
 class Values {
 public:
@@ -291,6 +294,25 @@ void keepBest(const Values &values, Faults &faults) {
                                            : fmt::format("there is {}", fmt::join(names, ", ")))});
 }
 
+void bestCheckpoint(const Values &values, Faults &faults) {
+  if (values.boolean("checkpoint.save_best") && values.text("checkpoint.keep_best").empty())
+    faults.push_back({.key = "checkpoint.save_best",
+                      .reads = {"checkpoint.keep_best"},
+                      .text =
+                          "save_best saves the checkpoints of keep_best, and it names no set of "
+                          "validation data; set keep_best, such as \"data.validation\""});
+}
+
+void intervals(const Values &values, Faults &faults) {
+  const Setting *steps = values.table.find("checkpoint.interval"),
+                *minutes = values.table.find("checkpoint.interval_minutes");
+  if (steps && minutes && steps->origin == minutes->origin &&
+      steps->origin != SettingOrigin::Default)
+    faults.push_back({.key = "checkpoint.interval_minutes",
+                      .reads = {"checkpoint.interval"},
+                      .text = "interval and interval_minutes say the same; give one of them"});
+}
+
 void exportCommand(const Values &values, Faults &faults) {
   if (!values.text("checkpoint.export_command").empty() &&
       values.integer("checkpoint.export_interval") == 0)
@@ -338,10 +360,39 @@ std::string SettingFault::named() const {
 std::vector<SettingFault> settingFaults(const SettingTable &table) {
   const Values values(table);
   Faults faults;
-  for (auto *rule : {schedule, phaseSchedules, muon, sources, weights, phaseSources, shuffling,
-                     validation, keepBest, exportCommand, generation, spikes})
+  for (auto *rule :
+       {schedule, phaseSchedules, muon, sources, weights, phaseSources, shuffling, validation,
+        keepBest, bestCheckpoint, intervals, exportCommand, generation, spikes})
     rule(values, faults);
   return faults;
+}
+
+int64_t checkpointInterval(const SettingTable &table, double stepSeconds) {
+  const Setting *steps = table.find("checkpoint.interval"),
+                *minutes = table.find("checkpoint.interval_minutes");
+  const Values values(table);
+  const int64_t interval = std::max<int64_t>(values.integer("checkpoint.interval"), 0);
+  // A plan of an earlier release has no minutes.
+  if (!minutes ||
+      (steps && steps->origin != SettingOrigin::Default && steps->origin >= minutes->origin))
+    return interval;
+  const double seconds = 60 * values.number("checkpoint.interval_minutes");
+  if (seconds <= 0)
+    return 0;
+  if (stepSeconds <= 0)
+    return kStepsWithoutPrediction;
+  constexpr double kMost = 1e12;
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(seconds / stepSeconds, kMost)));
+}
+
+std::string unsavedWarning(const SettingTable &table, double stepSeconds) {
+  const auto steps = static_cast<double>(Values(table).integer("training.train_iters"));
+  if (checkpointInterval(table, stepSeconds) > 0 || steps * stepSeconds <= kLongSeconds)
+    return "";
+  return fmt::format("checkpoint.interval = 0 saves only at the end, and the job is predicted to "
+                     "take {:.3g} hours: whatever ends it before loses all of it; set interval, or "
+                     "interval_minutes",
+                     steps * stepSeconds / 3600);
 }
 
 Result<LrKeys> readLrKeys(const SettingTable &table, const std::string &section, LrKeys keys) {

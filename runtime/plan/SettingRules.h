@@ -36,6 +36,15 @@ Result<LrKeys> readLrKeys(const SettingTable &table, const std::string &section,
 // schedule. What it does not give of a decay is as in [lr_schedule].
 Result<LrKeys> readPhaseLrKeys(const SettingTable &table, const std::string &name);
 
+// Returns the steps between two checkpoints for a plan whose predicted step takes `stepSeconds` (0:
+// it has no prediction); 0: a checkpoint is made only at the end. checkpoint.interval counts, or
+// checkpoint.interval_minutes, whichever was given later.
+int64_t checkpointInterval(const SettingTable &table, double stepSeconds);
+
+// Returns a warning if the job saves nothing before its end and is predicted to be longer than half
+// an hour; "" otherwise.
+std::string unsavedWarning(const SettingTable &table, double stepSeconds);
+
 // The steps from `first` to `last`.
 struct StepRange {
   uint64_t first = 0, last = 0;

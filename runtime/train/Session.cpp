@@ -5,6 +5,7 @@
 #include "runtime/comm/FairThreads.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/PlannedBytes.h"
+#include "runtime/plan/Steps.h"
 #include "runtime/plan/TargetRules.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/DeviceTensors.h"
@@ -45,6 +46,10 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   auto settings = TrainSettings::read(session->settingTable, own ? &*own : nullptr);
   LMC_TRY(settings);
   session->settings = std::move(*settings);
+  const double stepSeconds = plan::predictedStepSeconds(*plan);
+  session->settings.checkpointInterval = checkpointInterval(session->settingTable, stepSeconds);
+  if (std::string warning = unsavedWarning(session->settingTable, stepSeconds); !warning.empty())
+    session->settings.warnings.push_back(std::move(warning));
 
   const plan::BatchInfo &batch = *plan->batch();
   if (batch.sequence_length() == 0 || batch.micro_batch_size() == 0 ||

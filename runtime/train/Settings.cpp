@@ -226,6 +226,11 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
     auto best = table.text("checkpoint.keep_best");
     LMC_TRY(best);
     settings.checkpointKeepBest = *best;
+    if (table.find("checkpoint.save_best")) {
+      auto saveBest = table.boolean("checkpoint.save_best");
+      LMC_TRY(saveBest);
+      settings.checkpointBest = *saveBest;
+    }
   }
   LMC_TRY(count("checkpoint.export_interval", settings.exportInterval));
   if (table.find("checkpoint.background")) { // a plan of an earlier release does not have it
@@ -267,6 +272,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
     LMC_TRY(onSpike);
     settings.guard.onSpike = *onSpike;
     LMC_TRY(count("guard.rollbacks", settings.guard.rollbacks));
+    settings.guard.refund = 0; // a plan of an earlier release has none
+    if (table.find("guard.refund"))
+      LMC_TRY(count("guard.refund", settings.guard.refund));
     auto text = table.text("guard.skip_steps");
     LMC_TRY(text);
     auto skipSteps = readStepRanges(*text);
@@ -284,6 +292,9 @@ Result<TrainSettings> TrainSettings::read(const SettingTable &table, const PlanF
 
   if (table.find("guard.plateau")) { // a plan of an earlier release does not have these
     LMC_TRY(number("guard.plateau", settings.guard.plateau));
+    settings.guard.validation = 0; // a plan of an earlier release has none
+    if (table.find("guard.validation"))
+      LMC_TRY(number("guard.validation", settings.guard.validation));
     LMC_TRY(count("guard.compare_weights", settings.guard.compareWeights));
   }
 

@@ -71,7 +71,9 @@ struct TrainSettings {
   bool bestFit = false;            // data.packing
   bool allowRepeats = false;       // a global batch may hold a sequence more than once
   int64_t numWorkers = 0;
-  int64_t checkpointInterval = 0; // in steps; 0: only at the end
+  // In steps; 0: only at the end. Session::open() sets it where checkpoint.interval_minutes counts.
+  int64_t checkpointInterval = 0;
+  bool checkpointBest = false;    // a save follows each validation that is the best of keep_best
   int64_t checkpointKeep = 0;     // checkpoints to keep; 0: all
   int64_t checkpointKeepEvery = 0; // in steps: these checkpoints are kept too; 0: none
   // The set of validation data ("data.validation" for the one without a name) whose best checkpoint

@@ -369,6 +369,7 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
     console.warning(warning);
   if (verdict.spike)
     log.event("spike", {{"step", record.step},
+                        {"since", verdict.spike->since},
                         {"loss", record.loss},
                         {"grad_norm", record.gradNorm},
                         {"usual_loss", verdict.spike->usualLoss},
@@ -379,7 +380,7 @@ std::optional<Guard::Divergence> Trainer::watchForDivergence(const StepRecord &r
                           {"loss_before", verdict.plateau->before},
                           {"steps", verdict.plateau->steps}});
   if (verdict.spike && session.settings.guard.onSpike == "rollback" && !spike)
-    spike = static_cast<uint64_t>(record.step);
+    spike = static_cast<uint64_t>(verdict.spike->since);
   if (record.skipped != SkipReason::None)
     log.event("skip", {{"step", record.step}, {"reason", nameOf(record.skipped)}});
   if (!verdict.divergence || verdict.divergence->lasting ||
@@ -436,10 +437,21 @@ Error Trainer::stopDiverged(const Guard::Divergence &divergence) {
 }
 
 Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
-  const int64_t most = session.settings.guard.rollbacks;
-  const auto done = runIdentityFromJson(session.progress.run).rollbacks.size();
-  if (static_cast<int64_t>(done) >= most)
-    return Error{fmt::format("the run went back {} time(s) already (guard.rollbacks)", done)};
+  const GuardSettings &guards = session.settings.guard;
+  // A rollback is refunded after so many steps without another spike.
+  const auto quiet = static_cast<uint64_t>(guards.refund);
+  int64_t done = 0;
+  uint64_t before = 0;
+  for (const Rollback &back : runIdentityFromJson(session.progress.run).rollbacks) {
+    done = quiet > 0 && back.spike > before + quiet ? 1 : done + 1;
+    before = back.spike;
+  }
+  if (quiet > 0 && spike > before + quiet)
+    done = 0;
+  if (done >= guards.rollbacks)
+    return Error{fmt::format("the run went back {} time(s) already, each within {} steps of "
+                             "another (guard.rollbacks, guard.refund)",
+                             done, guards.refund)};
   auto steps = listCheckpoints(directory.path());
   LMC_TRY(steps);
   for (uint64_t step : *steps) // newest first
@@ -507,8 +519,35 @@ Result<void> Trainer::validate(StepRecord &record) {
     log.event("validation", std::move(event));
     record.validations.push_back({set.name, evaluation->loss, evaluation->bitsPerByte});
     session.progress.extra[lossKey(set)] = fmt::format("{}", evaluation->loss);
+    watchValidation(set, record.step, evaluation->loss);
   }
   return {};
+}
+
+bool Trainer::isKeptBest(const ValidationSettings &set) const {
+  return session.settings.checkpointKeepBest == (set.name.empty() ? kValidationData : set.name);
+}
+
+void Trainer::watchValidation(const ValidationSettings &set, int64_t step, double loss) {
+  const auto rise = guard.observeValidation(set.name, step, loss);
+  if (session.settings.checkpointBest && isKeptBest(set) && guard.bestStep(set.name) == step)
+    bestStep = static_cast<uint64_t>(step);
+  if (!rise)
+    return;
+  console.warning(fmt::format(
+      "step {}: {}; {}", step, rise->text,
+      isKeptBest(set)
+          ? "the checkpoint that keep_best keeps is from before"
+          : fmt::format("set checkpoint.keep_best = \"{}\" to keep its best checkpoint, "
+                        "and check for too little or repeated training data",
+                        set.name.empty() ? kValidationData : set.name)));
+  nlohmann::ordered_json event = {{"step", step}};
+  if (!set.name.empty())
+    event["set"] = set.name;
+  event["loss"] = rise->loss;
+  event["lowest_loss"] = rise->lowest;
+  event["lowest_step"] = rise->step;
+  log.event("validation_rise", event);
 }
 
 Result<void> Trainer::generateText(StepRecord &record) {
@@ -727,12 +766,16 @@ void Trainer::report(StepRecord &record) {
   metricsHeldBack = !written;
 }
 
+static constexpr const char *kPermanent = "permanent checkpoint", *kExport = "export",
+                            *kKeepEvery = "checkpoint.keep_every",
+                            *kExportInterval = "checkpoint.export_interval";
+
 KeepRules Trainer::keepRules() const {
   const TrainSettings &settings = session.settings;
   KeepRules keep(static_cast<int>(settings.checkpointKeep));
   keep.every = static_cast<uint64_t>(settings.checkpointKeepEvery);
   for (const ValidationSettings &set : settings.validations)
-    if (settings.checkpointKeepBest == (set.name.empty() ? kValidationData : set.name))
+    if (isKeptBest(set))
       keep.best = lossKey(set);
   return keep;
 }
@@ -743,6 +786,23 @@ SaveJob Trainer::jobOf(bool checkpoint, std::string exportFolder) {
       console.warning(*warning);
   session.progress.extra[kGuardState] = guard.state();
   session.progress.extra[kUpdatesState] = updateWatch.state();
+  session.progress.extra.erase(kStandsFor);
+  const uint64_t done = session.progress.step;
+  if (checkpoint) {
+    if (isPermanent(done))
+      tellLost(latePermanent, kPermanent, kKeepEvery);
+    writesPermanent = isPermanent(done) ? std::optional(done) : latePermanent;
+    latePermanent.reset();
+    if (writesPermanent && *writesPermanent != done)
+      session.progress.extra[kStandsFor] = fmt::format("{}", *writesPermanent);
+  }
+  if (!exportFolder.empty()) {
+    const bool isExact = isDue(done, session.settings.exportInterval);
+    if (isExact)
+      tellLost(lateExport, kExport, kExportInterval);
+    writesExport = isExact ? std::optional(done) : lateExport;
+    lateExport.reset();
+  }
   SaveJob job{.state = session.progress,
               .checkpoint = checkpoint,
               .keep = keepRules(),
@@ -774,6 +834,36 @@ std::string Trainer::exportFolder(uint64_t step) const {
   return fmt::format("{}/exports/{}", directory.path(), step);
 }
 
+bool Trainer::isPermanent(uint64_t step) const {
+  return isDue(step, session.settings.checkpointKeepEvery);
+}
+
+void Trainer::tellLost(const std::optional<uint64_t> &late, const char *what, const char *key) {
+  if (!late)
+    return;
+  console.warning(fmt::format("step {}: there is no {} of step {}: writing what was due before it "
+                              "took longer than {}",
+                              session.progress.step, what, *late, key));
+  log.event("lost_save", {{"step", *late}, {"what", what}});
+}
+
+void Trainer::postpone(uint64_t done, bool saves, bool exports) {
+  if (!saveIsLate && !lateExport)
+    console.note(fmt::format("step {}: what was saved after step {} is still being written; the "
+                             "next {} follows it",
+                             done, writer.step(), saves ? "checkpoint" : "export"));
+  log.event("late_save", {{"step", done}, {"behind", writer.step()}});
+  saveIsLate |= saves;
+  if (saves && isPermanent(done)) {
+    tellLost(latePermanent, kPermanent, kKeepEvery);
+    latePermanent = done;
+  }
+  if (exports) {
+    tellLost(lateExport, kExport, kExportInterval);
+    lateExport = done;
+  }
+}
+
 Result<void> Trainer::saveDue(const StepRecord &record) {
   const uint64_t done = session.progress.step;
   const bool saves = savesAfter(done), exports = exportsAfter(done);
@@ -783,17 +873,11 @@ Result<void> Trainer::saveDue(const StepRecord &record) {
   if (!writer.hasSnapshot())
     return saveNow(saves, folder);
   if (writer.isBusy()) {
-    if (!saveIsLate && !exportIsLate)
-      console.note(fmt::format("step {}: what was saved after step {} is still being written; the "
-                               "next {} follows it",
-                               done, writer.step(), saves ? "checkpoint" : "export"));
-    log.event("late_save", {{"step", done}, {"behind", writer.step()}});
-    saveIsLate |= saves;
-    exportIsLate |= exports;
+    postpone(done, saves, exports);
     return {};
   }
   progress.enter(Activity::Saving, done);
-  saveIsLate = exportIsLate = false;
+  saveIsLate = false;
   const auto start = std::chrono::steady_clock::now();
   writeBegan = start;
   SaveJob job = jobOf(saves, folder);
@@ -874,16 +958,22 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
       time.saved(part->seconds + outcome.updateSeconds);
       console.note(fmt::format("saved {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
                                part->seconds));
-      log.event("checkpoint", {{"step", outcome.step},
-                               {"path", part->path},
-                               {"bytes", part->bytes},
-                               {"seconds", part->seconds},
-                               {"waited_seconds", waited},
-                               {"copy_seconds", copied}});
+      nlohmann::ordered_json event = {{"step", outcome.step},     {"path", part->path},
+                                      {"bytes", part->bytes},     {"seconds", part->seconds},
+                                      {"waited_seconds", waited}, {"copy_seconds", copied}};
+      if (writesPermanent && *writesPermanent != outcome.step) {
+        console.note(fmt::format("the checkpoint of step {} is kept for the permanent one of step "
+                                 "{}, which could not be written in time",
+                                 outcome.step, *writesPermanent));
+        event[kStandsFor] = *writesPermanent;
+      }
+      log.event("checkpoint", event);
       if (const auto slow = slowSaves.ended(part->seconds))
         tellSlowSave(outcome.step, "took", *slow);
     } else {
       slowSaves.failed();
+      if (!latePermanent) // no later one is due already
+        latePermanent = writesPermanent;
       saveError = part->written.error();
       // 1, 2, 4 ... steps later, but no later than the interval.
       const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
@@ -904,10 +994,17 @@ void Trainer::takeOutcome(const SaveOutcome &outcome, double waited) {
       exportSeconds = part->seconds;
       console.note(fmt::format("exported {} ({} in {:.1f} s)", part->path, formatBytes(part->bytes),
                                part->seconds));
-      log.event("export", {{"step", outcome.step},
-                           {"path", part->path},
-                           {"bytes", part->bytes},
-                           {"seconds", part->seconds}});
+      nlohmann::ordered_json event = {{"step", outcome.step},
+                                      {"path", part->path},
+                                      {"bytes", part->bytes},
+                                      {"seconds", part->seconds}};
+      if (!isDue(outcome.step, settings.exportInterval) && writesExport) {
+        console.note(fmt::format("the export of step {} stands for that of step {}, which could "
+                                 "not be written in time",
+                                 outcome.step, *writesExport));
+        event[kStandsFor] = *writesExport;
+      }
+      log.event("export", event);
     }
   }
   if (outcome.updates)
@@ -943,11 +1040,12 @@ bool Trainer::isRetry(uint64_t step) const { return retryStep > 0 && step >= ret
 
 bool Trainer::savesAfter(uint64_t step) const {
   return step < phase.lastStep && (isDue(step, session.settings.checkpointInterval) ||
+                                   isPermanent(step) || (bestStep > 0 && bestStep == step) ||
                                    (!writer.isBusy() && (saveIsLate || isRetry(step))));
 }
 
 bool Trainer::exportsAfter(uint64_t step) const {
-  return isDue(step, session.settings.exportInterval) || (exportIsLate && !writer.isBusy());
+  return isDue(step, session.settings.exportInterval) || (lateExport && !writer.isBusy());
 }
 
 bool Trainer::hasWorkAfter(uint64_t step) const {
@@ -1028,8 +1126,8 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     LMC_TRY(leaveInTime());
   LMC_TRY(finishSave());
   const bool saves = done > firstStep && savedStep != done;
-  if (saves || exportIsLate)
-    LMC_TRY(saveNow(saves, exportIsLate ? exportFolder(done) : ""));
+  if (saves || lateExport)
+    LMC_TRY(saveNow(saves, lateExport ? exportFolder(done) : ""));
   for (const SourceRecord &source : recordSources())
     console.note(fmt::format("data: {}: {} tokens read, {:.2f} epochs", source.name, source.tokens,
                              source.epochs));

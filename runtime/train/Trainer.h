@@ -126,6 +126,10 @@ private:
   std::string wayBack(const Guard::Divergence &divergence) const;
   // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
+  // Returns true for the set that checkpoint.keep_best names.
+  bool isKeptBest(const ValidationSettings &set) const;
+  // Warns of a validation loss that has risen, and notes the best one for checkpoint.save_best.
+  void watchValidation(const ValidationSettings &set, int64_t step, double loss);
   // Lets the model continue the prompts, if that is due after the step. Its time counts as
   // validation.
   Result<void> generateText(StepRecord &record);
@@ -176,6 +180,13 @@ private:
   std::optional<SavedBefore> newestCheckpoint() const;
   void tellFailedSave(uint64_t step, const Error &error);
   std::string exportFolder(uint64_t step) const;
+  // Returns true if the checkpoint of the step is permanent (checkpoint.keep_every).
+  bool isPermanent(uint64_t step) const;
+  // Tells the user that a checkpoint or export, if it is `late` still, will not be made.
+  void tellLost(const std::optional<uint64_t> &late, const char *what, const char *key);
+  // Notes what is due after step `done` and cannot be written now. What was due before it, and
+  // is late still, is lost.
+  void postpone(uint64_t done, bool saves, bool exports);
   // Returns true if a save that has failed is tried again after the step.
   bool isRetry(uint64_t step) const;
   // Reports what became of a save. Sets `saveError` if it failed, and clears it if it succeeded.
@@ -239,10 +250,16 @@ private:
   SaveWriter writer;
   std::chrono::steady_clock::time_point writeBegan; // of the job in the background
   double exportSeconds = 0;                         // that the latest export took
-  bool saveIsLate = false, exportIsLate = false; // they were due while another was being written
+  bool saveIsLate = false; // a checkpoint was due while another was being written
+  // The steps of a permanent checkpoint and of an export that are still to be made, by a later
+  // step: another was being written when they were due, or the save has failed.
+  std::optional<uint64_t> latePermanent, lateExport;
+  // The steps whose permanent checkpoint and export the latest ones are or stand for.
+  std::optional<uint64_t> writesPermanent, writesExport;
   uint64_t retryStep = 0;  // a save that has failed is tried again from this step on; 0: none has
   int64_t failedSaves = 0; // in a row
   bool outOfTime = false;         // true once a step did not fit before the time limit
+  uint64_t bestStep = 0; // the step whose validation is the best, for checkpoint.save_best; 0: none
   uint64_t savedStep;             // step of the newest checkpoint that is on the disk
   // The newest checkpoint that this rank knows of, for a time in which its folder cannot be read.
   struct KnownSave {

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jobs import Job
-from programs import FAILURE, SUCCESS, checkpoint_digest, checkpoints, last_losses, losses, until
+from programs import FAILURE, SUCCESS, checkpoint_digest, checkpoint_state, checkpoints, last_losses, losses, until
 from reference import Model, Optimizer
 
 JOB = Job(
@@ -116,6 +117,62 @@ def test_steps_go_on_while_a_disk_is_stuck(programs, compiled, tmp_path, faulty_
     assert losses(out) == losses(tmp_path / "wait")
     for step, folder in checkpoints(out).items():
         assert checkpoint_digest(folder) == checkpoint_digest(checkpoints(tmp_path / "wait").get(step, folder))
+
+
+def stands_for(folder: Path) -> int | None:
+    extra = checkpoint_state(folder)["extra"]
+    return int(extra["stands_for"]) if "stands_for" in extra else None
+
+
+def test_no_permanent_checkpoint_or_export_is_lost_in_silence(programs, compiled, tmp_path, faulty_disk):
+    """A disk that is slower than the interval: the late one takes the place of the one that was due, and says so.
+    Whatever the machine's speed, each is there, has a late one in its place, or is named as lost."""
+    steps, every = 600, 50
+    plan = compiled(replace(JOB, train_iters=steps, settings={"checkpoint": {
+        "interval": 2, "keep": 1, "keep_every": every, "export_interval": every, "background": True}}))
+    environment, _ = faulty_disk("rate", 20e6)
+    out = tmp_path / "run"
+    assert programs.start("lmc-run", plan, f"--out={out}", env=environment).wait() == SUCCESS
+    saved = checkpoints(out)
+    kept = {stands_for(folder) or step for step, folder in saved.items()}
+    exported = {line.get("stands_for", line["step"]) for line in events(out, "export")}
+    lost = {(line["what"], line["step"]) for line in events(out, "lost_save")}
+    due = range(every, steps + 1, every)
+    for step in due:
+        assert step in kept or ("permanent checkpoint", step) in lost, (step, kept, lost)
+        assert step in exported or ("export", step) in lost, (step, exported, lost)
+    assert len(kept & set(due)) > 2
+    for step, folder in saved.items():
+        assert step % every == 0 or stands_for(folder) in due or step == max(saved)
+    log = (out / "log.txt").read_text()
+    for line in events(out, "checkpoint"):
+        if line.get("stands_for") is not None:
+            assert f"the checkpoint of step {line['step']} is kept for the permanent one of step {line['stands_for']}" in log
+    for what, step in lost:
+        assert f"there is no {what} of step {step}" in log
+
+
+def test_a_permanent_checkpoint_that_failed_is_made_later(programs, compiled, tmp_path, faulty_disk):
+    environment, full = faulty_disk("full")
+    full.touch()
+    out = tmp_path / "run"
+    plan = compiled(replace(JOB, train_iters=3000, settings={"checkpoint": {
+        "interval": 10, "keep": 1, "keep_every": 1000, "background": True}}))
+    process = programs.start("lmc-run", plan, f"--out={out}", env=environment)
+    while not (out / "events.jsonl").exists() or not any(line["step"] == 1000 for line in events(out, "save_failed")):
+        assert process.poll() is None
+        time.sleep(0.001)
+    full.unlink()
+    assert process.wait() == SUCCESS
+    kept = {stands_for(folder) or step for step, folder in checkpoints(out).items()}
+    assert {1000, 2000, 3000} <= kept | {line["step"] for line in events(out, "lost_save")}
+    assert 1000 not in checkpoints(out)
+
+
+def test_permanent_steps_are_due_whatever_the_interval(programs, compiled, tmp_path):
+    plan = compiled(replace(JOB, settings={"checkpoint": {"interval": 7, "keep": 1, "keep_every": 10, "background": False}}))
+    programs.run("lmc-run", plan, f"--out={tmp_path}/run").ok()
+    assert list(checkpoints(tmp_path / "run")) == [10, 20, 30, 40]
 
 
 def test_a_failed_save_is_reported_and_tried_again_soon(programs, compiled, tmp_path, faulty_disk):

@@ -85,7 +85,7 @@ class SpikyJob(Job):
         count = self.epoch_steps * self.batch_size * self.sequence_length + 1
         tokens = np.arange(count) % 16
         random = np.random.default_rng(self.seed)
-        for window in (3, 100, 201, 333):
+        for window in (3, 333, 450, 940):
             at = window * self.sequence_length
             tokens[at : at + self.sequence_length] = random.integers(
                 self.model.vocab_size, size=self.sequence_length
@@ -95,9 +95,9 @@ class SpikyJob(Job):
 
 SPIKY = SpikyJob(
     model=Model(num_hidden_layers=1),
-    optimizer=Optimizer(min_lr=3e-3, decay_iters=60),
-    train_iters=60,
-    epoch_steps=60,
+    optimizer=Optimizer(min_lr=3e-3, decay_iters=160),
+    train_iters=160,
+    epoch_steps=160,
     settings={"guard": {"window": 20}, "checkpoint": {"interval": 0}},
 )
 SKIP = ["--set", "guard.on_spike=skip"]
@@ -114,7 +114,7 @@ def test_a_skipped_spike_is_bit_for_bit_a_step_that_was_named(programs, compiled
     run = [plan, *([] if ranks == 1 else ["--nproc=2"])]
     programs.run("lmc-run", *run, f"--out={tmp_path}/skip", *SKIP).ok()
     steps = skipped(tmp_path / "skip")
-    assert steps and len(steps) < 6, steps
+    assert steps and len(steps) < 10, steps
     events = (tmp_path / "skip" / "events.jsonl").read_text()
     assert all(f'"event":"skip","step":{step},"reason":"spike"' in events for step in steps)
 
@@ -123,7 +123,7 @@ def test_a_skipped_spike_is_bit_for_bit_a_step_that_was_named(programs, compiled
     assert losses(tmp_path / "named") == losses(tmp_path / "skip")
     assert [m["step"] for m in metrics(tmp_path / "named") if "skipped" in m] == steps
     assert all(m["update_ratio"] == 0 for m in metrics(tmp_path / "named") if "skipped" in m)
-    digests = [checkpoint_digest(checkpoints(tmp_path / out)[60]) for out in ("skip", "named")]
+    digests = [checkpoint_digest(checkpoints(tmp_path / out)[160]) for out in ("skip", "named")]
     assert digests[0] == digests[1]
 
     # Without either, the same step changes the weights.
@@ -137,11 +137,11 @@ def test_spikes_are_skipped_alike_after_interruptions(programs, compiled, tmp_pa
     programs.run("lmc-run", plan, f"--out={tmp_path}/whole", *SKIP).ok()
     first = skipped(tmp_path / "whole")[0]
     out = tmp_path / "parts"
-    for steps in (first - 2, first - 1, first, first + 1, 60):
+    for steps in (first - 2, first - 1, first, first + 1, 160):
         programs.run("lmc-run", plan, f"--out={out}", *SKIP, f"--steps={steps}").ok()
     assert losses(out) == losses(tmp_path / "whole")
-    assert checkpoint_digest(checkpoints(out)[60]) == checkpoint_digest(
-        checkpoints(tmp_path / "whole")[60]
+    assert checkpoint_digest(checkpoints(out)[160]) == checkpoint_digest(
+        checkpoints(tmp_path / "whole")[160]
     )
 
 
@@ -170,20 +170,20 @@ def test_a_run_goes_back_and_over_the_data_of_a_spike(programs, compiled, tmp_pa
     back = events(out, "rollback")
     assert back and all(e["step"] < e["spike"] <= e["from"] <= e["spike"] + 1 for e in back)
     assert all(e["step"] % 5 == 0 for e in back)
-    assert len(losses(out)) == 60  # each step once; those that were taken back are in undone/
+    assert len(losses(out)) == 160  # each step once; those that were taken back are in undone/
     undone = [m["step"] for m in metrics(out / "undone" / "1")]
     assert undone == list(range(back[0]["step"] + 1, back[0]["from"] + 1))
     # The data went on, and the steps went back.
     tokens = SPIKY.batch_size * SPIKY.sequence_length
-    steps = 60 + sum(e["from"] - e["step"] for e in back)
-    assert checkpoint_state(checkpoints(out)[60])["position"] == steps * tokens
+    steps = 160 + sum(e["from"] - e["step"] for e in back)
+    assert checkpoint_state(checkpoints(out)[160])["position"] == steps * tokens
 
     # A run that is interrupted before the spike, and before the next checkpoint after it, is the same.
     parts = tmp_path / "parts"
-    for stop in (back[0]["step"] + 1, back[0]["step"] + 2, 60):
+    for stop in (back[0]["step"] + 1, back[0]["step"] + 2, 160):
         programs.run("lmc-run", *run, f"--out={parts}", f"--steps={stop}").ok()
     assert losses(parts) == losses(out)
-    assert checkpoint_digest(checkpoints(parts)[60]) == checkpoint_digest(checkpoints(out)[60])
+    assert checkpoint_digest(checkpoints(parts)[160]) == checkpoint_digest(checkpoints(out)[160])
 
 
 def test_a_rollback_keeps_what_was_declared_since_its_checkpoint(programs, compiled, tmp_path):
@@ -195,7 +195,7 @@ def test_a_rollback_keeps_what_was_declared_since_its_checkpoint(programs, compi
     programs.run("lmc-run", plan, f"--out={tmp_path}", *settings, *declared).ok()
     back = events(tmp_path, "rollback")
     assert back and all(e["step"] == 20 for e in back)
-    assert len(losses(tmp_path)) == 60
+    assert len(losses(tmp_path)) == 160
 
 
 def test_a_kill_behind_a_rollback_loses_nothing(programs, compiled, tmp_path):
@@ -219,7 +219,7 @@ def test_a_run_goes_back_at_most_so_often(programs, compiled, tmp_path):
     run = [plan, f"--out={tmp_path}", *ROLLBACK, "--set", "guard.rollbacks=1"]
     stopped = programs.run("lmc-run", *run)
     assert stopped.code == DIVERGED
-    assert "went back 1 time(s) already (guard.rollbacks)" in stopped.stderr
+    assert "went back 1 time(s) already, each within 1000 steps of another (guard.rollbacks" in stopped.stderr
     assert len(events(tmp_path, "rollback")) == 1
     none = programs.run("lmc-run", plan, f"--out={tmp_path}/none", *ROLLBACK[:2])
     assert none.code == DIVERGED and "no checkpoint from before it" in none.stderr
