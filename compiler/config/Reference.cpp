@@ -83,8 +83,9 @@ std::string configReference(const ModelFamilies &families) {
 
 A job is one TOML file. Every key is listed here with its type, default and range; a key that is not
 here is an error. `--set section.key=value` overrides a key with a TOML value, or with a bare word as a
-string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`). `lmc config` prints this page, and
-`lmc config --json-schema` a schema with which [editors](editors.md) complete and check the file.
+string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`); [several values](sweeps.md) make a plan
+for each. `lmc config` prints this page, and `lmc config --json-schema` a schema with which
+[editors](editors.md) complete and check the file.
 
 * A *size* is a number of bytes, or text with a unit: B, KB, MB, GB, TB (powers of 1000) or KiB, MiB,
   GiB, TiB (powers of 1024), as in `"76GiB"`.
