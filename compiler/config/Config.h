@@ -348,6 +348,10 @@ void setLossChunk(Config &config, int64_t tokens);
 // doc.
 std::string configReference(const ModelFamilies &families);
 
+// Returns a JSON Schema (draft-07) of a job's TOML file, for editors: sections, and keys with type,
+// range, choices, default and doc. It accepts the keys of all families.
+std::string configSchema(const ModelFamilies &families);
+
 // Returns why checkpoints of the model cannot be exported: no Hugging Face class computes it.
 // Returns "" if one does.
 std::string notExportable(const ModelConfig &model);

@@ -1619,6 +1619,13 @@ std::string typeText(const Key &key) {
   return text;
 }
 
+std::string docText(const Key &key) {
+  std::vector<std::string> names;
+  for (const ModelFamily *family : key.families)
+    names.push_back(fmt::format("`{}`", family->name));
+  return names.empty() ? key.doc : fmt::format("{} Only of {}.", key.doc, listed(names, "and"));
+}
+
 std::string rangeText(const Key &key) {
   // Bounds are whole numbers up to 2^53 or short decimals; both are printed exactly.
   auto number = [](double value) {

@@ -118,5 +118,7 @@ std::string typeText(const Key &key);
 std::string rangeText(const Key &key);
 // Returns the canonical spellings of the key's choices, without aliases.
 std::vector<std::string> choiceNames(const Key &key);
+// Returns the key's doc as markdown, with the families that have the key if not all do.
+std::string docText(const Key &key);
 
 } // namespace lmc::config

@@ -280,12 +280,6 @@ private:
   Diagnostics &diagnostics;
 };
 
-std::string trimmed(const std::string &text) {
-  const size_t first = text.find_first_not_of(" \t");
-  return first == std::string::npos ? ""
-                                    : text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 // Returns the error for an override of `path`, which has no section.
 std::string withoutSection(const KeyTable &keys, const std::string &path) {
   const Key *key = findAnywhere(keys, path);
@@ -327,6 +321,12 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
 }
 
 } // namespace
+
+std::string trimmed(const std::string &text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first == std::string::npos ? ""
+                                    : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
 
 ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable &keys,
                      Diagnostics &diagnostics) {

@@ -33,6 +33,9 @@ struct ParsedFile {
 ParsedFile parseToml(const std::string &text, const std::string &path, KeyTable &keys,
                      Diagnostics &diagnostics);
 
+// Returns `text` without spaces and tabs at its ends.
+std::string trimmed(const std::string &text);
+
 // Parses texts of the form "section.key=VALUE" in order; VALUE is a TOML value or a bare word. A
 // key of a table of a list is "data.source.web.weight"; the file has the table.
 std::vector<Assignment> parseOverrides(const std::vector<std::string> &overrides,

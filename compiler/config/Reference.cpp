@@ -51,34 +51,8 @@ std::string rangeCell(const Key &key) {
   return names.empty() ? "" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
-// Returns the default as "train_iters" or "lr / 10"; where the key has the name of the one that it
-// follows, as "lr_schedule.lr".
-std::string formulaText(const Key &key) {
-  const DerivedDefault &derived = key.derived;
-  const std::string_view path = derived.key, last = path.substr(path.rfind('.') + 1);
-  const std::string_view name = last == key.name ? path : last;
-  return derived.divisor == 1 ? std::string(name) : fmt::format("{} / {}", name, derived.divisor);
-}
-
 std::string defaultCell(const Key &key) {
-  if (key.required)
-    return "**required**";
-  if (!key.derived.key.empty())
-    return formulaText(key);
-  if (*key.defaultText)
-    return key.defaultText;
-  Config config;
-  const std::string value = resolvedSetting(key, config).value;
-  std::string cell = fmt::format("`{}`", value);
-  for (const ModelFamily *family : key.families)
-    for (const Key &own : family->keys) {
-      Config ofFamily;
-      if (own.path() != key.path())
-        continue;
-      if (const std::string other = resolvedSetting(own, ofFamily).value; other != value)
-        cell += fmt::format("; of `{}` `{}`", family->name, other);
-    }
-  return cell;
+  return key.required ? "**required**" : defaultMarkdown(key);
 }
 
 std::string marksCell(const Key &key) {
@@ -98,13 +72,6 @@ std::string derivedDefaults(const KeyTable &keys) {
   return table;
 }
 
-std::string docCell(const Key &key) {
-  std::vector<std::string> names;
-  for (const ModelFamily *family : key.families)
-    names.push_back(fmt::format("`{}`", family->name));
-  return names.empty() ? key.doc : fmt::format("{} Only of {}.", key.doc, listed(names, "and"));
-}
-
 } // namespace
 
 std::string configReference(const ModelFamilies &families) {
@@ -116,7 +83,9 @@ std::string configReference(const ModelFamilies &families) {
 
 A job is one TOML file. Every key is listed here with its type, default and range; a key that is not
 here is an error. `--set section.key=value` overrides a key with a TOML value, or with a bare word as a
-string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
+string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`); [several values](sweeps.md) make a plan
+for each. `lmc config` prints this page, and `lmc config --json-schema` a schema with which
+[editors](editors.md) complete and check the file.
 
 * A *size* is a number of bytes, or text with a unit: B, KB, MB, GB, TB (powers of 1000) or KiB, MiB,
   GiB, TiB (powers of 1024), as in `"76GiB"`.
@@ -133,7 +102,7 @@ string (`--set lr_schedule.lr=1e-4`, `--set memory.budget=76GiB`).
     page += "| key | type | default | range | | meaning |\n|---|---|---|---|---|---|\n";
     auto addRow = [&](const Key &key) {
       page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", key.name, typeCell(key),
-                          defaultCell(key), rangeCell(key), marksCell(key), docCell(key));
+                          defaultCell(key), rangeCell(key), marksCell(key), docText(key));
     };
     if (section.keysOf) {
       const std::vector<Key> own = section.keysOf("");

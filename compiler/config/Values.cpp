@@ -1,5 +1,6 @@
 #include "compiler/config/Values.h"
 
+#include "compiler/config/ModelFamily.h"
 #include "runtime/support/Nearest.h"
 #include "runtime/support/Size.h"
 
@@ -230,6 +231,36 @@ ResolvedSetting resolvedSetting(const Key &key, Config &config) {
       },
       key.field(config));
   return setting;
+}
+
+std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key) {
+  const auto valueOf = [](const Key &own) {
+    Config config;
+    return resolvedSetting(own, config).value;
+  };
+  std::vector<std::pair<const ModelFamily *, std::string>> others;
+  for (const ModelFamily *family : key.families)
+    for (const Key &own : family->keys)
+      if (own.path() == key.path() && valueOf(own) != valueOf(key))
+        others.emplace_back(family, valueOf(own));
+  return others;
+}
+
+std::string defaultMarkdown(const Key &key) {
+  const DerivedDefault &derived = key.derived;
+  if (!derived.key.empty()) {
+    // Where the key has the name of the one that it follows, the path tells them apart.
+    const std::string last = derived.key.substr(derived.key.rfind('.') + 1);
+    const std::string &name = last == key.name ? derived.key : last;
+    return derived.divisor == 1 ? name : fmt::format("{} / {}", name, derived.divisor);
+  }
+  if (*key.defaultText)
+    return key.defaultText;
+  Config config;
+  std::string text = fmt::format("`{}`", resolvedSetting(key, config).value);
+  for (const auto &[family, value] : otherDefaults(key))
+    text += fmt::format("; of `{}` `{}`", family->name, value);
+  return text;
 }
 
 plan::SettingType planType(ResolvedSetting::Type type) {

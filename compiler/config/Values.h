@@ -6,6 +6,7 @@
 #include "runtime/support/Result.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,6 +27,12 @@ Result<void> assign(const Key &key, const Value &value, Config &config);
 
 // Returns the key and its value in `config` in the form that the plan stores.
 ResolvedSetting resolvedSetting(const Key &key, Config &config);
+
+// Returns the defaults of those of the key's families that differ from that of the first one.
+std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
+
+// Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".
+std::string defaultMarkdown(const Key &key);
 
 // Returns the type's name in the plan's schema.
 plan::SettingType planType(ResolvedSetting::Type type);

@@ -16,6 +16,6 @@ struct LmcCommand {
 LmcCommand addCompileCommand(CommandLine &line);
 LmcCommand addExplainCommand(CommandLine &line);
 LmcCommand addReportCommand(CommandLine &line);
-LmcCommand addReferenceCommand(CommandLine &line);
+LmcCommand addConfigCommand(CommandLine &line);
 
 } // namespace lmc

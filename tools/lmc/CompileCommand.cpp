@@ -1,15 +1,19 @@
-// lmc compile: compiles a TOML file into a plan.
+// lmc compile: compiles a TOML file into a plan, or into a plan for each combination of the values
+// that --set gives for some keys.
+#include "compiler/config/Sweep.h"
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/report/Explain.h"
 #include "compiler/report/HintsText.h"
+#include "models/families/Families.h"
 #include "runtime/plan/PlanFile.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 
 #include "mlir/Pass/PassRegistry.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -75,24 +79,32 @@ void printTimes(const std::string &path, const CompileResult &result, double sec
     llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
 }
 
-int runCompile(const CompileArguments &arguments) {
-  Result<CompileOptions> options = compileOptions(arguments);
-  if (!options)
-    return fail(options.error().message);
+// What became of a job.
+struct Outcome {
+  int code = 0;
+  int64_t nodes = 1, devicesPerNode = 1; // of the job, if it could be read
+};
+
+// Compiles one job, writes its plan to `path`, and prints errors. If the job is one of a sweep,
+// what it prints to standard output is a comment for a shell, of one line.
+Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
+                   const std::string &path, const SweepJob *sweepJob = nullptr) {
+  const auto failed = [](int code) { return Outcome{code}; };
   std::optional<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
   if (!phases)
-    return int(ExitCode::UserError);
+    return failed(int(ExitCode::UserError));
   const Config *config = &phases->front();
-  setCompileOptions(arguments.job, *config, *options);
+  const Outcome done{0, config->distributed.nodes, config->distributed.devicesPerNode};
+  setCompileOptions(arguments.job, *config, options);
   if (Result<void> known = checkSpec(*config); !known)
-    return fail(known.error().message);
+    return failed(fail(known.error().message));
   auto start = std::chrono::steady_clock::now();
-  mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, *options);
+  mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, options);
   if (mlir::failed(compiled))
-    return int(ExitCode::UserError);
+    return failed(int(ExitCode::UserError));
   CompileResult *const result = &compiled->result;
-  if (options->compileTo < Phase::Emit)
-    return 0;
+  if (options.compileTo < Phase::Emit)
+    return done;
   const plan::Plan &plan = *plan::GetPlan(result->plan.data());
   if (!result->fits) {
     config = &(*phases)[compiled->misfit];
@@ -100,26 +112,119 @@ int runCompile(const CompileArguments &arguments) {
         config->phases.empty() ? "" : ": [[phase]] " + config->phases[config->phase].name;
     std::string message =
         budgetError(plan, config->path + phase, result->budgetBytes, result->smallestBudget);
-    if (!arguments.quiet)
-      message += "\n" + hintsText(hintsFor(*config, plan, result->budgetBytes, *options));
-    return fail(llvm::StringRef(message).rtrim(), ExitCode::DoesNotFit);
+    if (!arguments.quiet && !sweepJob) // the hints compile the job several times
+      message += "\n" + hintsText(hintsFor(*config, plan, result->budgetBytes, options));
+    return failed(fail(llvm::StringRef(message).rtrim(), ExitCode::DoesNotFit));
   }
+  if (llvm::sys::fs::equivalent(path, arguments.input))
+    return failed(fail("lmc compile: error: " + path + " is the job itself; give another -o"));
+  if (std::error_code error = writeAtomically(path, result->plan))
+    return failed(fail("lmc compile: error: cannot write " + path + ": " + error.message(),
+                       ExitCode::Failure));
+  if (arguments.quiet)
+    return done;
+  for (const std::string &warning : warningsIn(plan))
+    llvm::errs() << "warning: " << (sweepJob ? sweepJob->name + ": " : "") << warning << "\n";
+  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (sweepJob)
+    llvm::outs() << llvm::formatv("# {0}: {1:f1} MiB, compiled in {2:f2} s\n", path,
+                                  double(result->plan.size()) / 1048576, elapsed.count());
+  else
+    printTimes(path, *result, elapsed.count());
+  if (plan.modules()->Get(0)->image()->size() == 0 && !sweepJob)
+    llvm::outs() << "  the kernels have no code: the plan can be explained, not run\n";
+  llvm::outs().flush();
+  return done;
+}
+
+// Returns the text as a word of a shell's command line.
+std::string shellWord(const std::string &text) {
+  const bool isPlain = llvm::all_of(
+      text, [](char c) { return llvm::isAlnum(c) || llvm::StringRef("._+-=/:@%").contains(c); });
+  if (isPlain && !text.empty())
+    return text;
+  std::string word = "'";
+  for (const char c : text)
+    word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+// Returns the command that trains a plan.
+std::string runLine(const std::string &plan, const std::string &name, const Outcome &of) {
+  // The ranks of one machine are started by lmc-run, those of several by a launcher.
+  const std::string ranks = of.nodes == 1 && of.devicesPerNode > 1
+                                ? llvm::formatv(" --nproc={0}", of.devicesPerNode).str()
+                                : "";
+  return "lmc-run " + shellWord(plan) + " --out=" + shellWord("runs/" + name) + ranks + "\n";
+}
+
+// Compiles each job of a sweep, and prints the command that trains it. A job that fails does not
+// keep the others from being compiled. Returns the exit code of the worst: the machine failed (1)
+// is worse than a mistake (2), and this is worse than a plan that does not fit (3).
+int compileSweep(const CompileArguments &arguments, const CompileOptions &options,
+                 const std::vector<SweepJob> &jobs) {
+  const std::string several =
+      llvm::formatv("lmc compile: error: --set gives {0} jobs", jobs.size()).str();
+  if (options.compileTo < Phase::Emit)
+    return fail(several + ", and --compile-to prints the IR of one; give one value of each key");
+  std::string folder = arguments.output;
+  if (folder.empty())
+    folder = llvm::sys::path::parent_path(arguments.input).str();
+  if (llvm::StringRef(folder).ends_with(".plan") ||
+      (llvm::sys::fs::exists(folder) && !llvm::sys::fs::is_directory(folder)))
+    return fail(several + "; give a folder as -o, not " + folder);
+  if (!folder.empty())
+    if (std::error_code error = llvm::sys::fs::create_directories(folder))
+      return fail("lmc compile: error: cannot make the folder " + folder + ": " + error.message(),
+                  ExitCode::Failure);
+  const std::string stem = llvm::sys::path::stem(arguments.input).str();
+  std::string lines;
+  size_t compiled = 0;
+  int worst = 0;
+  for (const SweepJob &job : jobs) {
+    const std::string name = stem + "-" + job.name;
+    llvm::SmallString<128> path(folder);
+    llvm::sys::path::append(path, name + ".plan");
+    CompileArguments own = arguments;
+    own.job.settings = job.settings;
+    CompileOptions ownOptions = options;
+    if (!options.dumpDirectory.empty())
+      ownOptions.dumpDirectory += "/" + job.name;
+    const Outcome outcome = compileJob(own, ownOptions, path.str().str(), &job);
+    if (outcome.code) {
+      fail("lmc compile: error: there is no plan for " + llvm::join(job.varied, ", "));
+      worst = worst ? std::min(worst, outcome.code) : outcome.code;
+      continue;
+    }
+    if (outcome.nodes > 1)
+      lines += llvm::formatv("# on {0} nodes, with a launcher (docs/cluster.md):\n", outcome.nodes);
+    lines += runLine(path.str().str(), name, outcome);
+    ++compiled;
+  }
+  if (arguments.quiet || compiled == 0)
+    return worst;
+  llvm::outs() << llvm::formatv("# {0} of {1} plans", compiled, jobs.size());
+  if (arguments.planOnly)
+    llvm::outs() << "; their kernels have no code: they can be explained, not run\n";
+  else
+    llvm::outs() << "; to train them:\n"
+                 << lines << "# to compare the runs: lmc report runs/" << shellWord(stem + "-")
+                 << "*\n";
+  return worst;
+}
+
+int runCompile(const CompileArguments &arguments) {
+  Result<CompileOptions> options = compileOptions(arguments);
+  if (!options)
+    return fail(options.error().message);
+  Result<std::vector<SweepJob>> jobs = expandSettings(arguments.job.settings, modelFamilies());
+  if (!jobs)
+    return fail(jobs.error().message);
+  if (jobs->size() > 1)
+    return compileSweep(arguments, *options, *jobs);
   const std::string path =
       arguments.output.empty() ? defaultOutput(arguments.input) : arguments.output;
-  if (llvm::sys::fs::equivalent(path, arguments.input))
-    return fail("lmc compile: error: " + path + " is the job itself; give another -o");
-  if (std::error_code error = writeAtomically(path, result->plan))
-    return fail("lmc compile: error: cannot write " + path + ": " + error.message(),
-                ExitCode::Failure);
-  if (arguments.quiet)
-    return 0;
-  for (const std::string &warning : warningsIn(plan))
-    llvm::errs() << "warning: " << warning << "\n";
-  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  printTimes(path, *result, elapsed.count());
-  if (plan.modules()->Get(0)->image()->size() == 0)
-    llvm::outs() << "  the kernels have no code: the plan can be explained, not run\n";
-  return 0;
+  return compileJob(arguments, *options, path).code;
 }
 
 } // namespace
@@ -128,7 +233,8 @@ LmcCommand addCompileCommand(CommandLine &line) {
   auto arguments = std::make_shared<CompileArguments>();
   Command &command = line.command("compile", "compile a TOML file into a plan");
   command.argument("JOB.toml", arguments->input, "the job (docs/config.md)");
-  command.option("-o", "FILE", arguments->output, "plan to write (default: beside the TOML)");
+  command.option("-o", "FILE", arguments->output,
+                 "plan to write (default: beside the TOML); with several values: a folder");
   command.flag("--plan-only", arguments->planOnly,
                "leave the kernels without code: to be explained, not run");
   command.flag("--quiet", arguments->quiet, "print errors only");

@@ -1,4 +1,5 @@
 // lmc explain: prints what a plan does and what it needs.
+#include "compiler/config/Sweep.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/ScaleTable.h"
@@ -10,6 +11,7 @@
 #include "compiler/report/ScaleText.h"
 #include "compiler/report/Trace.h"
 #include "compiler/report/TrainingPhases.h"
+#include "models/families/Families.h"
 #include "runtime/plan/PlanFile.h"
 #include "runtime/support/File.h"
 #include "tools/lmc/Commands.h"
@@ -90,9 +92,21 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
   return Explained{std::move(*plan), std::move(*spec), {}, {}, {}, *phase};
 }
 
+// Returns an error if --set gives a key several values: a report is about one plan.
+Result<void> checkOneJob(const JobOptions &options) {
+  auto jobs = expandSettings(options.settings, modelFamilies());
+  LMC_TRY(jobs);
+  if (jobs->size() == 1)
+    return {};
+  return Error{"lmc explain: error: --set gives " + std::to_string(jobs->size()) +
+               " jobs, and a report is about one; give one value of each key, or explain each plan "
+               "of lmc compile"};
+}
+
 // Compiles the job and returns its plan. Returns nullopt if the compiler has printed an error; the
 // program then ends with ExitCode::UserError.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
+  LMC_TRY(checkOneJob(arguments.job));
   std::optional<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
   if (!phases)
     return std::optional<Explained>();

@@ -15,7 +15,7 @@ namespace lmc {
 void addJobOptions(Command &command, JobOptions &options) {
   command.group("The job");
   command.list("--set", "SECTION.KEY=VALUE", options.settings,
-               "override a key of the TOML; repeatable");
+               "override a key of the TOML; repeatable. VALUE,VALUE: a plan for each");
   command.option("--target", "cpu|cuda:sm_90a", options.target,
                  "device to compile for (target.device)");
   command.option("--nodes", "N", options.nodes, "nodes of the job (distributed.nodes)");

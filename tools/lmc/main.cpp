@@ -1,23 +1,11 @@
 // lmc: compiles a training job into a plan, explains plans, and shows runs.
-#include "compiler/config/Config.h"
 #include "compiler/driver/Registration.h"
-#include "models/families/Families.h"
 #include "runtime/support/Release.h"
 #include "tools/lmc/Commands.h"
-
-#include "llvm/Support/raw_ostream.h"
 
 #include <malloc.h>
 
 using namespace lmc;
-
-// lmc config-reference: prints every key of the TOML file, as in docs/config.md.
-LmcCommand lmc::addReferenceCommand(CommandLine &line) {
-  return {&line.command("config-reference", "print the reference of the TOML's keys"), [] {
-            llvm::outs() << configReference(modelFamilies());
-            return 0;
-          }};
-}
 
 int main(int argc, char **argv) {
   // A search makes and frees one plan after the other. Memory that is freed stays with the process
@@ -28,7 +16,7 @@ int main(int argc, char **argv) {
   registerTargets();
   CommandLine line("lmc", kRelease.text, "The compiler for LLM pre-training.");
   const LmcCommand commands[] = {addCompileCommand(line), addExplainCommand(line),
-                                 addReportCommand(line), addReferenceCommand(line)};
+                                 addReportCommand(line), addConfigCommand(line)};
   line.footer(
       "lmc COMMAND --help tells more. lmc-opt takes the options of MLIR and LLVM.\n"
       "Exit codes: 0 done, 1 the machine failed, 2 a mistake in what was given, 3 the plan\n"

@@ -136,6 +136,12 @@ try {
     all('[aria-label="over"] button').find((b) => b.dataset.value === by).click();
     checkLayout(`over ${by}`);
   }
+  for (const button of all('[aria-label="best first"] button').filter((b) => b.dataset.value === "loss")) {
+    button.click();
+    const table = button.closest("section").querySelector("table"), column = [...table.querySelectorAll("thead th")].findIndex((c) => c.textContent === "loss");
+    const losses = [...table.querySelectorAll("tbody tr")].map((row) => Number(row.cells[column].textContent));
+    check("the lowest loss comes first", losses.length > 1 && losses.every((loss, k) => !k || losses[k - 1] <= loss));
+  }
   all("#bar .runs button").at(-1).click();
   checkLayout("the last run left out");
 } catch (error) { check(String(error.stack || error), false); }
@@ -207,6 +213,15 @@ try {
   check("layers by number", layersOf(0)[1].cells[0].textContent === "10" && layersOf(0)[0].querySelectorAll("svg.spark path").length === 1);
   check("the routers of a hostile run have no values", [...layersOf(1)[0].cells].map((c) => c.textContent).join("|") === "3|\u2013|\u2013|\u2013|\u2013|\u2013|\u2013|");
   check("settings that differ", all("section").some((s) => /Settings that differ.*lr_schedule\\.lr/.test(s.textContent) && !/training\\.seed/.test(s.textContent)));
+  const settings = all("section").find((s) => /^Settings that differ/.test(s.textContent)), ranks = [...settings.querySelectorAll("tbody tr")];
+  const first = () => settings.querySelector("tbody th").textContent.trim();
+  check("columns of the settings that differ and of results", [...settings.querySelectorAll("thead th")].map((c) => c.textContent).join("|") === "run|lr_schedule.lr|loss|best validation loss|tokens/s|steps");
+  check("a row of a run", ranks.length === 2 && [...ranks.find((r) => r.cells[0].textContent.trim() === "a").cells].slice(1).map((c) => c.textContent).join("|") === "1e-3|2.016|2.1|8,184|600");
+  check("the run with the lowest loss comes first", first() === "a");
+  press("best first", "loss");
+  check("by loss", first() === "a" && /rank=loss/.test(location.hash));
+  press("best first", "given");
+  check("as given", first() === "a");
   check("stalls", ["waited for data", "validation after the step", "saved before the step"].every((w) => document.body.innerText.includes(w)));
   check("no element of a hostile text", !document.querySelector("img") && !out.taken && all("script").length === 4 && document.title.includes("report"));
 } catch (error) { check(String(error.stack || error), false); }

@@ -92,7 +92,8 @@ function smoothed(run) {
 
 // ---- What the reader has chosen, which is kept in the address ------------------------------------------------------
 
-const defaults = { by: data.by, scale: "linear", span: "all", smooth: "auto", hide: "", area: "0", sort: "model", open: "", from: "", to: "" };
+const defaults = { by: data.by, scale: "linear", span: "all", smooth: "auto", hide: "", area: "0", sort: "model",
+  rank: runs.every((run) => run.validation.length) ? "validation" : "loss", open: "", from: "", to: "" };
 const state = { ...defaults };
 for (const [key, value] of new URLSearchParams(location.hash.slice(1))) if (key in state) state[key] = value;
 if (!["tokens", "hours", "steps"].includes(state.by)) state.by = data.by;
@@ -550,11 +551,42 @@ function drawTime() {
       runs.length > 1 ? el("td", {}, el("span", { class: "value" }, row.run.name)) : null))))) : el("p", {}, "No stalls."));
 }
 
-if (data.differences.length)
-  main.append(el("section", { class: "panel" }, el("h2", {}, "Settings that differ"), el("div", { class: "wide", tabindex: 0 }, el("table", {},
-    el("thead", {}, el("tr", {}, el("th", {}), runs.map(head))),
-    el("tbody", {}, data.differences.map(({ key, values }) => el("tr", {}, rowHead(el("code", {}, key)),
-      values.map((value) => el("td", { class: "n" }, el("span", { class: "value" }, value === "" ? "\u2013" : value))))))))));
+// ---- Settings that differ, with what came of them ------------------------------------------------------------------
+
+const MOST_COLUMNS = 12; // of settings beside the results; with more, each setting has a row
+// The best losses are those of one set of validation data: the first one of those that most runs have.
+const setCount = (set) => runs.filter((run) => run.facts.validation.some((v) => v.set === set)).length;
+const rankedSet = [...sets].sort((a, b) => setCount(b) - setCount(a))[0];
+const bestValidation = (run) => run.facts.validation.find((v) => v.set === rankedSet)?.best.value ?? null;
+const RANKS = {
+  given: { text: "as given", value: () => 0 },
+  loss: { text: "loss", value: (run) => run.facts.mean_loss ?? Infinity },
+  validation: { text: "validation loss", value: (run) => bestValidation(run) ?? Infinity },
+  speed: { text: "tokens/s", value: (run) => -(run.facts.median_tokens_per_second ?? 0) },
+};
+const differencePanel = el("section", { class: "panel" }), differenceTable = el("div", { class: "wide tall", tabindex: 0 });
+if (data.differences.length) {
+  differencePanel.append(el("h2", {}, "Settings that differ"));
+  if (data.differences.length <= MOST_COLUMNS)
+    differencePanel.append(choice("best first", "rank", Object.entries(RANKS).map(([key, { text }]) => [key, text])));
+  differencePanel.append(differenceTable);
+  main.append(differencePanel);
+}
+function drawDifferences() {
+  const cell = (text) => el("td", { class: "n" }, el("span", { class: "value" }, text === "" ? "\u2013" : text));
+  if (data.differences.length > MOST_COLUMNS)
+    return differenceTable.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", {}), shownRuns().map(({ run, i }) => head(run, i)))),
+      el("tbody", {}, data.differences.map(({ key, values }) => el("tr", {}, rowHead(el("code", {}, key)), shownRuns().map(({ i }) => cell(values[i])))))));
+  const { value } = RANKS[state.rank] || RANKS.given;
+  const best = shownRuns().sort((a, b) => value(a.run) - value(b.run) || a.i - b.i);
+  const validation = (run) => bestValidation(run) === null ? "" : number(bestValidation(run));
+  differenceTable.replaceChildren(el("table", {},
+    el("thead", {}, el("tr", {}, el("th", {}, "run"), data.differences.map(({ key }) => el("th", { class: "n" }, el("code", {}, key))),
+      ["loss", "best validation loss" + (rankedSet ? " " + rankedSet : ""), "tokens/s", "steps"].map((text) => el("th", { class: "n" }, text)))),
+    el("tbody", {}, best.map(({ run, i }) => el("tr", {}, rowHead(el("span", {}, runSwatch(i), " ", run.name)), data.differences.map(({ values }) => cell(values[i])),
+      [number(run.facts.mean_loss), validation(run), run.facts.median_tokens_per_second === null ? "" : grouped(run.facts.median_tokens_per_second),
+        grouped(run.facts.steps)].map(cell))))));
+}
 
 // ---- Evaluations of exports, and generated texts
 // ---------------------------------------------------------------------
@@ -769,6 +801,7 @@ function drawAll() {
   for (const chart of charts) chart.draw();
   drawFacts();
   drawTime();
+  drawDifferences();
   drawEvaluations();
   drawTexts();
   drawUpdates();
