@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from jobs import Job
-from programs import FAILURE, SUCCESS, checkpoint_digest, checkpoints, last_losses, losses, until
+from programs import (FAILURE, SUCCESS, checkpoint_digest, checkpoints, end_all, last_losses, losses, tree_digest,
+                      until)
 from reference import Model, Optimizer
 
 JOB = Job(
@@ -116,6 +117,25 @@ def test_steps_go_on_while_a_disk_is_stuck(programs, compiled, tmp_path, faulty_
     assert losses(out) == losses(tmp_path / "wait")
     for step, folder in checkpoints(out).items():
         assert checkpoint_digest(folder) == checkpoint_digest(checkpoints(tmp_path / "wait").get(step, folder))
+
+
+@pytest.mark.parametrize("background", ("false", "true"))
+def test_an_export_that_a_kill_has_interrupted_is_written_by_the_next_start(programs, compiled, tmp_path, faulty_disk,
+                                                                            background):
+    environment, _ = faulty_disk("gate")
+    plan, out, whole = compiled(JOB), tmp_path / "run", tmp_path / "whole"
+    options = ["--set", "checkpoint.export_interval=5", "--set", f"checkpoint.background={background}"]
+    process = programs.start("lmc-run", plan, f"--out={out}", *options, env={**environment, "LMC_DISK": str(out / "exports")})
+    try:
+        until(lambda: (out / "exports" / ".5.partial").exists(), "a part of an export")
+    finally:
+        end_all([process])
+    wait_for_lock(out)
+    assert max(checkpoints(out)) == 5 and not (out / "exports" / "5").exists()
+    for folder in (out, whole):
+        programs.run("lmc-run", plan, f"--out={folder}", "--steps=10", "--set", "checkpoint.export_interval=5", *AT_ONCE).ok()
+    assert sorted(path.name for path in (out / "exports").iterdir()) == ["10", "5"]
+    assert tree_digest(out / "exports") == tree_digest(whole / "exports")
 
 
 def test_a_failed_save_is_reported_and_tried_again_soon(programs, compiled, tmp_path, faulty_disk):
