@@ -191,9 +191,7 @@ static Result<CheckpointState> verify(const std::string &directory, bool checksu
 
 //===--- Saving -----------------------------------------------------------===//
 
-// Removes the folders that interrupted saves left. A checkpoint that such a save had renamed to
-// `.STEP.replaced` gets its old name back if no folder has that name.
-static Result<void> removeLeftOvers(const std::string &folder) {
+Result<void> removeInterrupted(const std::string &folder) {
   Result<std::vector<std::string>> names = listFolder(folder);
   LMC_TRY(names);
   for (const std::string &name : *names) {
@@ -253,7 +251,7 @@ Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files) {
 static Result<void> beginSave(const std::string &folder, const std::string &partial, uint64_t step,
                               const std::vector<CheckpointFile> &files) {
   LMC_TRY(makeFolders(folder));
-  LMC_TRY(removeLeftOvers(folder));
+  LMC_TRY(removeInterrupted(folder));
   Result<uint64_t> needed = bytesNeeded(partial, files);
   LMC_TRY(needed);
   Result<uint64_t> free = freeBytes(folder);

@@ -103,6 +103,11 @@ struct KeepRules {
 // arguments but for the parts. Either all succeed, or all get an Error. What must be done once, the
 // rank at position 0 does.
 
+// Removes from `folder`, OUT/checkpoints or OUT/exports, the folders that interrupted saves or
+// exports have left. What such a save had renamed to `.STEP.replaced` gets its old name back if no
+// folder has that name.
+Result<void> removeInterrupted(const std::string &folder);
+
 // Saves a checkpoint atomically, and then removes all but those that `keep` says. Old checkpoints
 // are removed only after the new one is on the disk. The new checkpoint is always kept and counted,
 // even if an earlier, abandoned run left checkpoints of higher steps. A folder that is not a

@@ -1,7 +1,9 @@
 #include "runtime/train/SaveWriter.h"
 
+#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/comm/Agree.h"
+#include "runtime/support/File.h"
 #include "runtime/train/UpdateRatios.h"
 
 #include <fmt/format.h>
@@ -63,6 +65,11 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
     });
   if (!remark.empty())
     outcome.warnings.push_back(remark);
+  // An export that failed because its disk was away may have left a part that could not be removed.
+  if (const std::string exports = folder + "/exports";
+      !job.exportFolder.empty() && source.group.position() == 0 && exists(exports))
+    if (auto removed = removeInterrupted(exports); !removed)
+      outcome.warnings.push_back(removed.error().message);
   if (!job.exportFolder.empty())
     outcome.exported = timed(job.exportFolder,
                              [&] { return writeExport(job, plan, source, outcome.warnings); });

@@ -1,10 +1,12 @@
 #include "runtime/train/Trainer.h"
 
+#include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/comm/Agree.h"
 #include "runtime/plan/Names.h"
 #include "runtime/plan/Steps.h"
 #include "runtime/plan/TargetRules.h"
+#include "runtime/support/File.h"
 #include "runtime/support/Size.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/LrSchedule.h"
@@ -864,6 +866,22 @@ void Trainer::postpone(uint64_t done, bool saves, bool exports) {
   }
 }
 
+Result<void> Trainer::completeExports() {
+  const uint64_t done = session.progress.step;
+  bool isMissing = false; // known to rank 0, which writes the folder's names
+  if (session.world.rank() == 0) {
+    if (const std::string exports = directory.path() + "/exports"; exists(exports))
+      if (auto removed = removeInterrupted(exports); !removed)
+        console.warning(fmt::format("{}; the run goes on", removed.error().message));
+    // A checkpoint of another run (--resume=PATH) is not the newest of this folder.
+    isMissing = knownSave && knownSave->step == done &&
+                isDue(done, session.settings.exportInterval) && !exists(exportFolder(done));
+  }
+  const auto exporting = anyOf(ranks, isMissing);
+  LMC_TRY(exporting);
+  return *exporting ? saveNow(/*checkpoint=*/false, exportFolder(done)) : Result<void>();
+}
+
 Result<void> Trainer::saveDue(const StepRecord &record) {
   const uint64_t done = session.progress.step;
   const bool saves = savesAfter(done), exports = exportsAfter(done);
@@ -1064,6 +1082,7 @@ Result<ExitCode> Trainer::train() {
   if (session.trace)
     session.trace->choose(done, phase.lastStep);
   const TrainSettings &settings = session.settings;
+  LMC_TRY(completeExports());
   batches = std::make_unique<BatchLoader>(
       *data, session.rows(), session.progress.position,
       static_cast<int>(std::min<int64_t>(settings.numWorkers, 256)));

@@ -168,6 +168,9 @@ private:
   // Saves and exports at once, after what is being written in the background. Error: the device
   // failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
+  // Does what a start that was killed in an export has left: removes its part, and writes the export
+  // of the checkpoint that this start goes on from, if that export is due and not there.
+  Result<void> completeExports();
   // Waits for what is being written in the background, and reports what became of it. Error: the
   // device failed.
   Result<void> finishSave();

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from jobs import Job
-from programs import FAILURE, SUCCESS, checkpoint_digest, checkpoint_state, checkpoints, last_losses, losses, until
+from programs import (FAILURE, SUCCESS, checkpoint_digest, checkpoint_state, checkpoints, end_all, last_losses,
+                      losses, tree_digest, until)
 from reference import Model, Optimizer
 
 JOB = Job(
@@ -159,7 +160,7 @@ def test_a_permanent_checkpoint_that_failed_is_made_later(programs, compiled, tm
     plan = compiled(replace(JOB, train_iters=3000, settings={"checkpoint": {
         "interval": 10, "keep": 1, "keep_every": 1000, "background": True}}))
     process = programs.start("lmc-run", plan, f"--out={out}", env=environment)
-    while not (out / "events.jsonl").exists() or not any(line["step"] == 1000 for line in events(out, "save_failed")):
+    while not (out / "events.jsonl").exists() or not any(line["step"] >= 1000 for line in events(out, "save_failed")):
         assert process.poll() is None
         time.sleep(0.001)
     full.unlink()
@@ -173,6 +174,25 @@ def test_permanent_steps_are_due_whatever_the_interval(programs, compiled, tmp_p
     plan = compiled(replace(JOB, settings={"checkpoint": {"interval": 7, "keep": 1, "keep_every": 10, "background": False}}))
     programs.run("lmc-run", plan, f"--out={tmp_path}/run").ok()
     assert list(checkpoints(tmp_path / "run")) == [10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("background", ("false", "true"))
+def test_an_export_that_a_kill_has_interrupted_is_written_by_the_next_start(programs, compiled, tmp_path, faulty_disk,
+                                                                            background):
+    environment, _ = faulty_disk("gate")
+    plan, out, whole = compiled(JOB), tmp_path / "run", tmp_path / "whole"
+    options = ["--set", "checkpoint.export_interval=5", "--set", f"checkpoint.background={background}"]
+    process = programs.start("lmc-run", plan, f"--out={out}", *options, env={**environment, "LMC_DISK": str(out / "exports")})
+    try:
+        until(lambda: (out / "exports" / ".5.partial").exists(), "a part of an export")
+    finally:
+        end_all([process])
+    wait_for_lock(out)
+    assert max(checkpoints(out)) == 5 and not (out / "exports" / "5").exists()
+    for folder in (out, whole):
+        programs.run("lmc-run", plan, f"--out={folder}", "--steps=10", "--set", "checkpoint.export_interval=5", *AT_ONCE).ok()
+    assert sorted(path.name for path in (out / "exports").iterdir()) == ["10", "5"]
+    assert tree_digest(out / "exports") == tree_digest(whole / "exports")
 
 
 def test_a_failed_save_is_reported_and_tried_again_soon(programs, compiled, tmp_path, faulty_disk):
