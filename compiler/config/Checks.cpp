@@ -296,24 +296,17 @@ void intermediatePadding(const CheckedJob &job) {
 // Returns the settings as the plan of the job would have them.
 SettingTable settingsOf(const CheckedJob &job) {
   Config config = job.config;
-  std::vector<Setting> settings;
+  std::vector<ResolvedSetting> settings;
   for (const Key &key : job.keys) {
     if (config.model.family ? !key.isOf(*config.model.family) : !key.families.empty())
       continue;
-    ResolvedSetting from = resolvedSetting(key, config);
-    const auto given = job.provenance.keys.find(from.key);
-    settings.push_back({.key = from.key,
-                        .type = planType(from.type),
-                        .value = std::move(from.value),
-                        .values = std::move(from.values),
-                        .origin = given == job.provenance.keys.end() ? SettingOrigin::Default
-                                  : given->second.file == kOverrides ? SettingOrigin::CompileSet
-                                                                     : SettingOrigin::File,
-                        .identity = from.identity,
-                        .derivedFrom = std::move(from.derivedFrom),
-                        .derivedDivisor = from.derivedDivisor});
+    ResolvedSetting &setting = settings.emplace_back(resolvedSetting(key, config));
+    if (const auto given = job.provenance.keys.find(setting.key);
+        given != job.provenance.keys.end())
+      setting.origin = given->second.file == kOverrides ? ResolvedSetting::Origin::Override
+                                                        : ResolvedSetting::Origin::File;
   }
-  return SettingTable(std::move(settings));
+  return settingTable(settings);
 }
 
 // Reports what lmc-run would refuse, by the rules that it applies too.

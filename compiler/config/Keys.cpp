@@ -194,7 +194,8 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .field = FIELD(model.initializer),
        .choices = {{"fan_in"}, {"normal"}},
        .identity = true,
-       .doc = "Standard deviation of initial linear weights: `fan_in` is 1 / sqrt(fan_in), "
+       .doc = "Standard deviation of initial linear weights: `fan_in` is 1 / sqrt(fan_in), for "
+              "down_proj 1 / sqrt(hidden_size), "
               "`normal` is `initializer_range`. Both divide it by sqrt(2 x layers) for the o and "
               "down projections."},
 

@@ -125,6 +125,21 @@ void checkTokens(const CheckedJob &job, const Config &config) {
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
   TrainingConfig &training = config.training;
+  // Of the two, the one that was given later counts: --set goes before the file.
+  const auto isOverride = [&](const char *key) {
+    const auto found = provenance.keys.find(key);
+    return found != provenance.keys.end() && found->second.file == kOverrides;
+  };
+  if (provenance.given("training.train_iters") && training.trainTokens > 0) {
+    const bool setsSteps = isOverride("training.train_iters"),
+               setsTokens = isOverride("training.train_tokens");
+    if (setsTokens && !setsSteps)
+      provenance.keys.erase("training.train_iters");
+    if (setsSteps && !setsTokens) {
+      provenance.keys.erase("training.train_tokens");
+      training.trainTokens = 0;
+    }
+  }
   const bool hasSteps = provenance.given("training.train_iters");
   if (hasSteps && training.trainTokens > 0 && job.sound({"training.train_iters"}))
     job.error("training.train_tokens",

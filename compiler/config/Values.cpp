@@ -279,4 +279,18 @@ plan::SettingType planType(ResolvedSetting::Type type) {
   return plan::SettingType::String;
 }
 
+SettingTable settingTable(const std::vector<ResolvedSetting> &settings) {
+  std::vector<Setting> entries;
+  for (const ResolvedSetting &from : settings)
+    entries.push_back({.key = from.key,
+                       .type = planType(from.type),
+                       .value = from.value,
+                       .values = from.values,
+                       .origin = static_cast<SettingOrigin>(from.origin),
+                       .identity = from.identity,
+                       .derivedFrom = from.derivedFrom,
+                       .derivedDivisor = from.derivedDivisor});
+  return SettingTable(std::move(entries));
+}
+
 } // namespace lmc::config

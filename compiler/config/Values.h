@@ -3,6 +3,7 @@
 
 #include "compiler/config/Keys.h"
 #include "plan_generated.h"
+#include "runtime/plan/SettingTable.h"
 #include "runtime/support/Result.h"
 
 #include <string>
@@ -36,5 +37,8 @@ std::string defaultMarkdown(const Key &key);
 
 // Returns the type's name in the plan's schema.
 plan::SettingType planType(ResolvedSetting::Type type);
+
+// Returns the settings in the form in which lmc-run reads them from a plan.
+SettingTable settingTable(const std::vector<ResolvedSetting> &settings);
 
 } // namespace lmc::config

@@ -1,5 +1,6 @@
 #include "compiler/driver/Compile.h"
 
+#include "compiler/config/Values.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/StrategyWarning.h"
 #include "compiler/emit/Emit.h"
@@ -9,9 +10,14 @@
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
 #include "models/decoder/Model.h"
+#include "runtime/plan/SettingRules.h"
+#include "runtime/plan/TargetRules.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -20,6 +26,14 @@ using namespace mlir;
 using namespace lmc;
 
 namespace {
+
+constexpr double kAbsurdStep = 60; // seconds of a step on a CPU that nobody waits for
+
+std::string durationText(double seconds) {
+  if (seconds < 7200)
+    return llvm::formatv("{0:f0} minutes", seconds / 60).str();
+  return llvm::formatv("{0:f1} hours", seconds / 3600).str();
+}
 
 // Compiles one job with one micro-batch size.
 class Driver {
@@ -545,6 +559,17 @@ void Driver::price() {
   std::vector<std::string> warnings = config.warnings;
   std::ranges::copy(config.settingWarnings, std::back_inserter(warnings));
   for (std::string &warning : cost::warningsOf(plan, *model))
+    warnings.push_back(std::move(warning));
+  const double stepSeconds = spec ? cost::planCost(plan, *model).stepSeconds : 0;
+  if (plan::computesOnHost(plan) && stepSeconds > kAbsurdStep)
+    warnings.push_back(
+        llvm::formatv("the plan is for this machine's CPU, and a step is predicted to "
+                      "take {0}; for a GPU give --target=cuda:sm_90a (an H100) or "
+                      "target.device",
+                      durationText(stepSeconds))
+            .str());
+  if (std::string warning = unsavedWarning(lmc::config::settingTable(config.settings), stepSeconds);
+      !warning.empty())
     warnings.push_back(std::move(warning));
   if (spec && config.distributed.ranks() > 1)
     if (auto warning = strategyWarning(config, plan, forecastOf(plan, result, config), options))

@@ -174,9 +174,13 @@ void Text::summary() {
   line("speed, predicted for {}: {} tokens/s per device, a step in {}", word(cost, "device"),
        readableCount(number(cost["tokens_per_second_per_device"])),
        readableSeconds(number(cost["step_seconds"])));
-  line("MFU {} causal, {} full, of {} dense {}", percent(number(cost["mfu_causal"])),
+  line("MFU {} causal, {} full, of {} dense {}{}; {} a device", percent(number(cost["mfu_causal"])),
        percent(number(cost["mfu_full"])), readableFlops(number(cost["peak_flops"])),
-       word(cost, "peak_dtype"));
+       word(cost, "peak_dtype"),
+       cost.value("peak_is_measured_again", false)
+           ? " of the spec's machine (lmc-run counts from the peak of its own)"
+           : "",
+       readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
   const double step = std::max(1e-30, number(cost["step_seconds"]));
   line("waits for: {}", largest(cost["seconds_by_bound"], 3,
                                 [&](double seconds) { return percent(seconds / step); }));
@@ -412,9 +416,13 @@ void Text::cost() {
   line("\ncost, predicted for {} ({}):", word(cost, "device"), word(cost, "description"));
   line("  a step takes {}: {} tokens/s per device", readableSeconds(number(cost["step_seconds"])),
        readableCount(number(cost["tokens_per_second_per_device"])));
-  line("  MFU {} causal, {} full, of {} dense {}", percent(number(cost["mfu_causal"])),
-       percent(number(cost["mfu_full"])), readableFlops(number(cost["peak_flops"])),
-       word(cost, "peak_dtype"));
+  line("  MFU {} causal, {} full, of {} dense {}{}; {} a device",
+       percent(number(cost["mfu_causal"])), percent(number(cost["mfu_full"])),
+       readableFlops(number(cost["peak_flops"])), word(cost, "peak_dtype"),
+       cost.value("peak_is_measured_again", false)
+           ? " of the spec's machine (lmc-run counts from the peak of its own)"
+           : "",
+       readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
   if (cost.contains("same_experts")) {
     const json &same = cost["same_experts"];
     line("  if all tokens chose the same {} expert(s), a step would take {}, {:.2f} times as long",

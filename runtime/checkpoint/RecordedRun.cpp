@@ -11,7 +11,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordedSetting, value, values, origin, ident
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DeclaredChange, step, key, from, to)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rollback, step, spike, position)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunIdentity, run, startedFrom, init, planHash, planPath, target,
-                                   compilerVersion, runtimeVersion, host, configPath,
+                                   compilerVersion, runtimeVersion, host, device, configPath,
                                    configDirectory, configToml, huggingfaceConfig, notExportable,
                                    settings, changes, rollbacks)
 
@@ -58,6 +58,7 @@ RunIdentity runIdentityFromJson(const nlohmann::json &json) {
   if (complete.is_object()) { // the identity of an earlier release has none of these
     complete.emplace("rollbacks", nlohmann::json::array());
     complete.emplace("notExportable", "");
+    complete.emplace("device", "");
   }
   auto identity = complete.get<RunIdentity>();
   for (const auto &[key, files] : json.items()) {

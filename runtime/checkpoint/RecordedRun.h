@@ -48,6 +48,9 @@ struct RunIdentity {
   std::string target;   // "cpu", "cuda:sm_90a"
   std::string compilerVersion, runtimeVersion;
   std::string host;               // name of the machine, its CPU and system
+  // The device of rank 0, with its driver, and the libraries of its products: "NVIDIA H100 ...,
+  // driver for CUDA 13.0); ... cuBLASLt 13.0.2"; "": the release before did not record it.
+  std::string device;
   std::string configPath;         // the TOML file that the plan was compiled from
   std::string configDirectory;    // relative paths in settings start here
   std::string configToml;         // contents of that file

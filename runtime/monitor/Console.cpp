@@ -87,12 +87,15 @@ std::string Console::progressLine(const StepRecord &record) const {
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);
   // The MFU of the rate that is shown, which is an average.
   const double part = smoothedRate / record.tokensPerSecond;
-  line += fmt::format(
-      "{} tokens/s | MFU {} causal, {} full | mem {} | ETA {}", grouped(smoothedRate),
-      percent(part * record.mfuCausal), percent(part * record.mfuFull),
-      formatBytes(record.memoryBytes),
-      formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step) +
-                     record.pendingSeconds));
+  line +=
+      fmt::format("{} tokens/s | MFU {} causal, {} full{} | mem {} | ETA {}", grouped(smoothedRate),
+                  percent(part * record.mfuCausal), percent(part * record.mfuFull),
+                  part * record.deviceFlops > 0
+                      ? fmt::format(", {:.3g} TFLOP/s a device", part * record.deviceFlops / 1e12)
+                      : "",
+                  formatBytes(record.memoryBytes),
+                  formatDuration(smoothedSeconds * static_cast<double>(totalSteps - record.step) +
+                                 record.pendingSeconds));
   for (const ValidationRecord &validation : record.validations) {
     line +=
         fmt::format(" | validation {}{}loss {:.4f}, perplexity {:.4g}", validation.set,

@@ -54,6 +54,7 @@ static std::string jsonLine(const StepRecord &record) {
   json["tokens_per_second"] = record.tokensPerSecond;
   json["mfu_causal"] = record.mfuCausal;
   json["mfu_full"] = record.mfuFull;
+  json["tflops_per_device"] = record.deviceFlops / 1e12;
   json["step_seconds"] = record.stepSeconds;
   json["data_seconds"] = record.dataSeconds;
   json["validation_seconds"] = record.validationSeconds;

@@ -52,6 +52,8 @@ struct StepRecord {
   double tokensPerSecond = 0; // of this step
   double mfuCausal = 0;       // MFU with only unmasked attention scores counted
   double mfuFull = 0;         // MFU with all attention scores counted
+  double deviceFlops =
+      0; // FLOP/s of the model on each device, with unmasked scores only; 0: unknown
   double stepSeconds = 0;     // without validation and checkpoints
   double dataSeconds = 0;     // part of stepSeconds in which the step waited for its batch
   // Seconds spent on validation after this step, and on checkpoints and exports before it, since

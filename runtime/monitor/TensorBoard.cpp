@@ -99,7 +99,8 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
   // scores.
   for (const auto &[tag, value] : {std::pair("tokens_per_second", record.tokensPerSecond),
                                    {"mfu", record.mfuFull},
-                                   {"mfu_causal", record.mfuCausal}})
+                                   {"mfu_causal", record.mfuCausal},
+                                   {"tflops_per_device", record.deviceFlops / 1e12}})
     if (std::isfinite(value))
       scalars.emplace_back(tag, value);
   for (const ValidationRecord &validation : record.validations) {

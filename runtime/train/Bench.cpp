@@ -143,6 +143,8 @@ static nlohmann::ordered_json speedOf(const Session &session, double seconds) {
   };
   speed["mfu_causal"] = mfu(plan.model()->flops_per_token_causal());
   speed["mfu_full"] = mfu(plan.model()->flops_per_token_full());
+  speed["tflops_per_device"] = rate * plan.model()->flops_per_token_causal() /
+                               static_cast<double>(plan.batch()->ranks()) / 1e12;
   return speed;
 }
 
@@ -187,11 +189,13 @@ static nlohmann::ordered_json reportOf(const Session &session, const std::vector
 }
 
 static std::string mfuText(const nlohmann::ordered_json &speed) {
+  const std::string flops =
+      fmt::format(", {:.3g} TFLOP/s a device", speed["tflops_per_device"].get<double>());
   if (speed["mfu_causal"].is_null())
-    return "";
-  return fmt::format(", MFU {:.1f}% causal, {:.1f}% full",
-                     100 * speed["mfu_causal"].get<double>(),
-                     100 * speed["mfu_full"].get<double>());
+    return flops;
+  return fmt::format(", MFU {:.1f}% causal, {:.1f}% full{}",
+                     100 * speed["mfu_causal"].get<double>(), 100 * speed["mfu_full"].get<double>(),
+                     flops);
 }
 
 static void print(const nlohmann::ordered_json &report, Console &console) {

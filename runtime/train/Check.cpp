@@ -98,7 +98,7 @@ public:
       findings.ok("trial", fmt::format("nothing to train: step {} of {} is done", start->step,
                                        start->totalSteps));
     } else {
-      findings.ok("trial", "no step was trained, because of the errors above");
+      findings.add({"trial", Level::Skipped, "no step was trained, because of the errors above"});
     }
     if (first) {
       addTotals();

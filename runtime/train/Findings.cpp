@@ -11,7 +11,7 @@
 namespace lmc {
 
 static const char *nameOf(Level level) {
-  static constexpr std::array<const char *, 3> names = {"ok", "warning", "error"};
+  static constexpr std::array<const char *, 4> names = {"ok", "warning", "error", "skipped"};
   return names[static_cast<size_t>(level)];
 }
 

@@ -12,8 +12,8 @@
 namespace lmc {
 
 // Ok: as it should be. Warning: the run can start, and the user may not want what is said. Error:
-// the run cannot start or cannot end.
-enum class Level { Ok, Warning, Error };
+// the run cannot start or cannot end. Skipped: it was not looked at, for the reason that is said.
+enum class Level { Ok, Warning, Error, Skipped };
 
 struct Finding {
   std::string check; // "folder", "disk", "data", "job", "memory", "links", "trial", "totals"

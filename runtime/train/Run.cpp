@@ -401,6 +401,9 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
                                 const std::string &init, const RunPhase &phase, bool goesOn,
                                 RunDirectory &directory, Console &console, RunLog &log) {
   identity.run = start.before && !start.begins ? start.before->run : drawRunId();
+  identity.device = session.deviceInfo.name;
+  if (const auto uses = session.gemms->inUse(); !uses.empty())
+    identity.device += "; " + uses.front().key.device;
   if (start.before) {
     identity.changes = start.before->changes;
     identity.rollbacks = rollbacksOf(start, options);
@@ -413,11 +416,15 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   }
   if (!start.checkpoint)
     identity.init = init;
-  nlohmann::ordered_json facts = {
-      {"run", identity.run},         {"step", session.progress.step},
-      {"plan", session.job->path()}, {"plan_hash", session.job->hash()},
-      {"target", identity.target},   {"version", identity.runtimeVersion},
-      {"host", identity.host},       {"pid", ::getpid()}};
+  nlohmann::ordered_json facts = {{"run", identity.run},
+                                  {"step", session.progress.step},
+                                  {"plan", session.job->path()},
+                                  {"plan_hash", session.job->hash()},
+                                  {"target", identity.target},
+                                  {"version", identity.runtimeVersion},
+                                  {"host", identity.host},
+                                  {"device", identity.device},
+                                  {"pid", ::getpid()}};
   if (start.checkpoint)
     facts["resumed_from"] = *start.checkpoint;
   if (start.begins)

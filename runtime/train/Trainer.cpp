@@ -335,6 +335,8 @@ Result<StepRecord> Trainer::settle() {
                     : std::nan("");
   record->mfuCausal = record->tokensPerSecond * plan.model()->flops_per_token_causal() / peak;
   record->mfuFull = record->tokensPerSecond * plan.model()->flops_per_token_full() / peak;
+  record->deviceFlops = record->tokensPerSecond * plan.model()->flops_per_token_causal() /
+                        static_cast<double>(plan.batch()->ranks());
 
   const Progress::Aside logging(progress, Activity::Logging); // both may warn
   auto divergence = watchForDivergence(*record);

@@ -203,7 +203,7 @@ def test_a_bad_file_is_named(programs, plan, job, tmp_path, fault):
     done, report = check(programs, plan, f"--out={tmp_path}/run")
     assert done.code == USER_ERROR and len(texts(report, "error")) == 1
     names(report, "error", "train.bin" if fault != "short" else "batch_size")
-    names(report, "ok", "no step was trained")
+    names(report, "skipped", "no step was trained")
 
 
 def test_validation_that_is_trained_on_is_named(programs, plan, tmp_path):

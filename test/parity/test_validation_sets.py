@@ -2,12 +2,13 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from jobs import Job
+from jobs import Job, write_tokens
 from programs import USER_ERROR, checkpoint_digest, checkpoint_state, checkpoints, metrics
 from reference import Model, Optimizer
 
@@ -188,3 +189,27 @@ def test_mistakes_are_found_before_the_first_step(programs, compiled, files, tmp
         assert failed.code == USER_ERROR and failed.stderr.count("\n") == 1
         assert text in failed.stderr
         assert not (tmp_path / "run/checkpoints").exists()
+
+
+def test_a_validation_loss_that_rises_is_told_and_its_best_checkpoint_is_saved(programs, compiled, tmp_path):
+    """A few sequences are learned by heart, and the validation data is of other text."""
+    job = Job(model=Model(num_hidden_layers=1), optimizer=Optimizer(min_lr=3e-3, decay_iters=200), train_iters=200,
+              epoch_steps=1, settings={"checkpoint": {"interval": 1000, "keep": 1}, "guard": {"action": "warn"}})
+    folder = tmp_path / "job"
+    folder.mkdir()
+    plan = shutil.copy(compiled(job), folder)
+    random = np.random.default_rng(3)
+    write_tokens(folder / "train.bin", np.arange(job.batch_size * job.sequence_length + 1) % 250)
+    write_tokens(folder / "valid.bin", random.integers(250, size=8 * job.sequence_length + 1))
+    run = [plan, "--set", f"data.train={folder}/train.bin", "--set", f"data.validation={folder}/valid.bin",
+           "--set", "monitoring.validation_interval=10"]
+    done = programs.run("lmc-run", *run, f"--out={tmp_path}/plain").ok()
+    event = next(e for e in map(json.loads, (tmp_path / "plain" / "events.jsonl").read_text().splitlines())
+                 if e["event"] == "validation_rise")
+    assert event["loss"] > event["lowest_loss"] + 0.2
+    assert 'set checkpoint.keep_best = "data.validation"' in done.stderr
+    best = ["--set", "checkpoint.keep_best=data.validation", "--set", "checkpoint.save_best=true", "--set", "checkpoint.background=false"]
+    programs.run("lmc-run", *run, f"--out={tmp_path}/best", *best).ok()
+    assert list(checkpoints(tmp_path / "best")) == [event["lowest_step"], 200]
+    silent = programs.run("lmc-run", *run, f"--out={tmp_path}/silent", "--set", "guard.validation=0").ok()
+    assert "validation loss" not in silent.stderr

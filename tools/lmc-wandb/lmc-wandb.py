@@ -4,7 +4,8 @@
     lmc-wandb OUT --project=P [--entity=E] [--group=G] [--name=N]
 
 lmc-run starts it beside the run if monitoring.wandb_project is set; started by hand, it sends what
-W&B does not have yet, and ends. The key comes from WANDB_API_KEY or ~/.netrc, and WANDB_MODE=offline
+W&B does not have yet, and ends. The key comes from WANDB_API_KEY, the
+file WANDB_API_KEY_PATH or ~/.netrc, and WANDB_MODE=offline
 keeps everything in OUT/wandb until `wandb sync`.
 
 metrics.jsonl is the truth, and is only read: each of its steps is sent once, whatever is killed. How
@@ -420,6 +421,16 @@ def main() -> int:
             "before it in PATH")
         return CANNOT_WORK
 
+    # A file keeps the key out of the environment of all that the job starts.
+    path = os.environ.get("WANDB_API_KEY_PATH")
+    if path and not os.environ.get("WANDB_API_KEY"):
+        try:
+            with open(os.path.expanduser(path), encoding="utf-8") as file:
+                os.environ["WANDB_API_KEY"] = file.read().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            say(f"error: WANDB_API_KEY_PATH={path}: {error}")
+            return CANNOT_WORK
+
     sender = Sender(wandb, options)
     # Only one process sends: the next one waits until it has ended.
     lock = open(os.path.join(options.out, "wandb.lock"), "w")
@@ -437,7 +448,7 @@ def main() -> int:
                 return 0
             over = ended(POLL_SECONDS)
         except (wandb.errors.UsageError, wandb.errors.AuthenticationError) as error:
-            say(f"error: {error}; set WANDB_API_KEY, run `wandb login`, or set WANDB_MODE=offline")
+            say(f"error: {error}; set WANDB_API_KEY or WANDB_API_KEY_PATH, run `wandb login`, or set WANDB_MODE=offline")
             return CANNOT_WORK
         except (wandb.Error, OSError) as error:
             say(f"error: {error}")

@@ -188,6 +188,31 @@ TEST_F(ChecksTest, Schedule) {
       "linear, cosine, wsd, inverse_sqrt, piecewise; did you mean 'inverse_sqrt'?\n");
 }
 
+TEST_F(ChecksTest, AnOverrideOfStepsOrTokensGoesBeforeTheFile) {
+  EXPECT_EQ(errorsOf(kModel + kTraining, {"training.train_tokens=10240"}), "");
+  EXPECT_EQ(config.training.trainIters, 40); // of 8 x 32 tokens
+  EXPECT_EQ(errorsOf(kModel + kTraining, {"training.train_tokens=10240", "training.train_iters=7"}),
+            "--set: error: train_tokens and train_iters are both given; leave one out\n");
+  std::string tokens = kTraining;
+  tokens.replace(tokens.find("train_iters = 100"), 17, "train_tokens = 10240");
+  EXPECT_EQ(errorsOf(kModel + tokens, {"training.train_iters=7"}), "");
+  EXPECT_EQ(config.training.trainIters, 7);
+  EXPECT_EQ(errorsOf(kModel + kTraining + "train_tokens = 10240\n"),
+            "job.toml:12:16: error: train_tokens and train_iters are both given; leave one out\n");
+}
+
+TEST_F(ChecksTest, StepsOrMinutesBetweenCheckpointsAreGiven) {
+  EXPECT_EQ(
+      errorsOf(kModel + kTraining + "[checkpoint]\ninterval = 5\ninterval_minutes = 10\n"),
+      "job.toml:14:20: error: interval and interval_minutes say the same; give one of them\n");
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[checkpoint]\ninterval = 5\n",
+                     {"checkpoint.interval_minutes=10"}),
+            "");
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[checkpoint]\nsave_best = true\n"),
+            "job.toml:13:13: error: save_best saves the checkpoints of keep_best, and it names no "
+            "set of validation data; set keep_best, such as \"data.validation\"\n");
+}
+
 TEST_F(ChecksTest, ADecayThatEndsEarlyIsNoMistake) {
   EXPECT_EQ(errorsOf(kModel + kTraining + "[lr_schedule]\ndecay_iters = 60\n"), "");
   ASSERT_EQ(config.settingWarnings.size(), 1u);

@@ -52,6 +52,22 @@ TEST(Console, ALineSaysAllThatMatters) {
   EXPECT_NE(log.find("warning: disk full\n"), std::string::npos);
 }
 
+TEST(Console, ALineHasTheFlopsOfADeviceWhereTheyAreKnown) {
+  test::TestFolder folder;
+  FILE *out = std::fopen((folder / "log").c_str(), "w");
+  {
+    Console console(out, out);
+    console.setSteps(1, 1);
+    StepRecord record = recordOf(1);
+    record.deviceFlops = 475.4e12;
+    console.step(record);
+  }
+  std::fclose(out);
+  EXPECT_NE(test::read(folder / "log").find("causal, ? full, 475 TFLOP/s a device | mem"),
+            std::string::npos)
+      << test::read(folder / "log");
+}
+
 TEST(Console, AValidationIsOnTheLineOfItsStepWithTheNameOfItsSet) {
   test::TestFolder folder;
   FILE *out = std::fopen((folder / "log").c_str(), "w");

@@ -61,6 +61,7 @@ TEST(Metrics, HasEveryFieldOfAStep) {
   r.tokensPerSecond = 1000;
   r.mfuCausal = 0.25;
   r.mfuFull = 0.5;
+  r.deviceFlops = 2e12;
   r.stepSeconds = 0.1;
   r.memoryBytes = 4096;
   {
@@ -81,11 +82,21 @@ TEST(Metrics, HasEveryFieldOfAStep) {
     EXPECT_TRUE(std::regex_match(time, std::regex("20..-..-..T..:..:..\\....Z"))) << time;
     line.erase("time");
   }
-  nlohmann::json first = {{"step", 1},           {"loss", 2.5},          {"lr", 0.0003},
-                          {"grad_norm", 0.5},    {"update_ratio", 0.001}, {"tokens", 100},
-                          {"mfu_causal", 0.25},  {"mfu_full", 0.5},      {"step_seconds", 0.1},
-                          {"data_seconds", 0.0}, {"save_seconds", 0.0},  {"memory_bytes", 4096},
-                          {"validation_seconds", 0.0}, {"tokens_per_second", 1000.0}};
+  nlohmann::json first = {{"step", 1},
+                          {"loss", 2.5},
+                          {"lr", 0.0003},
+                          {"grad_norm", 0.5},
+                          {"update_ratio", 0.001},
+                          {"tokens", 100},
+                          {"mfu_causal", 0.25},
+                          {"mfu_full", 0.5},
+                          {"step_seconds", 0.1},
+                          {"data_seconds", 0.0},
+                          {"save_seconds", 0.0},
+                          {"memory_bytes", 4096},
+                          {"validation_seconds", 0.0},
+                          {"tokens_per_second", 1000.0},
+                          {"tflops_per_device", 2.0}};
   nlohmann::json second = first;
   second.update(
       {{"step", 2},
