@@ -264,7 +264,7 @@ class Bench:
             settings |= {"data.validation": "[]", "monitoring.validation_interval": 0}
         if setting.isa == "avx2":
             settings["target.cpu"] = "x86-64-v3"
-        command = [self.program("lmc"), "compile", self.args.config, "-o", plan]
+        command = [self.program("lmc"), "compile", self.args.config, "--target=cpu", "-o", plan]
         for key, value in settings.items():
             command += ["--set", f"{key}={value}"]
         if VARIANTS[name]:

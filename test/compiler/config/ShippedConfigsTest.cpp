@@ -65,6 +65,9 @@ TEST(ShippedConfigs, EveryOneLoadsAndIsCounted) {
     ASSERT_TRUE(kParameters.count(name)) << name << " has no parameter count in this test";
     EXPECT_EQ(test::parameterCount(config.model), kParameters.at(name)) << name;
     EXPECT_EQ(config.text.rfind("# ", 0), 0u) << name << " must open with its source";
+    if (config.training.computeDType == DataType::BF16)
+      EXPECT_TRUE(config.target.device.starts_with("cuda:"))
+          << name << " is made for GPUs and must name one in target.device";
   }
   EXPECT_EQ(files, kParameters.size());
 }
