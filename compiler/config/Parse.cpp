@@ -307,7 +307,10 @@ Result<Value> overrideValue(const Key &key, const std::string &text) {
     return Error{fmt::format("{} has no value; write {}=VALUE", key.path(), key.path())};
   const toml::parse_result result = toml::parse("value = " + text);
   const bool oneValue = result && result.table().size() == 1;
-  const bool quoted = std::string_view("\"'[{").find(text.front()) != std::string_view::npos;
+  // A string may be a command of a shell that begins with a bracket.
+  const bool isString = std::holds_alternative<std::string *>(field);
+  const bool quoted =
+      std::string_view(isString ? "\"'" : "\"'[{").find(text.front()) != std::string_view::npos;
   if (!oneValue && quoted)
     return Error{fmt::format("{}: {} is no TOML value", key.path(), text)};
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);

@@ -95,9 +95,14 @@ static bool parseValue(const std::string &text, SettingType type, ParsedValue &p
     parsed.value = node->as_boolean()->get() ? "true" : "false";
     return true;
   case SettingType::String:
-    if (!isWord && (!node || !node->is_string()))
+    // A command of a shell may begin with a bracket.
+    if (isWord || text.front() == '[' || text.front() == '{') {
+      parsed.value = text;
+      return true;
+    }
+    if (!node || !node->is_string())
       return false;
-    parsed.value = isWord ? text : node->as_string()->get();
+    parsed.value = node->as_string()->get();
     return true;
   case SettingType::StringList:
     if (node && node->is_array()) {

@@ -185,7 +185,7 @@ def test_a_plan_without_the_function_says_so(programs, compiled, text, tmp_path)
     job = text.job()
     del job.settings["generation"]
     done = programs.run("lmc-run", compiled(job), f"--out={tmp_path / 'run'}", "--set",
-                        f"generation.prompts={text.prompts}")
+                        f"generation.prompts={text.prompts}", "--set", "generation.max_new_tokens=8")
     assert done.code == USER_ERROR and "compiled without generation.prompts" in done.stderr
 
 
