@@ -48,7 +48,7 @@ def main():
     for data in options.data:
         for tokens in map(int, options.tokens.split(",")):
             batch = tokens // 64
-            large = tokens > 8192
+            large = tokens >= 8192
             steps = options.steps if tokens <= 8192 else options.steps * 8192 // tokens
             folder = options.folder / f"{pathlib.Path(data).stem}-{tokens}"
             folder.mkdir(parents=True, exist_ok=True)

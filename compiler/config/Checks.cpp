@@ -33,12 +33,6 @@ namespace {
 
 constexpr int64_t kLargestFirstGuess = 8;
 
-// Returns the multiples of `n` just below and above `value`, for error messages: "8 or 16".
-std::string nearestMultiples(int64_t n, int64_t value) {
-  const int64_t below = value / n * n;
-  return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
-}
-
 void heads(const CheckedJob &job) {
   const ModelConfig &model = job.config.model;
   if (job.sound({"model.hidden_size", "model.num_attention_heads", "model.head_dim"})) {

@@ -911,7 +911,9 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .minimum = 0,
        .maximum = kMaxSteps,
        .runTime = true,
-       .doc = "Checkpoints whose step is a multiple of this are kept beside the newest; 0: none."},
+       .doc =
+           "Checkpoints whose step is a multiple of this are made, whatever `interval` says, and "
+           "kept beside the newest; 0: none."},
       {.section = "checkpoint",
        .name = "keep_best",
        .field = FIELD(checkpoint.keepBest),
@@ -1135,11 +1137,9 @@ std::vector<Key> makeKeys(const ModelFamilies &families) {
        .maximum = 1000,
        .runTime = true,
        .doc = "A step is high if its loss or gradient norm is more than this many deviations above "
-              "its "
-              "running mean. Two high steps in a row are a spike, which gives a warning, and so is "
-              "one "
-              "that is far outside of what the run has shown ([spikes](running.md#a-guard-against-"
-              "divergence))."},
+              "its running mean. Two high steps in a row are a spike, which gives a warning, and "
+              "so is one whose loss and norm are both high, or that is far outside of what the run "
+              "has shown ([spikes](running.md#spikes-and-divergence))."},
       {.section = "guard",
        .name = "patience",
        .field = FIELD(guard.patience),

@@ -1,11 +1,5 @@
 #include "compiler/config/TrainingPhases.h"
 
-#include "runtime/plan/PhaseSource.h"
-#include "runtime/support/Nearest.h"
-#include "runtime/support/Shares.h"
-
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -560,7 +560,8 @@ void Driver::price() {
   std::ranges::copy(config.settingWarnings, std::back_inserter(warnings));
   for (std::string &warning : cost::warningsOf(plan, *model))
     warnings.push_back(std::move(warning));
-  const double stepSeconds = spec ? cost::planCost(plan, *model).stepSeconds : 0;
+  const cost::PlanCost cost = spec ? cost::planCost(plan, *model) : cost::PlanCost();
+  const double stepSeconds = cost.stepSeconds;
   if (plan::computesOnHost(plan) && stepSeconds > kAbsurdStep)
     warnings.push_back(
         llvm::formatv("the plan is for this machine's CPU, and a step is predicted to "
@@ -578,12 +579,11 @@ void Driver::price() {
     details.reports["warnings"] = std::move(warnings);
   if (spec)
     describeLinks(plan);
-  if (spec)
-    for (const cost::FunctionCost &function : cost::planCost(plan, *model).functions) {
-      std::vector<double> &seconds = details.seconds.emplace_back();
-      for (const cost::Estimate &estimate : function.commands)
-        seconds.push_back(estimate.seconds);
-    }
+  for (const cost::FunctionCost &function : cost.functions) { // none without a spec
+    std::vector<double> &seconds = details.seconds.emplace_back();
+    for (const cost::Estimate &estimate : function.commands)
+      seconds.push_back(estimate.seconds);
+  }
 }
 
 FailureOr<double> Driver::tokensPerSecond() {

@@ -51,6 +51,7 @@ void Guard::expectFreshWeights() { memory.ratedSteps = 0; }
 void Guard::expectChange() {
   GuardState anew;
   anew.settling = settings.window;
+  anew.validations = memory.validations; // of data that the run does not train on
   memory = anew;
 }
 

@@ -200,7 +200,9 @@ private:
   void judgeStart(const StepRecord &record, Verdict &verdict);
   void judgePlateau(const StepRecord &record, double loss, Verdict &verdict);
   void enter(GuardState::Running &running, double value) const;
+  // Returns true once enough steps are known to judge a norm by them.
   bool judgesNorm() const;
+  // Enters a step that is no spike, whose loss and norm are so many deviations above the mean.
   void enterTails(double ofLoss, double ofNorm);
   bool judges(const GuardState::Running &running) const;
 

@@ -54,12 +54,6 @@ public:
   const SettingTable &table;
 };
 
-// Returns the multiples of `n` just below and above `value`: "8 or 16".
-std::string nearestMultiples(int64_t n, int64_t value) {
-  const int64_t below = value / n * n;
-  return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
-}
-
 // Returns the sequence lengths of the job, ascending: one, or those of its phases.
 std::vector<int64_t> sequenceLengths(const Values &values) {
   std::vector<int64_t> lengths;
@@ -347,6 +341,11 @@ void spikes(const Values &values, Faults &faults) {
 }
 
 } // namespace
+
+std::string nearestMultiples(int64_t n, int64_t value) {
+  const int64_t below = value / n * n;
+  return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
+}
 
 std::string SettingFault::named() const {
   const size_t dot = key.rfind('.');

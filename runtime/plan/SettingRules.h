@@ -45,6 +45,9 @@ int64_t checkpointInterval(const SettingTable &table, double stepSeconds);
 // an hour; "" otherwise.
 std::string unsavedWarning(const SettingTable &table, double stepSeconds);
 
+// Returns the multiples of `n` just below and above `value`, for error messages: "8 or 16".
+std::string nearestMultiples(int64_t n, int64_t value);
+
 // The steps from `first` to `last`.
 struct StepRange {
   uint64_t first = 0, last = 0;

@@ -4,12 +4,10 @@
 #include "runtime/plan/PhaseSource.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 namespace lmc {
 

@@ -453,9 +453,9 @@ Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
   if (quiet > 0 && spike > before + quiet)
     done = 0;
   if (done >= guards.rollbacks)
-    return Error{fmt::format("the run went back {} time(s) already, each within {} steps of "
-                             "another (guard.rollbacks, guard.refund)",
-                             done, guards.refund)};
+    return Error{
+        fmt::format("the run went back {} time(s) already{} (guard.rollbacks, guard.refund)", done,
+                    quiet > 0 ? fmt::format(", each within {} steps of another", quiet) : "")};
   auto steps = listCheckpoints(directory.path());
   LMC_TRY(steps);
   for (uint64_t step : *steps) // newest first

@@ -10,9 +10,11 @@ namespace {
 
 class SampleTokens : public lmc::test::DataTest {
 protected:
-  // Writes a bare file of `count` tokens 0, 1, ... 99, 0, ... that `change` may change.
+  // Writes a bare file of `count` tokens 0, 1, ... 99, 0, ... that `change` may change, and samples
+  // it. `endOfDocument`: the id that data.end_of_document gives.
   template <typename Change>
-  Result<std::vector<std::string>> sample(size_t count, const Change &change) {
+  Result<std::vector<std::string>> sample(size_t count, const Change &change,
+                                          int32_t endOfDocument = -1, uint64_t vocabSize = 100) {
     std::vector<uint16_t> tokens(count);
     for (size_t i = 0; i < count; ++i)
       tokens[i] = static_cast<uint16_t>(i % 100);
@@ -20,7 +22,7 @@ protected:
     auto file = TokenFile::open(
         write("a.bin", {reinterpret_cast<const char *>(tokens.data()), count * sizeof(uint16_t)}));
     LMC_TRY(file);
-    return sampleTokens(**file, 100);
+    return sampleTokens(**file, vocabSize, endOfDocument);
   }
 };
 
@@ -56,14 +58,7 @@ TEST_F(SampleTokens, WarnsOfALongPieceOfOneId) {
 
 TEST_F(SampleTokens, WarnsOfDoubledSeparators) {
   const auto of = [&](size_t count, int32_t id, const auto &change) {
-    std::vector<uint16_t> tokens(count);
-    for (size_t i = 0; i < count; ++i)
-      tokens[i] = static_cast<uint16_t>(i % 100);
-    change(tokens);
-    auto file = TokenFile::open(
-        write("a.bin", {reinterpret_cast<const char *>(tokens.data()), count * sizeof(uint16_t)}));
-    EXPECT_TRUE(file);
-    auto warnings = sampleTokens(**file, 100, id);
+    const auto warnings = sample(count, change, id);
     EXPECT_TRUE(warnings);
     return *warnings;
   };
@@ -83,13 +78,10 @@ TEST_F(SampleTokens, WarnsOfDoubledSeparators) {
 }
 
 TEST_F(SampleTokens, WarnsOfIdsFarBelowTheVocabulary) {
-  std::vector<uint16_t> tokens(5000);
-  for (size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<uint16_t>(i % 100);
-  auto file = TokenFile::open(
-      write("a.bin", {reinterpret_cast<const char *>(tokens.data()), tokens.size() * 2}));
-  ASSERT_TRUE(file);
-  const auto of = [&](uint64_t vocabSize) { return *sampleTokens(**file, vocabSize); };
+  const auto of = [&](uint64_t vocabSize) {
+    return *sample(
+        5000, [](auto &) {}, -1, vocabSize);
+  };
   ASSERT_EQ(of(50257).size(), 1u);
   EXPECT_NE(of(50257)[0].find("the largest id of 5000 sampled tokens is 99, and model.vocab_size "
                               "is 50257"),

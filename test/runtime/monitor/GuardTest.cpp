@@ -215,6 +215,8 @@ TEST(Guard, ARisingValidationLossIsToldOnce) {
   }
   EXPECT_THAT(told, ElementsAre(4, 9));
   EXPECT_EQ(guard.bestStep(""), 10);
+  guard.expectChange(); // of what is trained on
+  EXPECT_EQ(guard.bestStep(""), 10);
   Guard silent(GuardSettings{.validation = 0}, kVocab, kRate);
   EXPECT_FALSE(silent.observeValidation("", 1, 2));
   EXPECT_FALSE(silent.observeValidation("", 2, 20));
