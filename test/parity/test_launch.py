@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from programs import INTERRUPTED, checkpoint_digest, checkpoints, last_losses, losses, metrics, run_together
+from reference import Optimizer
 from test_ranks import JOB, STEPS, options, train
 
 RANK_FAILED = 5
@@ -65,7 +66,7 @@ def test_a_mistake_ends_all_ranks_with_its_code(programs, tmp_path):
 
 
 # Slow enough to be stopped in the middle: a step is some 20 ms.
-LONG = replace(JOB, compute_dtype="f32", train_iters=100000, epoch_steps=10,
+LONG = replace(JOB, compute_dtype="f32", train_iters=100000, optimizer=Optimizer(decay_iters=100000), epoch_steps=10,
                settings={"checkpoint": {"interval": 5}})
 
 
