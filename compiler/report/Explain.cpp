@@ -205,7 +205,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
                  {"mfu_causal", cost.mfuCausal},
                  {"mfu_full", cost.mfuFull},
                  {"peak_flops", cost.peakFlops},
-                 {"peak_is_measured_again", spec.host},
+                 {"peak_is_of_a_machine", spec.host},
                  {"peak_dtype", plan.compute_dtype() == plan::DType::BF16  ? "bf16"
                                 : plan.compute_dtype() == plan::DType::F64 ? "f64"
                                                                            : "f32"},

@@ -177,8 +177,8 @@ void Text::summary() {
   line("MFU {} causal, {} full, of {} dense {}{}; {} a device", percent(number(cost["mfu_causal"])),
        percent(number(cost["mfu_full"])), readableFlops(number(cost["peak_flops"])),
        word(cost, "peak_dtype"),
-       cost.value("peak_is_measured_again", false)
-           ? " of the spec's machine (lmc-run counts from the peak of its own)"
+       cost.value("peak_is_of_a_machine", false)
+           ? " of the spec's machine (lmc-run counts from it on such a machine)"
            : "",
        readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
   const double step = std::max(1e-30, number(cost["step_seconds"]));
@@ -419,8 +419,8 @@ void Text::cost() {
   line("  MFU {} causal, {} full, of {} dense {}{}; {} a device",
        percent(number(cost["mfu_causal"])), percent(number(cost["mfu_full"])),
        readableFlops(number(cost["peak_flops"])), word(cost, "peak_dtype"),
-       cost.value("peak_is_measured_again", false)
-           ? " of the spec's machine (lmc-run counts from the peak of its own)"
+       cost.value("peak_is_of_a_machine", false)
+           ? " of the spec's machine (lmc-run counts from it on such a machine)"
            : "",
        readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
   if (cost.contains("same_experts")) {

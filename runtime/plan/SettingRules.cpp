@@ -193,7 +193,8 @@ void weights(const Values &values, Faults &faults) {
 }
 
 void phaseSources(const Values &values, Faults &faults) {
-  const std::vector<std::string> known = values.tablesOf("data.source");
+  const std::vector<std::string> known = values.tablesOf("data.source"),
+                                 given = values.table.givenTablesOf("data.source");
   for (const std::string &phase : values.tablesOf("phase")) {
     const std::string key = fmt::format("phase.{}.sources", phase);
     const auto report = [&](std::string text) {
@@ -206,6 +207,11 @@ void phaseSources(const Values &values, Faults &faults) {
       const Result<PhaseSource> source = parsePhaseSource(text);
       if (!source) {
         report(source.error().message);
+      } else if (known.empty() && std::ranges::find(given, source->name) != given.end()) {
+        report(fmt::format("sources = {} are tables of [[data.source]], and data.train was given "
+                           "after them; set the paths of a table, such as data.source.{}.paths",
+                           fmt::join(listed, ", "), source->name));
+        break;
       } else if (std::ranges::find(known, source->name) == known.end()) {
         report(fmt::format("[[data.source]] has no '{}'{}", source->name,
                            suggestion(source->name, known)));

@@ -10,10 +10,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <utility>
 
 namespace lmc {
 
@@ -223,7 +225,27 @@ const Setting *SettingTable::find(std::string_view key) const {
   return entry == entries.end() ? nullptr : &*entry;
 }
 
+// The keys of data that can also be given by the tables of a list.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kKeyOrTables = {
+    {{"data.train", "data.source"}, {"data.validation", "validation"}}};
+
+SettingOrigin SettingTable::originOfTables(std::string_view list) const {
+  SettingOrigin last = SettingOrigin::Default;
+  for (const Setting &setting : entries)
+    if (setting.key.starts_with(list) && setting.key.substr(list.size()).starts_with('.'))
+      last = std::max(last, setting.origin);
+  return last;
+}
+
 std::vector<std::string> SettingTable::tablesOf(std::string_view list) const {
+  for (const auto &[key, tables] : kKeyOrTables)
+    if (const Setting *setting = find(key);
+        tables == list && setting && setting->origin > originOfTables(list))
+      return {};
+  return givenTablesOf(list);
+}
+
+std::vector<std::string> SettingTable::givenTablesOf(std::string_view list) const {
   const std::string prefix = std::string(list) + ".";
   std::vector<std::string> names;
   for (const Setting &setting : entries) {
@@ -278,6 +300,9 @@ Result<std::string> SettingTable::text(std::string_view key) const {
 Result<std::vector<std::string>> SettingTable::list(std::string_view key) const {
   auto entry = find(key, SettingType::StringList);
   LMC_TRY(entry);
+  for (const auto &[single, tables] : kKeyOrTables)
+    if (single == key && originOfTables(tables) > (*entry)->origin)
+      return std::vector<std::string>();
   return (*entry)->values;
 }
 

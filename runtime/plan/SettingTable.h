@@ -56,10 +56,16 @@ public:
   const Setting *find(std::string_view key) const;
 
   // Returns the names of the tables of a list in their order: those of "data.source" are the names
-  // in its settings, as in "data.source.web.paths".
+  // in its settings, as in "data.source.web.paths". Data is given by one key or by tables
+  // (data.train or [[data.source]], data.validation or [[validation]]), and what was given later
+  // counts: a --set goes before the file. The tables do not count after a later key, not even
+  // after one that is [], and none is returned then.
   std::vector<std::string> tablesOf(std::string_view list) const;
+  // Returns all of them, with those that do not count.
+  std::vector<std::string> givenTablesOf(std::string_view list) const;
 
-  // Returns the value of `key`. Error: the plan has no key of this name and type.
+  // Returns the value of `key`. Error: the plan has no key of this name and type. A key of data
+  // is an empty list where tables were given later.
   Result<int64_t> integer(std::string_view key) const;
   Result<double> number(std::string_view key) const;
   Result<bool> boolean(std::string_view key) const;
@@ -69,6 +75,8 @@ public:
 private:
   Result<void> apply(const plan::Plan &plan, const std::string &override);
   void deriveDefaults();
+  // Returns where the list's tables were given last, or Default if there are none.
+  SettingOrigin originOfTables(std::string_view list) const;
   Result<const Setting *> find(std::string_view key, plan::SettingType type) const;
 
   std::vector<Setting> entries;

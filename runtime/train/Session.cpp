@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
@@ -157,6 +158,29 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   return setState(init);
 }
 
+// MFU of `lmc explain` counts from the peak of the plan's device spec. The run counts from it too,
+// unless the device's own peak shows that the spec is of another machine: a CPU's clock moves by
+// less than this part of it, and threads or instructions that differ make twice as much or half.
+static constexpr double kSameMachine = 0.25;
+
+static void chooseSpecPeak(DeviceInfo &device, const plan::Plan &plan) {
+  const double spec = plan.peak_flops(), own = device.peakFlops;
+  if (spec <= 0)
+    return;
+  const std::string name = plan.device_spec() ? plan.device_spec()->str() : "";
+  if (own > 0 && std::abs(own / spec - 1) > kSameMachine) {
+    device.peakSource +=
+        fmt::format("; the plan's device spec '{}' is of another machine, with {:.3f}"
+                    ": lmc-calibrate measures this one",
+                    name, spec / 1e12);
+    return;
+  }
+  device.peakFlops = spec;
+  device.peakSource = fmt::format("device spec '{}' of the plan", name);
+  if (own > 0)
+    device.peakSource += fmt::format("; {:.3f} by the clock at the start", own / 1e12);
+}
+
 Result<void> Session::startDevice(const RunOptions &options, int share) {
   const char *variable = std::getenv("OMP_NUM_THREADS");
   const bool isGiven = variable && *variable;
@@ -195,12 +219,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share) {
         "OMP_NUM_THREADS={} gives rank {} {} thread{}, and its part of the CPUs of its host is {}: "
         "unset the variable, or give --threads",
         variable, world.rank(), given, given == 1 ? "" : "s", share));
-  if (deviceInfo.peakFlops == 0 && (*plan)->peak_flops() > 0) {
-    deviceInfo.peakFlops = (*plan)->peak_flops();
-    deviceInfo.peakSource =
-        fmt::format("device spec '{}' of the plan",
-                    (*plan)->device_spec() ? (*plan)->device_spec()->str() : "");
-  }
+  chooseSpecPeak(deviceInfo, **plan);
   if (settings.peakTflops > 0) {
     deviceInfo.peakFlops = settings.peakTflops * 1e12;
     deviceInfo.peakSource = "target.peak_tflops";

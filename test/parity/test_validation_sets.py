@@ -180,8 +180,8 @@ def test_a_set_that_is_trained_on_is_named(programs, compiled, files, tmp_path):
 
 def test_mistakes_are_found_before_the_first_step(programs, compiled, files, tmp_path):
     plan = compiled(both(files))
-    for settings, text in [(["data.validation=x.bin"], "data.validation and [[validation]] (web, code, bare) "
-                                                       "both say what to validate with"),
+    for settings, text in [(["data.validation=x.bin", "validation.web.iters=3"],
+                            "data.validation and [[validation]] (web, code, bare) both say what to validate with"),
                            (["validation.web.paths=no.bin"], "validation.web.paths"),
                            (["validation.web.interval=-1"], "must be between 0 and")]:
         failed = programs.run("lmc-run", plan, f"--out={tmp_path}/run",

@@ -488,6 +488,14 @@ TEST_F(SourcesTest, MistakesAreNamed) {
             "train and [[data.source]] (web) both say what to train on; set the paths of a table, "
             "such as "
             "data.source.web.paths, or leave train out");
+  EXPECT_EQ(errorsOf(kModel + kTraining + web, {"data.train=a.bin"}), "") << "a later key";
+  EXPECT_EQ(errorsOf(kModel + kTraining + "[data]\ntrain = \"a.bin\"\n" + web,
+                     {"data.source.web.paths=a.bin"}),
+            "")
+      << "later tables";
+  EXPECT_EQ(errorOf(web, {"data.train=a.bin", "data.source.web.weight=2"}),
+            "train and [[data.source]] (web) both say what to train on; set the paths of a table, "
+            "such as data.source.web.paths, or leave train out");
   EXPECT_EQ(errorOf("[data.source]\nname = \"a\"\n"),
             "'data.source' is a list of tables; write [[data.source]]");
   EXPECT_EQ(errorOf(web, {"data.source.wbe.weight=1"}),
@@ -534,6 +542,10 @@ TEST_F(ChecksTest, MistakesInValidationSetsAreNamed) {
             "job.toml:13:14: error: validation and [[validation]] (web) both say what to validate "
             "with; set the paths of a table, such as validation.web.paths, or leave validation "
             "out\n");
+  const std::string web = base + "[[validation]]\nname = \"web\"\npaths = \"b.bin\"\n";
+  EXPECT_EQ(errorsOf(web, {"data.validation=a.bin"}), "") << "a later key";
+  EXPECT_NE(errorsOf(web, {"data.validation=a.bin", "checkpoint.keep_best=web"}), "")
+      << "its tables do not count";
   EXPECT_EQ(errorsOf(base + "[[validation]]\nname = \"web\"\npaths = []\n"),
             "job.toml:14:9: error: [[validation]] web has an empty list of paths; give it token "
             "files, or leave it out\n");

@@ -151,7 +151,15 @@ TEST(Settings, HaveTheValidationSetsByName) {
   EXPECT_EQ(web.key, "validation.web.paths");
   EXPECT_EQ(web.interval, 10) << "its default follows";
 
-  auto both = settings({"data.validation=v.bin"});
+  auto later = settings({"data.validation=v.bin"});
+  ASSERT_TRUE(bool(later)) << later.error().message;
+  ASSERT_EQ(later->validations.size(), 1u);
+  EXPECT_EQ(later->validations[0].name, "");
+  EXPECT_EQ(later->validations[0].paths, std::vector<std::string>{"v.bin"});
+  auto none = settings({"data.validation=[]"});
+  ASSERT_TRUE(bool(none)) << none.error().message;
+  EXPECT_TRUE(none->validations.empty());
+  auto both = settings({"data.validation=v.bin", "validation.web.iters=3"});
   ASSERT_FALSE(bool(both));
   EXPECT_EQ(both.error().message,
             "data.validation and [[validation]] (web, code) both say what to validate "

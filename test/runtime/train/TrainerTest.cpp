@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <limits>
@@ -98,6 +99,36 @@ protected:
     EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
   }
 };
+
+// MFU of a run and of `lmc explain` are of one peak where the machine is that of the spec.
+TEST_F(Trainer, CountsFromThePeakOfThePlanUnlessTheCpuIsAnother) {
+  const auto peakOf = [&](const char *out, double flops) {
+    TinyPlan tiny;
+    tiny.plan.device_spec = "mine";
+    tiny.plan.peak_flops = flops;
+    tiny.write(folder);
+    expectRuns(options(out, 1));
+    const std::string text = logText();
+    const size_t at = text.rfind("MFU counts from a peak of ");
+    return at == std::string::npos ? std::string() : text.substr(at, text.find('\n', at) - at);
+  };
+  const std::string own = peakOf("own", 0);
+  if (own.empty())
+    GTEST_SKIP() << "the clock of this processor is not known";
+  const double flops = 1e12 * std::stod(own.substr(std::strlen("MFU counts from a peak of ")));
+  EXPECT_EQ(peakOf("same", 1.1 * flops)
+                .find(fmt::format(
+                    "MFU counts from a peak of {:.3f} TFLOP/s (device spec 'mine' of the plan; ",
+                    1.1 * flops / 1e12)),
+            0u);
+  const std::string other = peakOf("other", 2 * flops);
+  EXPECT_EQ(other.find(own.substr(0, own.rfind(')'))), 0u) << other;
+  EXPECT_NE(other.find(fmt::format("; the plan's device spec 'mine' is of another machine, with "
+                                   "{:.3f}: lmc-calibrate measures this one",
+                                   2 * flops / 1e12)),
+            std::string::npos)
+      << other;
+}
 
 TEST_F(Trainer, LearnsAndReportsEveryStep) {
   RunOptions o = options("a", 200);
@@ -1134,9 +1165,24 @@ TEST_F(MixedTrainer, AnotherMixtureIsRefusedOrDeclared) {
   EXPECT_FALSE(sources("a", 9).contains("books"));
 }
 
-TEST_F(MixedTrainer, DataTrainDoesNotGoWithSources) {
-  RunOptions o = options("a", 3);
+TEST_F(MixedTrainer, ALaterDataTrainGoesBeforeTheSources) {
+  expectRuns(options("a", 3));
+  RunOptions o = options("a", 5);
   o.overrides = {"data.train=train.bin"};
+  expectFails(o, ExitCode::UserError, "data.source.web.paths");
+  o.changes = {"data"};
+  expectRuns(o);
+  EXPECT_FALSE(metrics("a").at(3).contains("sources"));
+  o = options("a", 7);
+  o.overrides = {"data.train=[]", "data.source.web.weight=0.75"};
+  o.changes = {"data"};
+  expectRuns(o);
+  EXPECT_EQ(sources("a", 7)["web"]["start"], 0u);
+  EXPECT_NE(logText().find("the order of the training data has changed; it is read from its "
+                           "beginning"),
+            std::string::npos)
+      << logText();
+  o.overrides = {"data.train=train.bin", "data.source.web.weight=0.5"};
   expectFails(o, ExitCode::UserError,
               "data.train and [[data.source]] (web, code) both say what to train on; set the paths "
               "of a table, such as data.source.web.paths, or leave train out");
