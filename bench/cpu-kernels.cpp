@@ -7,10 +7,10 @@
 // figure is that of the best of several runs; FLOPs of causal attention count only the scores that
 // are needed.
 #include "bench/Measure.h"
+#include "ground/support/Signals.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/Gemm.h"
-#include "runtime/support/Signals.h"
 
 #include <fmt/format.h>
 #include <omp.h>

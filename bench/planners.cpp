@@ -28,9 +28,9 @@
 #include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/search/RecomputeSearch.h"
+#include "ground/plan/PlanFile.h"
 #include "models/decoder/Model.h"
 #include "models/families/Families.h"
-#include "runtime/plan/PlanFile.h"
 
 #include "mlir/IR/MLIRContext.h"
 

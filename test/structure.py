@@ -4,7 +4,7 @@
                   command's: Attention*.cpp are AttentionGrad's own too)
   targets         string tests on a target outside of the folders of targets
   architectures   places outside of models/ that know a model architecture
-  signals         places that change what signals do, outside of runtime/support/Signals.cpp,
+  signals         places that change what signals do, outside of ground/support/Signals.cpp,
                   ChildSignals.cpp, which blocks them, and the SIMT executor, whose handler of faults
                   has a stack of its own
   process         places that fork, change the environment or the locale, or read numbers by the
@@ -22,7 +22,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-TOPS = ("runtime", "dialects", "passes", "compiler", "models", "tools")
+TOPS = ("ground", "corpus", "runtime", "dialects", "passes", "compiler", "models", "tools")
 SUFFIXES = (".cpp", ".h", ".td", ".fbs", ".cuh", ".def")
 # (command as C++ writes it, what its own files are called, bound)
 COMMANDS = [("ScatterAdd", "scatteradd", 10), ("AttentionGrad", "attention", 12)]
@@ -32,13 +32,13 @@ ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s
 
 SIGNALS = re.compile(r"\bsigaction\s*\(|\bsignal\((?=SIG)|(?:std)?::signal\s*\(|\bsigset\s*\(|SA_SIGINFO"
                      r"|\bsigprocmask\s*\(|\bpthread_sigmask\s*\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
-SIGNAL_FILES = ("runtime/support/Signals.cpp", "runtime/comm/ChildSignals.cpp", "runtime/device/simt/Executor.cpp")
+SIGNAL_FILES = ("ground/support/Signals.cpp", "runtime/comm/ChildSignals.cpp", "test/simt/Executor.cpp")
 
 # These files may do it: the launchers have one thread, and main.cpp and GlooWorld.cpp change the environment before a
 # run starts threads that read it.
 PROCESS = re.compile(r"\bv?fork\(|\bclone\(|\b(?:un)?setenv\(|\bputenv\(|\bsetlocale\(|locale::global"
                      r"|\bstrto[df]\(|\bstrtold\(|\bsto[df]\(|\bstold\(|\bato[f]\(")
-PROCESS_FILES = ("runtime/train/Supervise.cpp", "runtime/comm/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
+PROCESS_FILES = ("tools/lmc-run/end/Supervise.cpp", "runtime/comm/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
                  "runtime/comm/GlooWorld.cpp")
 
 # LMC_TRY by hand: what is tested, and the error that is returned, are of one value.
@@ -96,7 +96,7 @@ def main():
     hold("places that know an architecture", places(files, ARCHITECTURE, ("models/",)), 0)
     hold("places that change what signals do", places([*files, *bench()], SIGNALS, SIGNAL_FILES), 0)
     hold("places that fork, or change the environment or the locale", places(
-        [(name, text) for name, text in files if name.startswith(("runtime/", "tools/"))], PROCESS, PROCESS_FILES), 0)
+        [(name, text) for name, text in files if name.startswith(("ground/", "corpus/", "runtime/", "tools/"))], PROCESS, PROCESS_FILES), 0)
     hold("headers that include the whole of JSON without need",
          [name for name, text in headers() if "<nlohmann/json.hpp>" in text
           and not any(WHOLE_JSON.search(code_of(line)) for line in text.splitlines())], 0)

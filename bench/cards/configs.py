@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # The folders and files that programs are made of.
-SOURCES = ("CMakeLists.txt", "cmake", "compiler", "dialects", "models", "passes", "runtime", "tools")
+SOURCES = ("CMakeLists.txt", "cmake", "compiler", "corpus", "dialects", "ground", "models", "passes", "runtime", "tools")
 # Published jobs that ran on another GPU than an H100: fms-fsdp's on A100 (docs/devices.md).
 PUBLISHED_ON = {"fms-llama2-7b": "cuda:sm_80"}
 

@@ -16,8 +16,8 @@
 // the fastest of many runs.
 #include "bench/Measure.h"
 #include "compiler/cost/WriteSpec.h"
+#include "ground/support/Signals.h"
 #include "runtime/device/cpu/CpuMachine.h"
-#include "runtime/support/Signals.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>

@@ -10,10 +10,10 @@
 // Its argument is the clock: wall, or cpu, the processor time of the calling thread. The threads
 // are those of OMP_NUM_THREADS. Libraries are chosen by timing, as lmc-run does.
 #include "bench/Measure.h"
+#include "ground/support/Signals.h"
 #include "runtime/device/GemmChoices.h"
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/Gemm.h"
-#include "runtime/support/Signals.h"
 
 #include <fmt/format.h>
 #include <omp.h>

@@ -15,7 +15,7 @@
 // are counted in whole femtoseconds (Femtoseconds.h), so ties are exact.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <string>

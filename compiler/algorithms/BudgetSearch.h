@@ -13,7 +13,7 @@
 // exceeds the budget is not measured. With tight bounds, one or two candidates are measured.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <functional>

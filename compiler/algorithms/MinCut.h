@@ -6,7 +6,7 @@
 // therefore decided exactly, never by rounding.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <optional>
 #include <string>

@@ -14,7 +14,7 @@
 // it (PackingSearch.h).
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <string>

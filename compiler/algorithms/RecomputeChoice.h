@@ -30,7 +30,7 @@
 // figures are in bench/results/planners-2026-11-22.md.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 #include "compiler/analysis/Fusion.h"
 
 #include "compiler/cost/PlanCost.h"
-#include "runtime/plan/Names.h"
-#include "runtime/plan/Operands.h"
+#include "ground/plan/Names.h"
+#include "ground/plan/Operands.h"
 
 #include <nlohmann/json.hpp>
 

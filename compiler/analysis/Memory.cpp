@@ -1,7 +1,7 @@
 #include "compiler/analysis/Memory.h"
 
 #include "compiler/analysis/Fusion.h"
-#include "runtime/plan/SliceGeometry.h"
+#include "ground/plan/SliceGeometry.h"
 
 #include <algorithm>
 #include <map>

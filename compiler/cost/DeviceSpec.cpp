@@ -1,9 +1,9 @@
 #include "compiler/cost/DeviceSpec.h"
 
-#include "compiler/config/Diagnostics.h"
-#include "compiler/config/File.h"
-#include "runtime/support/Nearest.h"
-#include "runtime/support/Size.h"
+#include "ground/config/Diagnostics.h"
+#include "ground/config/File.h"
+#include "ground/support/Nearest.h"
+#include "ground/support/Size.h"
 
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 #include <limits>
 #include <variant>
 
-#include "compiler/config/Toml.h"
+#include "ground/config/Toml.h"
 
 namespace lmc::cost {
 namespace {

@@ -9,8 +9,8 @@
 // meaning of the fields below. Fields may be added.
 #pragma once
 
-#include "compiler/config/Config.h"
-#include "runtime/support/Result.h"
+#include "ground/config/Config.h"
+#include "ground/support/Result.h"
 
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include "compiler/cost/PlanCost.h"
 
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/plan/Steps.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/plan/Steps.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

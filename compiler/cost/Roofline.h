@@ -47,7 +47,7 @@ struct GemmWork {
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in
-// runtime/plan/plan.fbs.
+// ground/plan/plan.fbs.
 struct AttentionWork {
   int64_t batch = 0, seq = 0, heads = 0, kvHeads = 0, headDim = 0;
   int64_t window = 0; // number of keys that a query sees; 0: no window

@@ -1,6 +1,5 @@
 #include "compiler/driver/Compile.h"
 
-#include "compiler/config/Values.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/StrategyWarning.h"
 #include "compiler/emit/Emit.h"
@@ -9,9 +8,10 @@
 #include "compiler/search/MicroBatchSearch.h"
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
+#include "ground/config/Values.h"
+#include "ground/plan/SettingRules.h"
+#include "ground/plan/TargetRules.h"
 #include "models/decoder/Model.h"
-#include "runtime/plan/SettingRules.h"
-#include "runtime/plan/TargetRules.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

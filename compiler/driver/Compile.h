@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/phases/Phases.h"
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"

@@ -1,7 +1,7 @@
 // A job under other sharding strategies and on other numbers of devices.
 #pragma once
 
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 
 #include "llvm/ADT/StringRef.h"
 

@@ -1,15 +1,15 @@
 #include "compiler/emit/Emit.h"
 
-#include "compiler/config/Values.h"
 #include "compiler/emit/Commands.h"
 #include "compiler/emit/Variables.h"
 #include "compiler/kernels/Hero.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
+#include "ground/config/Values.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/plan/PlanTrailer.h"
 #include "plan_generated.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/plan/PlanTrailer.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

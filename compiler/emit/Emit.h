@@ -1,8 +1,8 @@
 // The last phase: converts the plan dialect and the kernels' code to the plan file.
 #pragma once
 
-#include "compiler/config/Config.h"
 #include "compiler/kernels/Target.h"
+#include "ground/config/Config.h"
 #include "models/decoder/Counts.h"
 #include "plan_generated.h"
 
@@ -43,7 +43,7 @@ inline PlanDetails measuredDetails() {
 }
 
 // Serializes `module` (plan level, with its kern.kernel ops) into the bytes of a plan
-// file: the FlatBuffer of runtime/plan/plan.fbs and its trailer.
+// file: the FlatBuffer of ground/plan/plan.fbs and its trailer.
 mlir::LogicalResult emitPlan(mlir::ModuleOp module, const Config &config,
                              const PlanDetails &details, std::string &bytes);
 

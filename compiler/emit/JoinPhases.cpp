@@ -1,6 +1,6 @@
 #include "compiler/emit/JoinPhases.h"
 
-#include "runtime/plan/PlanTrailer.h"
+#include "ground/plan/PlanTrailer.h"
 
 #include "plan_generated.h"
 

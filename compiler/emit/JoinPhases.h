@@ -1,7 +1,7 @@
 // Makes one plan file of the plans of a run's phases.
 #pragma once
 
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 
 #include <deque>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// Returns the first plan with all others in it (TrainingPhase of runtime/plan/plan.fbs). `plans`
+// Returns the first plan with all others in it (TrainingPhase of ground/plan/plan.fbs). `plans`
 // are plan files, one for each of `phases`.
 std::string joinPhases(const std::deque<PhaseConfig> &phases,
                        const std::vector<std::string> &plans);

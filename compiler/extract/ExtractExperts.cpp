@@ -1,6 +1,6 @@
 // Writes the extracted programs for the kernels of a mixture of experts.
 #include "compiler/extract/Program.h"
-#include "runtime/plan/Operands.h"
+#include "ground/plan/Operands.h"
 
 #include "llvm/Support/Format.h"
 

@@ -12,7 +12,7 @@ using llvm::StringRef;
 
 namespace lmc::extract {
 
-// Returns runtime/train/NormalStream.cpp in a namespace of its own, because the device library has
+// Returns runtime/step/NormalStream.cpp in a namespace of its own, because the device library has
 // functions with the same names.
 static std::string cpuNormals() {
   std::string includes = "#include <array>\n", body;
@@ -28,7 +28,7 @@ static std::string cpuNormals() {
 }
 
 // Returns the C++ text of `double expected(int64_t i)`. This function returns element i before it
-// is rounded to the variable's type, computed as in runtime/train/Initializer.cpp.
+// is rounded to the variable's type, computed as in runtime/step/Initializer.cpp.
 static std::string expectedValue(const plan::Initializer &how) {
   std::string before, body;
   switch (how.kind()) {

@@ -2,7 +2,7 @@
 
 #include "compiler/extract/ExtractInitializer.h"
 #include "compiler/extract/HostReference.h"
-#include "runtime/plan/Operands.h"
+#include "ground/plan/Operands.h"
 
 #include "mlir/Parser/Parser.h"
 

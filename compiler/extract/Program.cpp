@@ -1,7 +1,7 @@
 #include "compiler/extract/Program.h"
 
 #include "compiler/targets/cuda/DeviceLibrary.h"
-#include "runtime/plan/PlanFile.h"
+#include "ground/plan/PlanFile.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"

@@ -22,7 +22,7 @@ template <typename... Args> llvm::Error fail(const char *format, Args &&...args)
 }
 
 // Returns a text of compiler/extract/text by its file name without the extension. "NormalStream" is
-// the text of runtime/train/NormalStream.cpp.
+// the text of runtime/step/NormalStream.cpp.
 std::string textOf(llvm::StringRef stem);
 
 inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#include"); }

@@ -5,10 +5,10 @@
 // line; no other file of the compiler names a target.
 #pragma once
 
-#include "compiler/config/Config.h"
 #include "compiler/cost/CostModel.h"
 #include "dialects/kern/Kern.h"
 #include "dialects/lm/Lm.h"
+#include "ground/config/Config.h"
 
 #include "mlir/Pass/PassManager.h"
 

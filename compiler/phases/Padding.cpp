@@ -1,8 +1,8 @@
 #include "compiler/phases/Padding.h"
 
-#include "compiler/config/ModelFamily.h"
 #include "compiler/kernels/Target.h"
 #include "dialects/lm/Lm.h"
+#include "ground/config/ModelFamily.h"
 
 #include "llvm/Support/MathExtras.h"
 

@@ -1,8 +1,8 @@
 // Which sizes of the model are padded in the plan, and what that brings.
 #pragma once
 
-#include "compiler/config/Config.h"
 #include "compiler/cost/CostModel.h"
+#include "ground/config/Config.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -1,9 +1,9 @@
 // The phases of a compile, and a runner that applies them to a module.
 #pragma once
 
-#include "compiler/config/Config.h"
 #include "compiler/cost/CostModel.h"
 #include "compiler/phases/Padding.h"
+#include "ground/config/Config.h"
 
 #include "passes/fusion/FusionReport.h"
 

@@ -1,8 +1,8 @@
 #include "compiler/report/BlockGraph.h"
 
 #include "compiler/analysis/Fusion.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/SliceGeometry.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/SliceGeometry.h"
 
 #include <fmt/format.h>
 

@@ -5,10 +5,10 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Units.h"
-#include "runtime/plan/Names.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/plan/PlannedBytes.h"
+#include "ground/plan/Names.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/plan/PlannedBytes.h"
 
 #include "llvm/ADT/StringRef.h"
 

@@ -2,8 +2,8 @@
 
 #include "compiler/cost/WriteSpec.h"
 #include "compiler/kernels/Target.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/Steps.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/Steps.h"
 
 #include "llvm/ADT/StringRef.h"
 

@@ -4,7 +4,7 @@
 
 #include "compiler/cost/PlanCost.h"
 #include "compiler/cost/Refit.h"
-#include "runtime/plan/MeasuredTimes.h"
+#include "ground/plan/MeasuredTimes.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -3,7 +3,7 @@
 #include "compiler/analysis/Memory.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
-#include "runtime/plan/TraceEvents.h"
+#include "ground/plan/TraceEvents.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// The trace of measured steps (runtime/train/StepTrace.cpp) is another process, so that both can be
+// The trace of measured steps (runtime/step/StepTrace.cpp) is another process, so that both can be
 // shown together.
 constexpr int kProcess = 1;
 

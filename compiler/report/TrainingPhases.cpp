@@ -3,7 +3,7 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Units.h"
-#include "runtime/plan/PlannedBytes.h"
+#include "ground/plan/PlannedBytes.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

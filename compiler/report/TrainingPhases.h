@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
-#include "runtime/plan/PlanFile.h"
+#include "ground/plan/PlanFile.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -3,8 +3,8 @@
 #include "compiler/analysis/Fusion.h"
 #include "compiler/analysis/Memory.h"
 #include "compiler/cost/PlanCost.h"
-#include "runtime/plan/Names.h"
-#include "runtime/plan/SliceGeometry.h"
+#include "ground/plan/Names.h"
+#include "ground/plan/SliceGeometry.h"
 
 #include <algorithm>
 

@@ -4,9 +4,9 @@
 #include "compiler/emit/Emit.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/lm/Lm.h"
+#include "ground/plan/Names.h"
 #include "passes/distribute/Units.h"
 #include "passes/memory/OpCost.h"
-#include "runtime/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"

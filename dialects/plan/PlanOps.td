@@ -17,7 +17,7 @@ def PlanDialect : Dialect {
   let summary = "Arenas, slices and commands: what the runtime executes";
   let description = [{
     Buffers alias, so this level cannot be converted back to tensors. Every op
-    corresponds to a table of runtime/plan/plan.fbs. Commands run in order; each reads
+    corresponds to a table of ground/plan/plan.fbs. Commands run in order; each reads
     and writes only the slices that it names.
   }];
   let dependentDialects = ["::lmc::lm::LmDialect"];

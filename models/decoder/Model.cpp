@@ -1,9 +1,9 @@
 #include "models/decoder/Model.h"
 
-#include "compiler/config/ModelFamily.h"
-#include "compiler/config/ParameterGroups.h"
 #include "dialects/lm/Lm.h"
-#include "runtime/plan/Names.h"
+#include "ground/config/ModelFamily.h"
+#include "ground/config/ParameterGroups.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -39,7 +39,7 @@ struct LayerFunction {
   int64_t experts = 0; // 0: the layer has no router
 };
 
-// The sums of a layer's router that people watch (runtime/plan/Names.h).
+// The sums of a layer's router that people watch (ground/plan/Names.h).
 constexpr const char *kWatched[] = {names::kRouterCounts, names::kRouterBalance,
                                     names::kRouterEntropy};
 

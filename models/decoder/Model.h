@@ -1,7 +1,7 @@
 // Builds the graph of a model, a module in the lm dialect, from a Config.
 #pragma once
 
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 #include "models/families/Decoder.h"
 
 #include "mlir/IR/BuiltinOps.h"

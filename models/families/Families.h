@@ -1,7 +1,7 @@
 // The list of model families that a job can name. Each family has a file in this folder.
 #pragma once
 
-#include "compiler/config/ModelFamily.h"
+#include "ground/config/ModelFamily.h"
 
 namespace lmc {
 

@@ -1,8 +1,8 @@
 // The GPT-2 family: LayerNorm with bias, learned positions, an MLP with GELU, biases everywhere, and
 // weights [in, out] (Conv1D). Radford et al. 2019,
 // https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf.
-#include "compiler/config/Checks.h"
-#include "compiler/config/ModelFamily.h"
+#include "ground/config/Checks.h"
+#include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {

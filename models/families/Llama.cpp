@@ -1,6 +1,6 @@
 // The Llama family: RMSNorm, RoPE, grouped-query attention, SwiGLU.
 // Touvron et al. 2023, https://arxiv.org/abs/2302.13971.
-#include "compiler/config/ModelFamily.h"
+#include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {

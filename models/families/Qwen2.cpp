@@ -1,6 +1,6 @@
 // The Qwen 2 and 2.5 family: Llama with biases on q, k and v alone.
 // Yang et al. 2024, https://arxiv.org/abs/2407.10671.
-#include "compiler/config/ModelFamily.h"
+#include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {

@@ -1,6 +1,6 @@
 // The Qwen 3 family: Llama with an RMSNorm over each head of q and k, and a head_dim of its own.
 // Yang et al. 2025, https://arxiv.org/abs/2505.09388.
-#include "compiler/config/ModelFamily.h"
+#include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {

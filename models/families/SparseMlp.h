@@ -2,8 +2,8 @@
 // names.
 #pragma once
 
-#include "compiler/config/Checks.h"
-#include "compiler/config/ModelFamily.h"
+#include "ground/config/Checks.h"
+#include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {

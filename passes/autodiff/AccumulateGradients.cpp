@@ -9,7 +9,7 @@
 
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
-#include "runtime/plan/Names.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"

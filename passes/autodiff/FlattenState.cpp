@@ -14,7 +14,7 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
-#include "runtime/plan/Names.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"

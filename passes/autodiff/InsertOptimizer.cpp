@@ -14,8 +14,8 @@
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
-#include "runtime/plan/MomentBlock.h"
-#include "runtime/plan/Names.h"
+#include "ground/plan/MomentBlock.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/cost/Muon.h"
 #include "dialects/lm/TensorTypes.h"
-#include "runtime/plan/Names.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -6,8 +6,8 @@
 #include "dialects/dist/Dist.h"
 #include "dialects/lm/Lm.h"
 #include "dialects/lm/TensorTypes.h"
-#include "runtime/plan/MomentBlock.h"
-#include "runtime/plan/Names.h"
+#include "ground/plan/MomentBlock.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -4,7 +4,7 @@
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
-#include "runtime/plan/Names.h"
+#include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

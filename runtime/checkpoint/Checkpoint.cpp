@@ -1,10 +1,10 @@
 #include "runtime/checkpoint/Checkpoint.h"
 
+#include "ground/support/File.h"
+#include "ground/support/Json.h"
+#include "ground/support/Number.h"
 #include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/support/File.h"
-#include "runtime/support/Json.h"
-#include "runtime/support/Number.h"
 
 #include <fmt/core.h>
 

@@ -20,10 +20,10 @@
 // dump of "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
 #pragma once
 
+#include "ground/plan/PlanFile.h"
+#include "ground/support/Result.h"
 #include "runtime/checkpoint/VerifiedRead.h"
 #include "runtime/comm/Communicator.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/support/Result.h"
 
 #include <nlohmann/json.hpp>
 

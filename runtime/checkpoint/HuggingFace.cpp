@@ -1,9 +1,9 @@
 #include "runtime/checkpoint/HuggingFace.h"
 
+#include "ground/plan/FloatConvert.h"
+#include "ground/support/File.h"
+#include "ground/support/Json.h"
 #include "runtime/checkpoint/SafeTensors.h"
-#include "runtime/plan/FloatConvert.h"
-#include "runtime/support/File.h"
-#include "runtime/support/Json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

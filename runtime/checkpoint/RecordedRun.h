@@ -1,5 +1,5 @@
 // The identity of a run is the set of settings and training data that determine the trained model.
-// Its folder and its checkpoints record it; runtime/train/RunIdentity.h makes it and compares it.
+// Its folder and its checkpoints record it; runtime/settings/RunIdentity.h makes it and compares it.
 #pragma once
 
 #include "runtime/data/Fingerprint.h"

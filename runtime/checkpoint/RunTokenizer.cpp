@@ -1,7 +1,7 @@
 #include "runtime/checkpoint/RunTokenizer.h"
 
+#include "ground/support/File.h"
 #include "runtime/data/TokenFile.h"
-#include "runtime/support/File.h"
 
 #include <fmt/format.h>
 

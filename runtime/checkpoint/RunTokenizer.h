@@ -1,9 +1,9 @@
 // The tokenizer of a run's training data, which goes into exports of the run's weights.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/checkpoint/RecordedRun.h"
-#include "runtime/support/Result.h"
 
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 #include "runtime/checkpoint/SafeTensors.h"
 
+#include "ground/support/File.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/support/File.h"
 
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>

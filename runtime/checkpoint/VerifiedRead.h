@@ -2,8 +2,8 @@
 // were written. Several threads read and hash at the same time, also within one file.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/comm/Communicator.h"
-#include "runtime/support/Result.h"
 
 #include <xxhash.h>
 

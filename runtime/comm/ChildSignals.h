@@ -1,14 +1,14 @@
 // The signals of a process that waits for its children, and passes on what asks it to stop.
 #pragma once
 
-#include "runtime/support/Signals.h"
+#include "ground/support/Signals.h"
 
 #include <optional>
 
 namespace lmc {
 
 // For a process with one thread that computes nothing: while an object of this class exists, SIGCHLD
-// and kStopSignals are read from a descriptor (runtime/support/Signals.h has the rule). A child must
+// and kStopSignals are read from a descriptor (ground/support/Signals.h has the rule). A child must
 // call restoreSignals() before it starts its program.
 class ChildSignals {
 public:

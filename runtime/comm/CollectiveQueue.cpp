@@ -1,6 +1,6 @@
 #include "runtime/comm/CollectiveQueue.h"
 
-#include "runtime/support/Arithmetic.h"
+#include "ground/support/Arithmetic.h"
 
 #include <utility>
 

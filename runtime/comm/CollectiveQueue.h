@@ -1,7 +1,7 @@
 // Collectives that run beside the computation, one after the other, on a thread of their own.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <condition_variable>
 #include <cstdint>

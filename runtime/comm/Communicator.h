@@ -11,8 +11,8 @@
 // and not on how tensors are divided among calls.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "plan_generated.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 

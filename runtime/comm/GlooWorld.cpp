@@ -1,11 +1,11 @@
 #include "runtime/comm/GlooWorld.h"
 
+#include "ground/plan/PlanFile.h"
+#include "ground/support/File.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/NodeCommunicator.h"
 #include "runtime/comm/RankOrderSum.h"
 #include "runtime/comm/Socket.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/support/File.h"
 
 #include <fmt/format.h>
 #include <gloo/rendezvous/context.h>

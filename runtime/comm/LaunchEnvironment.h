@@ -18,7 +18,7 @@
 // 20000 + (8 SLURM_JOB_ID + SLURM_STEP_ID) % 10000, so that jobs on one node differ; else 29400.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <functional>

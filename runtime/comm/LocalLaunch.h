@@ -1,7 +1,7 @@
 // Starts all ranks of a run on this machine, without another launcher.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <string>
 #include <vector>

@@ -3,9 +3,9 @@
 
 #include "runtime/comm/LocalWorld.h"
 
+#include "ground/plan/PlanFile.h"
 #include "runtime/comm/NodeCommunicator.h"
 #include "runtime/comm/RankOrderSum.h"
-#include "runtime/plan/PlanFile.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

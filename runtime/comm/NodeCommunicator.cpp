@@ -1,6 +1,6 @@
 #include "runtime/comm/NodeCommunicator.h"
 
-#include "runtime/plan/PlanFile.h"
+#include "ground/plan/PlanFile.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "runtime/comm/Progress.h"
 
-#include "runtime/support/FileWait.h"
+#include "ground/support/FileWait.h"
 
 #include <algorithm>
 #include <utility>

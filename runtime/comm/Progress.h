@@ -47,7 +47,7 @@ public:
     std::string what; // which function of the plan the main thread runs, and in which micro-step
     std::string waitsFor; // while it waits: "other ranks", "its device"
     // The file that a thread of this process has been reading or writing for at least a second
-    // (runtime/support/FileWait.h).
+    // (ground/support/FileWait.h).
     std::string file;
   };
   static constexpr uint64_t kWindow = 20, kBusyWindow = 5;

@@ -1,6 +1,6 @@
 #include "runtime/comm/RankOrderSum.h"
 
-#include "runtime/plan/FloatConvert.h"
+#include "ground/plan/FloatConvert.h"
 
 #include <algorithm>
 #include <vector>

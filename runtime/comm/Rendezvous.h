@@ -5,9 +5,9 @@
 // others compute.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/comm/Socket.h"
 #include "runtime/comm/Stall.h"
-#include "runtime/support/Result.h"
 
 #include <condition_variable>
 #include <functional>

@@ -20,8 +20,8 @@
 //   H     value {key, value}
 #pragma once
 
+#include "ground/support/Sha256.h"
 #include "runtime/comm/Progress.h"
-#include "runtime/support/Sha256.h"
 
 #include <nlohmann/json.hpp>
 

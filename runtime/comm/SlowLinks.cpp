@@ -1,6 +1,6 @@
 #include "runtime/comm/SlowLinks.h"
 
-#include "runtime/support/Median.h"
+#include "ground/support/Median.h"
 
 #include <algorithm>
 #include <map>

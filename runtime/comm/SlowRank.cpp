@@ -1,6 +1,6 @@
 #include "runtime/comm/SlowRank.h"
 
-#include "runtime/support/Median.h"
+#include "ground/support/Median.h"
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,7 @@
 // after its number of bytes, 4 bytes in little-endian order.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -2,7 +2,7 @@
 // disk that fails is then an error, not the signal SIGBUS.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <functional>

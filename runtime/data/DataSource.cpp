@@ -1,11 +1,11 @@
 #include "runtime/data/DataSource.h"
 
+#include "ground/support/File.h"
+#include "ground/support/FileWait.h"
 #include "runtime/data/BestFit.h"
 #include "runtime/data/CheckFiles.h"
 #include "runtime/data/Mixture.h"
 #include "runtime/data/Permutation.h"
-#include "runtime/support/File.h"
-#include "runtime/support/FileWait.h"
 
 #include <fmt/format.h>
 

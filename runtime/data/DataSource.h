@@ -19,8 +19,8 @@
 // others goes on at the next token that it has not read.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/data/TokenFile.h"
-#include "runtime/support/Result.h"
 
 #include <map>
 #include <memory>

@@ -3,7 +3,7 @@
 // header has no checksum.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -1,6 +1,6 @@
 #include "runtime/data/Mixture.h"
 
-#include "runtime/support/Shares.h"
+#include "ground/support/Shares.h"
 
 #include <algorithm>
 #include <numeric>

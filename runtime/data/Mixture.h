@@ -7,7 +7,7 @@
 // weights are decimal numbers; a table of one period gives any block of it at once.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <vector>

@@ -13,10 +13,10 @@
 // uint16 unless a sample contradicts, which is an error, or DataFormat says otherwise.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/data/Fingerprint.h"
 #include "runtime/data/Separators.h"
 #include "runtime/data/TokenFormats.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <memory>

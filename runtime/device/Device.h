@@ -1,7 +1,7 @@
 // The interface of a device: the operations that running a plan needs.
 //
 // Each type of device implements the interface: runtime/device/cpu, runtime/device/cuda, and for
-// tests runtime/device/simt, which runs CUDA kernels on the host.
+// tests test/simt, which runs CUDA kernels on the host.
 // test/runtime/device/ConformanceTest.cpp tests each implementation.
 //
 // A device executes its work in the order in which the host enqueues it: runs of functions
@@ -10,10 +10,10 @@
 // returns the error.
 #pragma once
 
+#include "ground/plan/HeldPart.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/support/Result.h"
 #include "runtime/comm/World.h"
-#include "runtime/plan/HeldPart.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <functional>

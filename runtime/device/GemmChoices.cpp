@@ -1,8 +1,8 @@
 #include "runtime/device/GemmChoices.h"
 
+#include "ground/support/File.h"
+#include "ground/support/Json.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/support/File.h"
-#include "runtime/support/Json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -15,8 +15,8 @@
 // each device are one, and OUT/gemm.json, which rank 0 writes, has those for all devices.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/comm/World.h"
-#include "runtime/support/Result.h"
 
 #include <compare>
 #include <functional>

@@ -3,8 +3,7 @@ find_package(Threads REQUIRED)
 find_path(DNNL_INCLUDE oneapi/dnnl/dnnl.hpp REQUIRED)
 find_library(DNNL_LIBRARY dnnl REQUIRED)
 
-# The SIMT device is a separate library for tests; lmc-run is not linked with it.
-list(FILTER sources EXCLUDE REGEX "/device/(simt|cpu/kernels)/")
+list(FILTER sources EXCLUDE REGEX "/device/cpu/kernels/") # compiled below
 
 # It calls the specialisations of resolve, which the files of cpu/commands define.
 lmc_compile_alone(${here}/cpu/CpuDevice.cpp)
@@ -60,24 +59,3 @@ endif()
 # MLIR's precompiled header.
 target_link_libraries(${layer} PUBLIC ${DNNL_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}
                       PRIVATE OpenMP::OpenMP_CXX)
-
-# Defines lmc_simt_library(NAME), which adds the library of the SIMT device. This device runs CUDA
-# kernels on the host; at run time it compiles them with the same C++ compiler that builds lmc.
-if(LMC_BUILD_TESTS)
-  find_package(Boost 1.74 REQUIRED COMPONENTS context)
-  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/simt/include)
-  file(CREATE_LINK ${CMAKE_SOURCE_DIR}/compiler/targets/cuda/device
-       ${CMAKE_BINARY_DIR}/simt/include/lmc SYMBOLIC)
-  file(GLOB simt_sources CONFIGURE_DEPENDS ${here}/simt/*.cpp)
-  set_property(GLOBAL PROPERTY LMC_SIMT_SOURCES ${simt_sources})
-  function(lmc_simt_library name)
-    get_property(simt_sources GLOBAL PROPERTY LMC_SIMT_SOURCES)
-    add_library(${name} STATIC ${ARGN} ${simt_sources})
-    lmc_compile_together(${name} ${simt_sources})
-    target_link_libraries(${name} PUBLIC lmc_runtime_plan Boost::context ${CMAKE_DL_LIBS}
-                          PRIVATE lmc_runtime_device)
-    target_compile_definitions(${name} PRIVATE LMC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-      LMC_SIMT_FOLDER="${CMAKE_BINARY_DIR}/simt" LMC_SIMT_COMPILER="${CMAKE_CXX_COMPILER}"
-      LMC_SIMT_COMPILER_VERSION="${CMAKE_CXX_COMPILER_VERSION}")
-  endfunction()
-endif()

@@ -1,7 +1,7 @@
 #include "runtime/monitor/AppendFile.h"
 
-#include "runtime/support/File.h"
-#include "runtime/support/FileWait.h"
+#include "ground/support/File.h"
+#include "ground/support/FileWait.h"
 
 #include <cerrno>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // Appends whole records, such as lines, to a file of a run.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <string>

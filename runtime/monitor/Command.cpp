@@ -1,7 +1,7 @@
 #include "runtime/monitor/Command.h"
 
-#include "runtime/support/File.h"
-#include "runtime/support/Signals.h"
+#include "ground/support/File.h"
+#include "ground/support/Signals.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,7 @@
 // Starts programs beside a run, which never waits for them.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <optional>
 #include <string>

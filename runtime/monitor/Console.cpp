@@ -1,6 +1,6 @@
 #include "runtime/monitor/Console.h"
 
-#include "runtime/support/Size.h"
+#include "ground/support/Size.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "runtime/monitor/EventCommand.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 // Runs a command of the user, such as lm-evaluation-harness, for each export of a run.
 #pragma once
 
+#include "ground/support/EvaluationResults.h"
 #include "runtime/monitor/Command.h"
-#include "runtime/support/EvaluationResults.h"
 
 #include <cstdint>
 #include <optional>

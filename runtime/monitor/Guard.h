@@ -35,9 +35,9 @@
 // Apart from that, such steps and steps without a gradient are ignored.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Plateau.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <limits>
@@ -61,7 +61,7 @@ struct GuardSettings {
   double rise = 1;             // in nats above the lowest level: how high
   double validation = 0;       // in nats above the lowest of its set; 0: no rise is looked for
   double plateau = 0;          // part of the loss: a smaller fall is a plateau (Plateau.h)
-  int64_t compareWeights = 0;  // in steps; 0: never (runtime/train/CompareWeights.h)
+  int64_t compareWeights = 0;  // in steps; 0: never (runtime/watch/CompareWeights.h)
   double updateRatio = 0.1;    // of a tensor (UpdateWatch.h); 0: none is judged
   int64_t deadExpert = 100;    // steps without a token (Routers.h); 0: none is looked for
 };

@@ -1,6 +1,6 @@
 #include "runtime/monitor/LineFile.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <cerrno>
 #include <filesystem>

@@ -1,8 +1,8 @@
 // Appends lines to a text file of a run, such as metrics.jsonl.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/monitor/AppendFile.h"
-#include "runtime/support/Result.h"
 
 #include <functional>
 #include <string>

@@ -1,6 +1,6 @@
 #include "runtime/monitor/Monitors.h"
 
-#include "runtime/support/Size.h"
+#include "ground/support/Size.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #include "runtime/monitor/Profile.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // Measures the time that a run spends in each function of the plan.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <map>

@@ -1,7 +1,7 @@
 #include "runtime/monitor/Prometheus.h"
 
+#include "ground/support/File.h"
 #include "runtime/monitor/RunLog.h"
-#include "runtime/support/File.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

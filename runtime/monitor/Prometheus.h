@@ -3,8 +3,8 @@
 // node_exporter reads.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/monitor/Metrics.h"
-#include "runtime/support/Result.h"
 
 #include <nlohmann/json_fwd.hpp>
 

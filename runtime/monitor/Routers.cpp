@@ -1,6 +1,6 @@
 #include "runtime/monitor/Routers.h"
 
-#include "runtime/support/Number.h"
+#include "ground/support/Number.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #include "runtime/monitor/SlowSave.h"
 
-#include "runtime/support/Median.h"
+#include "ground/support/Median.h"
 
 #include <utility>
 

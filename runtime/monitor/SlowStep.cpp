@@ -1,6 +1,6 @@
 #include "runtime/monitor/SlowStep.h"
 
-#include "runtime/support/Median.h"
+#include "ground/support/Median.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #include "runtime/monitor/TensorBoard.h"
 
-#include "runtime/support/Crc32c.h"
-#include "runtime/support/File.h"
+#include "ground/support/Crc32c.h"
+#include "ground/support/File.h"
 
 #include <fmt/format.h>
 

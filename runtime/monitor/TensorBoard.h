@@ -24,11 +24,11 @@
 // their names, which begin with the time.
 #pragma once
 
+#include "ground/support/EvaluationResults.h"
 #include "runtime/monitor/AppendFile.h"
 #include "runtime/monitor/Clock.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Updates.h"
-#include "runtime/support/EvaluationResults.h"
 
 #include <chrono>
 #include <cstddef>

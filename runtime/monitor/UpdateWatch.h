@@ -13,8 +13,8 @@
 // above 10 is out of range: its initial weights are far too small.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/monitor/Updates.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,7 +1,7 @@
 #include "runtime/monitor/WandbSender.h"
 
-#include "runtime/support/File.h"
-#include "runtime/support/Places.h"
+#include "ground/support/File.h"
+#include "ground/support/Places.h"
 
 #include <fmt/format.h>
 

@@ -31,7 +31,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PRODUCT = ("compiler/", "dialects/", "passes/", "models/", "runtime/", "tools/", "cmake/",
+PRODUCT = ("compiler/", "dialects/", "passes/", "models/", "ground/", "corpus/", "runtime/", "tools/", "cmake/",
            "CMakeLists.txt")
 
 
@@ -60,7 +60,7 @@ def fault_of(text, files):
     sides = {"compiler": 0, "runtime": 0}
     folders = {side: set() for side in sides}
     for name, (new, lines) in files.items():
-        side = "runtime" if name.startswith("runtime/") else "compiler"
+        side = "runtime" if name.startswith(("ground/", "runtime/")) else "compiler"
         if new:
             folders[side].add(str(pathlib.PurePosixPath(name).parent))
         else:

@@ -12,7 +12,7 @@ import pathlib
 import re
 import sys
 
-TOPS = ("bench", "cmake", "compiler", "container", "dialects", "docs", "models", "packaging", "passes", "runtime", "test", "tools")
+TOPS = ("bench", "cmake", "compiler", "container", "corpus", "dialects", "docs", "ground", "models", "packaging", "passes", "runtime", "test", "tools")
 PATH = re.compile(r"(?<![\w/.-])(?:%s)/[\w./{},*+-]*" % "|".join(TOPS))
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"`([\w{},*-]+\.(?:cpp|h|td|def|fbs|cu|cuh|py|mlir|test|cmake|sh|md))`")

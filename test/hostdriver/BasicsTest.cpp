@@ -1,7 +1,7 @@
 // A correct program gets what CUDA would compute, and is told nothing.
 #include "test/hostdriver/Fixture.h"
 
-#include "runtime/plan/FloatConvert.h"
+#include "ground/plan/FloatConvert.h"
 #include "test/compiler/targets/cuda/NvidiaOccupancy.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 #include "test/hostdriver/Driver.h"
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <chrono>
 #include <cstdio>

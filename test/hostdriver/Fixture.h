@@ -1,7 +1,7 @@
 // Opens the host driver anew for each test, on a small plan.
 #pragma once
 
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
 #include <cublasLt.h>
 #include <cuda.h>

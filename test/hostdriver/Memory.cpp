@@ -1,6 +1,6 @@
 #include "test/hostdriver/Memory.h"
-#include "runtime/device/simt/Executor.h"
 #include "test/hostdriver/Hostility.h"
+#include "test/simt/Executor.h"
 
 #include <cstring>
 #include <sys/mman.h>

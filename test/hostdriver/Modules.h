@@ -1,13 +1,13 @@
 // Modules, their functions, and kernel launches.
 //
 // The module of a plan is known by its bytes; its kernels are executed from their source text by
-// the SIMT executor (runtime/device/simt).
+// the SIMT executor (test/simt).
 #pragma once
 
 #include "test/hostdriver/Registry.h"
 #include "test/hostdriver/Streams.h"
 
-#include "runtime/device/simt/SimtKernel.h"
+#include "test/simt/SimtKernel.h"
 
 #include <array>
 

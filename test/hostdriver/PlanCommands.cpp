@@ -1,8 +1,8 @@
 #include "test/hostdriver/PlanCommands.h"
 #include "test/hostdriver/Driver.h"
 
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/SliceGeometry.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/SliceGeometry.h"
 
 #include <xxhash.h>
 

@@ -5,9 +5,9 @@
 // where the plan says. A command that the plan does not have is refused.
 #pragma once
 
-#include "runtime/device/simt/Arguments.h"
-#include "runtime/plan/PlanFile.h"
+#include "ground/plan/PlanFile.h"
 #include "test/hostdriver/Memory.h"
+#include "test/simt/Arguments.h"
 
 #include <cstdint>
 #include <memory>

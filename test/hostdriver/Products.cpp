@@ -1,5 +1,5 @@
 #include "test/hostdriver/Products.h"
-#include "runtime/plan/FloatConvert.h"
+#include "ground/plan/FloatConvert.h"
 
 #include <algorithm>
 #include <cmath>

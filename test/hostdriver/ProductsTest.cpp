@@ -1,7 +1,7 @@
 // Products: the results, and what is refused.
 #include "test/hostdriver/LtFixture.h"
 
-#include "runtime/plan/FloatConvert.h"
+#include "ground/plan/FloatConvert.h"
 
 #include <cmath>
 #include <set>

@@ -2,7 +2,7 @@
 // oracle for the sums over the graph in models/decoder/Counts.h, where the quantities are defined.
 #pragma once
 
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# Exit codes of the programs (runtime/support/Result.h).
+# Exit codes of the programs (ground/support/Result.h).
 SUCCESS, FAILURE, USER_ERROR, DOES_NOT_FIT, DIVERGED, INTERRUPTED = 0, 1, 2, 3, 4, 75
 
 SECONDS_LIMIT = 300  # for one command; each takes a few seconds

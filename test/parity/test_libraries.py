@@ -35,7 +35,7 @@ def same(ours: Path, theirs: Path) -> None:
 
 @pytest.fixture
 def rude(programs) -> dict[str, str]:
-    """The environment that loads test/runtime/support/RudeLibrary.cpp."""
+    """The environment that loads test/ground/support/RudeLibrary.cpp."""
     library = programs.build / "test" / "librude-library.so"
     assert library.exists(), f"{library} is not built"
     return {"LD_PRELOAD": str(library)}

@@ -1,4 +1,4 @@
-"""Signals end a run in order and never touch its memory (runtime/support/Signals.h).
+"""Signals end a run in order and never touch its memory (ground/support/Signals.h).
 
 A product of oneDNN in f32 uses the stack pointer as a pointer into the heap. A handler on its thread overwrites what
 lies below: such a run died, or saved wrong weights."""

@@ -467,7 +467,7 @@ def test_bytes_that_are_not_utf8_are_replaced_as_python_does(programs, tmp_path)
 def real_text(programs, root):
     """This project's sources, the English text of the demo, and drawn lines."""
     english = (programs.build / "demo" / "text.txt").read_text(encoding="utf-8")
-    sources = sorted(file for folder in ("runtime", "compiler", "passes", "test", "docs") for file in (root / folder).rglob("*.*")
+    sources = sorted(file for folder in ("ground", "corpus", "runtime", "compiler", "passes", "test", "docs") for file in (root / folder).rglob("*.*")
                      if file.suffix in (".cpp", ".h", ".md", ".py", ".mlir"))
     return [file.read_text(encoding="utf-8").replace("\f", "") for file in sources] + \
         [english[at:at + 5000] for at in range(0, len(english), 5000)] + \
@@ -518,4 +518,4 @@ def test_speed_beside_sentencepiece(programs, real_text, tmp_path, name):
 
 @pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="asks the library for every code point: a minute")
 def test_the_unicode_tables_are_those_of_the_library(root):
-    subprocess.run([sys.executable, root / "runtime/tokenizer/make-unicode-tables.py", "--check"], check=True)
+    subprocess.run([sys.executable, root / "corpus/tokenizer/make-unicode-tables.py", "--check"], check=True)

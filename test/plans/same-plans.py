@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether two builds of lmc make the same plans: the proof that a refactoring changed nothing.
 
-    same-plans.py dump --lmc=build/bin/lmc --schema=runtime/plan/plan.fbs -o DIR [--only=REGEX]
+    same-plans.py dump --lmc=build/bin/lmc --schema=ground/plan/plan.fbs -o DIR [--only=REGEX]
     same-plans.py compare BEFORE AFTER [--renamed-kernels]
 
 `dump` compiles every config of models/configs for each target with each recompute mode and writes

@@ -1,6 +1,6 @@
 #include "tools/lmc-data/Audit.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -1,6 +1,6 @@
 #include "tools/lmc-data/CheckpointFolder.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

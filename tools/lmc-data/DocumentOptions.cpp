@@ -38,6 +38,20 @@ static Result<std::string> parseSeparator(const std::string &text) {
   return separator;
 }
 
+void addFormatOption(Command &command, DataFormat &format) {
+  command.option(
+      "--format", "FORMAT",
+      [&format](const std::string &value) -> Result<void> {
+        auto parsed = parseDataFormat(value);
+        if (!parsed)
+          return Error{fmt::format("--format={}: {}", value, parsed.error().message)};
+        format = *parsed;
+        return {};
+      },
+      "what a .bin without a header holds: uint16, uint32, megatron (with its .idx), or auto: the "
+      ".idx beside it or a sample decides. Default: auto");
+}
+
 void addDocumentOptions(Command &command, DocumentOptions &options) {
   command.option(
       "--format", "text|jsonl|parquet",

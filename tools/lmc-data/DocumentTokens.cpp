@@ -1,7 +1,7 @@
 #include "tools/lmc-data/DocumentTokens.h"
 
-#include "runtime/support/File.h"
-#include "runtime/support/Json.h"
+#include "ground/support/File.h"
+#include "ground/support/Json.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

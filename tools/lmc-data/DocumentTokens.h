@@ -1,7 +1,7 @@
 // The tokens that stand around documents.
 #pragma once
 
-#include "runtime/tokenizer/Tokenizer.h"
+#include "corpus/tokenizer/Tokenizer.h"
 
 #include <optional>
 #include <string>

@@ -1,6 +1,6 @@
 #include "tools/lmc-data/Documents.h"
 
-#include "runtime/tokenizer/Utf8.h"
+#include "corpus/tokenizer/Utf8.h"
 #include "tools/lmc-data/ParquetFile.h"
 #include "tools/lmc-data/TextInput.h"
 

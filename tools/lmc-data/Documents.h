@@ -2,7 +2,7 @@
 // buffer of text, or one batch of rows is in memory at a time.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 #include "tools/lmc-data/Progress.h"
 
 #include <optional>

@@ -1,7 +1,7 @@
 // lmc-data dump: prints the documents of a token file, one per line, as ids or as text.
 
+#include "corpus/tokenizer/Tokenizer.h"
 #include "runtime/checkpoint/RunTokenizer.h"
-#include "runtime/tokenizer/Tokenizer.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/TokenizerFiles.h"
 

@@ -2,11 +2,11 @@
 // depend on how many there are.
 #pragma once
 
-#include "runtime/data/TokenFileWriter.h"
-#include "runtime/tokenizer/Tokenizer.h"
+#include "corpus/tokenizer/Tokenizer.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/Documents.h"
+#include "tools/lmc-data/write/TokenFileWriter.h"
 
 #include <memory>
 #include <string>

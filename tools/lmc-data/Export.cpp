@@ -1,10 +1,10 @@
 // lmc-data export: writes the weights of a checkpoint as a Hugging Face folder.
 
+#include "ground/support/File.h"
+#include "ground/support/Size.h"
 #include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/checkpoint/SafeTensors.h"
-#include "runtime/support/File.h"
-#include "runtime/support/Size.h"
 #include "tools/lmc-data/CheckpointFolder.h"
 #include "tools/lmc-data/Commands.h"
 

@@ -1,6 +1,6 @@
 #include "tools/lmc-data/InputFiles.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 #include "tools/lmc-data/TextInput.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // lmc-data inspect: reports what a checkpoint holds, without its plan.
 
+#include "ground/support/Size.h"
 #include "runtime/checkpoint/SafeTensors.h"
-#include "runtime/support/Size.h"
 #include "tools/lmc-data/CheckpointFolder.h"
 #include "tools/lmc-data/Commands.h"
 

@@ -5,10 +5,9 @@
 // produce one after the other. With a validation file the input is read twice: the first reading
 // finds the lengths of the documents, on which the split into training and validation depends.
 
+#include "ground/support/Number.h"
 #include "runtime/checkpoint/RunTokenizer.h"
-#include "runtime/data/TokenFileWriter.h"
 #include "runtime/data/TokenFormats.h"
-#include "runtime/support/Number.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/DocumentTokens.h"
@@ -19,6 +18,7 @@
 #include "tools/lmc-data/PackReport.h"
 #include "tools/lmc-data/TextInput.h"
 #include "tools/lmc-data/TokenizerFiles.h"
+#include "tools/lmc-data/write/TokenFileWriter.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -2,8 +2,8 @@
 // the next pack complete what an interrupted one has begun.
 #pragma once
 
-#include "runtime/data/PartialFolder.h"
-#include "runtime/data/Publish.h"
+#include "tools/lmc-data/write/PartialFolder.h"
+#include "tools/lmc-data/write/Publish.h"
 
 #include <nlohmann/json.hpp>
 

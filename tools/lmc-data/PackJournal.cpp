@@ -1,8 +1,8 @@
 #include "tools/lmc-data/PackJournal.h"
 
-#include "runtime/support/File.h"
-#include "runtime/support/Json.h"
-#include "runtime/support/Release.h"
+#include "ground/support/File.h"
+#include "ground/support/Json.h"
+#include "ground/support/Release.h"
 
 #include <exception>
 

@@ -2,9 +2,9 @@
 // killed. It lies in the folder of the unfinished token file, OUT.bin.partial.
 #pragma once
 
-#include "runtime/data/TokenFileWriter.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/EncodedDocuments.h"
+#include "tools/lmc-data/write/TokenFileWriter.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 #include "tools/lmc-data/PackReport.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

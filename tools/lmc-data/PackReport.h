@@ -1,7 +1,7 @@
 // What `lmc-data pack` reports: on the console, and as JSON beside the token file.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/EncodedDocuments.h"
 

@@ -1,6 +1,6 @@
 #include "tools/lmc-data/ParquetFile.h"
 
-#include "runtime/support/Places.h"
+#include "ground/support/Places.h"
 #include "tools/parquet/ParquetPlugin.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Reads a column of texts of a Parquet file, through the plug-in (ParquetPlugin.h).
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <memory>

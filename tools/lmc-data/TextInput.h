@@ -1,7 +1,7 @@
 // A file of text, decompressed while it is read if it is gzip or zstd.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 #include "tools/lmc-data/Progress.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 #include "tools/lmc-data/TokenizerFiles.h"
 
+#include "ground/support/File.h"
 #include "runtime/checkpoint/RunTokenizer.h"
-#include "runtime/support/File.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

@@ -1,8 +1,8 @@
 // The files of a tokenizer, which go with the token files that it makes.
 #pragma once
 
-#include "runtime/data/Publish.h"
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
+#include "tools/lmc-data/write/Publish.h"
 
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 // lmc-data tokenizer train: makes a byte-level BPE tokenizer of a text.
 
-#include "runtime/support/File.h"
-#include "runtime/tokenizer/BpeTrainer.h"
+#include "corpus/tokenizer/BpeTrainer.h"
+#include "ground/support/File.h"
 #include "tools/lmc-data/Commands.h"
 #include "tools/lmc-data/InputFiles.h"
 

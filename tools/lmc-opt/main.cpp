@@ -1,10 +1,10 @@
 // lmc-opt: mlir-opt with lmc's dialects and passes, for tests and to look at IR.
 #include "compiler/driver/Registration.h"
-#include "runtime/support/Release.h"
+#include "ground/support/Release.h"
 
-#include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/raw_ostream.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
   llvm::cl::SetVersionPrinter(

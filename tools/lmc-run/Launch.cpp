@@ -1,7 +1,7 @@
 #include "tools/lmc-run/Launch.h"
 
 #include "runtime/comm/LocalLaunch.h"
-#include "runtime/train/Supervise.h"
+#include "tools/lmc-run/end/Supervise.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // lmc-run --nproc: starts this program once per rank. lmc-run --restarts: starts it again.
 #pragma once
 
-#include "runtime/train/Run.h"
+#include "runtime/settings/RunOptions.h"
 
 #include <cstdint>
 
@@ -13,7 +13,7 @@ namespace lmc {
 Result<int> launchHere(int ranks, int argc, char **argv, const LaunchOptions &options);
 
 // Runs this command line, without its --restarts, until it ends for good, and returns the exit code
-// (runtime/train/Supervise.h). The limit of `options` is that of all starts together.
+// (tools/lmc-run/end/Supervise.h). The limit of `options` is that of all starts together.
 Result<int> superviseHere(int64_t restarts, int argc, char **argv, const RunOptions &options);
 
 } // namespace lmc

@@ -1,3 +1,4 @@
 # `./dev gpu pack` puts the libraries that lmc-run links into a folder `lib` beside its `bin`.
-set_target_properties(${layer} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
+set_target_properties(${name} PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
+lmc_control_code(${name})
 lmc_control_code(${layer})

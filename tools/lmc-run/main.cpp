@@ -1,13 +1,13 @@
 // lmc-run: runs a plan. This file only parses the command line.
+#include "ground/support/Arithmetic.h"
+#include "ground/support/Number.h"
+#include "ground/support/Release.h"
+#include "ground/support/Signals.h"
+#include "ground/support/Size.h"
 #include "runtime/device/GpuMachine.h"
-#include "runtime/support/Arithmetic.h"
-#include "runtime/support/Number.h"
-#include "runtime/support/Release.h"
-#include "runtime/support/Signals.h"
-#include "runtime/support/Size.h"
-#include "runtime/train/Run.h"
-#include "runtime/train/Supervise.h"
 #include "tools/lmc-run/Launch.h"
+#include "tools/lmc-run/Run.h"
+#include "tools/lmc-run/end/Supervise.h"
 #include "tools/support/CommandLine.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ using namespace lmc;
 
 namespace {
 
-// What the command line says beside RunOptions.
+// What the command line says beside ProgramOptions.
 struct OtherOptions {
   std::string gemm;
   int64_t nproc = 1, restarts = 0;
@@ -32,7 +32,7 @@ struct OtherOptions {
 
 } // namespace
 
-static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &other) {
+static void addOptions(CommandLine &line, ProgramOptions &options, OtherOptions &other) {
   auto number = [&](const char *name, uint64_t least, uint64_t most, auto &value,
                     const char *description) {
     auto read = [name, least, most, &value](const std::string &text) -> Result<void> {
@@ -181,7 +181,7 @@ static void addOptions(CommandLine &line, RunOptions &options, OtherOptions &oth
 }
 
 // Returns an error if the options contradict each other.
-static Result<void> check(const RunOptions &options, const OtherOptions &other) {
+static Result<void> check(const ProgramOptions &options, const OtherOptions &other) {
   const std::string &gemm = other.gemm;
   if (gemm != "default" && gemm != "measure")
     return Error{fmt::format("--gemm={}: must be default or measure", gemm)};
@@ -280,7 +280,7 @@ static void raiseDescriptorLimit() {
 }
 
 // Returns when the run must have ended, counted from now. Only a run that trains has a limit.
-static Result<std::optional<TimeLimit>> timeLimit(const RunOptions &options,
+static Result<std::optional<TimeLimit>> timeLimit(const ProgramOptions &options,
                                                   const OtherOptions &other) {
   if (!options.trains())
     return std::optional<TimeLimit>();
@@ -293,7 +293,7 @@ int main(int argc, char **argv) {
   blockSignals();
   useDefaultArithmetic(); // a library may have changed it before main()
   raiseDescriptorLimit();
-  RunOptions options;
+  ProgramOptions options;
   const char *gemmSetting = std::getenv("LMC_GEMM");
   OtherOptions other;
   other.gemm = gemmSetting && *gemmSetting ? gemmSetting : "measure";

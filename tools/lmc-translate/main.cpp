@@ -6,12 +6,12 @@
 // option.
 #include "compiler/driver/Registration.h"
 #include "compiler/kernels/Target.h"
-#include "runtime/support/Release.h"
+#include "ground/support/Release.h"
 
+#include "llvm/Support/CommandLine.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
-#include "llvm/Support/CommandLine.h"
 
 #include <deque>
 

@@ -1,13 +1,13 @@
 // lmc compile: compiles a TOML file into a plan, or into a plan for each combination of the values
 // that --set gives for some keys.
-#include "compiler/config/Sweep.h"
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/report/Explain.h"
 #include "compiler/report/HintsText.h"
+#include "ground/config/Sweep.h"
+#include "ground/plan/PlanFile.h"
 #include "models/families/Families.h"
-#include "runtime/plan/PlanFile.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 

@@ -1,5 +1,5 @@
 // lmc config: prints what a TOML file may hold, for people or for editors.
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 #include "models/families/Families.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"

@@ -1,5 +1,4 @@
 // lmc explain: prints what a plan does and what it needs.
-#include "compiler/config/Sweep.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/ScaleTable.h"
@@ -11,9 +10,10 @@
 #include "compiler/report/ScaleText.h"
 #include "compiler/report/Trace.h"
 #include "compiler/report/TrainingPhases.h"
+#include "ground/config/Sweep.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/support/File.h"
 #include "models/families/Families.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/support/File.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 

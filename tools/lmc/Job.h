@@ -2,9 +2,9 @@
 // job, and compile the job.
 #pragma once
 
-#include "compiler/config/Config.h"
 #include "compiler/driver/Compile.h"
-#include "runtime/support/Result.h"
+#include "ground/config/Config.h"
+#include "ground/support/Result.h"
 #include "tools/support/CommandLine.h"
 
 #include "mlir/IR/MLIRContext.h"

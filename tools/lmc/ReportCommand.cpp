@@ -1,5 +1,5 @@
 // lmc report: shows runs as a page for the browser.
-#include "runtime/support/Signals.h"
+#include "ground/support/Signals.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
 #include "tools/report/Page.h"

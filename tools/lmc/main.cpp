@@ -1,6 +1,6 @@
 // lmc: compiles a training job into a plan, explains plans, and shows runs.
 #include "compiler/driver/Registration.h"
-#include "runtime/support/Release.h"
+#include "ground/support/Release.h"
 #include "tools/lmc/Commands.h"
 
 #include <malloc.h>

@@ -1,7 +1,7 @@
 // What the command for exports has found in each export of a run: OUT/evaluations.
 #pragma once
 
-#include "runtime/support/EvaluationResults.h"
+#include "ground/support/EvaluationResults.h"
 
 #include <cstdint>
 #include <map>

@@ -1,6 +1,6 @@
 #include "tools/report/GrowingFile.h"
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <algorithm>
 #include <vector>

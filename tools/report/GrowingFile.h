@@ -1,7 +1,7 @@
 // Reads the lines of a text file that another process writes to.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <functional>

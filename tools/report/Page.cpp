@@ -1,6 +1,6 @@
 #include "tools/report/Page.h"
 
-#include "runtime/support/Number.h"
+#include "ground/support/Number.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

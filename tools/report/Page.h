@@ -1,7 +1,7 @@
 // Shows runs as one HTML page, which loads no other file.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 #include "tools/report/PublishedCurve.h"
 #include "tools/report/RunHistory.h"
 

@@ -1,7 +1,7 @@
 // A published loss curve, which the report lays beside runs.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 #include "tools/report/Line.h"
 
 #include <string>

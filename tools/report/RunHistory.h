@@ -2,7 +2,7 @@
 // in bounded memory however long the run is. The folder may be that of a run that goes on.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 #include "tools/report/ExportResults.h"
 #include "tools/report/GeneratedTexts.h"
 #include "tools/report/GrowingFile.h"

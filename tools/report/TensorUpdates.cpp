@@ -1,6 +1,6 @@
 #include "tools/report/TensorUpdates.h"
 
-#include "runtime/support/Json.h"
+#include "ground/support/Json.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
 #include "tools/support/CommandLine.h"
-#include "runtime/support/Nearest.h"
+#include "ground/support/Nearest.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

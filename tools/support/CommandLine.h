@@ -5,7 +5,7 @@
 // compiler's sources are compiled without exceptions.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <functional>

@@ -1,7 +1,7 @@
 // The names and sizes of element types in CUDA C++.
 #pragma once
 
-#include "compiler/config/Config.h"
+#include "ground/config/Config.h"
 
 #include "mlir/IR/BuiltinTypes.h"
 

@@ -1,7 +1,7 @@
 #include "compiler/targets/cuda/Nvrtc.h"
 
 #include "compiler/targets/cuda/DeviceLibrary.h"
-#include "runtime/support/Places.h"
+#include "ground/support/Places.h"
 
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/FileSystem.h"

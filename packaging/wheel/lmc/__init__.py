@@ -1,5 +1,5 @@
 """lmc as a Python package: the programs in bin/, which the commands of the same names start.
 
-The programs know by this file that pip has installed them (runtime/support/Places.h), and look for the
+The programs know by this file that pip has installed them (ground/support/Places.h), and look for the
 libraries of other packages where pip puts these.
 """

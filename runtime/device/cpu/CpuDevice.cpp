@@ -1,12 +1,12 @@
 #include "runtime/device/cpu/CpuDevice.h"
 
+#include "ground/plan/Operands.h"
+#include "ground/support/Arithmetic.h"
 #include "runtime/device/CommandClock.h"
 #include "runtime/device/GemmChoices.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/HostCommands.h"
 #include "runtime/device/cpu/Resolver.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/support/Arithmetic.h"
 
 #include <fmt/format.h>
 #include <omp.h>

@@ -1,8 +1,8 @@
 // Facts about the machine that runs the program: CPU features, threads, memory, speed.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 // A module of a plan is a shared object that is loaded from memory, without a file on disk.
 #pragma once
 
-#include "runtime/plan/PlanFile.h"
-#include "runtime/support/Result.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/support/Result.h"
 
 #include <cstdint>
 #include <memory>

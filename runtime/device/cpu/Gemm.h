@@ -2,8 +2,8 @@
 // it is installed, and the packed kernels of this program.
 #pragma once
 
+#include "ground/support/Result.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
-#include "runtime/support/Result.h"
 
 #include <compare>
 #include <cstdint>

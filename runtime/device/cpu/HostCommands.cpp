@@ -1,6 +1,6 @@
 #include "runtime/device/cpu/HostCommands.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/SliceGeometry.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/SliceGeometry.h"
 
 #include <omp.h>
 

@@ -1,6 +1,6 @@
 #include "runtime/device/cpu/HostMemory.h"
+#include "ground/plan/PlannedBytes.h"
 #include "runtime/device/cpu/CpuMachine.h"
-#include "runtime/plan/PlannedBytes.h"
 
 #include <fmt/format.h>
 

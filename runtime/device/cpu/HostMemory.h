@@ -1,10 +1,10 @@
 // The arenas of a plan in this machine's memory, for the CPU device and the SIMT device.
 #pragma once
 
+#include "ground/plan/PlanFile.h"
+#include "ground/support/Result.h"
 #include "runtime/device/Ranges.h"
 #include "runtime/device/cpu/AlignedMemory.h"
-#include "runtime/plan/PlanFile.h"
-#include "runtime/support/Result.h"
 
 #include <cstdint>
 #include <vector>

@@ -4,13 +4,13 @@
 // One encoder, Encoder.h, enqueues commands on a stream: as they are (eager), or while the stream is
 // captured into a graph. Addresses never change, so a graph needs no updates. All values that change
 // from step to step are in device memory.
+#include "ground/plan/Operands.h"
+#include "ground/plan/PlannedBytes.h"
+#include "ground/support/Size.h"
 #include "runtime/device/Ranges.h"
 #include "runtime/device/cuda/Encoder.h"
 #include "runtime/device/cuda/Pause.h"
 #include "runtime/device/cuda/ProfilerRange.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/PlannedBytes.h"
-#include "runtime/support/Size.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>

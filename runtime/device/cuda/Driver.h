@@ -1,7 +1,7 @@
 // The CUDA driver, opened when a plan asks for it: lmc-run starts on a machine that has none.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <cuda.h>
 

@@ -1,7 +1,7 @@
 #include "runtime/device/cuda/Encoder.h"
 
-#include "runtime/plan/Operands.h"
-#include "runtime/plan/SliceGeometry.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/SliceGeometry.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "runtime/device/cuda/Gpu.h"
 
-#include "runtime/support/Size.h"
+#include "ground/support/Size.h"
 
 #include <fmt/format.h>
 

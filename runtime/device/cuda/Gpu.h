@@ -1,8 +1,8 @@
 // One GPU of this machine: whether it can run a plan, and its context.
 #pragma once
 
+#include "ground/plan/PlanFile.h"
 #include "runtime/device/cuda/Driver.h"
-#include "runtime/plan/PlanFile.h"
 
 #include <cstdint>
 #include <string>

@@ -3,8 +3,8 @@
 // wait for each other for ever.
 #include "runtime/device/cuda/Collectives.h"
 
+#include "ground/support/Places.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/support/Places.h"
 
 #include <fmt/format.h>
 #include <nccl.h>

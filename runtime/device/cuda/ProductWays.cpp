@@ -1,7 +1,7 @@
 #include "runtime/device/cuda/ProductWays.h"
 
-#include "runtime/plan/FloatConvert.h"
-#include "runtime/plan/Operands.h"
+#include "ground/plan/FloatConvert.h"
+#include "ground/plan/Operands.h"
 
 #include <fmt/format.h>
 

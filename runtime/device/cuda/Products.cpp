@@ -1,8 +1,8 @@
 #include "runtime/device/cuda/Products.h"
 
-#include "runtime/plan/FloatConvert.h"
-#include "runtime/plan/Operands.h"
-#include "runtime/support/Places.h"
+#include "ground/plan/FloatConvert.h"
+#include "ground/plan/Operands.h"
+#include "ground/support/Places.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // The outcome of check() and verify() as text.
 #pragma once
 
-#include "runtime/support/Result.h"
+#include "ground/support/Result.h"
 
 #include <string>
 

@@ -3,7 +3,7 @@
 #include "compiler/analysis/Memory.h"
 #include "compiler/report/Explain.h"
 
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // A plan's cost is the sum of its commands, as often as a step runs them.
 #include "compiler/cost/PlanCost.h"
 
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include "compiler/driver/Forecast.h"
 
 #include "compiler/driver/Registration.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include <gtest/gtest.h>
 

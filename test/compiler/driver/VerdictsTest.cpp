@@ -2,9 +2,9 @@
 // refuse is refused where the plan is made, and the other way round.
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "runtime/train/Settings.h"
+#include "runtime/settings/Settings.h"
 #include "test/Draws.h"
-#include "test/compiler/config/ConfigFixture.h"
+#include "test/ground/config/ConfigFixture.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 // What is extracted for kernels that no region describes: those of first values, whose programs
 // are compiled for the host and must agree with the runtime, and plans that are not sound.
-#include "runtime/train/Initializer.h"
+#include "runtime/step/Initializer.h"
 #include "test/compiler/extract/HostProgram.h"
 
 #include "llvm/Support/FormatVariadic.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/driver/Registration.h"
 #include "compiler/extract/ExtractKernel.h"
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"

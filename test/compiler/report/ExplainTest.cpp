@@ -1,11 +1,11 @@
 // The report of hand-made plans: what phases said of themselves, odd names, gaps.
 #include "compiler/report/Explain.h"
-#include "compiler/report/BlockGraph.h"
 #include "compiler/analysis/Fusion.h"
+#include "compiler/report/BlockGraph.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Units.h"
 
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Measured times beside predicted ones, for a hand-made plan and trace.
 #include "compiler/report/Measured.h"
 
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

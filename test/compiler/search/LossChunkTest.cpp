@@ -9,7 +9,7 @@
 #include "compiler/kernels/Target.h"
 #include "compiler/report/Explain.h"
 #include "models/decoder/Model.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

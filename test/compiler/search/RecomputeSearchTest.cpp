@@ -8,7 +8,7 @@
 #include "compiler/emit/Emit.h"
 #include "compiler/kernels/Target.h"
 #include "models/decoder/Model.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include <gtest/gtest.h>
 

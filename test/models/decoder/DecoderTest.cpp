@@ -6,7 +6,7 @@
 #include "models/decoder/Counts.h"
 #include "models/decoder/Model.h"
 #include "passes/autodiff/Passes.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"

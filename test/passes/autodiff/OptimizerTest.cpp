@@ -1,7 +1,7 @@
 // What the configuration calls optimizers and settings is what the ops of optimizers are called.
-#include "compiler/config/Keys.h"
 #include "compiler/driver/Registration.h"
 #include "dialects/lm/Lm.h"
+#include "ground/config/Keys.h"
 #include "models/families/Families.h"
 
 #include "mlir/IR/MLIRContext.h"

@@ -6,7 +6,7 @@
 #include "dialects/interfaces/Differentiable.h"
 #include "dialects/lm/Lm.h"
 #include "runtime/device/Device.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"

@@ -5,7 +5,7 @@
 #include "compiler/driver/Registration.h"
 #include "dialects/plan/Plan.h"
 #include "passes/buffers/Passes.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"

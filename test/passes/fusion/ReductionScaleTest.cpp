@@ -1,7 +1,7 @@
 // Gradients that travel between ranks in f16: no sum of them overflows, and what rounding costs.
 #include "passes/fusion/ReductionScale.h"
 
-#include "runtime/plan/FloatConvert.h"
+#include "ground/plan/FloatConvert.h"
 #include "test/passes/fusion/KernelOf.h"
 
 #include "gtest/gtest.h"

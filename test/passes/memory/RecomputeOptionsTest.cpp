@@ -4,7 +4,7 @@
 #include "compiler/driver/Registration.h"
 #include "models/decoder/Model.h"
 #include "passes/autodiff/Passes.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 #include "test/models/ClosedForms.h"
 
 #include "mlir/IR/MLIRContext.h"

@@ -1,8 +1,8 @@
 #include "runtime/checkpoint/HuggingFace.h"
 
 #include "TestFolder.h"
+#include "ground/plan/FloatConvert.h"
 #include "runtime/checkpoint/SafeTensors.h"
-#include "runtime/plan/FloatConvert.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // Folders and file systems for tests, removed with the object.
 #pragma once
 
-#include "runtime/support/File.h"
+#include "ground/support/File.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // What every implementation of Communicator and World promises (runtime/comm/Communicator.h and
 // World.h). Ranks are threads of this process.
+#include "ground/plan/FloatConvert.h"
 #include "runtime/comm/GlooWorld.h"
 #include "runtime/comm/LocalWorld.h"
-#include "runtime/plan/FloatConvert.h"
 
 #include <gtest/gtest.h>
 

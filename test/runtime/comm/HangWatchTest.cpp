@@ -1,6 +1,6 @@
 #include "runtime/comm/HangWatch.h"
 
-#include "runtime/support/FileWait.h"
+#include "ground/support/FileWait.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // What every device promises (runtime/device/Device.h). The suite runs on each device of
 // `kDevices`; a check that a device cannot do is skipped and says why.
-#include "test/runtime/plan/PlanBuilder.h"
+#include "test/ground/plan/PlanBuilder.h"
 
+#include "ground/plan/FloatConvert.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/device/Ranges.h"
-#include "runtime/device/simt/SimtDevice.h"
-#include "runtime/plan/FloatConvert.h"
+#include "test/simt/SimtDevice.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 //
 // Every product of matrices is followed by a sum over the one rank, in place, by turns on stream 0 and
 // on stream 1 with its wait. The plan computes what it computed before, and a GPU needs NCCL for it.
-#include "runtime/plan/PlanTrailer.h"
+#include "ground/plan/PlanTrailer.h"
 
 #include "plan_generated.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/monitor/TensorBoard.h"
 
-#include "runtime/support/Crc32c.h"
+#include "ground/support/Crc32c.h"
 #include "test/runtime/checkpoint/TestFolder.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Computes the initial values of variables with the same bits as runtime/train/Initializer.cpp on
+// Computes the initial values of variables with the same bits as runtime/step/Initializer.cpp on
 // the CPU. Only RoPE tables may differ, because the CPU and CUDA have different libraries for cos
 // and sin (within 2 ulp of f64).
 //

@@ -1,7 +1,7 @@
 // The hardware features that device code needs beyond CUDA C++: all inline PTX of lmc is in this
 // file, and nothing else is in it.
 //
-// The SIMT device (runtime/device/simt) compiles the kernels and the other headers of this folder
+// The SIMT device (test/simt) compiles the kernels and the other headers of this folder
 // unchanged for the host, and replaces only this file with its own version. Therefore all device
 // code obeys these rules:
 //

@@ -1,5 +1,5 @@
 // Computes normal random numbers by position: element i of stream s with seed k is a pure function
-// of (k, s, i). The bits are the same as on the CPU (runtime/train/NormalStream.cpp): both compute
+// of (k, s, i). The bits are the same as on the CPU (runtime/step/NormalStream.cpp): both compute
 // Philox words and then the same IEEE operations in f64, in the same order, without fused
 // operations.
 #pragma once

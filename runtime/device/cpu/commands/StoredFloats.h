@@ -1,7 +1,7 @@
 // Elements of a matrix in memory, and the numbers that commands compute with.
 #pragma once
 
-#include "runtime/plan/FloatConvert.h"
+#include "ground/plan/FloatConvert.h"
 
 #include <bit>
 #include <cstdint>

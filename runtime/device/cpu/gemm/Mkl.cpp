@@ -1,7 +1,7 @@
 // Matrix products by Intel's MKL, with the OpenMP runtime of this program.
+#include "ground/support/Places.h"
 #include "runtime/device/cpu/gemm/Groups.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
-#include "runtime/support/Places.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include "compiler/targets/cuda/AttentionTemplates.h"
 #include "compiler/targets/cuda/CudaProgram.h"
 #include "dialects/plan/Plan.h"
-#include "test/compiler/config/ShippedConfig.h"
+#include "test/ground/config/ShippedConfig.h"
 
 #include "llvm/Support/FormatVariadic.h"
 

@@ -1,0 +1,60 @@
+// Reads a JSON file of which every key must be known: a key that the program does not know is an
+// error that names its path in the file.
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include <nlohmann/json.hpp>
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// A value and its path in the file, such as "pre_tokenizer.pretokenizers[1].behavior". Functions
+// return an empty value after a mistake; the first mistake stays in `fault`.
+class JsonNode {
+public:
+  JsonNode(const nlohmann::json &value, std::string path, std::optional<std::string> &fault)
+      : value(&value), path(std::move(path)), fault(&fault) {}
+
+  // Records a mistake at this place: "PATH: WHAT". The first one counts.
+  void fail(const std::string &what) const;
+  bool failed() const { return fault->has_value(); }
+
+  bool isNull() const { return value->is_null(); }
+  // The value must be an object and have no other keys than these.
+  void onlyKeys(std::initializer_list<std::string_view> keys) const;
+  // The member of an object, which must exist.
+  JsonNode at(const std::string &key) const;
+  // The member of an object, or nothing if it is not there or null.
+  std::optional<JsonNode> find(const std::string &key) const;
+  // The elements of an array.
+  std::vector<JsonNode> elements() const;
+  // The element of an array, which must exist.
+  JsonNode at(size_t index) const;
+  size_t size() const { return value->size(); }
+
+  std::string text() const;
+  bool boolean() const;
+  uint32_t number() const;
+  double real() const;
+  // The index of a text among `names`, which are all that are supported.
+  size_t oneOf(std::initializer_list<std::string_view> names) const;
+  const nlohmann::json &json() const { return *value; }
+
+private:
+  const nlohmann::json *value;
+  std::string path;
+  std::optional<std::string> *fault;
+};
+
+// Parses JSON with the real numbers that Rust's serde_json reads: it multiplies or divides the
+// digits, as an integer, by a power of ten, and so the last bit may differ from the nearest number.
+// Nothing if the text is not JSON.
+std::optional<nlohmann::json> parseLikeSerde(std::string_view text);
+
+} // namespace lmc

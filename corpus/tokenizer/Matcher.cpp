@@ -1,0 +1,111 @@
+#include "corpus/tokenizer/Matcher.h"
+
+#include "corpus/tokenizer/Utf8.h"
+
+#include <algorithm>
+#include <map>
+
+namespace lmc {
+
+namespace {
+
+class LiteralMatcher : public Matcher {
+public:
+  explicit LiteralMatcher(std::string wanted) : wanted(std::move(wanted)) {}
+
+  Result<void> search(std::string_view text, std::vector<Span> &spans) const override {
+    spans.clear();
+    size_t done = 0;
+    for (size_t at; (at = text.find(wanted, done)) != text.npos; done = at + wanted.size()) {
+      addGap(spans, done, at);
+      spans.push_back({at, at + wanted.size(), true});
+    }
+    addGap(spans, done, text.size());
+    return {};
+  }
+
+private:
+  std::string wanted;
+};
+
+class SetMatcher : public Matcher {
+public:
+  explicit SetMatcher(const CodePoints &set) : members(0x110000) {
+    const std::vector<uint32_t> &borders = set.borders();
+    for (size_t i = 0; i < borders.size(); i += 2)
+      std::fill(members.begin() + borders[i], members.begin() + borders[i + 1], true);
+  }
+
+  Result<void> search(std::string_view text, std::vector<Span> &spans) const override {
+    spans.clear();
+    size_t done = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      if (!members[readUtf8(text, at)])
+        continue;
+      addGap(spans, done, begin);
+      spans.push_back({begin, at, true});
+      done = at;
+    }
+    addGap(spans, done, text.size());
+    return {};
+  }
+
+private:
+  std::vector<bool> members;
+};
+
+} // namespace
+
+std::unique_ptr<Matcher> Matcher::literal(std::string text) {
+  return std::make_unique<LiteralMatcher>(std::move(text));
+}
+
+std::unique_ptr<Matcher> Matcher::oneOf(const CodePoints &set) {
+  return std::make_unique<SetMatcher>(set);
+}
+
+void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {
+  // Joins each span with the one before it in `order` where join(span, match of that one).
+  const auto joinWithLast = [](auto first, auto last, auto join) {
+    auto out = first;
+    bool previousMatch = false;
+    bool any = false;
+    for (auto it = first; it != last; ++it) {
+      const Span span = *it;
+      if (any && join(span.match, previousMatch)) {
+        auto &kept = *(out - 1);
+        kept.begin = std::min(kept.begin, span.begin);
+        kept.end = std::max(kept.end, span.end);
+      } else {
+        *out++ = span;
+        any = true;
+      }
+      previousMatch = span.match;
+    }
+    return out;
+  };
+  const auto startsMatch = [](bool match, bool previous) { return match && !previous; };
+  switch (behavior) {
+  case SplitBehavior::Isolated:
+    break;
+  case SplitBehavior::Removed:
+    std::erase_if(spans, [](const Span &span) { return span.match; });
+    break;
+  case SplitBehavior::Contiguous:
+    spans.erase(joinWithLast(spans.begin(), spans.end(),
+                             [](bool match, bool previous) { return match == previous; }),
+                spans.end());
+    break;
+  case SplitBehavior::MergedWithPrevious:
+    spans.erase(joinWithLast(spans.begin(), spans.end(), startsMatch), spans.end());
+    break;
+  case SplitBehavior::MergedWithNext: {
+    auto kept = joinWithLast(spans.rbegin(), spans.rend(), startsMatch);
+    spans.erase(spans.begin(), kept.base());
+    break;
+  }
+  }
+}
+
+} // namespace lmc

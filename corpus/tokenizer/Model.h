@@ -1,0 +1,98 @@
+// A model turns a word, which a pre-tokenizer has cut, into ids.
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace lmc {
+
+inline constexpr uint32_t kNoId = UINT32_MAX;
+
+// A set of ids: true at the index of each that is in it. Ids beyond the end are not in it.
+using IdSet = std::vector<bool>;
+inline bool contains(const IdSet &set, uint32_t id) { return id < set.size() && set[id]; }
+inline void add(IdSet &set, uint32_t id) {
+  set.resize(std::max<size_t>(set.size(), size_t(id) + 1));
+  set[id] = true;
+}
+
+// A map from strings that can be searched with a string_view.
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+template <typename T>
+using StringMap = std::unordered_map<std::string, T, StringHash, std::equal_to<>>;
+inline uint32_t idIn(const StringMap<uint32_t> &map, std::string_view text) {
+  auto found = map.find(text);
+  return found == map.end() ? kNoId : found->second;
+}
+
+// The pieces of a vocabulary and their ids.
+struct Vocabulary {
+  StringMap<uint32_t> ids;
+  std::vector<std::string> pieces; // by id; "" where there is none
+};
+
+class Model {
+public:
+  virtual ~Model() = default;
+  // Appends the ids of a word, which is not empty. A character whose token is in `forbidden`,
+  // unless that is null, is encoded as an unknown character; so is each byte of a byte-level
+  // vocabulary. Error: the vocabulary has no token for unknown characters, and needs one. Several
+  // threads may call it.
+  virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
+                              std::vector<uint32_t> &ids) const = 0;
+  virtual const Vocabulary &vocabulary() const = 0;
+  // Returns the id of unknown characters, if there is one.
+  virtual std::optional<uint32_t> unknown() const = 0;
+  // The number of tokens, as the library that made the file counts them.
+  virtual size_t size() const = 0;
+  // Returns the parts of a text that can be encoded one after the other with the same ids; without
+  // a better way the whole text.
+  virtual void cut(std::string_view text, std::vector<std::string_view> &parts) const {
+    parts.push_back(text);
+  }
+};
+
+// Byte pair encoding.
+struct BpeOptions {
+  Vocabulary vocabulary;
+  // Pairs of pieces, the first ones first to be merged.
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::optional<std::string> unknown; // the piece for unknown characters; without it, none is made
+  std::string prefix;                 // of the piece of a character that does not begin a word
+  std::string suffix;                 // of the piece of the last character of a word
+  bool fuseUnknown = false;           // neighbouring unknown characters make one id
+  bool byteFallback = false; // an unknown character becomes the pieces "<0xHH>" of its bytes
+  bool ignoreMerges = false; // a word that is a piece is not built by merges
+  bool byteLevel = false;    // pieces stand for bytes, as GPT-2 maps them to characters
+};
+// Error: one clause, about the merge that no vocabulary can have.
+Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);
+
+// The unigram language model: the segmentation of the highest probability.
+struct UnigramOptions {
+  std::vector<std::pair<std::string, double>> pieces; // with their scores; the index is the id
+  std::optional<uint32_t> unknown;
+  bool byteFallback = false;
+};
+Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options);
+
+// Returns the piece "<0xHH>", which stands for a byte of an unknown character.
+std::string bytePiece(int byte);
+
+// GPT-2's map from bytes to characters, which makes text of any bytes: byteCharacters()[byte].
+const std::vector<std::string> &byteCharacters();
+// Returns the bytes that `text` stands for in that map; nothing if a character is not in it.
+std::optional<std::string> bytesOfCharacters(std::string_view text);
+
+} // namespace lmc

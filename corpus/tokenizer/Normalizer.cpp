@@ -1,0 +1,142 @@
+#include "corpus/tokenizer/Normalizer.h"
+
+#include "corpus/tokenizer/Charsmap.h"
+#include "corpus/tokenizer/Function.h"
+#include "corpus/tokenizer/Utf8.h"
+
+namespace lmc {
+
+namespace {
+
+const auto asNormalizer = Function<Normalizer, std::string &, bool &>::make;
+
+// A normalizer that treats each character alone: append(text, c) appends what it becomes.
+template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
+  return asNormalizer([append](std::string &text, bool &cutBegin) -> Result<void> {
+    std::string result;
+    result.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+      const bool first = at == 0;
+      append(result, readUtf8(text, at));
+      cutBegin |= first && result.empty();
+    }
+    text = std::move(result);
+    return {};
+  });
+}
+
+} // namespace
+
+std::unique_ptr<Normalizer> makeNormalForm(NormalForm form) {
+  return asNormalizer([form](std::string &text, bool &) -> Result<void> {
+    text = normalForm(text, form);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makeLowercase() { return perCharacter(appendLowercase); }
+
+std::unique_ptr<Normalizer> makeStripAccents() {
+  return perCharacter([](std::string &text, char32_t c) {
+    if (!markCharacters().contains(c))
+      appendUtf8(text, c);
+  });
+}
+
+std::unique_ptr<Normalizer> makeStrip(bool left, bool right) {
+  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
+    size_t begin = 0, end = text.size();
+    for (size_t at = 0; left && at < end && isSpace(readUtf8(text, at));)
+      begin = at;
+    while (right && end > begin) {
+      size_t last = end;
+      stepBack(text, last);
+      size_t at = last;
+      if (!isSpace(readUtf8(text, at)))
+        break;
+      end = last;
+    }
+    cutBegin |= begin > 0;
+    text = text.substr(begin, end - begin);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makePrepend(std::string prefix) {
+  return asNormalizer([prefix = std::move(prefix)](std::string &text, bool &) -> Result<void> {
+    if (!text.empty())
+      text.insert(0, prefix);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::string content) {
+  std::shared_ptr<Matcher> shared = std::move(matcher);
+  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
+    std::vector<Span> spans;
+    LMC_TRY(shared->search(text, spans));
+    std::string result;
+    result.reserve(text.size());
+    for (const Span &span : spans) {
+      const std::string_view piece(text.data() + span.begin, span.end - span.begin);
+      if (span.match && span.begin == 0)
+        cutBegin |= content.empty() || utf8Length(piece[0]) < piece.size();
+      result += span.match ? std::string_view(content) : piece;
+    }
+    text = std::move(result);
+    return {};
+  });
+}
+
+// The characters are those of nmt_nfkc in SentencePiece, as tokenizers' Nmt lists them.
+std::unique_ptr<Normalizer> makeNmt() {
+  return perCharacter([](std::string &text, char32_t c) {
+    const bool removed = (c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) ||
+                         c == 0x7f || c == 0x8f || c == 0x9f;
+    const bool space = c == 0x09 || c == 0x0a || c == 0x0c || c == 0x0d || c == 0x1680 ||
+                       (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||
+                       c == 0xfeff || c == 0xfffd;
+    if (!removed)
+      appendUtf8(text, space ? U' ' : c);
+  });
+}
+
+// tokenizers looks up each grapheme cluster of less than 6 bytes, then single characters, and takes
+// the shortest string of the table that they begin with: not what SentencePiece does.
+Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
+  auto map = Charsmap::parse(charsmap);
+  LMC_TRY(map);
+  return asNormalizer([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
+                                                                          bool &) -> Result<void> {
+    std::string result;
+    result.reserve(text.size());
+    const std::string_view view = text;
+    for (size_t at = 0, end; at < view.size(); at = end) {
+      end = clusterEnd(view, at);
+      const std::string_view cluster = view.substr(at, end - at);
+      if (auto match = cluster.size() < 6 ? map->shortest(cluster) : std::nullopt) {
+        result += match->replacement;
+        continue;
+      }
+      for (size_t i = 0; i < cluster.size(); i += utf8Length(cluster[i])) {
+        const std::string_view character = cluster.substr(i, utf8Length(cluster[i]));
+        auto match = map->shortest(character);
+        result += match ? match->replacement : character;
+      }
+    }
+    text = std::move(result);
+    return {};
+  });
+}
+
+std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers) {
+  auto shared = std::make_shared<std::vector<std::unique_ptr<Normalizer>>>(std::move(normalizers));
+  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
+    for (const auto &normalizer : *shared)
+      if (!text.empty())
+        LMC_TRY(normalizer->apply(text, cutBegin));
+    return {};
+  });
+}
+
+} // namespace lmc

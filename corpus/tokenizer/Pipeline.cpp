@@ -1,0 +1,271 @@
+#include "corpus/tokenizer/Pipeline.h"
+
+#include "corpus/tokenizer/WordCache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace lmc {
+
+namespace {
+
+class Pipeline : public Tokenizer {
+public:
+  explicit Pipeline(PipelineParts given) : parts(std::move(given)) {}
+
+  Result<void> initialize();
+  Result<std::vector<std::unique_ptr<Encoder>>>
+  encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const override;
+  Result<std::string> decode(std::span<const uint32_t> ids) const override;
+  Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const override;
+  std::optional<uint32_t> idOf(std::string_view token) const override;
+
+private:
+  // Returns what a token's piece adds to a text that ends in a letter.
+  Result<std::string> textOf(const std::string &piece) const;
+  friend class PipelineEncoder;
+  PipelineParts parts;
+  TokenFinder plain{{}, {}};      // tokens that are found in the text as it is
+  TokenFinder normalized{{}, {}}; // tokens that are found in the normalized text
+  std::unordered_map<uint32_t, std::string> addedText; // of added tokens, for decode()
+  StringMap<uint32_t> addedIds;
+  IdSet special;
+};
+
+Result<void> Pipeline::initialize() {
+  std::vector<AddedToken> plainTokens, normalizedTokens;
+  std::vector<std::string> plainPatterns, normalizedPatterns;
+  std::set<std::string> plainSeen, normalizedSeen;
+  uint32_t highest = 0;
+  for (const std::string &piece : parts.model->vocabulary().pieces)
+    highest = std::max<uint32_t>(highest, &piece - parts.model->vocabulary().pieces.data());
+  for (const AddedToken &token : parts.added) {
+    std::string pattern = token.content;
+    if (token.normalized && parts.normalizer) {
+      bool ignored = false;
+      LMC_TRY(parts.normalizer->apply(pattern, ignored));
+    }
+    addedText[token.id] = pattern;
+    addedIds[token.content] = token.id;
+    highest = std::max(highest, token.id);
+    if (token.special)
+      add(special, token.id);
+    auto &seen = token.normalized ? normalizedSeen : plainSeen;
+    if (pattern.empty() || !seen.insert(pattern).second)
+      return Error{fmt::format("'{}' is {} after it is normalized", token.content,
+                               pattern.empty() ? "empty" : "equal to another token")};
+    (token.normalized ? normalizedTokens : plainTokens).push_back(token);
+    (token.normalized ? normalizedPatterns : plainPatterns).push_back(pattern);
+  }
+  plain = TokenFinder(std::move(plainTokens), plainPatterns);
+  normalized = TokenFinder(std::move(normalizedTokens), normalizedPatterns);
+  first = parts.before;
+  last = parts.after;
+  for (const auto *ids : {&first, &last})
+    for (uint32_t id : *ids)
+      highest = std::max(highest, id);
+  limit = highest + 1;
+  unk = parts.model->unknown();
+  return {};
+}
+
+class PipelineEncoder : public Encoder {
+public:
+  PipelineEncoder(const Pipeline &pipeline, SpecialTokens mode, std::span<const uint32_t> given)
+      : Encoder(mode, given), pipeline(pipeline) {
+    if (mode == SpecialTokens::Parse)
+      return;
+    special = pipeline.special;
+    for (uint32_t id : given) {
+      add(special, id);
+      if (!pipeline.addedText.contains(id))
+        add(unadded, id);
+    }
+  }
+
+protected:
+  Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) override {
+    pipeline.plain.find(text, special, plainParts, spelledAt);
+    LMC_TRY(countAll(text));
+    for (const Part &part : plainParts) {
+      if (part.id != kNoId)
+        ids.push_back(part.id);
+      else
+        LMC_TRY(encodePlain(text.substr(part.begin, part.end - part.begin), part.begin == 0, ids));
+    }
+    return {};
+  }
+
+private:
+  const Pipeline &pipeline;
+  IdSet special; // ids that no text may become
+  IdSet unadded; // those of them that no added token has
+  WordCache cache;
+  std::vector<Part> plainParts, normalizedParts;
+  std::vector<size_t> spelledAt;
+  std::vector<std::string_view> cuts;
+  Words words;
+  std::string changed;
+
+  // Counts the added tokens that were found in `text` and stay text.
+  Result<void> countAll(std::string_view text) {
+    for (size_t at : spelledAt)
+      LMC_TRY(countSpelled(text, at));
+    spelledAt.clear();
+    return {};
+  }
+
+  // Encodes text between the added tokens that are found in the text as it is.
+  Result<void> encodePlain(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
+    if (pipeline.parts.normalizer) {
+      changed = text;
+      bool cutBegin = false;
+      LMC_TRY(pipeline.parts.normalizer->apply(changed, cutBegin));
+      atBegin &= !cutBegin;
+      text = changed;
+    }
+    if (pipeline.normalized.empty())
+      return text.empty() ? Result<void>() : encodeNormalized(text, atBegin, ids);
+    pipeline.normalized.find(text, special, normalizedParts, spelledAt);
+    LMC_TRY(countAll(text));
+    for (const Part &part : normalizedParts) {
+      if (part.id != kNoId)
+        ids.push_back(part.id);
+      else
+        LMC_TRY(encodeNormalized(text.substr(part.begin, part.end - part.begin),
+                                 atBegin && part.begin == 0, ids));
+    }
+    return {};
+  }
+
+  // Encodes text without added tokens.
+  Result<void> encodeNormalized(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
+    if (!pipeline.parts.preTokenizer)
+      return encodeWord(text, ids);
+    words.storage.clear();
+    words.views.assign(1, text);
+    LMC_TRY(pipeline.parts.preTokenizer->apply(words, atBegin));
+    for (std::string_view word : words.views)
+      LMC_TRY(encodeWord(word, ids));
+    return {};
+  }
+
+  Result<void> encodeWord(std::string_view word, std::vector<uint32_t> &ids) {
+    if (word.size() <= WordCache::kLongestWord)
+      return encodeCached(word, ids);
+    cuts.clear();
+    pipeline.parts.model->cut(word, cuts);
+    for (std::string_view part : cuts)
+      LMC_TRY(encodeCached(part, ids));
+    return {};
+  }
+
+  Result<void> encodeCached(std::string_view word, std::vector<uint32_t> &ids) {
+    if (const auto known = cache.find(word)) {
+      ids.insert(ids.end(), known->ids.begin(), known->ids.end());
+      return {};
+    }
+    const size_t begin = ids.size();
+    const Model &model = *pipeline.parts.model;
+    LMC_TRY(model.encode(word, nullptr, ids));
+    const auto within = [&](const IdSet &set) {
+      return std::count_if(ids.begin() + begin, ids.end(),
+                           [&](uint32_t id) { return contains(set, id); });
+    };
+    bool spells = false; // a special token that is no added token, which was counted before
+    if (within(special) > 0) {
+      for (auto left = within(unadded); left > 0; --left, spells = true)
+        LMC_TRY(countSpelled(word, 0));
+      ids.resize(begin);
+      LMC_TRY(model.encode(word, &special, ids));
+    }
+    if (!spells) // Otherwise it has to be counted when it comes again.
+      cache.add(word, std::span(ids).subspan(begin));
+    return {};
+  }
+};
+
+Result<std::vector<std::unique_ptr<Encoder>>>
+Pipeline::encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders) const {
+  std::vector<std::unique_ptr<Encoder>> result;
+  for (size_t i = 0; i < count; ++i)
+    result.push_back(std::make_unique<PipelineEncoder>(*this, mode, borders));
+  return result;
+}
+
+Result<std::string> Pipeline::decode(std::span<const uint32_t> ids) const {
+  std::vector<std::string> pieces;
+  const std::vector<std::string> &known = parts.model->vocabulary().pieces;
+  for (uint32_t id : ids) {
+    if (auto added = addedText.find(id); added != addedText.end())
+      pieces.push_back(added->second);
+    else if (id < known.size())
+      pieces.push_back(known[id]);
+  }
+  std::string text;
+  if (parts.decoder)
+    LMC_TRY(parts.decoder->apply(pieces));
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!parts.decoder && i > 0)
+      text += ' ';
+    text += pieces[i];
+  }
+  return text;
+}
+
+Result<std::string> Pipeline::textOf(const std::string &piece) const {
+  std::vector<std::string> pieces = {"a", piece};
+  if (parts.decoder)
+    LMC_TRY(parts.decoder->apply(pieces));
+  std::string text;
+  for (const std::string &each : pieces)
+    text += each;
+  return text.substr(std::min<size_t>(text.size(), 1));
+}
+
+Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
+  // A decoder of bytes makes U+FFFD of a part of a character, so it only says what kind it is.
+  auto space = textOf(byteCharacters()[' ']), newline = textOf(bytePiece('\n'));
+  LMC_TRY(space);
+  LMC_TRY(newline);
+  const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";
+  std::vector<std::optional<uint64_t>> bytes(vocabulary());
+  const std::vector<std::string> &pieces = parts.model->vocabulary().pieces;
+  for (uint32_t id = 0; id < bytes.size(); ++id) {
+    if (auto added = addedText.find(id); added != addedText.end()) {
+      bytes[id] = contains(special, id) ? 0 : added->second.size();
+    } else if (id >= pieces.size() || pieces[id].empty()) {
+      bytes[id] = 0;
+    } else if (isByteLevel) {
+      bytes[id] = bytesOfCharacters(pieces[id]).value_or(pieces[id]).size();
+    } else if (hasBytePieces && byteOfPiece(pieces[id]) >= 0) {
+      bytes[id] = 1;
+    } else {
+      auto text = textOf(pieces[id]);
+      LMC_TRY(text);
+      bytes[id] = text->size();
+    }
+  }
+  if (unk && *unk < bytes.size())
+    bytes[*unk].reset();
+  return bytes;
+}
+
+std::optional<uint32_t> Pipeline::idOf(std::string_view token) const {
+  uint32_t id = idIn(addedIds, token);
+  if (id == kNoId)
+    id = idIn(parts.model->vocabulary().ids, token);
+  return id == kNoId ? std::nullopt : std::optional(id);
+}
+
+} // namespace
+
+Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts) {
+  auto pipeline = std::make_shared<Pipeline>(std::move(parts));
+  LMC_TRY(pipeline->initialize());
+  return std::shared_ptr<const Tokenizer>(std::move(pipeline));
+}
+
+} // namespace lmc

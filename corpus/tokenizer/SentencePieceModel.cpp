@@ -1,0 +1,202 @@
+#include "corpus/tokenizer/SentencePieceModel.h"
+
+#include "corpus/tokenizer/Utf8.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+
+namespace lmc {
+
+namespace {
+
+// A field of a message of protocol buffers (protobuf.dev/programming-guides/encoding).
+struct Field {
+  uint64_t number = 0;
+  uint64_t value = 0;     // of an integer, or the bits of a float
+  std::string_view bytes; // of a string or a message
+  bool isBytes = false;
+
+  float real() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
+};
+
+// Calls read(field) for each field of a message. Returns false if the message is damaged or read()
+// returns false.
+bool eachField(std::string_view message, const std::function<bool(const Field &)> &read) {
+  const auto varint = [&](uint64_t &value) {
+    value = 0;
+    for (int shift = 0; shift < 64 && !message.empty(); shift += 7) {
+      const auto byte = static_cast<uint8_t>(message[0]);
+      message.remove_prefix(1);
+      value |= uint64_t(byte & 0x7f) << shift;
+      if (byte < 0x80)
+        return true;
+    }
+    return false;
+  };
+  while (!message.empty()) {
+    uint64_t key, length = 0;
+    if (!varint(key))
+      return false;
+    Field field;
+    field.number = key >> 3;
+    switch (key & 7) {
+    case 0:
+      if (!varint(field.value))
+        return false;
+      break;
+    case 1:
+    case 5:
+      length = (key & 7) == 1 ? 8 : 4;
+      if (message.size() < length)
+        return false;
+      std::memcpy(&field.value, message.data(), length);
+      break;
+    case 2:
+      if (!varint(length) || message.size() < length)
+        return false;
+      field.bytes = message.substr(0, length);
+      field.isBytes = true;
+      break;
+    default:
+      return false;
+    }
+    message.remove_prefix(length);
+    if (!read(field))
+      return false;
+  }
+  return true;
+}
+
+struct Reader {
+  SentencePieceModel model;
+  std::string fault;
+
+  bool fail(std::string what) {
+    if (fault.empty())
+      fault = std::move(what);
+    return false;
+  }
+  bool unknown(const char *message, const Field &field) {
+    return fail(fmt::format("field {} of {} is not supported", field.number, message));
+  }
+
+  bool piece(std::string_view message) {
+    SentencePieceModel::Piece piece;
+    const bool good = eachField(message, [&](const Field &field) {
+      if (field.number == 1 && field.isBytes)
+        piece.text = field.bytes;
+      else if (field.number == 2)
+        piece.score = field.real();
+      else if (field.number == 3 && field.value >= 1 && field.value <= 6)
+        piece.type = static_cast<SentencePieceModel::Type>(field.value);
+      else
+        return unknown("pieces", field);
+      return true;
+    });
+    if (good && replaceInvalidUtf8(piece.text) != piece.text)
+      return fail(fmt::format("piece {} is not UTF-8", model.pieces.size()));
+    model.pieces.push_back(std::move(piece));
+    return good;
+  }
+
+  // Fields that say how a model was trained, and nothing of how it encodes.
+  static bool ofTraining(uint64_t number) {
+    for (uint64_t known :
+         {1,  2,  4,  5,  6,  7,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25,
+          26, 30, 31, 32, 33, 34, 36, 40, 41, 42, 43, 45, 48, 49, 50, 51, 52, 53, 54, 55})
+      if (number == known)
+        return true;
+    return false;
+  }
+
+  bool trainer(std::string_view message) {
+    return eachField(message, [&](const Field &field) {
+      switch (field.number) {
+      case 3:
+        if (field.value < 1 || field.value > 4)
+          return fail(fmt::format("model_type {} is not supported", field.value));
+        model.kind = static_cast<SentencePieceModel::Kind>(field.value);
+        return true;
+      case 24:
+        model.spaceAsSuffix = field.value != 0;
+        return true;
+      case 35:
+        model.byteFallback = field.value != 0;
+        return true;
+      case 44:
+        model.unknownText = field.bytes;
+        return true;
+      case 46:
+        model.begin = field.bytes.empty() ? "<s>" : field.bytes;
+        return true;
+      case 47:
+        model.end = field.bytes.empty() ? "</s>" : field.bytes;
+        return true;
+      default:
+        return ofTraining(field.number) || unknown("trainer_spec", field);
+      }
+    });
+  }
+
+  bool normalizer(std::string_view message) {
+    return eachField(message, [&](const Field &field) {
+      switch (field.number) {
+      case 1: // name
+      case 6: // the rules that the table was made of
+        return true;
+      case 2:
+        model.charsmap = field.bytes;
+        return true;
+      case 3:
+        model.dummyPrefix = field.value != 0;
+        return true;
+      case 4:
+        model.removeExtraSpaces = field.value != 0;
+        return true;
+      case 5:
+        model.escapeSpaces = field.value != 0;
+        return true;
+      default:
+        return unknown("normalizer_spec", field);
+      }
+    });
+  }
+
+  bool denormalizer(std::string_view message) {
+    return eachField(message, [&](const Field &field) {
+      return (field.number == 2 && !field.bytes.empty()) ? fail("a denormalizer is not supported")
+                                                         : true;
+    });
+  }
+};
+
+} // namespace
+
+Result<SentencePieceModel> parseSentencePieceModel(std::string_view bytes) {
+  Reader reader;
+  const bool good = eachField(bytes, [&](const Field &field) {
+    switch (field.number) {
+    case 1:
+      return reader.piece(field.bytes);
+    case 2:
+      return reader.trainer(field.bytes);
+    case 3:
+      return reader.normalizer(field.bytes);
+    case 4: // samples, for the library's own test of the model
+      return true;
+    case 5:
+      return reader.denormalizer(field.bytes);
+    default:
+      return reader.unknown("the model", field);
+    }
+  });
+  if (!good || reader.model.pieces.empty())
+    return Error{reader.fault.empty() ? "not a model of SentencePiece" : reader.fault};
+  return std::move(reader.model);
+}
+
+} // namespace lmc

@@ -1,0 +1,39 @@
+// The file format of SentencePiece's models: the parts of the message ModelProto
+// (sentencepiece_model.proto in github.com/google/sentencepiece) that encoding needs.
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+struct SentencePieceModel {
+  enum class Type { Normal = 1, Unknown, Control, UserDefined, Unused, Byte };
+  struct Piece {
+    std::string text;
+    float score = 0;
+    Type type = Type::Normal;
+  };
+  std::vector<Piece> pieces; // the index is the id
+
+  enum class Kind { Unigram = 1, Bpe, Word, Char };
+  Kind kind = Kind::Unigram;
+  bool byteFallback = false;
+  bool spaceAsSuffix = false; // treat_whitespace_as_suffix
+  std::string begin = "<s>", end = "</s>";
+  std::string unknownText = " \xe2\x81\x87 "; // what an unknown piece becomes again
+
+  // The normalizer.
+  std::string charsmap;
+  bool dummyPrefix = true;       // add_dummy_prefix
+  bool removeExtraSpaces = true; // remove_extra_whitespaces
+  bool escapeSpaces = true;      // escape_whitespaces
+};
+
+// Parses the contents of a .model file. Error: one clause; the message is damaged, or has a field
+// that is not known.
+Result<SentencePieceModel> parseSentencePieceModel(std::string_view bytes);
+
+} // namespace lmc

@@ -1,0 +1,504 @@
+// Reads tokenizer.json. The format, and which value a key has that is left out, are those of
+// `tokenizers` 0.23.3 (github.com/huggingface/tokenizers).
+
+#include "corpus/tokenizer/JsonNode.h"
+#include "corpus/tokenizer/Pipeline.h"
+#include "corpus/tokenizer/Utf8.h"
+#include "ground/support/File.h"
+#include "ground/support/Json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lmc {
+
+namespace {
+
+constexpr uint64_t kMaximumJsonBytes = 1 << 30;
+constexpr uint64_t kMostGaps = 1 << 20; // ids of a vocabulary that no token has; each costs memory
+
+// Refuses a component of a type that is not supported.
+void refuseType(const JsonNode &node) {
+  node.at("type").fail(fmt::format("'{}' is not supported", node.at("type").text()));
+}
+
+std::string typeOf(const JsonNode &node) {
+  if (!node.json().is_object()) {
+    node.fail(fmt::format("expected an object, found {}", node.json().type_name()));
+    return "";
+  }
+  return node.at("type").text();
+}
+
+// Reads {"String": ...} or {"Regex": ...}.
+std::unique_ptr<Matcher> readPattern(const JsonNode &node) {
+  node.onlyKeys({"String", "Regex"});
+  if (node.size() != 1)
+    node.fail("expected either String or Regex");
+  if (auto text = node.find("String")) {
+    if (text->text().empty())
+      text->fail("is empty");
+    return Matcher::literal(text->text());
+  }
+  const JsonNode regex = node.at("Regex");
+  auto matcher = Matcher::regex(regex.text());
+  if (matcher)
+    return std::move(*matcher);
+  regex.fail(matcher.error().message);
+  return nullptr;
+}
+
+char32_t readCharacter(const JsonNode &node) {
+  const std::string text = node.text();
+  if (text.empty() || utf8Length(text[0]) != text.size()) {
+    node.fail("expected one character");
+    return U' ';
+  }
+  size_t at = 0;
+  return readUtf8(text, at);
+}
+
+std::string decodeBase64(const JsonNode &node) {
+  const std::string text = node.text();
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0; // of bits that are in no byte yet
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const size_t end = std::min(text.find_last_not_of('=') + 1, text.size());
+  if (text.size() % 4 != 0 || text.size() - end > 2)
+    node.fail("is not base64");
+  for (char c : std::string_view(text).substr(0, end)) {
+    const size_t digit = kDigits.find(c);
+    if (digit == kDigits.npos) {
+      node.fail("is not base64");
+      return "";
+    }
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count >= 8)
+      bytes += static_cast<char>(bits >> (count -= 8));
+  }
+  return bytes;
+}
+
+std::unique_ptr<Normalizer> readNormalizer(const JsonNode &node) {
+  const std::string type = typeOf(node);
+  if (type == "Sequence") {
+    node.onlyKeys({"type", "normalizers"});
+    std::vector<std::unique_ptr<Normalizer>> all;
+    for (const JsonNode &element : node.at("normalizers").elements())
+      all.push_back(readNormalizer(element));
+    return makeSequence(std::move(all));
+  }
+  if (type == "Replace") {
+    node.onlyKeys({"type", "pattern", "content"});
+    return makeReplace(readPattern(node.at("pattern")), node.at("content").text());
+  }
+  if (type == "Prepend") {
+    node.onlyKeys({"type", "prepend"});
+    return makePrepend(node.at("prepend").text());
+  }
+  if (type == "Strip") {
+    node.onlyKeys({"type", "strip_left", "strip_right"});
+    return makeStrip(node.at("strip_left").boolean(), node.at("strip_right").boolean());
+  }
+  static const std::pair<std::string_view, NormalForm> forms[] = {{"NFC", NormalForm::NFC},
+                                                                  {"NFD", NormalForm::NFD},
+                                                                  {"NFKC", NormalForm::NFKC},
+                                                                  {"NFKD", NormalForm::NFKD}};
+  for (const auto &[name, form] : forms)
+    if (type == name) {
+      node.onlyKeys({"type"});
+      return makeNormalForm(form);
+    }
+  if (type == "Lowercase" || type == "StripAccents" || type == "Nmt") {
+    node.onlyKeys({"type"});
+    return type == "Lowercase" ? makeLowercase() : type == "Nmt" ? makeNmt() : makeStripAccents();
+  }
+  if (type == "Precompiled") {
+    node.onlyKeys({"type", "precompiled_charsmap"});
+    const JsonNode table = node.at("precompiled_charsmap");
+    auto normalizer = makePrecompiled(decodeBase64(table));
+    if (normalizer)
+      return std::move(*normalizer);
+    table.fail(normalizer.error().message);
+    return nullptr;
+  }
+  refuseType(node);
+  return nullptr;
+}
+
+SplitBehavior readBehavior(const JsonNode &node) {
+  return static_cast<SplitBehavior>(
+      node.oneOf({"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}));
+}
+
+PrependScheme readScheme(const JsonNode &node) {
+  PrependScheme scheme = PrependScheme::Always;
+  if (auto given = node.find("prepend_scheme"))
+    scheme = static_cast<PrependScheme>(given->oneOf({"first", "never", "always"}));
+  if (auto space = node.find("add_prefix_space"); space && !space->boolean()) {
+    if (scheme != PrependScheme::Never)
+      space->fail("contradicts prepend_scheme");
+  }
+  return scheme;
+}
+
+// What a ByteLevel pre-tokenizer splits at by default: GPT-2's expression.
+constexpr std::string_view kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+struct PreTokenizers {
+  std::vector<std::unique_ptr<PreTokenizer>> all;
+  bool byteLevel = false; // the words are bytes from here on
+};
+
+void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
+  const std::string type = typeOf(node);
+  const auto split = [&](std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
+                         bool invert = false) {
+    out.all.push_back(makeSplit(std::move(matcher), behavior, invert));
+  };
+  if (type == "Sequence") {
+    node.onlyKeys({"type", "pretokenizers"});
+    for (const JsonNode &element : node.at("pretokenizers").elements())
+      readPreTokenizer(element, out);
+    return;
+  }
+  if (out.byteLevel)
+    return node.fail("a pre-tokenizer after ByteLevel is not supported");
+  if (type == "ByteLevel") {
+    node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    if (node.at("add_prefix_space").boolean())
+      out.all.push_back(makePrefixSpace());
+    node.at("trim_offsets").boolean(); // says only where a token lies in the text
+    auto useRegex = node.find("use_regex");
+    if (!useRegex || useRegex->boolean()) {
+      auto matcher = Matcher::regex(kGpt2);
+      if (!matcher)
+        return node.fail(matcher.error().message);
+      split(std::move(*matcher), SplitBehavior::Isolated);
+    }
+    out.byteLevel = true;
+  } else if (type == "Split") {
+    node.onlyKeys({"type", "pattern", "behavior", "invert"});
+    split(readPattern(node.at("pattern")), readBehavior(node.at("behavior")),
+          node.at("invert").boolean());
+  } else if (type == "Digits") {
+    node.onlyKeys({"type", "individual_digits"});
+    split(Matcher::oneOf(numericCharacters()), node.at("individual_digits").boolean()
+                                                   ? SplitBehavior::Isolated
+                                                   : SplitBehavior::Contiguous);
+  } else if (type == "Punctuation") {
+    node.onlyKeys({"type", "behavior"});
+    auto behavior = node.find("behavior");
+    split(Matcher::oneOf(punctuationCharacters()),
+          behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
+  } else if (type == "Whitespace") {
+    // The pieces are runs of word characters, and runs of what is neither word nor space. Where
+    // two of them touch, both ends are found by a set.
+    node.onlyKeys({"type"});
+    split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
+    split(Matcher::oneOf(wordCharacters()), SplitBehavior::Contiguous);
+  } else if (type == "WhitespaceSplit") {
+    node.onlyKeys({"type"});
+    split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
+  } else if (type == "Metaspace") {
+    node.onlyKeys(
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    std::string mark;
+    appendUtf8(mark, readCharacter(node.at("replacement")));
+    const PrependScheme scheme = readScheme(node);
+    if (scheme == PrependScheme::First && !out.all.empty())
+      return node.at("prepend_scheme").fail("'first' after another pre-tokenizer is not supported");
+    auto splits = node.find("split");
+    out.all.push_back(makeMetaspace(mark, scheme, !splits || splits->boolean()));
+  } else {
+    refuseType(node);
+  }
+}
+
+std::unique_ptr<Decoder> readDecoder(const JsonNode &node) {
+  const std::string type = typeOf(node);
+  if (type == "Sequence") {
+    node.onlyKeys({"type", "decoders"});
+    std::vector<std::unique_ptr<Decoder>> all;
+    for (const JsonNode &element : node.at("decoders").elements())
+      all.push_back(readDecoder(element));
+    return makeSequenceDecoder(std::move(all));
+  }
+  if (type == "ByteLevel") {
+    node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    return makeByteLevelDecoder();
+  }
+  if (type == "ByteFallback" || type == "Fuse") {
+    node.onlyKeys({"type"});
+    return type == "Fuse" ? makeFuseDecoder() : makeByteFallbackDecoder();
+  }
+  if (type == "Metaspace") {
+    node.onlyKeys(
+        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+    std::string mark;
+    appendUtf8(mark, readCharacter(node.at("replacement")));
+    return makeMetaspaceDecoder(mark, readScheme(node) != PrependScheme::Never);
+  }
+  if (type == "Replace") {
+    node.onlyKeys({"type", "pattern", "content"});
+    return makeReplaceDecoder(readPattern(node.at("pattern")), node.at("content").text());
+  }
+  if (type == "Strip") {
+    node.onlyKeys({"type", "content", "start", "stop"});
+    return makeStripDecoder(readCharacter(node.at("content")), node.at("start").number(),
+                            node.at("stop").number());
+  }
+  refuseType(node);
+  return nullptr;
+}
+
+// Reads which ids a post-processor puts around a text. `placed`: one has done so before.
+void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
+  const std::string type = typeOf(node);
+  if (type == "Sequence") {
+    node.onlyKeys({"type", "processors"});
+    for (const JsonNode &element : node.at("processors").elements())
+      readPostProcessor(element, parts, placed);
+    return;
+  }
+  if (type == "ByteLevel") { // changes only where tokens lie in the text
+    node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    return;
+  }
+  if (placed)
+    return node.fail("a second post-processor that adds tokens is not supported");
+  placed = true;
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    node.onlyKeys({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
+    parts.before = {node.at("cls").at(1).number()};
+    parts.after = {node.at("sep").at(1).number()};
+    return;
+  }
+  if (type != "TemplateProcessing")
+    return refuseType(node);
+  node.onlyKeys({"type", "single", "pair", "special_tokens"});
+  const JsonNode tokens = node.at("special_tokens");
+  bool text = false;
+  for (const JsonNode &piece : node.at("single").elements()) {
+    piece.onlyKeys({"Sequence", "SpecialToken"});
+    if (piece.json().is_object() && piece.size() != 1)
+      piece.fail("expected either Sequence or SpecialToken");
+    if (auto sequence = piece.find("Sequence")) {
+      sequence->onlyKeys({"id", "type_id"});
+      if (sequence->at("id").text() != "A" || text)
+        sequence->fail("a template whose text is not A, once, is not supported");
+      text = true;
+      continue;
+    }
+    piece.at("SpecialToken").onlyKeys({"id", "type_id"});
+    const JsonNode token = tokens.at(piece.at("SpecialToken").at("id").text());
+    token.onlyKeys({"id", "ids", "tokens"});
+    for (const JsonNode &id : token.at("ids").elements())
+      (text ? parts.after : parts.before).push_back(id.number());
+  }
+  if (!text)
+    node.at("single").fail("has no text");
+}
+
+std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
+  node.onlyKeys({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                 "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"});
+  BpeOptions options;
+  options.byteLevel = byteLevel;
+  if (auto dropout = node.find("dropout"); dropout && dropout->real() != 0)
+    dropout->fail("is not supported: the ids of a text would be drawn at random");
+  if (auto unknown = node.find("unk_token"))
+    options.unknown = unknown->text();
+  if (auto prefix = node.find("continuing_subword_prefix"))
+    options.prefix = prefix->text();
+  if (auto suffix = node.find("end_of_word_suffix"))
+    options.suffix = suffix->text();
+  for (auto [key, flag] : {std::pair{"fuse_unk", &options.fuseUnknown},
+                           std::pair{"byte_fallback", &options.byteFallback},
+                           std::pair{"ignore_merges", &options.ignoreMerges}})
+    if (auto given = node.find(key))
+      *flag = given->boolean();
+  if (byteLevel && !options.prefix.empty())
+    node.at("continuing_subword_prefix").fail("is not supported with ByteLevel");
+  if (byteLevel && !options.suffix.empty())
+    node.at("end_of_word_suffix").fail("is not supported with ByteLevel");
+
+  const JsonNode vocabulary = node.at("vocab");
+  if (!vocabulary.json().is_object()) {
+    vocabulary.fail("expected an object");
+    return nullptr;
+  }
+  const uint64_t limit = vocabulary.size() + kMostGaps;
+  for (const auto &[piece, id] : vocabulary.json().items()) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit) {
+      vocabulary.at(piece).fail(fmt::format("expected an id below {}: the vocabulary has {} tokens",
+                                            limit, vocabulary.size()));
+      return nullptr;
+    }
+    const auto number = id.get<uint32_t>();
+    options.vocabulary.ids.emplace(piece, number);
+    std::vector<std::string> &pieces = options.vocabulary.pieces;
+    if (number >= pieces.size())
+      pieces.resize(number + 1);
+    if (!pieces[number].empty())
+      vocabulary.at(piece).fail(fmt::format("has the id {} of '{}', too", number, pieces[number]));
+    pieces[number] = piece;
+  }
+  const JsonNode merges = node.at("merges");
+  for (const JsonNode &entry : merges.elements()) {
+    const nlohmann::json &merge = entry.json();
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      options.merges.emplace_back(merge[0], merge[1]);
+      continue;
+    }
+    // The older form, "LEFT RIGHT".
+    const std::string text = merge.is_string() ? merge.get<std::string>() : "";
+    const size_t space = text.find(' ');
+    if (text.starts_with("#version"))
+      continue;
+    if (space == text.npos || text.find(' ', space + 1) != text.npos) {
+      entry.fail("expected two pieces");
+      return nullptr;
+    }
+    options.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+  }
+  if (node.failed())
+    return nullptr;
+  auto model = makeBpe(std::move(options));
+  if (model)
+    return std::move(*model);
+  merges.fail(model.error().message);
+  return nullptr;
+}
+
+std::unique_ptr<Model> readUnigram(const JsonNode &node) {
+  node.onlyKeys({"type", "unk_id", "vocab", "byte_fallback"});
+  UnigramOptions options;
+  if (auto unknown = node.find("unk_id"))
+    options.unknown = unknown->number();
+  if (auto fallback = node.find("byte_fallback"))
+    options.byteFallback = fallback->boolean();
+  for (const JsonNode &entry : node.at("vocab").elements()) {
+    options.pieces.emplace_back(entry.at(0).text(), entry.at(1).real());
+    if (entry.size() != 2)
+      entry.fail("expected a piece and its score");
+  }
+  if (node.failed())
+    return nullptr;
+  auto model = makeUnigram(std::move(options));
+  if (model)
+    return std::move(*model);
+  node.fail(model.error().message);
+  return nullptr;
+}
+
+// Reads the added tokens. The library numbers them itself: those that the model has by the model,
+// others from the size of the vocabulary on.
+void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
+  auto next = static_cast<uint32_t>(parts.model->size());
+  StringMap<uint32_t> known;
+  for (const JsonNode &entry : node.elements()) {
+    entry.onlyKeys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    AddedToken token;
+    token.content = entry.at("content").text();
+    token.singleWord = entry.at("single_word").boolean();
+    token.leftStrip = entry.at("lstrip").boolean();
+    token.rightStrip = entry.at("rstrip").boolean();
+    token.normalized = entry.at("normalized").boolean();
+    token.special = entry.at("special").boolean();
+    if (entry.failed() || token.content.empty()) {
+      if (token.content.empty())
+        entry.at("content").fail("is empty");
+      return;
+    }
+    token.id = idIn(parts.model->vocabulary().ids, token.content);
+    if (uint32_t before = idIn(known, token.content); before != kNoId)
+      return entry.at("content").fail(fmt::format("'{}' is added twice", token.content));
+    if (token.id == kNoId)
+      token.id = next++;
+    known.emplace(token.content, token.id);
+    if (const uint32_t id = entry.at("id").number(); id != token.id && !entry.failed())
+      return entry.at("id").fail(
+          fmt::format("is {}, but tokenizers gives '{}' the id {}", id, token.content, token.id));
+    parts.added.push_back(std::move(token));
+  }
+}
+
+// Returns true if the vocabulary or an added token has this id.
+bool hasToken(const PipelineParts &parts, uint32_t id) {
+  const std::vector<std::string> &pieces = parts.model->vocabulary().pieces;
+  return (id < pieces.size() && !pieces[id].empty()) ||
+         std::any_of(parts.added.begin(), parts.added.end(),
+                     [&](const AddedToken &token) { return token.id == id; });
+}
+
+Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
+  PipelineParts parts;
+  root.onlyKeys({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+                 "post_processor", "decoder", "model"});
+  if (auto version = root.find("version"))
+    version->oneOf({"1.0"});
+  if (auto truncation = root.find("truncation"))
+    truncation->fail("is not supported, because it would cut documents; set it to null");
+  if (auto padding = root.find("padding"))
+    padding->fail("is not supported, because it would fill documents up; set it to null");
+  if (auto normalizer = root.find("normalizer"))
+    parts.normalizer = readNormalizer(*normalizer);
+  PreTokenizers preTokenizers;
+  if (auto preTokenizer = root.find("pre_tokenizer"))
+    readPreTokenizer(*preTokenizer, preTokenizers);
+  if (!preTokenizers.all.empty())
+    parts.preTokenizer = makePreTokenizers(std::move(preTokenizers.all));
+  if (auto decoder = root.find("decoder"))
+    parts.decoder = readDecoder(*decoder);
+  bool placed = false;
+  if (auto processor = root.find("post_processor"))
+    readPostProcessor(*processor, parts, placed);
+
+  const JsonNode model = root.at("model");
+  const std::string type = root.failed() ? "" : typeOf(model);
+  if (type == "BPE")
+    parts.model = readBpe(model, preTokenizers.byteLevel);
+  else if (type == "Unigram" && !preTokenizers.byteLevel)
+    parts.model = readUnigram(model);
+  else if (type == "Unigram")
+    model.fail("Unigram with ByteLevel is not supported");
+  else if (!root.failed())
+    refuseType(model);
+  if (auto added = root.find("added_tokens"); added && !root.failed())
+    readAddedTokens(*added, parts);
+  for (const auto *ids : {&parts.before, &parts.after})
+    for (uint32_t id : *ids)
+      if (!root.failed() && !hasToken(parts, id))
+        root.at("post_processor").fail(fmt::format("adds the id {}, which no token has", id));
+  if (root.failed())
+    return Error{""};
+  auto pipeline = makePipeline(std::move(parts));
+  if (!pipeline)
+    root.at("added_tokens").fail(pipeline.error().message);
+  return pipeline;
+}
+
+} // namespace
+
+Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path) {
+  auto text = readTextFile(path, kMaximumJsonBytes);
+  LMC_TRY(text);
+  if (!isShallowJson(*text))
+    return Error{fmt::format("{}: JSON that is nested too deep", path)};
+  std::optional<nlohmann::json> json = parseLikeSerde(*text);
+  if (!json || !json->is_object())
+    return Error{fmt::format("{}: not a JSON object", path)};
+  std::optional<std::string> fault;
+  auto tokenizer = readTokenizer(JsonNode(*json, "", fault));
+  if (fault)
+    return Error{fmt::format("{}: {}", path, *fault)};
+  return tokenizer;
+}
+
+} // namespace lmc

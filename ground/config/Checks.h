@@ -1,0 +1,66 @@
+// Applies the rules that concern several keys: defaults derived from other keys, and checks that
+// keys agree.
+#pragma once
+
+#include "ground/config/Diagnostics.h"
+#include "ground/config/Keys.h"
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc::config {
+
+// Records which keys were set, and where. Checks do not report a key that already had an error.
+struct Provenance {
+  std::string file;                         // path of the TOML file
+  std::map<std::string, Location> sections; // by name; location of the header
+  std::map<std::string, Location> keys; // by path ("model.vocab_size"); the last place that set it
+  std::set<std::string> broken;         // paths of keys with a reported error
+
+  bool given(const std::string &path) const { return keys.count(path); }
+  // Returns the location of the key, else of its section, else of the start of the file.
+  Location of(const std::string &path) const;
+};
+
+// A job whose keys are being checked.
+struct CheckedJob {
+  const KeyTable &keys;
+  const Provenance &provenance;
+  const Config &config;
+  const CheckDevice &checkDevice;
+  Diagnostics &diagnostics;
+
+  // Returns true if none of the keys `paths` has a reported error.
+  bool sound(std::initializer_list<const char *> paths) const;
+
+  template <typename... Args>
+  void error(const std::string &path, fmt::format_string<Args...> message, Args &&...args) const {
+    diagnostics.error(provenance.of(path), fmt::format(message, std::forward<Args>(args)...));
+  }
+};
+
+// Reports missing required keys of a job of `family` (null if the job's is not known) and adds them
+// to `broken`.
+void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
+                   Diagnostics &diagnostics);
+
+// Sets the keys whose defaults derive from other keys, if they were not given.
+void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config);
+
+// Returns the divisors of n that are the nearest to `value`, for errors: "4 or 8".
+std::string nearestDivisors(int64_t n, int64_t value);
+
+// Reports keys that contradict each other. Must run after deriveDefaults.
+void checkTogether(const CheckedJob &job);
+
+// Reports patterns of [[optimizer.group]] that name none of the model's parameters, and parameters
+// that two groups name.
+void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters);
+
+} // namespace lmc::config

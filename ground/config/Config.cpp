@@ -1,0 +1,177 @@
+#include "ground/config/Config.h"
+
+#include "ground/config/Checks.h"
+#include "ground/config/File.h"
+#include "ground/config/HuggingFace.h"
+#include "ground/config/ModelFamily.h"
+#include "ground/config/Parse.h"
+#include "ground/config/TrainingPhases.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace lmc {
+namespace {
+
+using namespace lmc::config;
+
+// Stores assignments in order, so that a later one replaces an earlier one. Marks the keys with
+// errors as broken.
+void assignAll(const std::vector<Assignment> &assignments, Config &config, Provenance &provenance,
+               Diagnostics &diagnostics) {
+  for (const Assignment &assignment : assignments) {
+    const std::string path = assignment.key->path();
+    if (Result<void> assigned = assign(*assignment.key, assignment.value, config); !assigned) {
+      diagnostics.error(assignment.location, assigned.error().message);
+      provenance.broken.insert(path);
+    } else {
+      provenance.keys[path] = assignment.location;
+    }
+  }
+}
+
+// Returns the last assignment of model.config in the file and the overrides. It is needed before
+// any key is assigned, because all other keys override the values of that config.json.
+const Assignment *findModelConfig(const ParsedFile &file,
+                                  const std::vector<Assignment> &overrides) {
+  const Assignment *found = nullptr;
+  for (const auto *assignments : {&file.assignments, &overrides})
+    for (const Assignment &assignment : *assignments)
+      if (assignment.key->path() == "model.config")
+        found = &assignment;
+  return found;
+}
+
+void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &config,
+                       Provenance &provenance, Diagnostics &diagnostics) {
+  const auto *name = from ? std::get_if<std::string>(&from->value) : nullptr;
+  if (!name || name->empty())
+    return;
+  const std::string path = (std::filesystem::path(config.directory) / *name).string();
+  const size_t before = diagnostics.count();
+  assignAll(importHuggingFaceConfig(path, keys, diagnostics), config, provenance, diagnostics);
+  if (diagnostics.count() == before)
+    return;
+  // After an error in config.json, missing keys of [model] are not reported.
+  for (const Key &key : keys)
+    if (key.section == "model" && !provenance.given(key.path()))
+      provenance.broken.insert(key.path());
+}
+
+void fillSettings(const KeyTable &keys, const Provenance &provenance, Config &config) {
+  using Origin = ResolvedSetting::Origin;
+  for (const Key &key : keys) {
+    if (!key.isOf(*config.model.family))
+      continue;
+    ResolvedSetting setting = resolvedSetting(key, config);
+    if (const auto given = provenance.keys.find(setting.key); given != provenance.keys.end())
+      setting.origin = given->second.file == kOverrides ? Origin::Override : Origin::File;
+    else if (key.runTimeIfGiven)
+      setting.runTime = false;
+    config.settings.push_back(std::move(setting));
+  }
+}
+
+} // namespace
+
+static void setText(Config &config, std::string_view key, int64_t value) {
+  for (ResolvedSetting &setting : config.settings)
+    if (setting.key == key)
+      setting.value = fmt::format("{}", value);
+}
+
+int64_t DistributedConfig::shardRanks() const {
+  if (strategy == ShardingStrategy::NoShard)
+    return 1;
+  const bool isHybrid = strategy == ShardingStrategy::HybridShard ||
+                        strategy == ShardingStrategy::HybridShardZero2;
+  switch (shardGroup) {
+  case kAutoGroup:
+    return isHybrid ? devicesPerNode : ranks();
+  case kNodeGroup:
+    return devicesPerNode;
+  case kWorldGroup:
+    return ranks();
+  default:
+    return shardGroup;
+  }
+}
+
+bool DistributedConfig::dividesWeights() const {
+  return strategy == ShardingStrategy::Zero3 || strategy == ShardingStrategy::HybridShard;
+}
+
+bool DistributedConfig::dividesGradients() const {
+  return dividesWeights() || strategy == ShardingStrategy::Zero2 ||
+         strategy == ShardingStrategy::HybridShardZero2;
+}
+
+bool DistributedConfig::choosesReduce() const {
+  return reduce == "auto" && dividesGradients() && shardRanks() > 1;
+}
+
+void setLossChunk(Config &config, int64_t tokens) {
+  config.memory.lossChunk = tokens;
+  setText(config, "memory.loss_chunk", tokens);
+}
+
+void setMicroBatchSize(Config &config, int64_t size) {
+  TrainingConfig &training = config.training;
+  const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
+  training.microBatchSize = size;
+  training.gradientAccumulationSteps = training.batchSize / devices / size;
+  setText(config, "training.micro_batch_size", size);
+}
+
+Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
+                          const ModelFamilies &families, const CheckDevice &checkDevice,
+                          size_t phase, const ListParameters &listParameters) {
+  KeyTable keys(families);
+  Config config;
+  for (const Key &key : keys)
+    key.field(config); // sets initial values that families define
+  config.path = path;
+  config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
+
+  Diagnostics diagnostics;
+  Result<std::string> text = readFile(path);
+  if (!text) {
+    diagnostics.error({path}, text.error().message);
+    return Error{diagnostics.text()};
+  }
+  config.text = std::move(*text);
+
+  const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
+  for (const Key &key : keys)
+    key.field(config); // adds the tables of lists, in their order
+  const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
+  Provenance provenance{
+      .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};
+  assignModelConfig(findModelConfig(file, changes), keys, config, provenance, diagnostics);
+  assignAll(file.assignments, config, provenance, diagnostics);
+  assignAll(changes, config, provenance, diagnostics);
+  for (const ModelFamily *family : families)
+    if (family->name == config.model.architecture)
+      config.model.family = family;
+
+  if (file.valid) { // a syntax error hides which keys are set
+    checkRequired(keys, config.model.family, provenance, diagnostics);
+    config.phase = phase;
+    resolveSteps({keys, provenance, config, checkDevice, diagnostics}, provenance, config);
+    enterPhase(provenance, config);
+    deriveDefaults(keys, provenance, config);
+    settlePhase(provenance, config);
+    checkTogether({keys, provenance, config, checkDevice, diagnostics});
+    if (diagnostics.empty() && listParameters && !config.optimizer.groups.empty())
+      checkPatterns({keys, provenance, config, checkDevice, diagnostics}, listParameters(config));
+  }
+  if (!diagnostics.empty())
+    return Error{diagnostics.text()};
+  config.warnings = diagnostics.warnings();
+  config.settingWarnings = diagnostics.settingWarnings();
+  fillSettings(keys, provenance, config);
+  return config;
+}
+
+} // namespace lmc

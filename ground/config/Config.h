@@ -1,0 +1,363 @@
+// The configuration of a training job, as its TOML file describes it: parsed, with defaults, and
+// checked.
+//
+// Everything known about a key (type, unit, range, choices, default, doc, whether `lmc-run --set`
+// may change it) is in one place, ground/config/Keys.cpp. Parsing, the error messages and
+// docs/config.md all use that table. Fixed defaults are the initial values of the fields below.
+#pragma once
+
+#include "ground/plan/LrSettings.h"
+#include "ground/support/Result.h"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace lmc {
+
+struct ModelFamily; // ground/config/ModelFamily.h
+// The model families that a job can name. The first is the default.
+using ModelFamilies = std::vector<const ModelFamily *>;
+
+enum class DataType { F32, BF16, F64 };
+
+// Returns the bytes of an element.
+constexpr int64_t elementBytes(DataType type) {
+  return type == DataType::F64 ? 8 : type == DataType::F32 ? 4 : 2;
+}
+
+enum class RecomputeMode { None, Activation, Full, Block, Auto, KeepAll };
+enum class ShardingStrategy { NoShard, Zero1, Zero2, Zero3, HybridShard, HybridShardZero2 };
+enum class RopeScalingType { None, Linear, Llama3, Dynamic, Yarn };
+
+// RoPE scaling. The field names are those of Hugging Face's config.json.
+struct RopeScaling {
+  RopeScalingType type = RopeScalingType::None;
+  double factor = 1.0;
+  double lowFreqFactor = 1.0;                // used by llama3
+  double highFreqFactor = 4.0;               // used by llama3
+  int64_t originalMaxPositionEmbeddings = 0; // default: max_position_embeddings
+  double attentionFactor = 0.0;              // used by yarn; 0: 0.1 ln(factor) + 1, as in its paper
+  double betaFast = 32.0, betaSlow = 1.0;    // used by yarn
+  bool operator==(const RopeScaling &) const = default;
+};
+
+// The value of a key that only some families have.
+using FamilyValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>>;
+
+struct ModelConfig {
+  std::string config;                 // path of a Hugging Face config.json to start from; "": none
+  std::string architecture;           // name of a ModelFamily
+  const ModelFamily *family = nullptr; // the family with this name
+  int64_t vocabSize = 0;
+  int64_t hiddenSize = 0;
+  int64_t intermediateSize = 0;
+  int64_t numHiddenLayers = 0;
+  int64_t numAttentionHeads = 0;
+  int64_t numKeyValueHeads = 0;       // default: numAttentionHeads
+  int64_t headDim = 0;                // default: hiddenSize / numAttentionHeads
+  int64_t maxPositionEmbeddings = 0;  // default: sequence_length
+  double ropeTheta = 10000.0;
+  RopeScaling ropeScaling;
+  double rmsNormEps = 1e-5;
+  bool tieWordEmbeddings = false;
+  bool attentionBias = false;
+  bool mlpBias = false;
+  bool embeddingNorm = false;     // a norm behind the embedding
+  int64_t slidingWindow = 0;      // 0: no window
+  double initializerRange = 0.02; // standard deviation of the initial embedding
+  // Standard deviation of initial linear weights: "fan_in" = 1/sqrt(fan_in), "normal" =
+  // initializer_range. Both divide it by sqrt(2 * layers) for the residual projections (o and
+  // down).
+  std::string initializer = "fan_in";
+  // Values of the keys that only some families have, by key name. T is the type of the key.
+  std::map<std::string, FamilyValue> familyValues;
+  template <typename T> const T &familyValue(const std::string &name) const {
+    return std::get<T>(familyValues.at(name));
+  }
+  bool operator==(const ModelConfig &) const = default;
+};
+
+struct TrainingConfig {
+  int64_t sequenceLength = 0;
+  int64_t batchSize = 0;              // GBS: sequences per optimizer step, all devices
+  int64_t microBatchSize = 0;         // MBS: sequences per device and micro-step
+  bool microBatchAuto = false;        // "auto": the compiler replaces microBatchSize
+  int64_t gradientAccumulationSteps = 0; // GAS, computed from other keys
+  int64_t trainIters = 0;                // default: what trainTokens or the phases add up to
+  int64_t trainTokens = 0;               // 0: not given
+  DataType computeDType = DataType::BF16;
+  bool documentMask = false; // tokens attend only to their own document
+  bool documentPositions = false; // positions restart at each document
+  bool documentLossMask = false;  // the last token of a document has no loss
+  double zLoss = 0;               // factor of lse^2 in what is differentiated; 0: none
+  uint64_t seed = 0;
+  bool operator==(const TrainingConfig &) const = default;
+};
+
+// A table [[optimizer.group]].
+struct ParameterGroup {
+  std::string name;
+  std::vector<std::string> parameters; // patterns (ParameterGroups.h)
+  double weightDecay = 0;              // default: optimizer.weight_decay
+  bool ownDecay = false;               // weight_decay is given: all parameters of the group decay
+  double lrMult = 1;                   // factor of the scheduled learning rate
+  int64_t optimBits = 0;               // of a moment: 8 or 32; default: 8 with adamw8bit, else 32
+  bool operator==(const ParameterGroup &) const = default;
+};
+
+struct OptimizerConfig {
+  std::string type = "adamw";
+  double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  // Of type "muon".
+  double muonLr = 0; // 0: that of the schedule
+  double muonMomentum = 0.95;
+  bool muonNesterov = true;
+  int64_t muonNsSteps = 5;
+  double muonNsA = 3.4445, muonNsB = -4.775, muonNsC = 2.0315; // coefficients of Newton-Schulz
+  double muonEps = 1e-7;
+  std::string muonAdjustLrFn = "match_rms_adamw";
+  std::string muonNsDType = "bf16";
+  std::string muonOwners = "auto"; // auto | yes | no
+  double routerBiasUpdateSpeed = 0.001; // of lm.balance_bias
+  double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
+  bool decayNormsAndBiases = false;
+  std::map<std::string, ParameterGroup> groups; // by name
+  bool operator==(const OptimizerConfig &) const = default;
+};
+
+struct MemoryConfig {
+  uint64_t budget = 0; // bytes of all arenas together; 0: what the device spec leaves
+  RecomputeMode recompute = RecomputeMode::None;
+  int64_t recomputeStride = 1; // recompute "block": every n-th layer
+  int64_t lossChunk = 0;       // tokens whose logits exist at a time; 0: the compiler chooses
+  bool operator==(const MemoryConfig &) const = default;
+};
+
+struct DistributedConfig {
+  // Values of shardGroup that are no number of ranks.
+  static constexpr int64_t kAutoGroup = 0, kNodeGroup = -1, kWorldGroup = -2;
+
+  int64_t nodes = 1, devicesPerNode = 1;
+  ShardingStrategy strategy = ShardingStrategy::Zero1;
+  int64_t shardGroup = kAutoGroup;       // ranks that divide the state between them
+  std::string reduce = "auto";           // auto | each | last: the micro-steps that sum gradients
+  std::string reduceDType = "f32"; // f32 | bf16 | f16: in which gradients travel; f64 models: f64
+  std::string reshardAfterForward = "auto"; // auto | yes | no
+  std::string overlap = "auto"; // auto | yes | gathers | no: what runs beside other commands
+  int64_t expertParallel = 1;   // ranks that divide the experts of a layer between them
+  double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
+
+  int64_t ranks() const { return nodes * devicesPerNode; }
+  // The ranks that divide the state between them, and the groups of such ranks, whose members
+  // number i have the same piece. Their product is ranks(). Ranks are numbered node by node, and a
+  // group has consecutive ranks.
+  int64_t shardRanks() const;
+  int64_t replicateRanks() const { return ranks() / shardRanks(); }
+  bool dividesGradients() const;
+  bool dividesWeights() const;
+  // Returns true if it is open which micro-steps sum gradients over ranks. Only ranks that divide
+  // gradients have the choice: for others, sums in each micro-step save no memory.
+  bool choosesReduce() const;
+  bool operator==(const DistributedConfig &) const = default;
+};
+
+// A table [[data.source]].
+struct SourceConfig {
+  std::vector<std::string> paths;
+  double weight = 1;
+  double maxEpochs = 0; // 0: any number
+};
+
+struct DataConfig {
+  std::vector<std::string> train, validation;
+  std::map<std::string, SourceConfig> sources; // by name; empty: `train` has the data
+  int64_t endOfDocument = -1; // token id, for files without a table of documents
+  std::string format = "auto"; // auto | uint16 | uint32 | megatron
+  int64_t shuffleBlock = 0;    // tokens; default: sequence_length
+  std::string packing = "concatenate"; // concatenate | best_fit: how documents come to rows
+  bool allowRepeats = false;   // a global batch may hold a sequence more than once
+  int64_t numWorkers = 2;
+};
+
+// A table [[phase]]: a part of the run's steps, and what is different in it.
+struct PhaseConfig {
+  std::string name;
+  int64_t steps = 0;  // of one of these three, given by the user, the steps follow
+  int64_t tokens = 0; // 0: not given
+  double share = 0;   // of training.train_tokens, else of training.train_iters; 0: not given
+  // Defaults: those of [training]. microBatchSize 0: "auto".
+  int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
+  std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their weights
+  std::string lrStyle = "continue"; // as [lr_schedule].style; continue: [lr_schedule] goes on
+  double lr = 0, minLr = 0;
+  int64_t warmupIters = 0;
+};
+
+// A table [[validation]].
+struct ValidationConfig {
+  std::vector<std::string> paths;
+  int64_t interval = 0; // steps; default: monitoring.validation_interval
+  int64_t iters = 0;    // global batches; default: monitoring.validation_iters
+};
+
+struct CheckpointConfig {
+  int64_t interval = 0;       // steps between checkpoints; 0: only at the end
+  double intervalMinutes =
+      30; // the same in minutes of the predicted step, unless `interval` is given
+  int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
+  int64_t keepEvery = 0;      // steps: checkpoints that are kept too; 0: none
+  std::string keepBest;       // a set of validation data; "": none
+  bool saveBest = false;      // a save follows each validation in which that set is at its best
+  bool background = true;     // the loop does not wait until checkpoints are written
+  int64_t exportInterval = 0; // steps between Hugging Face exports; 0: none
+  std::string exportCommand;  // is run for each of them; "": none
+};
+
+struct MonitoringConfig {
+  int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
+  bool logits = false; // true: a function that writes the logits is compiled too
+  bool router = true;  // true: the plan sums what the routers of experts do
+  bool tensorboard = false;
+  std::string prometheus, onEvent;                              // "": none
+  std::string wandbProject, wandbEntity, wandbGroup, wandbName; // "": none
+};
+
+// Texts that the model continues now and then.
+struct GenerationConfig {
+  std::string prompts; // file; "": none
+  int64_t interval = 1000, maxNewTokens = 64;
+  double temperature = 0, topP = 1;
+};
+
+struct GuardConfig {
+  std::string action = "stop";          // stop | warn | off
+  std::string onSpike = "warn";         // warn | skip | rollback | stop
+  int64_t rollbacks = 3;                // at most, of a run
+  int64_t refund = 1000;                // steps without a spike after which they count no more
+  std::string skipSteps;                // "120,130-140"; "": none
+  int64_t window = 100, patience = 100; // steps
+  double spike = 6;                     // deviations above the mean
+  double rise = 1;                      // nats above the lowest level of the loss
+  double plateau = 0.002;               // part of the loss
+  double validation = 0.2;              // nats above the lowest validation loss; 0: not looked for
+  int64_t compareWeights = 1000;        // steps; 0: never
+  double updateRatio = 0.1;             // of a tensor's update to its weights; 0: not judged
+  int64_t deadExpert = 100;             // steps without a token; 0: not looked for
+};
+
+struct TargetConfig {
+  std::string device = "cpu";         // name of a device: "cpu", "cuda:sm_90a"
+  std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
+  std::string spec;                   // device spec, a name or path; "": by device
+  double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
+  // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
+  int64_t vocabMultiple = 0;
+  // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
+  int64_t intermediateMultiple = 0;
+  // How CUDA kernels read very long rows again, for comparisons (LongRows in
+  // compiler/targets/cuda/CudaKernel.h): "shared", "again" or "alone"; "": what is best.
+  std::string longRows;
+  bool operator==(const TargetConfig &) const = default;
+};
+
+// A key with its final value as canonical text. The plan lists all keys.
+struct ResolvedSetting {
+  enum class Type { Integer, Float, Boolean, String, StringList };
+  enum class Origin { Default, File, Override }; // Override: `lmc compile --set`
+  std::string key; // "lr_schedule.lr"
+  Type type = Type::String;
+  std::string value;                // the value, unless it is a list
+  std::vector<std::string> values;  // the values of a StringList
+  double minimum = 0, maximum = 0;  // range of a number, inclusive; may be infinite
+  std::vector<std::string> choices; // accepted texts; empty: any text
+  std::string doc;
+  bool runTime = false;  // lmc-run --set may change it
+  bool identity = false; // a restart with another value must declare the change
+  Origin origin = Origin::Default;
+  // For a default that follows another key: that key, and the number its value is divided by.
+  std::string derivedFrom;
+  double derivedDivisor = 1;
+};
+
+struct Config {
+  ModelConfig model;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  LrKeys lrSchedule;
+  MemoryConfig memory;
+  DistributedConfig distributed;
+  DataConfig data;
+  std::map<std::string, ValidationConfig> validations; // by name; empty: `data.validation`
+  CheckpointConfig checkpoint;
+  MonitoringConfig monitoring;
+  GenerationConfig generation;
+  GuardConfig guard;
+  TargetConfig target;
+  std::deque<PhaseConfig> phases; // in the order of the file; empty: the run has no phases
+  size_t phase = 0;               // the phase that `training` describes
+
+  std::string path;               // path of the TOML file, as given
+  std::string directory;          // absolute path; paths in settings are relative to it
+  std::string text;               // contents of the TOML file
+  std::vector<ResolvedSetting> settings;
+  std::vector<std::string> warnings; // about values that the job asks for and does not get
+  // About settings that may do something else than is meant. The plan does not hold them: a run
+  // finds them itself, because its --set may change them.
+  std::vector<std::string> settingWarnings;
+};
+
+// Fails for a `device`, a job's target.device, that is not valid; the error is "it must be ...".
+// The compiler's targets know the answer (compiler/kernels/Target.h).
+using CheckDevice = std::function<Result<void>(const std::string &device)>;
+
+// Returns the names of the parameters of a job's model. The builder of models knows them
+// (parameterNames() in models/decoder/Model.h).
+using ListParameters = std::function<std::vector<std::string>(const Config &)>;
+
+// Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
+// word", in order), sets defaults, and checks every value and the rules that connect keys (heads
+// divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
+// `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. All
+// mistakes are reported together: the error is complete lines "FILE:LINE:COLUMN: error: ...", one
+// per mistake. Without `checkDevice`, every target.device is accepted. Without `listParameters`,
+// the patterns of [[optimizer.group]] are not compared with the model's parameters.
+//
+// If the job has phases, the result is the job as it is in the phase number `phase`: the values of
+// [[phase]] are in the place of those of [training].
+Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
+                          const ModelFamilies &families, const CheckDevice &checkDevice = nullptr,
+                          size_t phase = 0, const ListParameters &listParameters = nullptr);
+
+// Returns the number of steps before the phase number `phase`.
+int64_t stepsBefore(const Config &config, size_t phase);
+
+// Sets the micro-batch size to `size`, which must divide batch size / devices, and updates the
+// gradient accumulation steps and the entries of `settings`.
+void setMicroBatchSize(Config &config, int64_t size);
+
+// Sets memory.loss_chunk to `tokens`, and updates the entry of `settings`.
+void setLossChunk(Config &config, int64_t tokens);
+
+// Returns the text of docs/config.md: every section and key with type, unit, range, default and
+// doc.
+std::string configReference(const ModelFamilies &families);
+
+// Returns a JSON Schema (draft-07) of a job's TOML file, for editors: sections, and keys with type,
+// range, choices, default and doc. It accepts the keys of all families.
+std::string configSchema(const ModelFamilies &families);
+
+// Returns why checkpoints of the model cannot be exported: no Hugging Face class computes it.
+// Returns "" if one does.
+std::string notExportable(const ModelConfig &model);
+
+// Returns the text of the model's Hugging Face config.json, for exported checkpoints. The model
+// must be one that can be exported.
+std::string huggingFaceConfig(const Config &config);
+
+} // namespace lmc

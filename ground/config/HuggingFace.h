@@ -1,0 +1,18 @@
+// Reads Hugging Face's config.json as a source of [model] keys.
+#pragma once
+
+#include "ground/config/ModelFamily.h"
+#include "ground/config/Parse.h"
+
+namespace lmc::config {
+
+// Converts the file `path`, a config.json of one of the families of `keys`, to assignments of
+// [model] keys. A key that the file leaves out gets the default of the family's Hugging Face class.
+// Keys that do not affect training are ignored; keys that lmc cannot support are errors.
+std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
+                                                Diagnostics &diagnostics);
+
+// Returns how checkpoints of the model are exported: as which family, and why.
+Export exportOf(const ModelConfig &model);
+
+} // namespace lmc::config

@@ -1,0 +1,296 @@
+#include "ground/config/Values.h"
+
+#include "ground/config/ModelFamily.h"
+#include "ground/support/Nearest.h"
+#include "ground/support/Size.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <type_traits>
+
+namespace lmc::config {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+// Describes a value that the user wrote, for the error "must be ..., not ...".
+std::string describe(const Value &value) {
+  struct {
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(int64_t number) const { return fmt::format("{}", number); }
+    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(const std::string &text) const { return fmt::format("\"{}\"", text); }
+    std::string operator()(const std::vector<std::string> &) const { return "a list"; }
+    std::string operator()(const std::vector<int64_t> &) const { return "a list of integers"; }
+    std::string operator()(const OtherValue &other) const { return other.what; }
+  } visitor;
+  return std::visit(visitor, value);
+}
+
+struct Assigner {
+  const Key &key;
+  const Value &value;
+
+  Error wrongType() const {
+    // In TOML 5e5 is a float, but the user meant the whole number; the error shows it as such.
+    const double *number = std::get_if<double>(&value);
+    const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
+    return Error{fmt::format("{} must be {}, not {}", key.path(), typeText(key),
+                             whole ? fmt::format("a float; write {}", static_cast<int64_t>(*number))
+                                   : describe(value))};
+  }
+
+  Error outOfRange() const {
+    return Error{
+        fmt::format("{} is {}; it must be {}{}", key.path(), describe(value), rangeText(key),
+                    key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name))};
+  }
+
+  const Choice *findChoice(const std::string &text) const {
+    const std::string wanted = lower(text);
+    for (const Choice &choice : key.choices)
+      if (wanted == choice.name)
+        return &choice;
+    return nullptr;
+  }
+
+  Error wrongChoice(const std::string &text) const {
+    const std::vector<std::string> names = choiceNames(key);
+    return Error{fmt::format("{} is \"{}\"; it must be {}{}{}", key.path(), text,
+                             names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
+                             suggestion(lower(text), names))};
+  }
+
+  template <typename Integer> Result<void> integer(Integer *field) const {
+    if (const auto *text = std::get_if<std::string>(&value)) {
+      if (key.isSize()) {
+        const Result<uint64_t> bytes = parseSize(*text);
+        if (!bytes)
+          return Error{fmt::format("{}: {}", key.path(), bytes.error().message)};
+        *field = static_cast<Integer>(*bytes);
+        return {};
+      }
+      if (const Choice *choice = findChoice(*text)) {
+        *field = choice->value;
+        return {};
+      }
+    }
+    const auto *number = std::get_if<int64_t>(&value);
+    if (!number)
+      return wrongType();
+    if (static_cast<double>(*number) < key.minimum || static_cast<double>(*number) > key.maximum)
+      return outOfRange();
+    *field = static_cast<Integer>(*number);
+    return {};
+  }
+
+  Result<void> operator()(int64_t *field) const { return integer(field); }
+  Result<void> operator()(uint64_t *field) const { return integer(field); }
+
+  Result<void> operator()(double *field) const {
+    double number = 0;
+    if (const auto *whole = std::get_if<int64_t>(&value))
+      number = static_cast<double>(*whole);
+    else if (const auto *real = std::get_if<double>(&value))
+      number = *real;
+    else
+      return wrongType();
+    if (!std::isfinite(number) || number < key.minimum || number > key.maximum)
+      return outOfRange();
+    *field = number;
+    return {};
+  }
+
+  Result<void> operator()(bool *field) const {
+    const auto *flag = std::get_if<bool>(&value);
+    if (!flag)
+      return wrongType();
+    *field = *flag;
+    return {};
+  }
+
+  Result<void> operator()(std::string *field) const {
+    const auto *text = std::get_if<std::string>(&value);
+    if (!text)
+      return wrongType();
+    Config initial;
+    if (text->empty() && (!key.choices.empty() ||
+                          !std::get<std::string *>(key.field(initial))->empty() || key.required))
+      return Error{fmt::format("{} must not be empty", key.path())};
+    if (key.choices.empty()) {
+      *field = *text;
+    } else {
+      const Choice *choice = findChoice(*text);
+      if (!choice)
+        return wrongChoice(*text);
+      *field = choice->name;
+    }
+    return {};
+  }
+
+  Result<void> operator()(std::vector<std::string> *field) const {
+    std::vector<std::string> list;
+    if (const auto *text = std::get_if<std::string>(&value))
+      list = {*text};
+    else if (const auto *texts = std::get_if<std::vector<std::string>>(&value))
+      list = *texts;
+    else
+      return wrongType();
+    if (std::find(list.begin(), list.end(), "") != list.end())
+      return Error{fmt::format("{} must not contain an empty string", key.path())};
+    *field = std::move(list);
+    return {};
+  }
+
+  Result<void> operator()(std::vector<int64_t> *field) const {
+    std::vector<int64_t> list;
+    const auto *texts = std::get_if<std::vector<std::string>>(&value);
+    if (const auto *numbers = std::get_if<std::vector<int64_t>>(&value))
+      list = *numbers;
+    else if (!texts || !texts->empty())
+      return wrongType();
+    for (int64_t number : list)
+      if (static_cast<double>(number) < key.minimum || static_cast<double>(number) > key.maximum)
+        return Error{
+            fmt::format("{} has {}; its numbers must be {}", key.path(), number, rangeText(key))};
+    *field = std::move(list);
+    return {};
+  }
+
+  template <typename Enum> Result<void> operator()(Enum *field) const {
+    static_assert(std::is_enum_v<Enum>);
+    const auto *text = std::get_if<std::string>(&value);
+    if (!text)
+      return wrongType();
+    const Choice *choice = findChoice(*text);
+    if (!choice)
+      return wrongChoice(*text);
+    *field = static_cast<Enum>(choice->value);
+    return {};
+  }
+};
+
+} // namespace
+
+Result<void> assign(const Key &key, const Value &value, Config &config) {
+  return std::visit(Assigner{key, value}, key.field(config));
+}
+
+ResolvedSetting resolvedSetting(const Key &key, Config &config) {
+  ResolvedSetting setting;
+  setting.key = key.path();
+  setting.doc = key.doc;
+  setting.runTime = key.runTime || key.runTimeIfGiven;
+  setting.identity = key.identity;
+  setting.derivedFrom = key.derived.key;
+  setting.derivedDivisor = key.derived.divisor;
+  auto number = [&](ResolvedSetting::Type type, std::string text) {
+    setting.type = type;
+    setting.value = std::move(text);
+    setting.minimum = key.minimum;
+    setting.maximum = key.maximum;
+  };
+  std::visit(
+      [&](auto *field) {
+        using T = std::remove_pointer_t<decltype(field)>;
+        using Type = ResolvedSetting::Type;
+        if constexpr (std::is_same_v<T, bool>) {
+          setting.type = Type::Boolean;
+          setting.value = *field ? "true" : "false";
+        } else if constexpr (std::is_integral_v<T>) {
+          number(Type::Integer, fmt::format("{}", *field));
+        } else if constexpr (std::is_floating_point_v<T>) {
+          number(Type::Float, fmt::format("{}", *field)); // shortest text that reads back exactly
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          setting.type = Type::StringList;
+          setting.values = *field;
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          setting.type = Type::StringList;
+          for (int64_t number : *field)
+            setting.values.push_back(fmt::format("{}", number));
+        } else {
+          setting.type = Type::String;
+          setting.choices = choiceNames(key);
+          if constexpr (std::is_enum_v<T>) {
+            for (auto choice = key.choices.rbegin(); choice != key.choices.rend(); ++choice)
+              if (choice->value == static_cast<int>(*field))
+                setting.value = choice->name;
+          } else {
+            setting.value = *field;
+          }
+        }
+      },
+      key.field(config));
+  return setting;
+}
+
+std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key) {
+  const auto valueOf = [](const Key &own) {
+    Config config;
+    return resolvedSetting(own, config).value;
+  };
+  std::vector<std::pair<const ModelFamily *, std::string>> others;
+  for (const ModelFamily *family : key.families)
+    for (const Key &own : family->keys)
+      if (own.path() == key.path() && valueOf(own) != valueOf(key))
+        others.emplace_back(family, valueOf(own));
+  return others;
+}
+
+std::string defaultMarkdown(const Key &key) {
+  const DerivedDefault &derived = key.derived;
+  if (!derived.key.empty()) {
+    // Where the key has the name of the one that it follows, the path tells them apart.
+    const std::string last = derived.key.substr(derived.key.rfind('.') + 1);
+    const std::string &name = last == key.name ? derived.key : last;
+    return derived.divisor == 1 ? name : fmt::format("{} / {}", name, derived.divisor);
+  }
+  if (*key.defaultText)
+    return key.defaultText;
+  Config config;
+  std::string text = fmt::format("`{}`", resolvedSetting(key, config).value);
+  for (const auto &[family, value] : otherDefaults(key))
+    text += fmt::format("; of `{}` `{}`", family->name, value);
+  return text;
+}
+
+plan::SettingType planType(ResolvedSetting::Type type) {
+  switch (type) {
+  case ResolvedSetting::Type::Integer:
+    return plan::SettingType::Integer;
+  case ResolvedSetting::Type::Float:
+    return plan::SettingType::Float;
+  case ResolvedSetting::Type::Boolean:
+    return plan::SettingType::Boolean;
+  case ResolvedSetting::Type::StringList:
+    return plan::SettingType::StringList;
+  case ResolvedSetting::Type::String:
+    break;
+  }
+  return plan::SettingType::String;
+}
+
+SettingTable settingTable(const std::vector<ResolvedSetting> &settings) {
+  std::vector<Setting> entries;
+  for (const ResolvedSetting &from : settings)
+    entries.push_back({.key = from.key,
+                       .type = planType(from.type),
+                       .value = from.value,
+                       .values = from.values,
+                       .origin = static_cast<SettingOrigin>(from.origin),
+                       .identity = from.identity,
+                       .derivedFrom = from.derivedFrom,
+                       .derivedDivisor = from.derivedDivisor});
+  return SettingTable(std::move(entries));
+}
+
+} // namespace lmc::config

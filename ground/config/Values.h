@@ -1,0 +1,44 @@
+// Converts values from text (TOML, --set, JSON) to fields of a Config.
+#pragma once
+
+#include "ground/config/Keys.h"
+#include "ground/plan/SettingTable.h"
+#include "ground/support/Result.h"
+#include "plan_generated.h"
+
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lmc::config {
+
+// A value of a type that no key accepts; `what` describes it for the error ("a date", "a table").
+struct OtherValue {
+  std::string what;
+};
+
+// An empty list is one of strings.
+using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
+                           std::vector<int64_t>, OtherValue>;
+
+// Checks `value` against the key's type, range and choices, and stores it. The error is a sentence
+// that names the key.
+Result<void> assign(const Key &key, const Value &value, Config &config);
+
+// Returns the key and its value in `config` in the form that the plan stores.
+ResolvedSetting resolvedSetting(const Key &key, Config &config);
+
+// Returns the defaults of those of the key's families that differ from that of the first one.
+std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
+
+// Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".
+std::string defaultMarkdown(const Key &key);
+
+// Returns the type's name in the plan's schema.
+plan::SettingType planType(ResolvedSetting::Type type);
+
+// Returns the settings in the form in which lmc-run reads them from a plan.
+SettingTable settingTable(const std::vector<ResolvedSetting> &settings);
+
+} // namespace lmc::config

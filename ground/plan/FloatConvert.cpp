@@ -1,0 +1,125 @@
+#include "ground/plan/FloatConvert.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+namespace lmc {
+
+namespace {
+struct BFloat16 {
+  uint16_t bits;
+  static BFloat16 of(float value) { return {toBFloat16(value)}; }
+  float wide() const { return fromBFloat16(bits); }
+};
+struct Float16 {
+  uint16_t bits;
+  static Float16 of(float value) { return {toFloat16(value)}; }
+  float wide() const { return fromFloat16(bits); }
+};
+template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
+} // namespace
+
+// The branches are selections, so that compilers make vector code of a loop. An f32 below 2^-14,
+// the smallest normal f16, is added to 0.5, whose last bit has the value of f16's, 2^-24: the
+// addition rounds. (Method: F. Giesen, "half to float done quick".)
+uint16_t toFloat16(float value) {
+  constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
+  const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
+  const uint32_t size = bits & 0x7FFFFFFF;
+  const uint32_t small =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+  const uint32_t normal = (size - ((127 - 15) << 23) + 0xFFF + (size >> 13 & 1)) >> 13;
+  const uint32_t special = size > 0x7F800000 ? 0x7E00 : 0x7C00;
+  const uint32_t result = size >= kOverflow ? special : size < kSmallestNormal ? small : normal;
+  return static_cast<uint16_t>(sign | result);
+}
+
+float fromFloat16(uint16_t bits) {
+  constexpr uint32_t kExponent = 0x7C00 << 13, kSmallestNormal = (127 - 14) << 23;
+  const uint32_t sign = uint32_t{bits} >> 15 << 31, size = uint32_t{bits & 0x7FFFu} << 13;
+  const uint32_t exponent = size & kExponent;
+  const uint32_t normal = size + ((127 - 15) << 23);
+  const uint32_t special = normal + ((128 - 16) << 23); // infinity or NaN
+  // A number below 2^-14: its mantissa, behind an exponent of which 1 is subtracted.
+  const uint32_t small =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
+                              std::bit_cast<float>(kSmallestNormal));
+  const uint32_t result = exponent == kExponent ? special : exponent == 0 ? small : normal;
+  return std::bit_cast<float>(sign | result);
+}
+
+// Converts f64 to f32 with rounding to odd: if bits are lost, the last bit of the result is 1. A
+// second rounding, from f32 to bf16 or f16, then cannot mistake the value for a tie.
+static float roundToOdd(double value) {
+  auto narrow = static_cast<float>(value);
+  if (static_cast<double>(narrow) == value || std::isnan(value))
+    return narrow;
+  uint32_t bits = std::bit_cast<uint32_t>(narrow);
+  if (bits & 1)
+    return narrow;
+  // `narrow` is not exact and its last bit is 0. The result is the f32 next to it in the direction
+  // of `value`, whose last bit is 1.
+  bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
+  return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
+}
+
+template <typename From, typename To> static To cast(From value) {
+  if constexpr (std::is_same_v<From, To>)
+    return value;
+  else if constexpr (kIsShort<From>)
+    return cast<float, To>(value.wide());
+  else if constexpr (!kIsShort<To>)
+    return static_cast<To>(value);
+  else if constexpr (std::is_same_v<From, double>)
+    return To::of(roundToOdd(value));
+  else
+    return To::of(value);
+}
+
+template <typename From, typename To>
+static bool convert(const void *source, void *target, uint64_t count) {
+  // memcpy is used because a tensor in a file may start at any byte.
+  for (uint64_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, static_cast<const char *>(source) + i * sizeof(From), sizeof(From));
+    To result = cast<From, To>(value);
+    std::memcpy(static_cast<char *>(target) + i * sizeof(To), &result, sizeof(To));
+  }
+  return true;
+}
+
+template <typename From>
+static bool convertFrom(const void *source, plan::DType to, void *target, uint64_t count) {
+  switch (to) {
+  case plan::DType::F32:
+    return convert<From, float>(source, target, count);
+  case plan::DType::BF16:
+    return convert<From, BFloat16>(source, target, count);
+  case plan::DType::F16:
+    return convert<From, Float16>(source, target, count);
+  case plan::DType::F64:
+    return convert<From, double>(source, target, count);
+  default:
+    return false;
+  }
+}
+
+bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
+                   uint64_t count) {
+  switch (from) {
+  case plan::DType::F32:
+    return convertFrom<float>(source, to, target, count);
+  case plan::DType::BF16:
+    return convertFrom<BFloat16>(source, to, target, count);
+  case plan::DType::F16:
+    return convertFrom<Float16>(source, to, target, count);
+  case plan::DType::F64:
+    return convertFrom<double>(source, to, target, count);
+  default:
+    return false;
+  }
+}
+
+} // namespace lmc

@@ -1,0 +1,120 @@
+#include "ground/plan/MeasuredTimes.h"
+
+#include "ground/plan/Steps.h"
+#include "ground/support/Json.h"
+#include "ground/support/Median.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <type_traits>
+
+using nlohmann::json;
+
+namespace lmc::plan {
+
+// The seconds of each run, by function, command and run.
+using Runs = std::vector<std::vector<std::vector<double>>>;
+
+static Error noTrace(const std::string &path) {
+  return Error{fmt::format("{}: no trace that `lmc-run --trace` wrote", path)};
+}
+
+// Returns the member `key` of an object; null if `value` is no object or has no such member.
+static const json *member(const json *value, const char *key) {
+  if (!value || !value->is_object())
+    return nullptr;
+  auto found = value->find(key);
+  return found == value->end() ? nullptr : &*found;
+}
+
+// Sets `text` to the string `value`. Returns false if it is no string.
+static bool read(const json *value, std::string &text) {
+  if (!value || !value->is_string())
+    return false;
+  text = value->get_ref<const std::string &>();
+  return true;
+}
+
+// Sets `number` to the number `value`. Returns false if it is no number of that kind.
+template <typename Number> static bool read(const json *value, Number &number) {
+  if (!value || !(std::is_integral_v<Number> ? value->is_number_unsigned() : value->is_number()))
+    return false;
+  number = value->get<Number>();
+  return true;
+}
+
+static Result<Runs> collect(const json &events, const std::string &path, const Plan &plan) {
+  Runs runs;
+  std::map<std::string, size_t> functions;
+  for (const Function *function : *plan.functions()) {
+    functions[function->name()->str()] = runs.size();
+    runs.emplace_back(function->commands()->size());
+  }
+  for (const json &event : events) {
+    std::string phase, category, name;
+    size_t command = 0;
+    double microseconds = 0;
+    if (!read(member(&event, "ph"), phase))
+      return noTrace(path);
+    if (phase != "X")
+      continue;
+    if (!read(member(&event, "cat"), category))
+      return noTrace(path);
+    if (category == "function")
+      continue;
+    const json *arguments = member(&event, "args");
+    if (!read(member(arguments, "function"), name) || !read(member(arguments, "command"), command) ||
+        !read(member(&event, "dur"), microseconds))
+      return noTrace(path);
+    auto function = functions.find(name);
+    if (function == functions.end() || command >= runs[function->second].size())
+      return Error{fmt::format("{}: the plan has no command {} of {}", path, command, name)};
+    if (!std::isfinite(microseconds) || microseconds < 0)
+      return Error{fmt::format("{}: {} us is no time of command {} of {}", path, microseconds,
+                               command, name)};
+    runs[function->second][command].push_back(microseconds * 1e-6);
+  }
+  return runs;
+}
+
+// No exceptions: parts of the compiler that link this code are built without them.
+Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::string &path,
+                                        const PlanFile &plan) {
+  auto trace = parseJsonObject(text, path);
+  if (!trace)
+    return noTrace(path);
+  const json *about = member(&*trace, "otherData"), *events = member(&*trace, "traceEvents");
+  std::string hash;
+  MeasuredTimes times;
+  if (!read(member(about, "plan"), hash) || !read(member(about, "device"), times.device) ||
+      !read(member(about, "first_step"), times.firstStep) ||
+      !read(member(about, "last_step"), times.lastStep) || !events || !events->is_array())
+    return noTrace(path);
+  if (hash != plan.hash())
+    return Error{fmt::format("{}: measured with a plan of SHA-256 {}, and {} has {}; measure this "
+                             "plan, or explain that one",
+                             path, hash, plan.path(), plan.hash())};
+  auto runs = collect(*events, path, *plan);
+  LMC_TRY(runs);
+  const uint64_t gas = plan->batch()->gradient_accumulation_steps();
+  for (uint32_t f = 0; f < runs->size(); ++f) {
+    const std::string name = plan->functions()->Get(f)->name()->str();
+    const auto &commands = (*runs)[f];
+    const auto measured = std::count_if(commands.begin(), commands.end(),
+                                        [](const auto &command) { return !command.empty(); });
+    std::vector<double> &seconds = times.seconds.emplace_back();
+    if (measured == 0 && runsPerStep(name, gas) == 0)
+      continue;
+    if (size_t(measured) < commands.size())
+      return Error{fmt::format("{}: has no whole run of the function {}", path, name)};
+    for (const std::vector<double> &command : commands)
+      seconds.push_back(median(command));
+  }
+  return times;
+}
+
+} // namespace lmc::plan

@@ -1,0 +1,19 @@
+// A source of the training data in the list `sources` of a [[phase]].
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+struct PhaseSource {
+  std::string name;
+  std::optional<double> weight; // absent: the weight of the [[data.source]]
+};
+
+// Reads "NAME" or "NAME=WEIGHT". Error: the weight is not a finite number above 0.
+Result<PhaseSource> parsePhaseSource(const std::string &text);
+
+} // namespace lmc

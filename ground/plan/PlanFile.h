@@ -1,0 +1,81 @@
+// Opens a plan: reads the file and verifies it before anything else uses it.
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include "plan_generated.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// The version of the plan format (plan.fbs). It must be raised whenever an older runtime could
+// misread a newer plan, or a newer runtime an older plan.
+inline constexpr uint32_t kSchemaVersion = 7;
+
+// A verified plan in memory. It never changes, even if its file is written over.
+class PlanFile {
+public:
+  // Reads the file `path` and verifies the plan in it: the checksum, the structure (with
+  // FlatBuffers' verifier), the schema version, and the meaning of every index, range, shape and
+  // enum (slices lie inside their arenas, the operands of commands have the sizes that the command
+  // accesses, kernels exist in modules, variables have different names). Returns an Error for a
+  // damaged or hostile file, and never reads past the end of the file.
+  static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
+
+  // Copies the `bytes` bytes at `data` and verifies the plan in them. Errors call the plan `name`.
+  static Result<std::unique_ptr<PlanFile>> fromBytes(const void *data, size_t bytes,
+                                                     const std::string &name);
+
+  PlanFile(const PlanFile &) = delete;
+  PlanFile &operator=(const PlanFile &) = delete;
+
+  const plan::Plan &operator*() const { return *root; }
+  const plan::Plan *operator->() const { return root; }
+  const std::string &path() const { return name; }
+  // The SHA-256 hash of the file, 64 hexadecimal digits.
+  const std::string &hash() const { return sha; }
+  // The phases of the run, in order; empty if it has none.
+  struct Phase {
+    std::string name;
+    uint64_t firstStep = 0; // steps before the phase
+    uint64_t steps = 0;
+  };
+  const std::vector<Phase> &phases() const { return trainingPhases; }
+  // Returns the plan with the program of phase `index`, whose path names the phase, too. For a run
+  // without phases, index 0 is the plan itself.
+  const PlanFile &phasePlan(size_t index) const;
+
+  // The bytes of the file.
+  std::span<const std::byte> contents() const { return bytes; }
+
+  // Returns the index of the variable or function with that name; -1 if there is none.
+  int findVariable(std::string_view variable) const;
+  int findFunction(std::string_view function) const;
+
+private:
+  PlanFile() = default;
+  Result<void> verify();
+  Result<void> openPhases();
+
+  std::string name, sha;
+  std::vector<Phase> trainingPhases;
+  std::vector<std::unique_ptr<PlanFile>> laterPhases; // without the first
+  std::vector<std::byte> bytes;
+  const plan::Plan *root = nullptr;
+};
+
+// Returns the number of bytes of one element of `dtype`.
+size_t byteWidth(plan::DType dtype);
+
+// Returns the number of ranks along an axis of the plan's mesh.
+uint64_t ranksAlong(const plan::Plan &plan, plan::Axis axis);
+
+// Returns the name of an axis, for people: "shard", "expert_shard".
+const char *nameOf(plan::Axis axis);
+
+} // namespace lmc

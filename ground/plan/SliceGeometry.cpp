@@ -1,0 +1,125 @@
+#include "ground/plan/SliceGeometry.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace lmc {
+namespace {
+
+struct Interval {
+  uint64_t begin, end;
+};
+
+bool strided(const plan::Slice &slice) { return slice.pitch() > 0 && slice.rows() > 1; }
+
+uint64_t runBytes(const plan::Slice &slice) { return slice.bytes() / slice.rows(); }
+
+// Sorts the intervals and joins those that overlap or touch, so that they are disjoint.
+void normalize(std::vector<Interval> &intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  std::vector<Interval> joined;
+  for (const Interval &interval : intervals) {
+    if (interval.begin == interval.end)
+      continue;
+    if (!joined.empty() && interval.begin <= joined.back().end)
+      joined.back().end = std::max(joined.back().end, interval.end);
+    else
+      joined.push_back(interval);
+  }
+  intervals = std::move(joined);
+}
+
+uint64_t length(const std::vector<Interval> &intervals) {
+  uint64_t total = 0;
+  for (const Interval &interval : intervals)
+    total += interval.end - interval.begin;
+  return total;
+}
+
+// Adds the parts of a row of `pitch` bytes that the runs of a strided slice cover.
+void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
+  uint64_t pitch = slice.pitch(), begin = slice.offset() % pitch, end = begin + runBytes(slice);
+  if (end <= pitch) {
+    residues.push_back({begin, end});
+  } else {
+    residues.push_back({begin, pitch});
+    residues.push_back({0, end - pitch});
+  }
+}
+
+// Returns the number of bytes x in [0, limit) with x mod pitch in `residue`.
+uint64_t countBelow(uint64_t limit, uint64_t pitch, const Interval &residue) {
+  uint64_t width = residue.end - residue.begin, last = limit % pitch;
+  return limit / pitch * width + (last > residue.begin ? std::min(last - residue.begin, width) : 0);
+}
+
+} // namespace
+
+uint64_t extentOf(const plan::Slice &slice) {
+  return strided(slice) ? (slice.rows() - 1) * slice.pitch() + runBytes(slice) : slice.bytes();
+}
+
+uint64_t endOf(const plan::Slice &slice) { return slice.offset() + extentOf(slice); }
+
+uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
+  if (slices.size() == 1)
+    return slices[0]->bytes();
+  uint64_t pitch = 0, sum = 0;
+  bool onePitch = true;
+  std::vector<Interval> extents;
+  std::vector<uint64_t> cuts;
+  for (const plan::Slice *slice : slices) {
+    extents.push_back({slice->offset(), endOf(*slice)});
+    cuts.push_back(extents.back().begin);
+    cuts.push_back(extents.back().end);
+    sum += slice->bytes();
+    if (!strided(*slice))
+      continue;
+    onePitch &= pitch == 0 || pitch == slice->pitch();
+    pitch = slice->pitch();
+  }
+  if (pitch == 0 || !onePitch) {
+    normalize(extents);
+    return std::min(sum, length(extents));
+  }
+  // Between two neighbouring cuts, the same slices cover the same part of every row.
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  uint64_t total = 0;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    std::vector<Interval> residues;
+    for (size_t s = 0; s < slices.size(); ++s) {
+      if (slices[s]->offset() > cuts[i] || endOf(*slices[s]) < cuts[i + 1])
+        continue;
+      if (strided(*slices[s]))
+        addResidues(*slices[s], residues);
+      else
+        residues.push_back({0, pitch});
+    }
+    normalize(residues);
+    for (const Interval &residue : residues)
+      total += countBelow(cuts[i + 1], pitch, residue) - countBelow(cuts[i], pitch, residue);
+  }
+  return total;
+}
+
+bool overlap(const plan::Slice &a, const plan::Slice &b) {
+  if (a.arena() != b.arena() || a.offset() >= endOf(b) || b.offset() >= endOf(a))
+    return false;
+  if (a.pitch() == 0 || a.pitch() != b.pitch())
+    return true;
+  // Columns of one matrix may interleave without sharing a byte.
+  const auto &[low, high] = a.offset() <= b.offset() ? std::tie(a, b) : std::tie(b, a);
+  uint64_t column = (high.offset() - low.offset()) % a.pitch();
+  return column < runBytes(low) || column + runBytes(high) > a.pitch();
+}
+
+CopyRuns copyRuns(const plan::Slice &d, const plan::Slice &x) {
+  if (!d.pitch() && !x.pitch())
+    return {d.bytes(), 1, d.bytes(), d.bytes()};
+  const uint64_t rows = d.pitch() ? d.rows() : x.rows(), bytes = d.bytes() / rows;
+  return {bytes, rows, d.pitch() ? d.pitch() : bytes, x.pitch() ? x.pitch() : bytes};
+}
+
+} // namespace lmc

@@ -1,0 +1,63 @@
+#include "ground/plan/TargetRules.h"
+
+namespace lmc::plan {
+namespace {
+
+DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
+
+// Returns the scratch of a command on the CPU: for bf16, the gradient of attention sums dq in f32.
+std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
+  const AttentionGrad *grad = command.body_as_AttentionGrad();
+  if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
+    return std::nullopt;
+  return Scratch{DType::F32, {grad->batch(), grad->seq(), grad->heads(), grad->head_dim()}};
+}
+
+// Returns the minimum scratch of a command on CUDA. The gradient of attention stores the sum of
+// dout * out per token and head. Scatter-add sorts pairs of id and token (8 bytes); its kernels
+// need more, but only the compiler knows how much.
+std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
+  if (const AttentionGrad *grad = command.body_as_AttentionGrad())
+    return Scratch{sumType(dtypeOf(plan, grad->q())),
+                   {grad->batch(), grad->seq(), grad->heads(), 1}};
+  if (const ScatterAdd *scatter = command.body_as_ScatterAdd())
+    return Scratch{DType::I8, {scatter->rows(), 8, 1, 1}};
+  // Sums over some tokens: the mass and the counts of all experts.
+  if (const Route *route = command.body_as_Route())
+    return Scratch{DType::I8, {route->count(), 8, 1, 1}};
+  if (const SortRows *sort = command.body_as_SortRows())
+    return Scratch{DType::I8, {sort->count(), 4, 1, 1}};
+  return std::nullopt;
+}
+
+// The largest limits of any device with compute capability 8.0 or later (CUDA C++ Programming
+// Guide, "Technical Specifications per Compute Capability").
+constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
+                                    .threads = 1024,
+                                    .threadMultiple = 32,
+                                    .registers = 255,
+                                    .stackBytes = 512 << 10,
+                                    .sharedBytes = 227 << 10};
+
+constexpr TargetRules kRules[] = {
+    {.name = "cpu", .scratchOf = cpuScratch},
+    {.name = "cuda",
+     .grid = &kCudaLimits,
+     .modulesMatch = true,
+     .gemmWorkspaceAlignment = 256,
+     .scratchOf = cudaScratch},
+};
+
+constexpr TargetRules kOtherRules = {.name = ""};
+
+} // namespace
+
+const TargetRules &rulesOf(std::string_view target) {
+  const std::string_view name = target.substr(0, target.find(':'));
+  for (const TargetRules &rules : kRules)
+    if (rules.name == name)
+      return rules;
+  return kOtherRules;
+}
+
+} // namespace lmc::plan

@@ -1,0 +1,82 @@
+#include "ground/plan/TraceEvents.h"
+
+#include "ground/plan/Operands.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+using nlohmann::json;
+
+namespace lmc::plan {
+
+// The tracks are threads of the process: thread 0 shows the functions, thread 1 + s shows stream s.
+static constexpr int kFunctions = 0;
+static int threadOf(uint16_t stream) { return 1 + stream; }
+
+static constexpr double kMicroseconds = 1e6; // in a second
+
+TraceEvents::TraceEvents(const Plan &plan, int process, const std::string &title)
+    : plan(plan), process(process) {
+  events.push_back({{"ph", "M"},
+                    {"name", "process_name"},
+                    {"pid", process},
+                    {"args", {{"name", title}}}});
+  addTrack(kFunctions, "functions");
+  std::set<uint16_t> streams;
+  for (const Function *function : *plan.functions())
+    for (const Command *command : *function->commands())
+      streams.insert(command->stream());
+  for (uint16_t stream : streams)
+    addTrack(threadOf(stream), fmt::format("stream {}", stream));
+}
+
+void TraceEvents::addTrack(int thread, const std::string &name) {
+  events.push_back({{"ph", "M"},
+                    {"name", "thread_name"},
+                    {"pid", process},
+                    {"tid", thread},
+                    {"args", {{"name", name}}}});
+}
+
+void TraceEvents::addFunction(const std::string &title, double start, double seconds,
+                              json arguments) {
+  events.push_back({{"ph", "X"},
+                    {"name", title},
+                    {"cat", "function"},
+                    {"pid", process},
+                    {"tid", kFunctions},
+                    {"ts", start * kMicroseconds},
+                    {"dur", seconds * kMicroseconds},
+                    {"args", std::move(arguments)}});
+}
+
+void TraceEvents::addCommand(const Function &function, uint32_t index, double start,
+                             double seconds, json arguments) {
+  const Command &command = *function.commands()->Get(index);
+  const char *kind = EnumNameCommandBody(command.body_type());
+  const std::string source = command.source() ? command.source()->str() : "";
+  arguments["function"] = function.name()->str();
+  arguments["command"] = index;
+  arguments["backward"] = command.backward();
+  if (const Launch *launch = command.body_as_Launch())
+    arguments["kernel"] = plan.kernels()->Get(launch->kernel())->name()->str();
+  events.push_back({{"ph", "X"},
+                    {"name", source.empty() ? kind : source},
+                    {"cat", kind},
+                    {"pid", process},
+                    {"tid", threadOf(command.stream())},
+                    {"ts", start * kMicroseconds},
+                    {"dur", seconds * kMicroseconds},
+                    {"args", std::move(arguments)}});
+}
+
+void TraceEvents::addCounter(const std::string &name, double start, json values) {
+  events.push_back({{"ph", "C"},
+                    {"name", name},
+                    {"pid", process},
+                    {"ts", start * kMicroseconds},
+                    {"args", std::move(values)}});
+}
+
+} // namespace lmc::plan

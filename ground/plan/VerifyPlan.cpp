@@ -1,0 +1,1042 @@
+#include "ground/plan/VerifyPlan.h"
+#include "ground/plan/MomentBlock.h"
+#include "ground/plan/Names.h"
+#include "ground/plan/Operands.h"
+#include "ground/plan/PlanFile.h"
+#include "ground/plan/SliceGeometry.h"
+#include "ground/plan/TargetRules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace lmc {
+namespace {
+
+using plan::DType;
+using plan::sumType;
+
+// A limit far above every dimension, size and count of a real plan. The sum of two numbers below
+// the limit does not overflow, and neither does a cast to int64_t.
+constexpr uint64_t kLimit = uint64_t(1) << 60;
+
+constexpr size_t kStreams = 3; // one for commands, and one for the collectives of each axis
+
+template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
+  return Error{fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// Returns the product of the factors, or kLimit if the product is larger.
+uint64_t product(std::initializer_list<uint64_t> factors) {
+  uint64_t result = 1;
+  for (uint64_t factor : factors) {
+    if (factor == 0)
+      return 0;
+    result = result >= kLimit / factor + 1 ? kLimit : result * factor;
+    if (result > kLimit)
+      result = kLimit;
+  }
+  return result;
+}
+
+bool isFloat(DType dtype) {
+  return dtype == DType::F32 || dtype == DType::BF16 || dtype == DType::F64;
+}
+
+template <typename E> bool known(E value, E last) {
+  return std::underlying_type_t<E>(value) <= std::underlying_type_t<E>(last);
+}
+
+// Returns true if the 8-byte elements of `vector` are not aligned to 8 bytes. FlatBuffers' verifier
+// checks only the alignment of the vector's length.
+template <typename Vector> bool misaligned(const Vector *vector) {
+  return vector && reinterpret_cast<uintptr_t>(vector->Data()) % 8 != 0;
+}
+
+class Verifier {
+public:
+  explicit Verifier(const plan::Plan &plan) : plan(plan) {}
+
+  Result<void> run() {
+    LMC_TRY(header());
+    LMC_TRY(arenas());
+    LMC_TRY(slices());
+    LMC_TRY(variables());
+    LMC_TRY(code());
+    LMC_TRY(functions());
+    return settings();
+  }
+
+private:
+  Result<void> header() {
+    if (plan.target()->size() == 0)
+      return fail("it names no target");
+    if (!isFloat(plan.compute_dtype()))
+      return fail("its compute dtype is not a floating-point type");
+    if (plan.model()->architecture()->size() == 0)
+      return fail("it names no model architecture");
+    const plan::BatchInfo &batch = *plan.batch();
+    const uint64_t sequences =
+        product({batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks()});
+    if (batch.sequence_length() == 0 || batch.sequence_length() >= kLimit || sequences == 0 ||
+        sequences >= kLimit || sequences != batch.global_batch_size())
+      return fail("its batch of {} sequences is not {} x {} x {}", batch.global_batch_size(),
+                  batch.micro_batch_size(), batch.gradient_accumulation_steps(), batch.ranks());
+    if (plan.nodes() == 0 || plan.devices_per_node() == 0)
+      return fail("it is for no device");
+    const uint64_t ranks = product({plan.nodes(), plan.devices_per_node()});
+    if (ranks != batch.ranks())
+      return fail("it is for {} devices, and its batch is for {}", ranks, batch.ranks());
+    if (plan.shard_ranks() == 0 || ranks % plan.shard_ranks() != 0)
+      return fail("its {} ranks are in groups of {}", ranks, plan.shard_ranks());
+    if (plan.expert_ranks() == 0 || plan.shard_ranks() % plan.expert_ranks() != 0)
+      return fail("its {} ranks that divide state divide experts among {}", plan.shard_ranks(),
+                  plan.expert_ranks());
+    return links();
+  }
+
+  Result<void> links() {
+    auto isTime = [](double x) { return x >= 0 && std::isfinite(x); };
+    auto isRate = [](double x) { return x > 0 && std::isfinite(x); };
+    int last = -1;
+    for (uint32_t i = 0; plan.links() && i < plan.links()->size(); ++i) {
+      const plan::Link &link = *plan.links()->Get(i);
+      if (!known(link.kind(), plan::LinkKind::MAX) || int(link.kind()) <= last)
+        return fail("link {} is of an unknown kind, or of that of one before", i);
+      last = int(link.kind());
+      if ((link.kind() == plan::LinkKind::Device ? plan.devices_per_node() : plan.nodes()) < 2)
+        return fail("link {} joins no two ranks", i);
+      if (!isTime(link.base()) || !isTime(link.latency()) || !isRate(link.bandwidth()))
+        return fail("link {} has an impossible speed", i);
+    }
+    std::unordered_set<int> axes;
+    for (uint32_t i = 0; plan.axis_speeds() && i < plan.axis_speeds()->size(); ++i) {
+      const plan::AxisSpeed &speed = *plan.axis_speeds()->Get(i);
+      if (!known(speed.axis(), plan::Axis::MAX) || !axes.insert(int(speed.axis())).second)
+        return fail("axis speed {} is of an unknown axis, or of that of one before", i);
+      if (!isTime(speed.latency()) || !isRate(speed.bandwidth()))
+        return fail("axis speed {} is impossible", i);
+    }
+    return {};
+  }
+
+  Result<void> arenas() {
+    for (const auto *arena : *plan.arenas()) {
+      // The largest alignment is a page: every allocation of a device has at least this alignment.
+      constexpr uint32_t kPage = 4096;
+      const uint32_t alignment = arena->alignment();
+      if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kPage)
+        return fail("arena '{}' has alignment {}", arena->name()->str(), alignment);
+      if (arena->bytes() >= kLimit || arena->lower_bound_bytes() > arena->bytes())
+        return fail("arena '{}' has an impossible size", arena->name()->str());
+    }
+    return {};
+  }
+
+  Result<void> slices() {
+    for (uint32_t i = 0; i < plan.slices()->size(); ++i) {
+      const plan::Slice &slice = *plan.slices()->Get(i);
+      if (slice.arena() >= plan.arenas()->size())
+        return fail("slice {} is in arena {}, which does not exist", i, slice.arena());
+      if (!known(slice.dtype(), DType::MAX) || !known(slice.category(), plan::Category::MAX))
+        return fail("slice {} has an unknown dtype or category", i);
+      if (misaligned(slice.shape()))
+        return fail("the shape of slice {} is not aligned to 8 bytes", i);
+      uint64_t elements = 1;
+      if (slice.shape())
+        for (uint64_t extent : *slice.shape())
+          elements = product({elements, extent});
+      const uint64_t width = byteWidth(slice.dtype());
+      if (elements >= kLimit || slice.bytes() != elements * width)
+        return fail("slice {} has {} bytes, which do not match its shape", i, slice.bytes());
+      const uint64_t room = plan.arenas()->Get(slice.arena())->bytes();
+      if (slice.pitch() != 0 &&
+          (slice.rows() == 0 || slice.bytes() % slice.rows() != 0 ||
+           slice.pitch() < slice.bytes() / slice.rows() || slice.pitch() % width != 0 ||
+           !leadingProduct(slice) || product({slice.rows(), slice.pitch()}) >= kLimit))
+        return fail("slice {} has {} rows {} bytes apart, which do not match its shape", i,
+                    slice.rows(), slice.pitch());
+      if (slice.offset() > room || extentOf(slice) > room - slice.offset())
+        return fail("slice {} reaches beyond the end of its arena", i);
+      if (slice.offset() % width != 0)
+        return fail("slice {} is not aligned to its elements", i);
+      if (slice.function() < 0)
+        continue;
+      if (uint32_t(slice.function()) >= plan.functions()->size())
+        return fail("slice {} belongs to function {}, which does not exist", i, slice.function());
+      const int64_t commands =
+          plan.functions()->Get(uint32_t(slice.function()))->commands()->size();
+      if (slice.first_command() < -1 || slice.last_command() < slice.first_command() ||
+          slice.last_command() >= commands)
+        return fail("slice {} lives from command {} to {} of {}", i, slice.first_command(),
+                    slice.last_command(), commands);
+    }
+    return {};
+  }
+
+  // Returns true if the number of rows of a slice with a pitch is a product of its leading
+  // dimensions.
+  static bool leadingProduct(const plan::Slice &slice) {
+    uint64_t rows = 1;
+    if (slice.shape())
+      for (uint64_t extent : *slice.shape()) {
+        if (rows == slice.rows())
+          return true;
+        rows = product({rows, extent});
+      }
+    return rows == slice.rows();
+  }
+
+  uint64_t elements(const plan::Slice &slice) const {
+    return slice.bytes() / byteWidth(slice.dtype());
+  }
+
+  static bool isScale(plan::VariableKind kind) {
+    return kind == plan::VariableKind::Moment1Scale || kind == plan::VariableKind::Moment2Scale;
+  }
+
+  Result<void> variables() {
+    std::unordered_map<std::string_view, const plan::Variable *> byName;
+    for (const auto *variable : *plan.variables()) {
+      const std::string name = variable->name()->str();
+      if (name.empty())
+        return fail("a variable has no name");
+      if (!byName.emplace(variable->name()->string_view(), variable).second)
+        return fail("two variables are named '{}'", name);
+      if (!known(variable->kind(), plan::VariableKind::MAX))
+        return fail("variable '{}' is of an unknown kind", name);
+      if (variable->slice() >= plan.slices()->size())
+        return fail("variable '{}' has no slice", name);
+      const plan::Slice &slice = *plan.slices()->Get(variable->slice());
+      if (slice.arena() != 0)
+        return fail("variable '{}' is not in the arena of the state", name);
+      if (slice.pitch() != 0)
+        return fail("variable '{}' is not dense", name);
+      if (variable->kind() == plan::VariableKind::Scalar && elements(slice) != 1)
+        return fail("scalar '{}' has {} elements", name, elements(slice));
+      LMC_TRY(hostValue(*variable));
+      LMC_TRY(shard(*variable, slice));
+    }
+    for (const auto *variable : *plan.variables()) {
+      LMC_TRY(initializer(*variable, byName));
+      switch (variable->kind()) {
+      case plan::VariableKind::ComputeCopy:
+      case plan::VariableKind::Gradient:
+      case plan::VariableKind::Moment1:
+      case plan::VariableKind::Moment2:
+      case plan::VariableKind::Moment1Scale:
+      case plan::VariableKind::Moment2Scale: {
+        // What a rank has of a parameter that ranks divide: a whole copy, and the gradient of its
+        // own tokens.
+        const bool isOfRank = variable->kind() == plan::VariableKind::ComputeCopy ||
+                              variable->kind() == plan::VariableKind::Gradient;
+        if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
+          break;
+        auto of = variable->parameter() ? byName.find(variable->parameter()->string_view())
+                                        : byName.end();
+        if (of == byName.end() || of->second->kind() != plan::VariableKind::Parameter)
+          return fail("variable '{}' belongs to no parameter", variable->name()->str());
+        const uint64_t share = isScale(variable->kind()) ? uint64_t(kMomentBlock) : 1;
+        if (elements(*plan.slices()->Get(of->second->slice())) !=
+            product({share, elements(*plan.slices()->Get(variable->slice()))}))
+          return fail("variable '{}' and its parameter differ in size", variable->name()->str());
+        break;
+      }
+      default:
+        break;
+      }
+    }
+    return {};
+  }
+
+  // Checks that the tensor of a variable lies in the vector that the ranks divide.
+  Result<void> shard(const plan::Variable &variable, const plan::Slice &piece) {
+    if (!variable.shard())
+      return {};
+    if (const uint32_t groups = variable.shard()->groups();
+        groups != 1 && groups != plan.expert_ranks())
+      return fail("variable '{}' is divided among {} groups of experts, and the plan has {}",
+                  variable.name()->str(), groups, plan.expert_ranks());
+    if (misaligned(variable.shard()->shape()))
+      return fail("the shape of variable '{}' is not aligned to 8 bytes", variable.name()->str());
+    uint64_t count = 1;
+    for (uint64_t extent : *variable.shard()->shape())
+      count = product({count, extent});
+    if (const uint64_t pitch = variable.shard()->pitch()) {
+      const auto &shape = *variable.shard()->shape();
+      if (shape.size() != 2 || shape.Get(0) == 0 || shape.Get(1) == 0 || pitch < shape.Get(1))
+        return fail("variable '{}' has rows {} elements apart, which do not match its shape",
+                    variable.name()->str(), pitch);
+      count = product({shape.Get(0) - 1, pitch}) + std::min(shape.Get(1), kLimit);
+    }
+    const uint64_t whole = product({elements(piece), plan.shard_ranks()});
+    const uint64_t offset = variable.shard()->offset();
+    if (offset > whole || count > whole - offset)
+      return fail("variable '{}' of {} elements does not lie in its vector of {}",
+                  variable.name()->str(), count, whole);
+    return {};
+  }
+
+  // Returns true if the plan has a Float setting `key`.
+  bool isNumber(std::string_view key) const {
+    for (const auto *setting : *plan.settings())
+      if (setting->key()->string_view() == key && setting->type() == plan::SettingType::Float)
+        return true;
+    return false;
+  }
+
+  // Checks that the group of a variable has its settings, and that the learning rate of a group has
+  // a group.
+  Result<void> group(const plan::Variable &variable) {
+    const std::string name = variable.name()->str();
+    const bool isRate = variable.step_value() == plan::StepValue::GroupLearningRate ||
+                        variable.step_value() == plan::StepValue::GroupMuonLearningRate;
+    if (!variable.group() && isRate)
+      return fail("scalar '{}' is the learning rate of a group, and has none", name);
+    if (!variable.group())
+      return {};
+    if (!isRate && variable.kind() != plan::VariableKind::Parameter)
+      return fail("variable '{}' has a group, and is neither a parameter nor a learning rate",
+                  name);
+    for (const char *key : {"lr_mult", "weight_decay"})
+      if (const std::string path = names::groupSetting(variable.group()->string_view(), key);
+          !isNumber(path))
+        return fail("variable '{}' is of a group whose setting '{}' is no number of the plan", name,
+                    path);
+    return {};
+  }
+
+  // Checks that at most one of `setting` and `step_value` is set, only for a scalar, and that the
+  // setting exists and is a Float.
+  Result<void> hostValue(const plan::Variable &variable) {
+    const std::string name = variable.name()->str();
+    if (!known(variable.step_value(), plan::StepValue::MAX))
+      return fail("variable '{}' has an unknown value of the step", name);
+    const bool isOfStep = variable.step_value() != plan::StepValue::None;
+    LMC_TRY(group(variable));
+    if (!variable.setting() && !isOfStep)
+      return {};
+    if (variable.kind() != plan::VariableKind::Scalar)
+      return fail("variable '{}' is no scalar, and the host sets it", name);
+    if (!variable.setting())
+      return {};
+    if (isOfStep)
+      return fail("scalar '{}' is of a setting and of the step", name);
+    if (isNumber(variable.setting()->string_view()))
+      return {};
+    return fail("scalar '{}' is of setting '{}', which is no number of the plan", name,
+                variable.setting()->str());
+  }
+
+  Result<void>
+  initializer(const plan::Variable &variable,
+              const std::unordered_map<std::string_view, const plan::Variable *> &byName) {
+    const plan::Initializer *init = variable.initializer();
+    if (!init)
+      return {};
+    const std::string name = variable.name()->str();
+    const plan::Slice &slice = *plan.slices()->Get(variable.slice());
+    using Kind = plan::InitializerKind;
+    if (!known(init->kind(), Kind::MAX))
+      return fail("variable '{}' has an unknown initializer", name);
+    if (misaligned(init->values()))
+      return fail("the values of variable '{}' are not aligned to 8 bytes", name);
+    if (init->kernel() < -1 || init->kernel() >= int64_t(plan.kernels()->size()))
+      return fail("variable '{}' is initialised by kernel {}, which does not exist", name,
+                  init->kernel());
+    if (!isFloat(slice.dtype()) && init->kind() != Kind::None && init->kind() != Kind::Zeros)
+      return fail("variable '{}' holds integers and has an initializer for reals", name);
+    switch (init->kind()) {
+    case Kind::Normal:
+      if (!std::isfinite(init->stddev()) || init->stddev() < 0)
+        return fail("variable '{}' has standard deviation {}", name, init->stddev());
+      break;
+    case Kind::RopeCos:
+    case Kind::RopeSin:
+      if (!slice.shape() || slice.shape()->size() != 2 || !init->values() ||
+          init->values()->size() != slice.shape()->Get(1))
+        return fail("the frequencies of table '{}' do not match its shape", name);
+      break;
+    case Kind::CopyOf: {
+      auto source = init->source() ? byName.find(init->source()->string_view()) : byName.end();
+      if (source == byName.end())
+        return fail("variable '{}' is a copy of nothing", name);
+      const plan::Slice &from = *plan.slices()->Get(source->second->slice());
+      if (!isFloat(from.dtype()) || elements(from) != elements(slice))
+        return fail("variable '{}' is a copy of '{}', which differs in size", name,
+                    init->source()->str());
+      // A copy of a copy would depend on the order of initialisation, and a cycle would never end.
+      if (source->second->initializer() && source->second->initializer()->kind() == Kind::CopyOf)
+        return fail("variable '{}' is a copy of a copy", name);
+      break;
+    }
+    default:
+      break;
+    }
+    return {};
+  }
+
+  Result<void> code() {
+    for (const auto *module : *plan.modules()) {
+      if (module->target()->size() == 0)
+        return fail("a module has no target");
+      if (rules.modulesMatch && module->target()->string_view() != plan.target()->string_view())
+        return fail("a module is for '{}' in a plan for '{}'", module->target()->str(),
+                    plan.target()->str());
+    }
+    for (const auto *kernel : *plan.kernels()) {
+      if (kernel->module_() >= plan.modules()->size())
+        return fail("kernel '{}' is in module {}, which does not exist", kernel->name()->str(),
+                    kernel->module_());
+      if (kernel->entry()->size() == 0)
+        return fail("kernel '{}' has no entry", kernel->name()->str());
+      if (auto sound = launchShape(*kernel); !sound)
+        return fail("kernel '{}' {}", kernel->name()->str(), sound.error().message);
+    }
+    return {};
+  }
+
+  // Checks that a kernel has a grid exactly if the target requires one, and that the grid is within
+  // the limits of the target's devices.
+  Result<void> launchShape(const plan::Kernel &kernel) {
+    const plan::GridLimits *limits = rules.grid;
+    if (!kernel.grid()) {
+      if (limits && plan.modules()->Get(kernel.module_())->image()->size() > 0)
+        return fail("has code and no grid");
+      return {};
+    }
+    if (!limits)
+      return fail("has a grid, in a plan for '{}'", plan.target()->str());
+    if (kernel.grid()->size() != limits->blocks.size())
+      return fail("has a grid of {} dimensions", kernel.grid()->size());
+    for (uint32_t i = 0; i < limits->blocks.size(); ++i)
+      if (kernel.grid()->Get(i) == 0 || kernel.grid()->Get(i) > limits->blocks[i])
+        return fail("has a grid of {} blocks in dimension {}", kernel.grid()->Get(i), i);
+    if (kernel.threads() == 0 || kernel.threads() > limits->threads ||
+        kernel.threads() % limits->threadMultiple != 0)
+      return fail("has blocks of {} threads", kernel.threads());
+    if (kernel.shared_bytes() > limits->sharedBytes)
+      return fail("takes {} bytes of shared memory", kernel.shared_bytes());
+    if (kernel.registers() > limits->registers || kernel.stack_bytes() > limits->stackBytes)
+      return fail("takes {} registers and {} bytes of stack", kernel.registers(),
+                  kernel.stack_bytes());
+    return {};
+  }
+
+  Result<void> functions() {
+    std::unordered_set<std::string_view> names;
+    for (const auto *function : *plan.functions()) {
+      const std::string name = function->name()->str();
+      if (name.empty() || !names.insert(function->name()->string_view()).second)
+        return fail("a function's name '{}' is empty or taken", name);
+      if (plan.arenas()->size() > 1 &&
+          function->peak_workspace_bytes() > plan.arenas()->Get(1)->bytes())
+        return fail("function '{}' needs more workspace than there is", name);
+      const uint32_t count = function->commands()->size();
+      for (uint32_t i = 0; i < count; ++i)
+        if (auto sound = command(*function->commands()->Get(i)); !sound)
+          return fail("function '{}', command {}: {}", name, i, sound.error().message);
+      LMC_TRY(streams(*function));
+      if (function->segments()) {
+        uint64_t next = 0;
+        for (const auto *segment : *function->segments()) {
+          if (segment->first() < next || segment->last() < segment->first() ||
+              segment->last() >= count)
+            return fail("function '{}' has a segment of commands {} to {}", name, segment->first(),
+                        segment->last());
+          next = uint64_t(segment->last()) + 1;
+        }
+      }
+    }
+    return {};
+  }
+
+  // Checks that no command touches what a collective writes, or writes what it reads, while the
+  // collective may run at the same time.
+  Result<void> streams(const plan::Function &function) {
+    // By the number of a collective: for each stream, how many of the function's first commands have
+    // ended, as far as they are collectives of the stream, when the collective has.
+    using Ended = std::array<uint32_t, kStreams>;
+    std::map<uint32_t, Ended> endedWith;
+    Ended latest{};                // of the last collective of each stream, its number + 1
+    std::vector<uint32_t> started; // collectives that may still run
+    for (uint32_t i = 0; i < function.commands()->size(); ++i) {
+      const plan::Command &command = *function.commands()->Get(i);
+      const plan::Collective *collective = command.body_as_Collective();
+      if (command.stream() >= (collective ? kStreams : 1))
+        return fail("{}: it is on stream {}", plan::placeOf(function, i), command.stream());
+      const auto streamOf = [&](uint32_t c) { return function.commands()->Get(c)->stream(); };
+      if (const plan::Wait *wait = command.body_as_Wait()) {
+        const auto waited = endedWith.find(wait->command());
+        if (waited == endedWith.end())
+          return fail("{}: it waits for command {}, which is no collective before it on a stream of "
+                      "its own",
+                      plan::placeOf(function, i), wait->command());
+        std::erase_if(started, [&](uint32_t c) { return c < waited->second[streamOf(c)]; });
+      }
+      Ended before{}; // what has ended when this collective starts
+      if (collective) {
+        if (command.stream() == 0)
+          before.fill(i);
+        else if (const uint32_t last = latest[command.stream()])
+          before = endedWith.at(last - 1);
+        if (collective->after() >= 0) {
+          const auto source = endedWith.find(uint32_t(collective->after()));
+          if (source == endedWith.end() || command.stream() == 0)
+            return fail("{}: it comes after command {}, which is no collective that it may wait for",
+                        plan::placeOf(function, i), collective->after());
+          for (size_t stream = 0; stream < kStreams; ++stream)
+            before[stream] = std::max(before[stream], source->second[stream]);
+        }
+      }
+      for (uint32_t other : started)
+        if (other >= before[streamOf(other)] && disturbs(command, *function.commands()->Get(other)))
+          return fail("{}: it uses bytes that command {} uses until its wait",
+                      plan::placeOf(function, i), other);
+      if (command.stream() != 0) {
+        before[command.stream()] = latest[command.stream()] = i + 1;
+        endedWith.emplace(i, before);
+        started.push_back(i);
+      }
+    }
+    if (!started.empty())
+      return fail("{}: it is never waited for", plan::placeOf(function, started.front()));
+    return {};
+  }
+
+  // Returns true if `command` touches bytes that `collective` writes, or writes bytes that it reads.
+  bool disturbs(const plan::Command &command, const plan::Command &collective) const {
+    for (const plan::Operand &used : plan::operandsOf(collective))
+      for (const plan::Operand &operand : plan::operandsOf(command))
+        if ((used.isResult() || operand.role != plan::Role::Read) &&
+            overlap(slice(used.slice), slice(operand.slice)))
+          return true;
+    return false;
+  }
+
+  Result<void> command(const plan::Command &command) {
+    const auto &types = plan::EnumValuesCommandBody();
+    if (command.body_type() == plan::CommandBody::NONE ||
+        std::find(std::begin(types), std::end(types), command.body_type()) == std::end(types))
+      return fail("it is of an unknown type");
+    LMC_TRY(plan::visitBody(command, [&](const auto &body) { return shapes(body); }));
+    LMC_TRY(workspace(command));
+    const plan::Operands operands = plan::operandsOf(command);
+    for (const plan::Operand &operand : operands) {
+      LMC_TRY(exists(operand.name, operand.slice));
+      if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
+        return fail("operand {} is not dense", operand.name);
+    }
+    // Only a kernel may write over bytes of its other operands, after it has read them.
+    if (!command.body_as_Launch())
+      LMC_TRY(apart(operands));
+    return launches(command, operands);
+  }
+
+  Result<void> workspace(const plan::Command &command) {
+    if (plan::productOf(command) && command.workspace() != -1)
+      return gemmWorkspace(command.workspace());
+    const auto need = rules.scratchOf ? rules.scratchOf(plan, command) : std::nullopt;
+    if (!need)
+      return {};
+    const auto &[a, b, c, d] = need->extents;
+    return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
+  }
+
+  // Checks the workspace of a matrix product: its type, and its address, which is the sum of the
+  // arena's address and the slice's offset.
+  Result<void> gemmWorkspace(int64_t index) {
+    const uint32_t alignment = rules.gemmWorkspaceAlignment;
+    if (alignment == 0)
+      return fail("a matrix product has a workspace, in a plan for '{}'", plan.target()->str());
+    LMC_TRY(operand("workspace", index, DType::I8, 1));
+    const plan::Slice &known = slice(index);
+    if (known.offset() % alignment != 0 ||
+        plan.arenas()->Get(known.arena())->alignment() % alignment != 0)
+      return fail("operand workspace is not aligned to {} bytes", alignment);
+    return {};
+  }
+
+  const plan::Slice &slice(int64_t index) const { return *plan.slices()->Get(uint32_t(index)); }
+
+  Result<void> exists(std::string_view name, int64_t index) const {
+    if (index < 0 || uint64_t(index) >= plan.slices()->size())
+      return fail("operand {} does not exist", name);
+    return {};
+  }
+
+  // Checks that operand `name` is a slice of `dtype` with at least `needed` elements.
+  Result<void> operand(std::string_view name, int64_t index, DType dtype, uint64_t needed) {
+    LMC_TRY(exists(name, index));
+    const plan::Slice &known = slice(index);
+    if (known.dtype() != dtype)
+      return fail("operand {} is {}, not {}", name, plan::EnumNameDType(known.dtype()),
+                  plan::EnumNameDType(dtype));
+    if (needed >= kLimit || elements(known) < needed)
+      return fail("operand {} has {} elements, not {}", name, elements(known), needed);
+    return {};
+  }
+
+  // Checks that operand `name` is a slice of `dtype` with at least `rows` x `columns` elements. If
+  // the slice has a pitch, it must have exactly `rows` rows of `columns` elements.
+  Result<void> matrix(std::string_view name, int64_t index, DType dtype, uint64_t rows,
+                      uint64_t columns) {
+    LMC_TRY(operand(name, index, dtype, product({rows, columns})));
+    const plan::Slice &known = slice(index);
+    if (known.pitch() != 0 && (known.rows() != rows || elements(known) != rows * columns))
+      return fail("operand {} does not have {} rows of {}", name, rows, columns);
+    return {};
+  }
+
+  // Returns the dtype of slice `index`, or F32 if the slice does not exist: operand() then reports
+  // the index.
+  DType dtypeOf(int64_t index) const {
+    return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
+                                                                 : DType::F32;
+  }
+
+  // Checks that no operand that a command writes shares memory with another operand of the command.
+  Result<void> apart(const plan::Operands &operands) {
+    for (const plan::Operand &result : operands)
+      for (const plan::Operand &other : operands)
+        if (&other != &result && result.role != plan::Role::Read &&
+            overlap(slice(result.slice), slice(other.slice)))
+          return fail("result {} shares memory with operand {}", result.name, other.name);
+    return {};
+  }
+
+  Result<void> launch(const plan::Launch &launch) {
+    if (launch.kernel() >= plan.kernels()->size())
+      return fail("kernel {} does not exist", launch.kernel());
+    if (launch.items() == 0 || launch.chunk() == 0 || launch.items() >= kLimit ||
+        launch.chunk() >= kLimit)
+      return fail("it has {} items in chunks of {}", launch.items(), launch.chunk());
+    if (launch.inputs() > launch.args()->size())
+      return fail("it has {} inputs of {} arguments", launch.inputs(), launch.args()->size());
+    for (uint32_t slice : *launch.args())
+      if (slice >= plan.slices()->size())
+        return fail("argument slice {} does not exist", slice);
+    // All launches of a kernel must have the same number of arguments: a CUDA driver reads as many
+    // as the kernel declares.
+    if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
+        !isNew && count->second != launch.args()->size())
+      return fail("kernel '{}' has {} arguments here and {} elsewhere",
+                  plan.kernels()->Get(launch.kernel())->name()->str(), launch.args()->size(),
+                  count->second);
+    return {};
+  }
+
+  // Checks that the kernels that a CUDA device runs for a command access only slices that the
+  // command names.
+  Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
+    if (!command.launches())
+      return {};
+    if (!rules.grid)
+      return fail("it has launches, in a plan for '{}'", plan.target()->str());
+    for (const auto *entry : *command.launches()) {
+      LMC_TRY(launch(*entry));
+      if (entry->args()->size() == entry->inputs())
+        return fail("a launch of it has no result");
+      for (uint32_t i = 0; i < entry->args()->size(); ++i) {
+        const uint32_t arg = entry->args()->Get(i);
+        const bool isNamed =
+            std::any_of(operands.begin(), operands.end(), [&](const plan::Operand &operand) {
+              return operand.role == plan::Role::Scratch
+                         ? inside(arg, operand.slice)
+                         : operand.slice == arg && (i < entry->inputs() || operand.isResult());
+            });
+        if (!isNamed)
+          return fail("argument {} of a launch is slice {}, which the command does not name", i,
+                      arg);
+      }
+    }
+    return plan::hasTwoWays(command) ? twoWays(command) : Result<void>();
+  }
+
+  // Checks the kernels of a command that can be computed in two ways: a device launches one of them, and
+  // gives it these arguments.
+  Result<void> twoWays(const plan::Command &command) {
+    std::array<std::vector<uint32_t>, 2> needed;
+    if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
+      const plan::Gemm &gemm = *op->product();
+      needed = {{{gemm.d(), op->a()}, {gemm.a(), gemm.b(), gemm.d(), op->a()}}};
+    } else if (const plan::SwigluLinearGrad *op = command.body_as_SwigluLinearGrad()) {
+      const plan::Gemm &gemm = *op->product();
+      needed = {{{op->dgu(), op->dgu(), gemm.d()},
+                 {gemm.a(), gemm.b(), op->dgu(), op->dgu(), gemm.d()}}};
+    } else {
+      const plan::ExpertLinear &product = *command.body_as_ExpertLinear();
+      needed.fill({product.x(), product.weight(), product.offsets(), product.y()});
+    }
+    if (command.launches()->size() > needed.size())
+      return fail("it has {} kernels, and two ways", command.launches()->size());
+    for (uint32_t i = 0; i < command.launches()->size(); ++i) {
+      const auto &args = *command.launches()->Get(i)->args();
+      if (!std::equal(args.begin(), args.end(), needed[i].begin(), needed[i].end()))
+        return fail("way {} has other arguments than its kernel needs", i + 1);
+    }
+    return {};
+  }
+
+  // Returns true if slice `x` lies inside slice `whole`.
+  bool inside(int64_t x, int64_t whole) const {
+    const plan::Slice &a = slice(x), &b = slice(whole);
+    return a.arena() == b.arena() && a.offset() >= b.offset() && endOf(a) <= endOf(b);
+  }
+
+  // Checks that the operands of each kind of command have the types and sizes that the command
+  // accesses.
+  Result<void> shapes(const plan::Launch &op) { return launch(op); }
+
+  Result<void> shapes(const plan::Gemm &gemm) {
+    const DType type = dtypeOf(gemm.a());
+    if (!isFloat(type))
+      return fail("it multiplies integers");
+    // Libraries for matrix products take dimensions as 32-bit numbers.
+    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+    for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()})
+      if (extent == 0 || extent > kMost)
+        return fail("it multiplies {} x {} by {} x {}, {} times", gemm.m(), gemm.k(), gemm.k(),
+                    gemm.n(), gemm.batch());
+    LMC_TRY(operand("a", gemm.a(), type, product({gemm.batch(), gemm.m(), gemm.k()})));
+    LMC_TRY(operand("b", gemm.b(), type, product({gemm.batch(), gemm.k(), gemm.n()})));
+    LMC_TRY(operand("d", gemm.d(), typeOrSum(gemm.d(), type),
+                    product({gemm.batch(), gemm.m(), gemm.n()})));
+    if (gemm.batch() > 1 && gemm.bias() != -1)
+      return fail("it adds a bias to {} products", gemm.batch());
+    if (gemm.batch() > 1 && residualOf(gemm) != -1)
+      return fail("it adds a residual to {} products", gemm.batch());
+    if (residualOf(gemm) != -1)
+      LMC_TRY(operand("residual", residualOf(gemm), dtypeOf(gemm.d()),
+                      product({gemm.m(), gemm.n()})));
+    if (gemm.bias() != -1)
+      LMC_TRY(operand("bias", gemm.bias(), typeOrSum(gemm.bias(), type), gemm.n()));
+    return {};
+  }
+
+  // Returns the expected dtype of operand `index`, which may be `type` or the dtype of its sums:
+  // `type` if the operand has it, else the dtype of the sums.
+  DType typeOrSum(int64_t index, DType type) const {
+    return dtypeOf(index) == type ? type : sumType(type);
+  }
+
+  template <typename Op> Result<void> attention(const Op &op, DType type) {
+    if (!isFloat(type))
+      return fail("it attends to integers");
+    if (op.batch() == 0 || op.seq() == 0 || op.heads() == 0 || op.kv_heads() == 0 ||
+        op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
+      return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
+                  op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
+    // The head dimension is limited because scratch grows with it, and positions are limited
+    // because kernels compute them in 32 bits.
+    constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
+    if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
+      return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
+                  op.head_dim(), op.seq(), op.window());
+    if (!std::isfinite(op.scale()))
+      return fail("its scale is not finite");
+    const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
+    const uint64_t tokens = product({op.batch(), op.seq()});
+    LMC_TRY(matrix("q", op.q(), type, tokens, product({op.heads(), op.head_dim()})));
+    LMC_TRY(matrix("k", op.k(), type, tokens, product({op.kv_heads(), op.head_dim()})));
+    LMC_TRY(matrix("v", op.v(), type, tokens, product({op.kv_heads(), op.head_dim()})));
+    LMC_TRY(operand("out", op.out(), type, queries));
+    if (op.starts() != -1)
+      LMC_TRY(operand("starts", op.starts(), DType::I32, tokens));
+    return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
+  }
+
+  // Checks the product of a command that has one with SwiGLU, or its gradient.
+  Result<void> productOfSwiglu(const plan::Gemm &gemm) {
+    LMC_TRY(shapes(gemm));
+    if (gemm.c() != -1 || gemm.bias() != -1 || gemm.batch() != 1 || gemm.transpose_a() ||
+        dtypeOf(gemm.d()) != dtypeOf(gemm.a()))
+      return fail("its product is not one of two matrices of one dtype");
+    return {};
+  }
+
+  Result<void> shapes(const plan::LinearSwiglu &op) {
+    const plan::Gemm &gemm = *op.product();
+    LMC_TRY(productOfSwiglu(gemm));
+    if (gemm.n() % 2 != 0)
+      return fail("its {} columns have no halves", gemm.n());
+    return operand("a", op.a(), dtypeOf(gemm.a()), product({gemm.m(), gemm.n() / 2}));
+  }
+
+  Result<void> shapes(const plan::SwigluLinearGrad &op) {
+    const plan::Gemm &gemm = *op.product();
+    LMC_TRY(productOfSwiglu(gemm));
+    return operand("dgu", op.dgu(), dtypeOf(gemm.a()), product({gemm.m(), 2, gemm.n()}));
+  }
+
+  Result<void> shapes(const plan::Attention &op) { return attention(op, dtypeOf(op.q())); }
+
+  Result<void> shapes(const plan::AttentionGrad &op) {
+    const DType type = dtypeOf(op.q());
+    LMC_TRY(attention(op, type));
+    const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
+    const uint64_t tokens = product({op.batch(), op.seq()});
+    LMC_TRY(operand("dout", op.dout(), type, queries));
+    LMC_TRY(matrix("dq", op.dq(), type, tokens, product({op.heads(), op.head_dim()})));
+    LMC_TRY(matrix("dk", op.dk(), type, tokens, product({op.kv_heads(), op.head_dim()})));
+    LMC_TRY(matrix("dv", op.dv(), type, tokens, product({op.kv_heads(), op.head_dim()})));
+    if (op.cos() != -1 || op.sin() != -1) {
+      if (op.head_dim() % 2 != 0)
+        return fail("it rotates heads of {}", op.head_dim());
+      const uint64_t angles = product({op.seq(), op.head_dim() / 2});
+      LMC_TRY(operand("cos", op.cos(), DType::F32, angles));
+      LMC_TRY(operand("sin", op.sin(), DType::F32, angles));
+    }
+    return {};
+  }
+
+  Result<void> shapes(const plan::ScatterAdd &op) {
+    const DType type = dtypeOf(op.x());
+    if (!isFloat(type) || op.columns() == 0)
+      return fail("it adds rows of {} {}", op.columns(), plan::EnumNameDType(type));
+    LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
+    LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
+    return {};
+  }
+
+  // Checks what the commands of a mixture of experts have alike: extents that a command may have,
+  // and their indices, which are as many as 32 bits can count.
+  Result<void> extents(DType type, std::initializer_list<uint64_t> all, uint64_t choices) {
+    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+    if (!isFloat(type))
+      return fail("it is of {}", plan::EnumNameDType(type));
+    for (uint64_t each : all)
+      if (each == 0 || each > kMost)
+        return fail("it has an extent of {}", each);
+    if (choices > kMost)
+      return fail("it has {} rows", choices);
+    return {};
+  }
+
+  Result<void> shapes(const plan::Route &op) {
+    const DType type = dtypeOf(op.logits()), real = sumType(type);
+    LMC_TRY(extents(type, {op.tokens(), op.count(), op.chosen()},
+                    product({op.tokens(), op.chosen()})));
+    if (op.chosen() > op.count())
+      return fail("it chooses {} of {} experts", op.chosen(), op.count());
+    const uint64_t choices = product({op.tokens(), op.chosen()});
+    LMC_TRY(operand("logits", op.logits(), type, product({op.tokens(), op.count()})));
+    if (op.bias() != -1)
+      LMC_TRY(operand("bias", op.bias(), real, op.count()));
+    LMC_TRY(operand("weights", op.weights(), real, choices));
+    LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
+    LMC_TRY(operand("counts", op.counts(), real, op.count()));
+    return operand("mass", op.mass(), real, op.count());
+  }
+
+  Result<void> shapes(const plan::RouteGrad &op) {
+    const DType type = dtypeOf(op.logits()), real = sumType(type);
+    LMC_TRY(extents(type, {op.tokens(), op.count(), op.chosen()},
+                    product({op.tokens(), op.chosen()})));
+    if (op.chosen() > op.count())
+      return fail("it chooses {} of {} experts", op.chosen(), op.count());
+    const uint64_t choices = product({op.tokens(), op.chosen()});
+    const uint64_t all = product({op.tokens(), op.count()});
+    LMC_TRY(operand("logits", op.logits(), type, all));
+    LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
+    LMC_TRY(operand("dweights", op.dweights(), real, choices));
+    if (op.sigmoid() && op.dmass() != -1)
+      return fail("it has a gradient of the mass of sigmoids");
+    if (op.dmass() != -1)
+      LMC_TRY(operand("dmass", op.dmass(), real, op.count()));
+    return operand("dlogits", op.dlogits(), type, all);
+  }
+
+  Result<void> shapes(const plan::SortRows &op) {
+    LMC_TRY(extents(DType::F32, {op.choices(), op.count()}, op.choices()));
+    if (op.groups() == 0 || (op.groups() == 1) != (op.rank() == -1))
+      return fail("it sorts experts of {} groups {} the rank", op.groups(),
+                  op.rank() == -1 ? "without" : "with");
+    if (op.groups() == 1 && (op.first() != 0 || op.held() != 0))
+      return fail("it leaves out rows of experts that all are there");
+    const uint64_t held = op.held() ? op.held() : op.choices();
+    if (op.first() > op.choices() || held > op.choices() - op.first())
+      return fail("it sorts rows {} to {} of {} choices", op.first(), op.first() + held,
+                  op.choices());
+    if (op.rank() != -1) {
+      const DType type = dtypeOf(uint32_t(op.rank()));
+      if (type != DType::F32 && type != DType::F64)
+        return fail("it has a rank of {}", plan::EnumNameDType(type));
+      LMC_TRY(operand("rank", op.rank(), type, 1));
+    }
+    LMC_TRY(operand("experts", op.experts(), DType::I32, op.choices()));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.count() + 1));
+    LMC_TRY(operand("rows", op.rows(), DType::I32, held));
+    return operand("places", op.places(), DType::I32, op.choices());
+  }
+
+  // Checks the matrices with a row per token and per choice, and the indices: `rows`, one for each
+  // row of choices, or `places`, one for each choice.
+  Result<void> rows(const auto &op, std::pair<const char *, uint32_t> tokens,
+                    std::pair<const char *, uint32_t> choices,
+                    std::pair<const char *, uint32_t> indices) {
+    const DType type = dtypeOf(tokens.second);
+    const uint64_t count = product({op.tokens(), op.chosen()});
+    const uint64_t held = op.held() ? op.held() : count;
+    if (held > count)
+      return fail("it has {} rows of {} choices", held, count);
+    LMC_TRY(extents(type, {op.tokens(), op.chosen(), op.columns()}, count));
+    LMC_TRY(operand(tokens.first, tokens.second, type, product({op.tokens(), op.columns()})));
+    LMC_TRY(operand(choices.first, choices.second, type, product({held, op.columns()})));
+    return operand(indices.first, indices.second, DType::I32,
+                   indices.first == std::string_view("rows") ? held : count);
+  }
+
+  Result<void> shapes(const plan::TakeRows &op) {
+    return rows(op, {"x", op.x()}, {"y", op.y()}, {"rows", op.rows()});
+  }
+  Result<void> shapes(const plan::TakeRowsGrad &op) {
+    return rows(op, {"dx", op.dx()}, {"dy", op.dy()}, {"places", op.places()});
+  }
+  Result<void> shapes(const plan::CombineRows &op) {
+    LMC_TRY(rows(op, {"out", op.out()}, {"y", op.y()}, {"places", op.places()}));
+    return operand("weights", op.weights(), sumType(dtypeOf(op.y())),
+                   product({op.tokens(), op.chosen()}));
+  }
+  Result<void> shapes(const plan::CombineRowsGrad &op) {
+    LMC_TRY(rows(op, {"dout", op.dout()}, {"y", op.y()}, {"rows", op.rows()}));
+    LMC_TRY(rows(op, {"dout", op.dout()}, {"dy", op.dy()}, {"rows", op.rows()}));
+    const DType real = sumType(dtypeOf(op.y()));
+    const uint64_t choices = product({op.tokens(), op.chosen()});
+    if (op.places() != -1)
+      LMC_TRY(operand("places", op.places(), DType::I32, choices));
+    else if (op.held() != 0 && op.held() != choices)
+      return fail("it has {} rows of {} choices, and does not know which", op.held(), choices);
+    LMC_TRY(operand("weights", op.weights(), real, choices));
+    return operand("dweights", op.dweights(), real, choices);
+  }
+
+  Result<void> shapes(const plan::ExpertLinear &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.inner(), op.columns()}, op.rows()));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.inner()})));
+    LMC_TRY(operand("weight", op.weight(), type,
+                    product({op.experts(), op.inner(), op.columns()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("y", op.y(), type, product({op.rows(), op.columns()}));
+  }
+
+  Result<void> shapes(const plan::ExpertLinearGrad &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.inner(), op.columns()}, op.rows()));
+    LMC_TRY(operand("dy", op.dy(), type, product({op.rows(), op.columns()})));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.inner()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("d", op.d(), sumType(type),
+                   product({op.experts(), op.inner(), op.columns()}));
+  }
+
+  Result<void> shapes(const plan::ExpertSwiglu &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.columns()}, op.rows()));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), 2, op.columns()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("y", op.y(), type, product({op.rows(), op.columns()}));
+  }
+
+  Result<void> shapes(const plan::ExpertSwigluGrad &op) {
+    const DType type = dtypeOf(op.x());
+    LMC_TRY(extents(type, {op.rows(), op.experts(), op.columns()}, op.rows()));
+    LMC_TRY(operand("dy", op.dy(), type, product({op.rows(), op.columns()})));
+    LMC_TRY(operand("x", op.x(), type, product({op.rows(), 2, op.columns()})));
+    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
+    return operand("dx", op.dx(), type, product({op.rows(), 2, op.columns()}));
+  }
+
+  Result<void> shapes(const plan::Copy &op) {
+    LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));
+    const plan::Slice &from = slice(op.x());
+    LMC_TRY(operand("d", op.d(), from.dtype(), elements(from)));
+    const plan::Slice &to = slice(op.d());
+    if (to.bytes() != from.bytes())
+      return fail("it copies {} bytes to {}", from.bytes(), to.bytes());
+    if (to.pitch() && from.pitch() && to.rows() != from.rows())
+      return fail("it copies {} rows to {}", from.rows(), to.rows());
+    return {};
+  }
+
+  Result<void> shapes(const plan::Collective &op) {
+    if (!known(op.kind(), plan::CollectiveKind::MAX) || !known(op.axis(), plan::Axis::MAX))
+      return fail("it is of an unknown kind");
+    const uint64_t ranks = ranksAlong(plan, op.axis());
+    const uint64_t count = elements(slice(op.x()));
+    const DType type = dtypeOf(op.x());
+    const bool isIndex = type == DType::I32 && op.kind() == plan::CollectiveKind::AllGather;
+    if (!isFloat(type) && type != DType::F16 && !isIndex)
+      return fail("it is of {}", plan::EnumNameDType(type));
+    LMC_TRY(operand("x", op.x(), type, count));
+    switch (op.kind()) {
+    case plan::CollectiveKind::AllGather:
+      return operand("d", op.d(), type, product({count, ranks}));
+    case plan::CollectiveKind::ReduceScatter:
+      if (count % ranks != 0)
+        return fail("it divides {} elements between {} ranks", count, ranks);
+      return operand("d", op.d(), type, count / ranks);
+    case plan::CollectiveKind::AllReduce:
+      if (op.x() != op.d())
+        return fail("it sums in two places");
+    }
+    return {};
+  }
+
+  Result<void> shapes(const plan::Wait &) { return {}; } // streams() checks it
+
+  Result<void> settings() {
+    std::unordered_set<std::string_view> keys;
+    for (const auto *setting : *plan.settings()) {
+      const std::string key = setting->key()->str();
+      if (key.empty() || !keys.insert(setting->key()->string_view()).second)
+        return fail("a setting's key '{}' is empty or taken", key);
+      if (!known(setting->type(), plan::SettingType::MAX))
+        return fail("setting '{}' is of an unknown type", key);
+      if (setting->type() == plan::SettingType::StringList)
+        continue;
+      if (!setting->value())
+        return fail("setting '{}' has no value", key);
+      const std::string_view value = setting->value()->string_view();
+      const char *end = value.data() + value.size();
+      bool sound = true;
+      if (setting->type() == plan::SettingType::Integer) {
+        int64_t parsed;
+        auto [at, error] = std::from_chars(value.data(), end, parsed);
+        sound = error == std::errc() && at == end;
+      } else if (setting->type() == plan::SettingType::Float) {
+        double parsed;
+        auto [at, error] = std::from_chars(value.data(), end, parsed);
+        sound = error == std::errc() && at == end;
+      } else if (setting->type() == plan::SettingType::Boolean) {
+        sound = value == "true" || value == "false";
+      }
+      if (!sound)
+        return fail("setting '{}' has the value '{}', which is no {}", key, value,
+                    plan::EnumNameSettingType(setting->type()));
+    }
+    return {};
+  }
+
+  const plan::Plan &plan;
+  const plan::TargetRules &rules = plan::rulesOf(plan.target()->string_view());
+  std::unordered_map<uint32_t, uint32_t> arguments; // the argument count of each launched kernel
+};
+
+} // namespace
+
+Result<void> verifyPlan(const plan::Plan &plan) { return Verifier(plan).run(); }
+
+} // namespace lmc

@@ -1,0 +1,387 @@
+#include "ground/support/File.h"
+
+#include "ground/support/FileWait.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <glob.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace lmc {
+
+Error systemError(const std::string &action, const std::string &path, int errorNumber) {
+  return Error{
+      fmt::format("cannot {} {}: {}", action, path, std::generic_category().message(errorNumber)),
+      ExitCode::Failure};
+}
+
+// Returns the error of opening a path for reading. A missing or unreadable path is a user error,
+// because such a path is usually mistyped.
+static Error readingError(const std::string &path, int errorNumber) {
+  Error error = systemError("read", path, errorNumber);
+  switch (errorNumber) {
+  case ENOENT:
+  case ENOTDIR:
+  case EISDIR:
+  case EACCES:
+  case ELOOP:
+  case ENAMETOOLONG:
+    error.code = ExitCode::UserError;
+  }
+  return error;
+}
+
+static std::string parentOf(const std::string &path) {
+  std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+//===--- File -------------------------------------------------------------===//
+
+Result<File> File::openForReading(const std::string &path) {
+  // O_NONBLOCK keeps open() from waiting for the writer of a FIFO.
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return readingError(path, errno);
+  File file(fd, path);
+  struct stat status;
+  if (::fstat(fd, &status) != 0)
+    return readingError(path, errno);
+  if (S_ISDIR(status.st_mode))
+    return readingError(path, EISDIR);
+  if (!S_ISREG(status.st_mode))
+    return Error{fmt::format("cannot read {}: not a regular file", path), ExitCode::UserError};
+  return file;
+}
+
+Result<File> File::create(const std::string &path) {
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return systemError("create", path, errno);
+  return File(fd, path);
+}
+
+Result<File> File::openForWriting(const std::string &path) {
+  int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0)
+    return systemError("open", path, errno);
+  return File(fd, path);
+}
+
+Result<File> File::openForAppending(const std::string &path, uint64_t bytes) {
+  auto file = openForWriting(path);
+  LMC_TRY(file);
+  LMC_TRY(file->resize(bytes));
+  if (::lseek(file->fd, 0, SEEK_END) < 0)
+    return systemError("write", path, errno);
+  return file;
+}
+
+File::File(File &&other) noexcept : fd(std::exchange(other.fd, -1)), name(std::move(other.name)) {}
+
+File &File::operator=(File &&other) noexcept {
+  std::swap(fd, other.fd);
+  std::swap(name, other.name);
+  return *this;
+}
+
+File::~File() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+// Calls `writeSome(address, bytes, done)` until `bytes` bytes are written.
+template <typename WriteSome>
+static Result<void> writeAll(const std::string &name, const void *data, size_t bytes,
+                             const WriteSome &writeSome) {
+  const char *start = static_cast<const char *>(data);
+  for (size_t done = 0; done < bytes;) {
+    ssize_t written = writeSome(start + done, bytes - done, done);
+    if (written >= 0)
+      done += static_cast<size_t>(written);
+    else if (errno != EINTR)
+      return systemError("write", name, errno);
+  }
+  return {};
+}
+
+Result<void> File::write(const void *data, size_t bytes) {
+  const FileWait wait("writing", name);
+  return writeAll(name, data, bytes,
+                  [&](const char *from, size_t count, size_t) { return ::write(fd, from, count); });
+}
+
+Result<void> File::writeAt(const void *data, size_t bytes, uint64_t offset) {
+  const FileWait wait("writing", name);
+  return writeAll(name, data, bytes, [&](const char *from, size_t count, size_t done) {
+    return ::pwrite(fd, from, count, static_cast<off_t>(offset + done));
+  });
+}
+
+Result<void> File::resize(uint64_t bytes) {
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    return systemError("write", name, errno);
+  return {};
+}
+
+// Calls `readSome(address, bytes, done)` until `bytes` bytes are read or the file ends.
+template <typename ReadSome>
+static Result<size_t> readAll(const std::string &name, void *data, size_t bytes,
+                              const ReadSome &readSome) {
+  char *start = static_cast<char *>(data);
+  size_t total = 0;
+  while (total < bytes) {
+    ssize_t got = readSome(start + total, bytes - total, total);
+    if (got < 0) {
+      if (errno == EINTR)
+        continue;
+      return readingError(name, errno);
+    }
+    if (got == 0)
+      break;
+    total += static_cast<size_t>(got);
+  }
+  return total;
+}
+
+Result<size_t> File::read(void *data, size_t bytes) {
+  const FileWait wait("reading", name);
+  return readAll(name, data, bytes,
+                 [&](char *to, size_t most, size_t) { return ::read(fd, to, most); });
+}
+
+Result<size_t> File::readAt(void *data, size_t bytes, uint64_t offset) const {
+  const FileWait wait("reading", name);
+  return readAll(name, data, bytes, [&](char *to, size_t most, size_t done) {
+    return ::pread(fd, to, most, static_cast<off_t>(offset + done));
+  });
+}
+
+Result<uint64_t> File::size() const {
+  struct stat status;
+  if (::fstat(fd, &status) != 0)
+    return readingError(name, errno);
+  return static_cast<uint64_t>(status.st_size);
+}
+
+Result<void> File::sync() {
+  const FileWait wait("writing", name);
+  while (::fsync(fd) != 0)
+    if (errno != EINTR)
+      return systemError("write", name, errno);
+  return {};
+}
+
+Result<void> File::close() {
+  int closing = std::exchange(fd, -1);
+  // Linux closes the descriptor even if close() returns EINTR.
+  if (closing >= 0 && ::close(closing) != 0 && errno != EINTR)
+    return systemError("write", name, errno);
+  return {};
+}
+
+//===--- MappedFile -------------------------------------------------------===//
+
+Result<MappedFile> MappedFile::open(const std::string &path) {
+  Result<File> file = File::openForReading(path);
+  LMC_TRY(file);
+  Result<uint64_t> bytes = file->size();
+  LMC_TRY(bytes);
+  if (*bytes == 0)
+    return MappedFile(nullptr, 0, path);
+  void *start = ::mmap(nullptr, *bytes, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
+  if (start == MAP_FAILED)
+    return systemError("map", path, errno);
+  return MappedFile(static_cast<const std::byte *>(start), *bytes, path);
+}
+
+MappedFile::MappedFile(MappedFile &&other) noexcept
+    : start(std::exchange(other.start, nullptr)), bytes(std::exchange(other.bytes, 0)),
+      name(std::move(other.name)) {}
+
+MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
+  std::swap(start, other.start);
+  std::swap(bytes, other.bytes);
+  std::swap(name, other.name);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (start)
+    ::munmap(const_cast<std::byte *>(start), bytes);
+}
+
+//===--- Whole files ------------------------------------------------------===//
+
+Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes) {
+  Result<File> file = File::openForReading(path);
+  LMC_TRY(file);
+  Result<uint64_t> bytes = file->size();
+  LMC_TRY(bytes);
+  if (*bytes > maximumBytes)
+    return Error{fmt::format("{}: {} bytes, more than the {} that such a file may have", path,
+                             *bytes, maximumBytes)};
+  std::string text(*bytes, '\0');
+  Result<size_t> got = file->read(text.data(), text.size());
+  LMC_TRY(got);
+  text.resize(*got);
+  return text;
+}
+
+Result<void> writeTextFile(const std::string &path, const std::string &text) {
+  Result<File> file = File::create(path);
+  LMC_TRY(file);
+  LMC_TRY(file->write(text.data(), text.size()));
+  LMC_TRY(file->sync());
+  return file->close();
+}
+
+Result<void> publishFile(const std::string &path, const std::string &text) {
+  const std::string partial = path + ".partial";
+  LMC_TRY(writeTextFile(partial, text));
+  if (::rename(partial.c_str(), path.c_str()) != 0)
+    return systemError("rename", partial, errno);
+  return syncFolder(parentOf(path));
+}
+
+Result<void> replaceFile(const std::string &path, const std::string &text) {
+  const std::string partial = path + ".partial";
+  Result<File> file = File::create(partial);
+  LMC_TRY(file);
+  LMC_TRY(file->write(text.data(), text.size()));
+  LMC_TRY(file->close());
+  if (::rename(partial.c_str(), path.c_str()) != 0)
+    return systemError("rename", partial, errno);
+  return {};
+}
+
+//===--- Folders ----------------------------------------------------------===//
+
+Result<void> syncFolder(const std::string &path) {
+  int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return systemError("open", path, errno);
+  int status;
+  do
+    status = ::fsync(fd);
+  while (status != 0 && errno == EINTR);
+  int errorNumber = errno;
+  ::close(fd);
+  // EINVAL means a network file system without fsync for folders; its renames are synchronous.
+  if (status != 0 && errorNumber != EINVAL)
+    return systemError("write", path, errorNumber);
+  return {};
+}
+
+Result<void> makeFolders(const std::string &path) {
+  std::filesystem::path whole = std::filesystem::path(path).lexically_normal();
+  std::filesystem::path soFar;
+  for (const std::filesystem::path &part : whole) {
+    soFar /= part;
+    struct stat status;
+    if (::stat(soFar.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+      continue;
+    if (::mkdir(soFar.c_str(), 0777) != 0 && errno != EEXIST)
+      return systemError("create", soFar.string(), errno);
+    if (::stat(soFar.c_str(), &status) != 0)
+      return systemError("create", soFar.string(), errno);
+    if (!S_ISDIR(status.st_mode))
+      return systemError("create", path, ENOTDIR);
+    LMC_TRY(syncFolder(parentOf(soFar.string())));
+  }
+  return {};
+}
+
+Result<void> removeTree(const std::string &path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error && error.value() != ENOENT)
+    return systemError("remove", path, error.value());
+  return {};
+}
+
+bool exists(const std::string &path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
+  if (pattern.find_first_of("*?[") == std::string::npos || exists(pattern))
+    return std::vector<std::string>{pattern};
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (status != 0 || paths.empty())
+    return Error{fmt::format("no file matches '{}'", pattern)};
+  // glob(3) would sort by locale, and what is read would then depend on it.
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+Result<std::vector<std::string>> listFolder(const std::string &path) {
+  std::error_code error;
+  std::vector<std::string> names;
+  std::filesystem::directory_iterator next(path, error), end;
+  while (!error && next != end) {
+    names.push_back(next->path().filename().string());
+    next.increment(error);
+  }
+  if (error)
+    return readingError(path, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<uint64_t> freeBytes(const std::string &path) {
+  struct statvfs status;
+  if (::statvfs(path.c_str(), &status) != 0)
+    return systemError("measure the free space of", path, errno);
+  return static_cast<uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+Result<void> publishFolder(const std::string &from, const std::string &to,
+                           const std::string &aside) {
+  std::string parent = parentOf(to);
+  // If nothing exists at `to`, a plain rename is enough. Otherwise the two names are exchanged, so
+  // that a complete folder stands at `to` at every moment.
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
+    LMC_TRY(syncFolder(parent));
+    return removeTree(from);
+  }
+  switch (errno) {
+  case ENOENT:
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      return systemError("create", to, errno);
+    return syncFolder(parent);
+  case EINVAL:
+  case ENOSYS:
+    break; // the file system cannot exchange names
+  default:
+    return systemError("replace", to, errno);
+  }
+  bool replaces = exists(to);
+  if (replaces && ::rename(to.c_str(), aside.c_str()) != 0)
+    return systemError("replace", to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    int errorNumber = errno;
+    if (replaces)
+      ::rename(aside.c_str(), to.c_str());
+    return systemError("create", to, errorNumber);
+  }
+  LMC_TRY(syncFolder(parent));
+  return replaces ? removeTree(aside) : Result<void>();
+}
+
+} // namespace lmc

@@ -1,0 +1,129 @@
+// Functions for files and folders. Errors are returned as values, and comments say which data is on
+// the disk when a function returns.
+//
+// Every Error names the path and the system's reason. If a path to be read is missing or cannot be
+// opened, the user made a mistake (ExitCode::UserError); if a disk is full, fails or cannot be
+// written, the machine failed (ExitCode::Failure).
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// Returns "cannot ACTION PATH: REASON" for an errno value.
+Error systemError(const std::string &action, const std::string &path, int errorNumber);
+
+// An open file, which the destructor closes. read() and write() are sequential.
+class File {
+public:
+  // Opens `path` only if it is a regular file: a FIFO could block, and a device file could give
+  // endless data.
+  static Result<File> openForReading(const std::string &path);
+  // Creates the file, or empties an existing one.
+  static Result<File> create(const std::string &path);
+  // Opens an existing file, whose contents stay.
+  static Result<File> openForWriting(const std::string &path);
+  // Does the same, cuts the file to its first `bytes` bytes, and lets write() go on after them.
+  static Result<File> openForAppending(const std::string &path, uint64_t bytes);
+
+  File(File &&other) noexcept;
+  File &operator=(File &&other) noexcept;
+  ~File();
+
+  // Writes `bytes` bytes from `data`, with as many system calls as necessary.
+  Result<void> write(const void *data, size_t bytes);
+  // Does the same from byte `offset` of the file on.
+  Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
+  // Makes the file `bytes` bytes long; bytes behind its present end are zeros.
+  Result<void> resize(uint64_t bytes);
+  // Reads up to `bytes` bytes and returns how many. The number is smaller only at the end of the
+  // file.
+  Result<size_t> read(void *data, size_t bytes);
+  // Does the same from byte `offset` of the file on. Several threads may call it at the same time.
+  Result<size_t> readAt(void *data, size_t bytes, uint64_t offset) const;
+  Result<uint64_t> size() const;
+  // Returns when the contents are on the disk.
+  Result<void> sync();
+  // Closes the file. Some file systems report a failed write only here.
+  Result<void> close();
+
+  int descriptor() const { return fd; }
+  const std::string &path() const { return name; }
+
+private:
+  File(int fd, std::string path) : fd(fd), name(std::move(path)) {}
+  int fd = -1;
+  std::string name;
+};
+
+// A file that is mapped read-only. size() is the size at the time of opening: no process may
+// shorten the file while it is mapped.
+class MappedFile {
+public:
+  static Result<MappedFile> open(const std::string &path);
+
+  MappedFile(MappedFile &&other) noexcept;
+  MappedFile &operator=(MappedFile &&other) noexcept;
+  ~MappedFile();
+
+  // Returns the start of the mapped bytes, aligned to a page, or nullptr for an empty file.
+  const std::byte *data() const { return start; }
+  size_t size() const { return bytes; }
+  const std::string &path() const { return name; }
+
+private:
+  MappedFile(const std::byte *start, size_t bytes, std::string path)
+      : start(start), bytes(bytes), name(std::move(path)) {}
+  const std::byte *start = nullptr;
+  size_t bytes = 0;
+  std::string name;
+};
+
+// Returns the whole text of a file, or an Error if the file has more than `maximumBytes` bytes.
+Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes);
+
+// Creates the file `path` with `text` as its contents, and returns when they are on the disk.
+Result<void> writeTextFile(const std::string &path, const std::string &text);
+
+// Writes `text` to PATH.partial and renames that to `path`, which so has at every moment its old
+// contents or the new ones. The result is on the disk when the function returns.
+Result<void> publishFile(const std::string &path, const std::string &text);
+
+// Does the same for a file that may be lost when the machine fails, and does not wait for the disk.
+Result<void> replaceFile(const std::string &path, const std::string &text);
+
+// Returns when the entries of a folder (new names, renames, removals) are on the disk.
+Result<void> syncFolder(const std::string &path);
+
+// Creates a folder and its missing parents, and returns when they are on the disk.
+Result<void> makeFolders(const std::string &path);
+
+// Removes a file, or a folder and everything in it. A missing path is no Error.
+Result<void> removeTree(const std::string &path);
+
+bool exists(const std::string &path);
+
+// Returns the paths that a pattern with the wildcards '*', '?' and '[' matches, sorted by their
+// bytes. A text without wildcards, or the name of something that exists, means itself. Error:
+// nothing matches.
+Result<std::vector<std::string>> expandPattern(const std::string &pattern);
+
+// Returns the names of a folder's entries, sorted, without "." and "..".
+Result<std::vector<std::string>> listFolder(const std::string &path);
+
+// Returns the bytes that an unprivileged user may still write on the disk that holds `path`.
+Result<uint64_t> freeBytes(const std::string &path);
+
+// Renames the complete folder `from` to `to` and removes the folder that was at `to`. The result is
+// on the disk when the function returns. At every moment a complete folder exists at `to`; on file
+// systems that cannot exchange two names, the old folder may stand at `aside` instead, where a
+// crash in between leaves it. All three paths must have the same parent folder.
+Result<void> publishFolder(const std::string &from, const std::string &to,
+                           const std::string &aside);
+
+} // namespace lmc

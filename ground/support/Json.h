@@ -1,0 +1,24 @@
+// Parses JSON from files that may be damaged or hostile.
+#pragma once
+
+#include "ground/support/Result.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+#include <string_view>
+
+namespace lmc {
+
+// Returns true if brackets are nested at most 64 deep; brackets inside strings do not count. The
+// result for text that is not JSON has no meaning.
+bool isShallowJson(std::string_view text);
+
+// Parses `text`, the contents of the file `path`, which must be one JSON object. Returns an Error
+// if values are nested more than 64 deep, before it builds any value.
+Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);
+
+// Reads and parses a file that holds a JSON object. A file of more than `maximumBytes` is an Error.
+Result<nlohmann::json> readJsonObject(const std::string &path, uint64_t maximumBytes);
+
+} // namespace lmc

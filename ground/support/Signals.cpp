@@ -1,0 +1,155 @@
+#include "ground/support/Signals.h"
+
+#include <atomic>
+#include <thread>
+
+#include <pthread.h>
+#include <unistd.h>
+
+namespace lmc {
+
+namespace {
+
+// What the process did with signals before this file changed anything.
+struct AtStart {
+  sigset_t mask;
+  sigset_t ignored;
+  struct sigaction brokenPipe, largeFile; // of SIGPIPE, SIGXFSZ
+};
+
+// What the thread of signals and the others share.
+std::atomic<int> runs = 0;       // objects of StopSignals
+std::atomic<int> stopsCame = 0;  // signals of kStopSignals that came while there was a run
+std::atomic<int> interrupts = 0; // SIGINT among them, since the first of the present runs began
+
+bool isStop(int signal) {
+  for (int stop : kStopSignals)
+    if (signal == stop)
+      return true;
+  return false;
+}
+
+const sigset_t &blockedSignals() {
+  static const sigset_t blocked = [] {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : kStopSignals)
+      sigaddset(&set, signal);
+    for (int signal : {SIGQUIT, SIGCHLD, SIGPROF, SIGVTALRM, SIGIO, SIGURG, SIGWINCH, SIGPWR})
+      sigaddset(&set, signal);
+#ifdef SIGSTKFLT
+    sigaddset(&set, SIGSTKFLT);
+#endif
+    for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal)
+      sigaddset(&set, signal);
+    return set;
+  }();
+  return blocked;
+}
+
+const AtStart &atStart() {
+  static const AtStart found = [] {
+    AtStart start;
+    pthread_sigmask(SIG_SETMASK, nullptr, &start.mask);
+    sigemptyset(&start.ignored);
+    for (int signal = 1; signal < SIGRTMIN; ++signal)
+      if (struct sigaction action; sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN)
+        sigaddset(&start.ignored, signal);
+    sigaction(SIGPIPE, nullptr, &start.brokenPipe);
+    sigaction(SIGXFSZ, nullptr, &start.largeFile);
+    return start;
+  }();
+  return found;
+}
+
+void setAction(int signal, sighandler_t handler) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(signal, &action, nullptr);
+}
+
+// Ends the program as `signal` does by default. All other threads block the signal, and no handler
+// runs.
+void endBy(int signal) {
+  setAction(signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+  (void)::kill(::getpid(), signal);
+  ::_exit(128 + signal); // the first process of a container is not ended by its own signals
+}
+
+void take(int signal) {
+  if (!isStop(signal) && signal != SIGQUIT)
+    return;
+  // The system also queues a signal that is both blocked and ignored. A shell starts what it puts in the
+  // background with SIGINT ignored, and such a run can still be stopped by it.
+  const bool endsProgram = signal == SIGQUIT || runs == 0;
+  if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
+    return;
+  if (endsProgram)
+    return endBy(signal);
+  if (signal == SIGINT && interrupts++ > 0)
+    return endBy(signal);
+  ++stopsCame;
+}
+
+} // namespace
+
+void blockSignals() {
+  (void)atStart();
+  pthread_sigmask(SIG_BLOCK, &blockedSignals(), nullptr);
+  setAction(SIGCHLD, SIG_DFL);
+}
+
+void ignoreFailedWrites() {
+  (void)atStart();
+  setAction(SIGPIPE, SIG_IGN);
+  setAction(SIGXFSZ, SIG_IGN);
+}
+
+bool hangUpIsIgnored() { return sigismember(&atStart().ignored, SIGHUP); }
+
+void unblockQuit() {
+  sigset_t quit;
+  sigemptyset(&quit);
+  sigaddset(&quit, SIGQUIT);
+  pthread_sigmask(SIG_UNBLOCK, &quit, nullptr);
+}
+
+sigset_t signalMaskAtStart() { return atStart().mask; }
+
+void restoreSignals() {
+  sigaction(SIGPIPE, &atStart().brokenPipe, nullptr);
+  sigaction(SIGXFSZ, &atStart().largeFile, nullptr);
+  pthread_sigmask(SIG_SETMASK, &atStart().mask, nullptr);
+}
+
+void startSignalThread() {
+  blockSignals();
+  // A process that was forked has no thread but its own.
+  static std::atomic<pid_t> started = 0;
+  if (started.exchange(::getpid()) == ::getpid())
+    return;
+  std::thread([] {
+    pthread_setname_np(pthread_self(), "lmc-signals");
+    for (int signal = 0;;)
+      if (sigwait(&blockedSignals(), &signal) == 0)
+        take(signal);
+  }).detach();
+}
+
+StopSignals::StopSignals() {
+  startSignalThread();
+  ignoreFailedWrites();
+  if (runs++ == 0)
+    interrupts = 0;
+  before = stopsCame;
+}
+
+StopSignals::~StopSignals() { --runs; }
+
+bool StopSignals::requested() const { return stopsCame != before; }
+
+} // namespace lmc

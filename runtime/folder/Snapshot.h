@@ -1,0 +1,54 @@
+// A copy of the state in the host's memory, from which a checkpoint or an export is written while
+// the device goes on.
+#pragma once
+
+#include "runtime/comm/World.h"
+#include "runtime/folder/DeviceTensors.h"
+
+#include <memory>
+#include <vector>
+
+namespace lmc {
+
+// A variable in a snapshot: where a rank's part of it is, as it lies in the variable's slice, with
+// the padding between rows.
+struct SnapshotPart {
+  StateTensor tensor;
+  const char *data = nullptr; // of the bytes tensor.written
+};
+
+// One rank's share of the state, of stateCopyBytes() bytes. On a GPU its memory is pinned, so that
+// the GPU copies by itself.
+class Snapshot {
+public:
+  // Allocates the memory. `plan`, `device` and `world` must outlive the snapshot. Error: the host
+  // has too little free memory.
+  static Result<std::unique_ptr<Snapshot>> make(const PlanFile &plan, Device &device, World &world);
+
+  // Enqueues the copies, behind all work so far. The device changes the state only after they are
+  // complete. Nobody may read tensors of an earlier call any more.
+  Result<void> take();
+  // Returns true if the copies are complete. Error: as of Device::wait().
+  Result<bool> isComplete();
+  // Waits until they are complete.
+  Result<void> wait();
+
+  // Return the variables of a kind as of the last take(), which is complete. `fetch` may be called
+  // by any thread; there is no `store`.
+  DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
+  std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
+
+  uint64_t bytes() const { return buffer->bytes(); }
+
+private:
+  Snapshot(const PlanFile &plan, Device &device, World &world)
+      : plan(plan), device(device), rank(static_cast<uint64_t>(world.rank())) {}
+
+  const PlanFile &plan;
+  Device &device;
+  const uint64_t rank;
+  std::unique_ptr<HostBuffer> buffer; // the parts of all variables, in the order of their kinds
+  std::unique_ptr<Mark> taken;
+};
+
+} // namespace lmc

@@ -1,0 +1,1 @@
+lmc_control_code(${layer})

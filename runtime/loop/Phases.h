@@ -1,0 +1,55 @@
+// The phases of a run with their sessions, and which training data they read.
+#pragma once
+
+#include "runtime/settings/RunPhases.h"
+#include "runtime/step/Session.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// A phase with the settings of its plan, and its training data.
+struct PhaseData {
+  RunPhase phase;
+  std::unique_ptr<Session> session;
+  std::shared_ptr<DataSource> data; // phases with equal sources and lengths share it
+
+  uint64_t batchSize() const;
+  uint64_t tokensPerStep() const;
+};
+
+// Returns true if the phases read the same sources with the same weights.
+bool readsSameStream(const TrainSettings &a, const TrainSettings &b);
+
+// What a run that goes on reads in one of its phases.
+struct DataLeg {
+  size_t phase = 0;
+  uint64_t firstStep = 0, lastStep = 0; // the steps (firstStep, lastStep]
+  std::vector<uint64_t> starts;         // of the phase's stream (DataSource::startAt)
+  uint64_t begin = 0, end = 0;          // positions in the stream
+};
+
+// Returns the legs of a run that is at `progress` in the phase number `current`, whose stream has
+// the starts `starts`. A phase that chooses the same sources as the one before it goes on in its
+// stream; the stream of any other phase begins where its sources were left.
+std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
+                            const CheckpointState &progress, std::vector<uint64_t> starts);
+
+// Returns an error if a leg reads a source more often than its max_epochs. The error says which
+// changes would help.
+Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs);
+
+// Returns an error if a step of a phase reads more sequences than a source has, and so reads some
+// of them twice, unless the settings allow it; then `warnings` get the numbers.
+Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
+
+// Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), 960 in whole
+// blocks, read 2.50 times by 50 steps" for each source of each leg, and "job: 50 steps, 2500
+// tokens, 20.0 per parameter".
+std::vector<std::string> jobFacts(const std::vector<PhaseData> &phases,
+                                  const std::vector<DataLeg> &legs, uint64_t totalSteps);
+
+} // namespace lmc

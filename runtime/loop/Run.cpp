@@ -1,0 +1,987 @@
+#include "runtime/loop/Run.h"
+
+#include "ground/plan/Steps.h"
+#include "ground/support/File.h"
+#include "runtime/comm/Agree.h"
+#include "runtime/comm/GlooWorld.h"
+#include "runtime/loop/CheckData.h"
+#include "runtime/loop/Phases.h"
+#include "runtime/loop/Trainer.h"
+#include "runtime/settings/CompareRanks.h"
+#include "runtime/watch/DiskSpace.h"
+#include "runtime/watch/LoneWatch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <iterator>
+#include <unistd.h>
+
+namespace lmc {
+
+static void warnOf(const DataSource &data, Console &console) {
+  for (const std::string &warning : data.warnings())
+    console.warning(warning);
+}
+
+// Warns if the TOML file that the plan was compiled from is still there and has another text.
+static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
+  const std::string path = (std::filesystem::path(identity.configDirectory) /
+                            std::filesystem::path(identity.configPath).filename())
+                               .string();
+  if (identity.configToml.empty() || !exists(path))
+    return;
+  auto text = readTextFile(path, uint64_t{16} << 20);
+  if (text && *text != identity.configToml)
+    console.warning(
+        fmt::format("{} has changed since the plan was compiled; the run uses the plan: "
+                    "compile again if it should use the change",
+                    path));
+}
+
+// Warns of each file that a run both trains on and validates with, copies included, and of
+// validation data of another tokenizer.
+static void warnOfSharedData(const RunIdentity &identity, Console &console) {
+  const std::vector<FileFingerprint> trained = identity.trainData();
+  for (const auto &[set, validated] : identity.data) {
+    if (!namesValidationFiles(set))
+      continue;
+    for (const FileFingerprint &file : validated) {
+      const auto other = std::ranges::find_if(
+          trained, [&](const auto &each) { return haveOtherTokenizers(file, each); });
+      if (other == trained.end())
+        continue;
+      console.warning(fmt::format("{} ({}) and {} were made by different tokenizers, so that an id "
+                                  "means another text in each; pack both with one --tokenizer",
+                                  file.path, set, other->path));
+      break;
+    }
+  }
+  for (const auto &[set, validated] : identity.data)
+    for (const FileFingerprint &file : validated)
+      for (const auto &[key, files] : identity.data)
+        for (const FileFingerprint &other : files)
+          if (namesValidationFiles(set) && !namesValidationFiles(key) && !difference(other, file))
+            console.warning(fmt::format("{} has {}, and {} has the same tokens in {}: the "
+                                        "validation loss does not measure unseen text",
+                                        set, file.path, key, other.path));
+}
+
+// Sets the fingerprints of the data of all phases.
+static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdentity &identity,
+                                 Console &console) {
+  for (const PhaseData &phase : phases) {
+    auto trained = phase.data->fingerprints();
+    LMC_TRY(trained);
+    identity.data.merge(*trained);
+  }
+  const Session &session = *phases.front().session;
+  for (const ValidationSettings &set : session.settings.validations) {
+    auto validation = session.openValidationData(set);
+    LMC_TRY(validation);
+    warnOf(**validation, console);
+    auto validated = (*validation)->fingerprints();
+    LMC_TRY(validated);
+    identity.data.merge(*validated);
+  }
+  return {};
+}
+
+// Returns an error if the run would train steps that are before their schedule: in the phase number
+// `current`, from step `done` on, or in a later one.
+static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t current,
+                                 uint64_t done) {
+  for (size_t i = current; i < phases.size(); ++i) {
+    const uint64_t from = std::max(done, phases[i].phase.firstStep);
+    const auto begin = static_cast<uint64_t>(phases[i].session->settings.lr.begin);
+    if (from < std::min(begin, phases[i].phase.lastStep))
+      return Error{
+          fmt::format("lr_schedule.restart_step is {}, and the run goes on after step {}: the "
+                      "schedule has no rate for the steps between; go on from a checkpoint of "
+                      "step {}, as with --rewind={}, or set lr_schedule.restart_step={}",
+                      begin, from, begin, begin, from)};
+  }
+  return {};
+}
+
+// Returns which sources a phase of a recorded run reads, as a text; "": all of them.
+static std::string sourcesOf(const RunIdentity &identity, const std::string &phase) {
+  const auto found = identity.settings.find(fmt::format("phase.{}.sources", phase));
+  const bool chooses = found != identity.settings.end() && !found->second.values.empty();
+  return chooses ? found->second.text() : "";
+}
+
+// Sets the position in the data of the phase number `current` to where the checkpoint of the run
+// `saved` was, and returns the starts of its stream. If the order of the data has changed, or the
+// phase reads another stream than that of the checkpoint, each source whose own order has not
+// changed goes on at the next token that it has not read. `reordered` says whether the order has
+// changed.
+static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
+                                          CheckpointState &progress, const RunIdentity &saved,
+                                          const RunIdentity &now, bool &reordered,
+                                          Console &console) {
+  std::vector<SettingChange> changes = compareSettings(saved, now);
+  std::ranges::move(compareData(saved, now), std::back_inserter(changes));
+  reordered = reordersData(changes);
+  const auto former = progress.extra.find(kPhase);
+  const bool sameStream = sourcesOf(saved, former == progress.extra.end() ? "" : former->second) ==
+                          sourcesOf(now, phases[current].phase.name);
+  std::vector<uint64_t> starts;
+  std::vector<std::string> kept;
+  for (const SourceFacts &source : phases[current].data->sources()) {
+    const auto known = progress.sources.find(source.name);
+    const bool keeps = known != progress.sources.end() && keepsSource(changes, source.key);
+    const bool continues = sameStream && !reordered;
+    starts.push_back(!keeps ? 0 : continues ? known->second.start : known->second.tokens);
+    if (keeps)
+      kept.push_back(source.name);
+  }
+  if (!sameStream || reordered)
+    progress.position = 0;
+  if (reordered)
+    console.note(
+        kept.empty()
+            ? "the order of the training data has changed; it is read from its beginning"
+            : fmt::format("the mixture of the training data has changed; these sources go on "
+                          "where they were, and others are read from their beginning: {}",
+                          fmt::join(kept, ", ")));
+  return starts;
+}
+
+// Sets the position in the data to where the last rollback to the checkpoint of `progress` went on,
+// if `rollbacks` has one that the checkpoint does not know. At the border of two phases, that
+// position is one in the stream of the second.
+static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
+                          CheckpointState &progress) {
+  if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
+    progress.position = std::max(progress.position, rollbacks.back().position);
+}
+
+namespace {
+
+// How a run starts: from which checkpoint, and what an earlier start recorded.
+struct Start {
+  std::optional<std::string> checkpoint;
+  CheckpointState state;             // of the checkpoint
+  std::optional<RunIdentity> saved;  // the identity in the checkpoint
+  std::optional<RunIdentity> before; // the identity that this start is compared with
+  bool forked = false;               // the checkpoint is of a run in another folder
+  bool begins = false;               // this start is the first of a run with that checkpoint
+};
+
+// The checkpoints that this start found damaged.
+struct Damage {
+  std::vector<DamagedCheckpoint> found;
+  size_t warned = 0; // so many of them the user has been told of
+};
+
+} // namespace
+
+static Result<std::optional<std::string>> findCheckpoint(const RunOptions &options, Damage &damage,
+                                                         Console &console) {
+  std::string resume = options.resume;
+  if (options.rewind) {
+    resume = fmt::format("{}/checkpoints/{}", options.out, *options.rewind);
+    if (!std::filesystem::exists(resume + "/state.json"))
+      return Error{fmt::format("--rewind={}: {} is no checkpoint; the run's checkpoints are in "
+                               "{}/checkpoints",
+                               *options.rewind, resume, options.out)};
+  }
+  auto checkpoint = chooseCheckpoint(resume, options.out, damage.found);
+  if (checkpoint)
+    for (; damage.warned < damage.found.size(); ++damage.warned)
+      console.warning(fmt::format("skipping the checkpoint {}: {}",
+                                  damage.found[damage.warned].path,
+                                  damage.found[damage.warned].fault));
+  return checkpoint;
+}
+
+// Returns true if the checkpoint is in the folder `out`.
+static bool isOf(const std::string &checkpoint, const std::string &out) {
+  std::error_code failed;
+  // The path may end in a slash, be relative, or name a symbolic link.
+  const auto run = std::filesystem::canonical(checkpoint, failed).parent_path().parent_path();
+  return !out.empty() && std::filesystem::equivalent(run, out, failed);
+}
+
+// Returns true if the changes `first` are the first of the changes `all`.
+static bool isPrefix(const std::vector<DeclaredChange> &first,
+                     const std::vector<DeclaredChange> &all) {
+  auto equal = [](const DeclaredChange &a, const DeclaredChange &b) {
+    return a.step == b.step && a.key == b.key && a.from == b.from && a.to == b.to;
+  };
+  return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin(), equal);
+}
+
+// Sets start.before to what the folder recorded at its latest start, if it belongs to the
+// checkpoint. The record also has changes that were declared at a start that did not reach its next
+// checkpoint.
+static Result<void> useRecord(Start &start, const RunIdentity &recorded,
+                              const RunOptions &options) {
+  if (start.forked)
+    return Error{fmt::format("{}: holds another run than {}; give the new run an --out of its own",
+                             options.out, *start.checkpoint)};
+  if (start.saved && start.saved->run != recorded.run)
+    return Error{
+        fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
+                    "give --resume={} and a new --out",
+                    *start.checkpoint, options.out, *start.checkpoint)};
+  // After a rewind that was interrupted, the record is older than the checkpoint.
+  if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
+    return {};
+  for (const DeclaredChange &change : recorded.changes)
+    if (start.checkpoint && change.step > start.state.step)
+      return Error{
+          fmt::format("{}: the run changed {} at step {}, after this checkpoint; go back to "
+                      "its settings with --rewind={}",
+                      *start.checkpoint, change.key, change.step, start.state.step)};
+  start.before = recorded;
+  return {};
+}
+
+// `directory` is null if the run does not train.
+static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
+                                 Console &console) {
+  Start start;
+  auto checkpoint = findCheckpoint(options, damage, console);
+  LMC_TRY(checkpoint);
+  start.checkpoint = *checkpoint;
+  std::optional<RunIdentity> recorded;
+  // A rollback keeps what was declared since its checkpoint; a rewind takes it back.
+  if (directory && (!options.rewind || !options.rollbacks.empty())) {
+    std::string fault;
+    auto read = directory->recorded(fault);
+    LMC_TRY(read);
+    if (!fault.empty())
+      console.warning(fault);
+    recorded = std::move(*read);
+  }
+  if (!start.checkpoint && options.resume == "auto" && !options.out.empty()) {
+    if (auto saved = lastSave(options.out))
+      return Error{fmt::format("{}: the run saved {}, and no checkpoint is there now; bring its "
+                               "checkpoints back, or start over with another --out",
+                               options.out, *saved)};
+    if (!directory)
+      return Error{fmt::format("{}: no checkpoint is there; leave --out away to use the initial "
+                               "weights",
+                               options.out)};
+    // A run that began with another run's checkpoint, and has none of its own yet.
+    if (recorded && !recorded->startedFrom.empty())
+      start.checkpoint = recorded->startedFrom;
+  }
+  if (start.checkpoint) {
+    auto state = readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false);
+    LMC_TRY(state);
+    start.state = std::move(*state);
+    start.forked = !isOf(*start.checkpoint, options.out);
+    try {
+      start.saved = runIdentityFromJson(start.state.run);
+    } catch (const nlohmann::json::exception &) {
+      return Error{
+          fmt::format("{}: state.json has no valid identity of the run; use the release of "
+                      "lmc-run that wrote it",
+                      *start.checkpoint)};
+    }
+  }
+  // A restart of a run that began with this checkpoint goes on with that run.
+  start.begins = start.forked;
+  if (start.forked && recorded && !recorded->startedFrom.empty()) {
+    std::error_code failed;
+    if (std::filesystem::equivalent(recorded->startedFrom, *start.checkpoint, failed)) {
+      start.begins = false;
+      start.before = std::move(recorded);
+      return start;
+    }
+  }
+  start.before = start.saved;
+  if (recorded)
+    LMC_TRY(useRecord(start, *recorded, options));
+  return start;
+}
+
+// Returns an error if the parameters or moments of the checkpoint are not those of the plan.
+static Result<void> checkModel(const Start &start, const PlanFile &plan, const RunIdentity &now) {
+  if (!start.checkpoint || start.state.fingerprint == plan->fingerprint()->str())
+    return {};
+  std::vector<SettingChange> changes;
+  for (SettingChange &change : compareSettings(*start.before, now))
+    if (change.key.starts_with("model.") || change.key.starts_with("optimizer.") ||
+        change.key == "training.compute_dtype")
+      changes.push_back(std::move(change));
+  return Error{
+      fmt::format("{}: checkpoint of another model than {}: {}; give --out another folder, "
+                  "or the plan that the checkpoint was made with",
+                  *start.checkpoint, plan.path(),
+                  changes.empty() ? "its parameters or moments differ" : describe(changes))};
+}
+
+// Returns the changes since the recorded start, or an error that names those that must be declared.
+static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
+                                                        const RunOptions &options,
+                                                        const RunIdentity &now, bool training) {
+  if (!start.before)
+    return std::vector<SettingChange>();
+  std::vector<SettingChange> changes = compareSettings(*start.before, now);
+  // A start that does not train depends only on the model. A run that has no checkpoint loses
+  // nothing.
+  if (training)
+    for (SettingChange &change : compareData(*start.before, now))
+      changes.push_back(std::move(change));
+  else
+    std::erase_if(changes, [](const SettingChange &change) {
+      return !change.key.starts_with("model.") || change.key.starts_with("model.initializer") ||
+             change.key == "model.max_position_embeddings";
+    });
+  if (!start.checkpoint || (training && start.begins))
+    return changes;
+  const std::vector<SettingChange> missing = undeclared(changes, options.changes);
+  if (missing.empty())
+    return changes;
+  std::vector<std::string> declarations;
+  for (const SettingChange &change : missing)
+    declarations.push_back("--change=" + change.key);
+  return Error{fmt::format("{}: this start differs from the run: {}; restore these values, declare "
+                           "the change with {}, or start a new run with --resume={} and another "
+                           "--out",
+                           *start.checkpoint, describe(missing), fmt::join(declarations, " "),
+                           *start.checkpoint)};
+}
+
+// Returns the rollbacks of a run, whose latest start knows all that lead to its checkpoint.
+static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &options) {
+  return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
+}
+
+// Completes the run's identity, with the initial weights `init` and the changes since the last
+// start, and records it in session.progress, in the run's folder and as events. `goesOn`: this
+// process has trained the phase before.
+static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
+                                const std::vector<SettingChange> &changes, RunIdentity identity,
+                                const std::string &init, const RunPhase &phase, bool goesOn,
+                                RunDirectory &directory, Console &console, RunLog &log) {
+  identity.run = start.before && !start.begins ? start.before->run : drawRunId();
+  identity.device = session.deviceInfo.name;
+  if (const auto uses = session.gemms->inUse(); !uses.empty())
+    identity.device += "; " + uses.front().key.device;
+  if (start.before) {
+    identity.changes = start.before->changes;
+    identity.rollbacks = rollbacksOf(start, options);
+  }
+  if (start.before && !start.begins) {
+    identity.startedFrom = start.before->startedFrom;
+    identity.init = start.before->init;
+  } else if (start.begins) {
+    identity.startedFrom = std::filesystem::canonical(*start.checkpoint).string();
+  }
+  if (!start.checkpoint)
+    identity.init = init;
+  nlohmann::ordered_json facts = {{"run", identity.run},
+                                  {"step", session.progress.step},
+                                  {"plan", session.job->path()},
+                                  {"plan_hash", session.job->hash()},
+                                  {"target", identity.target},
+                                  {"version", identity.runtimeVersion},
+                                  {"host", identity.host},
+                                  {"device", identity.device},
+                                  {"pid", ::getpid()}};
+  if (start.checkpoint)
+    facts["resumed_from"] = *start.checkpoint;
+  if (start.begins)
+    facts["forked_from"] = start.before->run;
+  if (!start.checkpoint && !init.empty())
+    facts["init"] = init;
+  if (options.rewind)
+    facts["rewound"] = true;
+  if (!options.rollbacks.empty())
+    facts["rollback"] = {{"spike", options.rollbacks.back().spike},
+                         {"position", options.rollbacks.back().position}};
+  if (!phase.name.empty())
+    facts["phase"] = phase.name;
+  log.event(goesOn && options.rollbacks.empty() ? "phase" : "start", facts);
+  if (const auto *warnings = (*session.job)->warnings(); warnings && !goesOn)
+    for (const flatbuffers::String *warning : *warnings)
+      console.warning(warning->str());
+  if (start.before && start.before->planHash != session.job->hash()) {
+    console.note(fmt::format("the plan has changed: the last start used the plan with SHA-256 {}",
+                             start.before->planHash));
+    log.event("plan", {{"from", start.before->planHash}, {"to", session.job->hash()}});
+  }
+  for (const SettingChange &change : changes) {
+    console.note(fmt::format("changed: {} was {} and is {}", change.key, change.from, change.to));
+    log.event("change", {{"step", session.progress.step},
+                         {"key", change.key},
+                         {"from", change.from},
+                         {"to", change.to},
+                         {"identity", change.identity}});
+    if (change.identity && start.checkpoint)
+      identity.changes.push_back({session.progress.step, change.key, change.from, change.to});
+  }
+  for (const DeclaredChange &change : identity.changes)
+    if (change.step < session.progress.step && !goesOn)
+      console.note(fmt::format("changed at step {}: {} was {} and is {}", change.step, change.key,
+                               change.from, change.to));
+  session.progress.run = toJson(identity);
+  return directory.record(identity, *session.job);
+}
+
+// With --rewind, moves checkpoints and exports of steps after `step` to OUT/undone. Without it, the
+// folder has none but `damaged` checkpoints, which are renamed.
+static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
+                                   const std::vector<DamagedCheckpoint> &damaged,
+                                   RunDirectory &directory, Console &console, RunLog &log) {
+  if (options.rewind) {
+    directory.beginUndo();
+    auto moved = directory.undoAfter(step);
+    LMC_TRY(moved);
+    for (const std::string &path : *moved)
+      console.note(fmt::format("moved to {}", path));
+    log.event("rewind", {{"step", step}, {"moved", *moved}});
+    return {};
+  }
+  auto moved = moveAside(damaged);
+  LMC_TRY(moved);
+  for (const std::string &path : *moved)
+    console.warning(fmt::format("the damaged checkpoint is now {}", path));
+  return {};
+}
+
+static Result<std::unique_ptr<PlanFile>> openPlanFile(const RunOptions &options) {
+  auto plan = options.plan.empty() ? openRecordedPlan(options.out, options.rewind)
+                                   : PlanFile::open(options.plan);
+  std::string expected = options.expectHash;
+  for (char &digit : expected)
+    digit = static_cast<char>(std::tolower(static_cast<unsigned char>(digit)));
+  if (plan && !expected.empty() && (*plan)->hash() != expected)
+    return Error{fmt::format("{}: its SHA-256 is {}, and --expect-hash is {}", (*plan)->path(),
+                             (*plan)->hash(), expected)};
+  return plan;
+}
+
+Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &world) {
+  auto plan = allSucceed(world.all(), openPlanFile(options));
+  LMC_TRY(plan);
+  LMC_TRY(comparePlans(world, **plan));
+  LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks()),
+                       static_cast<int>((**plan)->devices_per_node()),
+                       static_cast<int>((**plan)->expert_ranks())));
+  return plan;
+}
+
+// Records in the run's folder which implementations of matrix products this start uses.
+static Result<void> recordGemms(const Session &session, const std::string &folder, Console &console,
+                                RunLog &log) {
+  const std::vector<GemmChoices::Use> uses = session.gemms->inUse();
+  if (uses.empty())
+    return {};
+  nlohmann::ordered_json products = nlohmann::ordered_json::object();
+  for (const GemmChoices::Use &use : uses)
+    products[use.key.product] = use.choice.implementation;
+  nlohmann::ordered_json facts = {{"step", session.progress.step},
+                                  {"device", uses.front().key.device},
+                                  {"choices", session.gemms->summary()},
+                                  {"products", std::move(products)}};
+  if (const std::string former = session.gemms->formerDevice(); !former.empty()) {
+    facts["former_device"] = former;
+    console.note(fmt::format("gemm: the run's choices are for another device or other libraries "
+                             "({}), and are made again for this ({}): the last bits of results "
+                             "differ from those of the earlier start",
+                             former, uses.front().key.device));
+  }
+  if (const std::vector<std::string> &rejected = session.gemms->rejected(); !rejected.empty()) {
+    facts["rejected"] = rejected;
+    console.note(fmt::format("gemm: {} of the run's choices cannot be used here, though the device "
+                             "and its libraries have the same names and versions, and are made "
+                             "again: the last bits of results may differ from those of the earlier "
+                             "start",
+                             rejected.size()));
+  }
+  log.event("gemm", facts);
+  return session.gemms->writeRun(gemmPath(folder));
+}
+
+namespace {
+
+// These objects outlive runIn(), so that train() can record how it ended.
+struct Folder {
+  std::unique_ptr<RunDirectory> directory;
+  std::optional<RunLog> log;
+  std::string interruption; // why the run ends with ExitCode::Interrupted
+  std::unique_ptr<Monitors> monitors; // null on all ranks but the first, and in a trial
+};
+
+// A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
+struct Prepared {
+  Start start;
+  std::vector<std::string> repeated; // changes of --set of an earlier start
+  std::string init;                  // initial weights, of this start or of an earlier one
+  std::unique_ptr<Session> session;  // of the phase
+  int64_t totalSteps = 0;
+  RunPhase phase;
+  RunIdentity identity;
+  std::vector<SettingChange> changes;
+  // Only if the run trains:
+  std::shared_ptr<DataSource> data;
+  std::vector<std::string> job;           // what the run reads and trains
+  std::vector<DamagedCheckpoint> damaged; // checkpoints of the folder that are later than the start
+};
+
+} // namespace
+
+// Chooses the start on all ranks. Rank 0 comes first, because it renames what is damaged.
+static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
+                                 Console &console, World &world) {
+  auto choose = [&] { return chooseStart(options, directory, damage, console); };
+  Result<Start> start = world.rank() == 0 ? choose() : Result<Start>(Start());
+  if (world.size() == 1)
+    return start;
+  start = allSucceed(world.all(), std::move(start));
+  if (!start)
+    return start;
+  return allSucceed(world.all(), world.rank() == 0 ? std::move(start) : choose());
+}
+
+// Opens all phases of the run and their data. Phases that read the same share one DataSource.
+static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
+                                                 const std::vector<std::string> &overrides,
+                                                 const std::vector<RunPhase> &phases, bool training,
+                                                 World &world) {
+  std::vector<PhaseData> opened;
+  for (const RunPhase &phase : phases) {
+    auto session = Session::open(job, phase.index, overrides, world);
+    LMC_TRY(session);
+    PhaseData entry{phase, std::move(*session), nullptr};
+    for (const PhaseData &other : opened)
+      if (other.data && readsSameStream(other.session->settings, entry.session->settings) &&
+          (*other.session->plan)->batch()->sequence_length() ==
+              (*entry.session->plan)->batch()->sequence_length())
+        entry.data = other.data;
+    if (training && !entry.data) {
+      auto source = entry.session->openTrainData();
+      LMC_TRY(source);
+      entry.data = std::move(*source);
+    }
+    opened.push_back(std::move(entry));
+  }
+  return opened;
+}
+
+// Says what the user may not want of the settings, of the data and of the job's file.
+static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &identity,
+                       const std::vector<std::string> &repeats, Console &console) {
+  for (const std::string &warning : phases.front().session->settings.warnings)
+    console.warning(warning);
+  std::vector<const DataSource *> seen;
+  for (const PhaseData &phase : phases)
+    if (std::ranges::find(seen, phase.data.get()) == seen.end()) {
+      warnOf(*phase.data, console);
+      seen.push_back(phase.data.get());
+    }
+  for (const std::string &repeat : repeats)
+    console.warning(repeat);
+  warnOfSharedData(identity, console);
+  warnOfEditedConfig(identity, console);
+}
+
+// Returns the number of the phase that a start is in. --phase chooses it for a start that does not
+// train.
+static Result<size_t> choosePhase(const RunOptions &options, const std::vector<RunPhase> &phases,
+                                  uint64_t step, bool runsSteps) {
+  if (options.phase.empty())
+    return phaseAt(phases, step, /*isDone=*/!runsSteps);
+  std::vector<std::string> names;
+  for (const RunPhase &phase : phases) {
+    if (phase.name == options.phase)
+      return phase.index;
+    names.push_back(phase.name);
+  }
+  return Error{fmt::format(
+      "--phase={}: the run has {}", options.phase,
+      names.front().empty() ? "no phases" : fmt::format("the phases {}", fmt::join(names, ", ")))};
+}
+
+// `directory` is null if the run does not train. `runsSteps`: it trains, or measures steps.
+// `goesOn`: this process has trained the phase before.
+static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool runsSteps,
+                                bool goesOn, Damage &damage, Console &console) {
+  const RunOptions &options = run.options;
+  const PlanFile &job = run.plan;
+  World &world = run.world;
+  const bool training = directory != nullptr;
+  Prepared prepared;
+  auto start = chooseStart(options, directory, damage, console, world);
+  LMC_TRY(start);
+  if (start->before)
+    prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
+  // A new value replaces the repeated one.
+  std::erase_if(prepared.repeated, [&](const std::string &repeated) {
+    const std::string key = repeated.substr(0, repeated.find('=') + 1);
+    return std::any_of(options.overrides.begin(), options.overrides.end(),
+                       [&](const std::string &given) { return given.starts_with(key); });
+  });
+  prepared.init = options.init;
+  if (prepared.init.empty() && !start->checkpoint && start->before)
+    prepared.init = start->before->init;
+  std::vector<std::string> overrides = prepared.repeated;
+  overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
+
+  auto table = SettingTable::fromPlan(*job, overrides);
+  LMC_TRY(table);
+  auto trainIters = table->integer("training.train_iters");
+  LMC_TRY(trainIters);
+  const int64_t totalSteps = options.steps.value_or(*trainIters);
+  if (training && totalSteps > *trainIters)
+    return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
+                             "training.train_iters={}",
+                             totalSteps, *trainIters, totalSteps)};
+  const std::vector<RunPhase> spans = phasesOf(job, static_cast<uint64_t>(totalSteps));
+  auto current = choosePhase(options, spans, start->state.step, runsSteps);
+  LMC_TRY(current);
+  prepared.phase = spans[*current];
+
+  auto opened = openPhases(job, overrides, spans, training, world);
+  LMC_TRY(opened);
+  std::vector<PhaseData> phases = std::move(*opened);
+  Session &session = *phases[*current].session;
+  console.setSteps(session.settings.logInterval, totalSteps);
+  RunIdentity &identity = prepared.identity;
+  if (training && (session.settings.exportInterval > 0 || !options.exportDirectory.empty()))
+    LMC_TRY(checkExportable(job));
+  identity = describeRun(job, *table);
+  LMC_TRY(checkDeclarations(options.changes, identity, start->before ? &*start->before : nullptr));
+  LMC_TRY(checkModel(*start, job, identity));
+
+  if (training) {
+    std::vector<std::string> repeats;
+    LMC_TRY(checkRepeats(phases, repeats));
+    LMC_TRY(describeData(phases, identity, console));
+    if (!goesOn)
+      warnOfData(phases, identity, repeats, console);
+  }
+  auto changes = checkIdentity(*start, options, identity, training);
+  LMC_TRY(changes);
+  prepared.changes = std::move(*changes);
+  std::vector<uint64_t> starts;
+  if (training)
+    starts.resize(phases[*current].data->sources().size());
+  if (start->checkpoint) {
+    session.checkpoint = start->checkpoint;
+    session.progress = start->state;
+    if (training) {
+      bool reordered = false;
+      starts = continueData(phases, *current, session.progress, *start->saved, identity, reordered,
+                            console);
+      if (!reordered)
+        applyRollback(rollbacksOf(*start, options), *start->saved, session.progress);
+    }
+  }
+  if (training) {
+    LMC_TRY(checkRestart(phases, *current, session.progress.step));
+    const std::vector<DataLeg> legs = legsOf(phases, *current, session.progress, std::move(starts));
+    LMC_TRY(checkEpochs(phases, legs));
+    prepared.job = jobFacts(phases, legs, static_cast<uint64_t>(totalSteps));
+    prepared.data = std::move(phases[*current].data);
+    prepared.data->startAt(legs.front().starts);
+  }
+  if (training && !options.rewind) {
+    auto damaged = checkNothingLater(options.out, session.progress.step, damage.found);
+    LMC_TRY(damaged);
+    prepared.damaged = std::move(*damaged);
+  }
+  prepared.start = std::move(*start);
+  prepared.session = std::move(phases[*current].session);
+  prepared.totalSteps = totalSteps;
+  return prepared;
+}
+
+// Prepares a start and loads the weights. If the checkpoint turns out to be damaged, the next older
+// one is tried. All mistakes of the user are found before the first weight is loaded.
+static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
+                                       const Measurement *measurement, bool goesOn,
+                                       Console &console) {
+  World &world = run.world;
+  const bool runsSteps = !measurement || measurement->runsSteps;
+  Damage damage;
+  for (;;) {
+    auto prepared =
+        allSucceed(world.all(), prepare(directory, run, runsSteps, goesOn, damage, console));
+    LMC_TRY(prepared);
+    LMC_TRY(compareRanks(world, prepared->identity,
+                         {prepared->start.checkpoint.value_or(""), prepared->session->progress.step,
+                          static_cast<uint64_t>(prepared->totalSteps), prepared->init}));
+    auto damaged = prepared->session->start(run.options, prepared->init,
+                                            measurement ? measurement->observer : ObserverMaker());
+    LMC_TRY(damaged);
+    if (!*damaged)
+      return prepared;
+    damage.found.push_back(**damaged);
+  }
+}
+
+// What a process goes on with after a phase: `more` is true if the run has another one, or goes
+// back in this one.
+struct PhaseEnd {
+  ExitCode code = ExitCode::Success;
+  bool more = false;
+  std::vector<Rollback> rollbacks = {}; // of the run, if it goes back
+};
+
+Result<StartFacts> lookAtStart(const Run &run, Console &console) {
+  World &world = run.world;
+  Damage damage;
+  const std::unique_ptr<RunDirectory> directory = RunDirectory::look(run.options.out);
+  auto prepared = allSucceed(world.all(), prepare(directory.get(), run, /*runsSteps=*/true,
+                                                  /*goesOn=*/false, damage, console));
+  LMC_TRY(prepared);
+  const uint64_t step = prepared->session->progress.step;
+  const auto totalSteps = static_cast<uint64_t>(prepared->totalSteps);
+  LMC_TRY(
+      compareRanks(world, prepared->identity,
+                   {prepared->start.checkpoint.value_or(""), step, totalSteps, prepared->init}));
+  StartFacts facts{prepared->start.checkpoint, prepared->init, prepared->repeated, step, totalSteps,
+                   phasesOf(run.plan, totalSteps), prepared->job};
+  facts.overrides.insert(facts.overrides.end(), run.options.overrides.begin(),
+                         run.options.overrides.end());
+  return facts;
+}
+
+// Warns of data and of a disk that will not do for the run, as far as a quick look shows it.
+static void warnAtStart(const Prepared &prepared, const PlanFile &job, const RunOptions &options,
+                        Console &console) {
+  const Session &session = *prepared.session;
+  const auto totalSteps = static_cast<uint64_t>(prepared.totalSteps);
+  for (const std::string &warning : sampleAtStart(session, *prepared.data))
+    console.warning(warning);
+  const std::string place = diskOf(options.out);
+  const auto need =
+      diskNeed(session, options, phasesOf(job, totalSteps), session.progress.step, totalSteps);
+  const auto free = freeBytes(place);
+  if (!need || !free || need->saves == 0)
+    return;
+  if (const Finding finding = judgeDisk(*need, *free, place); finding.level != Level::Ok)
+    console.warning(finding.text);
+}
+
+// Writes the profile, if the user asks for one: a file for each phase.
+static Result<void> writeProfile(const Session &session, const RunOptions &options,
+                                 const RunPhase &phase) {
+  if (options.profile.empty())
+    return {};
+  return session.profile.write(phase.name.empty() ? options.profile
+                                                  : options.profile + "." + phase.name);
+}
+
+// Returns what to tell of the time limit at the start.
+static std::string sayLimit(const TimeBudget &time) {
+  const TimeLimit &limit = *time.what();
+  const auto end = std::chrono::system_clock::from_time_t(static_cast<time_t>(limit.end));
+  return fmt::format("time: the run saves and ends before {} ({}), in {}; a save is expected to "
+                     "take {:.1f} s",
+                     timeText(end), limit.source, formatDuration(std::max(time.secondsLeft(), 0.0)),
+                     time.save());
+}
+
+// Returns the `reason` of the event `exit`.
+static std::string reasonOf(ExitCode code, const std::string &interruption) {
+  switch (code) {
+  case ExitCode::Success:
+    return "done";
+  case ExitCode::Interrupted:
+    return interruption;
+  case ExitCode::Diverged:
+    return "diverged";
+  case ExitCode::RankFailed:
+    return "rank_failed";
+  default:
+    return "error";
+  }
+}
+
+// Trains the phase of the start, or measures it. `goesOn`: this process has trained the phase
+// before.
+static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measurement *measurement,
+                                 TimeBudget &time, bool goesOn, Console &console) {
+  const RunOptions &options = run.options;
+  World &world = run.world;
+  auto prepared = prepareAndLoad(folder.directory.get(), run, measurement, goesOn, console);
+  LMC_TRY(prepared);
+  Session &session = *prepared->session;
+  const int64_t totalSteps = prepared->totalSteps;
+  for (const std::string &warning : session.gemms->takeWarnings())
+    console.warning(warning);
+  if (measurement) {
+    auto result = measurement->use(session, console);
+    LMC_TRY(writeProfile(session, options, prepared->phase));
+    LMC_TRY(result);
+    return PhaseEnd{*result};
+  }
+
+  if (!goesOn && world.rank() == 0)
+    warnAtStart(*prepared, run.plan, options, console);
+  if (world.rank() == 0 && options.monitors && !folder.monitors)
+    folder.monitors =
+        std::make_unique<Monitors>(session.settings.monitors, options.out, console, *folder.log);
+  // Rank 0 changes the folder.
+  auto record = [&]() -> Result<void> {
+    if (world.rank() != 0)
+      return {};
+    LMC_TRY(undoLaterSteps(options, session.progress.step, prepared->damaged, *folder.directory,
+                           console, *folder.log));
+    LMC_TRY(recordStart(session, prepared->start, options, prepared->changes,
+                        std::move(prepared->identity), prepared->init, prepared->phase, goesOn,
+                        *folder.directory, console, *folder.log));
+    return recordGemms(session, options.out, console, *folder.log);
+  };
+  LMC_TRY(allSucceed(world.all(), record()));
+  auto identity = broadcastText(world.all(), session.progress.run.dump());
+  LMC_TRY(identity);
+  session.progress.run = nlohmann::json::parse(*identity);
+  const RunPhase &phase = prepared->phase;
+  if (!goesOn) {
+    const auto bytes = checkpointBytes(*session.plan);
+    LMC_TRY(bytes);
+    time.expectSave(expectedSaveSeconds(*bytes, options.out));
+    if (options.timeLimit)
+      console.note(sayLimit(time));
+  }
+  if (!time.hasStepped())
+    time.expectStep(plan::predictedStepSeconds(**session.plan));
+  Trainer trainer(session, options, *folder.directory, console, *folder.log, folder.monitors.get(),
+                  run.stop, time, std::move(prepared->data), phase, static_cast<uint64_t>(totalSteps));
+  for (const std::string &line : session.facts())
+    console.note(line);
+  for (const std::string &remark : session.deviceInfo.remarks)
+    console.warning(remark);
+  if (!phase.name.empty())
+    console.note(
+        fmt::format("phase {}: steps {} to {}", phase.name, phase.firstStep + 1, phase.lastStep));
+  if (!goesOn)
+    for (const std::string &line : prepared->job)
+      console.note(line);
+  if (!goesOn)
+    for (const std::string &repeated : prepared->repeated)
+      console.note(fmt::format("uses --set {} again, as at the last start", repeated));
+  if (!session.checkpoint && !prepared->init.empty())
+    console.note(fmt::format("initial weights: {}", prepared->init));
+  if (session.checkpoint) {
+    console.note(
+        fmt::format("resumed at step {} from {}", session.progress.step, *session.checkpoint));
+    if (!options.init.empty())
+      console.note(
+          fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
+  }
+  LMC_TRY(trainer.prepare());
+  auto tellNotes = [&] {
+    for (const std::string &note : session.device->takeNotes())
+      console.note(note);
+  };
+  tellNotes();
+  if (session.progress.step >= static_cast<uint64_t>(totalSteps))
+    console.note(
+        fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
+  Result<ExitCode> result = trainer.train();
+  tellNotes(); // functions with collectives are captured after their first run
+  folder.interruption = trainer.interruption();
+  LMC_TRY(writeProfile(session, options, phase));
+  LMC_TRY(result);
+  if (const std::optional<Rollback> back = trainer.rollback()) {
+    std::vector<Rollback> all = runIdentityFromJson(session.progress.run).rollbacks;
+    all.push_back(*back);
+    return PhaseEnd{ExitCode::Success, true, std::move(all)};
+  }
+  return PhaseEnd{*result, *result == ExitCode::Success &&
+                               session.progress.step < static_cast<uint64_t>(totalSteps)};
+}
+
+// Runs one phase after the other, and goes back where the guard says so. At the end of a phase the
+// trainer saves a checkpoint, which the next phase begins with: a run that is killed there loses
+// nothing, and goes on as this one does.
+static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement *measurement,
+                              Console &console) {
+  TimeBudget time(run.options.timeLimit);
+  auto end = runPhase(folder, run, measurement, time, /*goesOn=*/false, console);
+  RunOptions next = run.options;
+  const Run rest = {next, run.stop, run.plan, run.world};
+  next.resume = "auto";
+  next.rewind.reset();
+  next.changes.clear();
+  next.init = next.trace = next.dumpGradients = "";
+  while (end && end->more) {
+    next.rollbacks = std::move(end->rollbacks);
+    next.rewind.reset();
+    if (!next.rollbacks.empty())
+      next.rewind = next.rollbacks.back().step;
+    // A rollback is first recorded; then the run ends before its next step.
+    double stops = run.stop.requested() && next.rollbacks.empty() ? 1 : 0;
+    LMC_TRY(run.world.all().allReduce(&stops, 1, plan::DType::F64));
+    if (stops > 0) {
+      console.note("stopped by a signal at the end of a phase; start again to go on");
+      folder.interruption = "signal";
+      return ExitCode::Interrupted;
+    }
+    end = runPhase(folder, rest, measurement, time, /*goesOn=*/true, console);
+  }
+  LMC_TRY(end);
+  return end->code;
+}
+
+// Opens the folder of the run. Rank 0 locks it, and the others find its lock there.
+static Result<void> openFolder(Folder &folder, const RunOptions &options, World &world) {
+  auto open = [&](auto directory, const std::string &logs) -> Result<void> {
+    LMC_TRY(directory);
+    folder.directory = std::move(*directory);
+    LMC_TRY(makeFolders(logs));
+    auto log = RunLog::open(logs);
+    LMC_TRY(log);
+    folder.log.emplace(std::move(*log));
+    return {};
+  };
+  const bool first = world.rank() == 0;
+  LMC_TRY(allSucceed(world.all(),
+                     first ? open(RunDirectory::open(options.out), options.out) : Result<void>()));
+  auto lock = broadcastText(world.all(), first ? folder.directory->lockText() : "");
+  LMC_TRY(lock);
+  return allSucceed(world.all(), first
+                                     ? Result<void>()
+                                     : open(RunDirectory::join(options.out, *lock),
+                                            fmt::format("{}/ranks/{}", options.out, world.rank())));
+}
+
+Result<ExitCode> train(const Run &run) {
+  const RunOptions &options = run.options;
+  World &world = run.world;
+  const auto begin = std::chrono::steady_clock::now();
+  Console console(options.output, options.errors);
+  Folder folder; // its monitors warn on the console
+  LMC_TRY(openFolder(folder, options, world));
+  console.record(&*folder.log);
+  std::unique_ptr<HangWatch> watch;
+  if (world.size() == 1)
+    watch =
+        watchLoneRank(world.progress(), stallLimits(options.launch), *folder.log, options.errors);
+  Result<ExitCode> result = runIn(folder, run, nullptr, console);
+  const ExitCode code = result ? *result : result.error().code;
+  nlohmann::ordered_json end = {
+      {"code", static_cast<int>(code)},
+      {"reason", reasonOf(code, folder.interruption)},
+      {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()}};
+  if (!result) {
+    folder.log->line("error: " + result.error().message);
+    end["error"] = result.error().message;
+  }
+  folder.log->event("exit", end);
+  return result;
+}
+
+Result<ExitCode> measure(const Run &run, const Measurement &measurement) {
+  Folder none;
+  Console console(run.options.output, run.options.errors);
+  return runIn(none, run, &measurement, console);
+}
+
+} // namespace lmc

@@ -1,0 +1,27 @@
+// The numbers of one step of AdamW, which are the same for all parameters but those of groups.
+#pragma once
+
+#include "runtime/settings/Settings.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace lmc {
+
+struct AdamWStep {
+  int64_t number = 0; // of the step, from 1
+  double lr = 0;
+  double correction1 = 1, correction2 = 1; // bias corrections: 1 - beta^number
+  double eps = 0;
+  double weightDecay = 0; // of parameters with weight decay
+  std::map<std::string, GroupSettings> groups = {}; // by name
+
+  // Returns the numbers of the step for parameters of `group`; "" stands for those of no group.
+  AdamWStep of(const std::string &group) const;
+};
+
+// Returns the numbers of the step `number` with the learning rate `lr`.
+AdamWStep adamWStep(const TrainSettings &settings, int64_t number, double lr);
+
+} // namespace lmc

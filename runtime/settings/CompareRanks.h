@@ -1,0 +1,27 @@
+// The check, before the first step, that all ranks are about to do the same.
+#pragma once
+
+#include "ground/plan/PlanFile.h"
+#include "runtime/checkpoint/RecordedRun.h"
+#include "runtime/comm/World.h"
+
+#include <string>
+
+namespace lmc {
+
+// Returns an Error, on all ranks, if a rank has another plan or release of lmc-run than rank 0, or
+// if the plan is for another number of ranks.
+Result<void> comparePlans(World &world, const PlanFile &plan);
+
+// Where a start begins.
+struct StartingPoint {
+  std::string checkpoint; // "": none
+  uint64_t step = 0, totalSteps = 0;
+  std::string init; // initial weights; "": none
+};
+
+// Returns an Error, on all ranks, if a rank has another setting, data or starting point than rank
+// 0. It names the rank and what differs.
+Result<void> compareRanks(World &world, const RunIdentity &identity, const StartingPoint &start);
+
+} // namespace lmc

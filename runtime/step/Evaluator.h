@@ -1,0 +1,53 @@
+// Measures the validation loss: the mean loss over the first samples of the validation data.
+#pragma once
+
+#include "runtime/comm/World.h"
+#include "runtime/data/DataSource.h"
+#include "runtime/step/Functions.h"
+#include "runtime/step/Inputs.h"
+#include "runtime/step/Scalars.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace lmc {
+
+struct Evaluation {
+  double loss = 0;      // nats per token, mean over the targets that have a loss
+  uint64_t tokens = 0;  // the number of targets that have a loss
+  // The sum of the losses in bits, divided by the bytes of text that these targets stand for; absent
+  // if the data does not say the bytes of a target.
+  std::optional<double> bitsPerByte;
+  bool complete = true; // false: a signal stopped the evaluation
+};
+
+class Evaluator {
+public:
+  // Evaluates `batches` batches of GBS sequences, or all data if there is less or if `batches` is
+  // 0. Every sample is
+  // used once, so the loss depends neither on MBS nor on the number of ranks. A last micro-batch
+  // that is not full is padded with sequences without a loss.
+  Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
+            std::unique_ptr<DataSource> data, uint64_t batches, World &world);
+
+  // All ranks evaluate together. The evaluation stops if `stopRequested` is true on one of them.
+  Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
+
+  // Returns the batches of an evaluation, of GBS sequences each; the last one may be a part.
+  double batches() const;
+
+private:
+  const PlanFile &plan;
+  Functions &functions;
+  Inputs &inputs;
+  Scalars &scalars;
+  std::unique_ptr<DataSource> data;
+  // The bytes of text that each id stands for, or kUnknownBytes; empty: the data does not say.
+  Result<std::vector<uint16_t>> bytesOfTokens;
+  uint64_t samples;
+  World &world;
+};
+
+} // namespace lmc

@@ -1,0 +1,26 @@
+// The sums that a plan keeps of its routers (names::kRouterSums).
+#pragma once
+
+#include "ground/plan/PlanFile.h"
+#include "runtime/monitor/Metrics.h"
+#include "runtime/step/Scalars.h"
+
+#include <vector>
+
+namespace lmc {
+
+class RouterSums {
+public:
+  // Finds the layers of which `plan` keeps sums; there may be none.
+  explicit RouterSums(const PlanFile &plan);
+
+  // Sets what a step's routers did, from the vectors that were read behind the step.
+  // `validTargets`: targets of the step that have a loss, of all ranks.
+  void read(const VectorValues &values, uint64_t validTargets, StepRecord &record) const;
+
+private:
+  std::vector<int64_t> layers;
+  double tokens = 0, microBatches = 0; // of a step, of all ranks
+};
+
+} // namespace lmc

@@ -1,0 +1,87 @@
+// The scalars of a plan in device memory. The host writes some of them at the start of an
+// optimizer step (settings, values of the step), and reads others when the step is complete, such
+// as run.loss, together with the vectors of routers (names::kRouterSums).
+#pragma once
+
+#include "runtime/settings/Settings.h"
+#include "runtime/step/BufferRing.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// Values of scalars, by name.
+using ScalarValues = std::map<std::string, double, std::less<>>;
+
+// Values of vectors, by name.
+using VectorValues = std::map<std::string, std::vector<double>, std::less<>>;
+
+// Returns the value of the scalar `name`. Error: the plan has no such scalar.
+Result<double> valueOf(const ScalarValues &values, const char *name);
+
+class Scalars {
+public:
+  // Error: a scalar that the host reads or writes is neither f32 nor f64.
+  static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
+
+  // Set values for the next upload(): of the scalar `name`, of every scalar that has a setting, and
+  // of every scalar whose Variable.step_value is `which` (there may be none). A learning rate of a
+  // parameter group becomes `value` times the group's lr_mult in f64, which setSettings() reads.
+  // Error: the host does not write a scalar of this name.
+  Result<void> set(std::string_view name, double value);
+  Result<void> setSettings(const SettingTable &settings);
+  void setStepValue(plan::StepValue which, double value);
+  // Enqueues one copy of all scalars that the host writes. (A plan whose scalars do not lie
+  // together needs several copies.)
+  Result<void> upload();
+
+  // Enqueues a copy of the scalars that the device writes, as its work so far leaves them. At most
+  // kPending requests may be waiting to be taken.
+  Result<void> request();
+  // Waits for the oldest request that was not taken yet, and returns its values.
+  Result<ScalarValues> take();
+  // Returns the vectors that the last take() has read.
+  const VectorValues &vectors() const { return takenVectors; }
+  // Returns true if take() would return at once.
+  Result<bool> isReady() { return results.isReady(); }
+  bool canRequest() const { return !results.isFull(); }
+  bool hasRequests() const { return results.hasPending(); }
+
+  static constexpr int kPending = 4;
+
+private:
+  // A scalar and its place: bytes from the start of a host buffer.
+  struct Place {
+    std::string name;
+    uint64_t offset = 0;
+    bool wide = false; // f64, else f32
+    std::string setting;
+    plan::StepValue stepValue = plan::StepValue::None;
+    std::string group; // whose learning rate it is; "": none
+    double factor = 1; // of the value of the step
+    uint64_t elements = 1;
+    bool isVector = false;
+  };
+  // Scalars that are copied together. The host buffer holds the ranges one behind the other.
+  struct Block {
+    std::vector<Place> places;
+    std::vector<ArenaRange> ranges;
+    uint64_t bytes = 0;
+  };
+
+  Scalars(Device &device, BufferRing uploads, BufferRing results)
+      : device(device), uploads(std::move(uploads)), results(std::move(results)) {}
+  static Result<Block> blockOf(const PlanFile &plan, bool written);
+  void set(const Place &place, double value);
+
+  Device &device;
+  BufferRing uploads, results;
+  Block written, read;      // by the host
+  std::vector<char> values; // of `written`
+  VectorValues takenVectors;
+};
+
+} // namespace lmc

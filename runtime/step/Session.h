@@ -1,0 +1,84 @@
+// A plan on a device, with its state: what training, evaluation and dumps have in common.
+#pragma once
+
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/comm/World.h"
+#include "runtime/data/DataSource.h"
+#include "runtime/device/Device.h"
+#include "runtime/device/GemmChoices.h"
+#include "runtime/settings/RunOptions.h"
+#include "runtime/settings/Settings.h"
+#include "runtime/step/Evaluator.h"
+#include "runtime/step/Functions.h"
+#include "runtime/step/Scalars.h"
+#include "runtime/step/StepTrace.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// Returns who runs the functions of a plan, which is loaded, in the place of the device.
+using ObserverMaker =
+    std::function<Result<FunctionObserver *>(const PlanFile &plan, const DeviceInfo &device)>;
+
+class Session {
+public:
+  // Reads the settings of the phase number `phase` of `job` (0 if it has none), with the changes
+  // `overrides`. Nothing is allocated yet, so mistakes in the command line are reported at once.
+  // `job` and `world` must outlive the session.
+  static Result<std::unique_ptr<Session>>
+  open(const PlanFile &job, size_t phase, const std::vector<std::string> &overrides, World &world);
+
+  // Open the training data that the settings name, or the data of a validation set.
+  Result<std::unique_ptr<DataSource>> openTrainData() const;
+  Result<std::unique_ptr<DataSource>> openValidationData(const ValidationSettings &set) const;
+
+  // Prepares the device, checks that it has allocated exactly the planned bytes, records the
+  // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
+  // given, else from the initializers. All ranks do it together. `observer` may be empty; what it
+  // makes must outlive the session. Returns the checkpoint if it is damaged: then the session must
+  // not be used.
+  Result<std::optional<DamagedCheckpoint>>
+  start(const RunOptions &options, const std::string &init, const ObserverMaker &observer = {});
+
+  // Returns the evaluators of settings.validations, in their order.
+  Result<std::vector<std::unique_ptr<Evaluator>>> makeEvaluators();
+
+  // Returns facts about the run, one per line, such as "memory: 2.50 GiB allocated in 2 arena(s),
+  // ...".
+  std::vector<std::string> facts() const;
+
+  World &world;
+  const PlanFile *job = nullptr;  // the plan file
+  const PlanFile *plan = nullptr; // the program of the session's phase: `job` without phases
+  SettingTable settingTable;
+  TrainSettings settings;
+  std::unique_ptr<GemmChoices> gemms; // of the device
+  std::unique_ptr<Device> device;
+  DeviceInfo deviceInfo;
+  Profile profile;
+  std::unique_ptr<StepTrace> trace; // null without --trace
+  std::unique_ptr<Functions> functions;
+  std::unique_ptr<Inputs> inputs;
+  std::unique_ptr<Scalars> scalars;
+  CheckpointState progress;              // steps, samples and tokens that are done
+  std::optional<std::string> checkpoint; // checkpoint that the run resumes from
+  std::string initialWeights;            // the file or folder of --init; "": none
+
+  // The rows of a step that this rank reads.
+  BatchRows rows() const;
+
+private:
+  Session(World &world) : world(world) {}
+  // `share`: the part of the host's CPUs that this rank may use; 0: it is the only rank.
+  Result<void> startDevice(const RunOptions &options, int share, const ObserverMaker &observer);
+  Result<std::unique_ptr<DataSource>> openData(const char *key, std::vector<SourceOptions> sources,
+                                               bool shuffle) const;
+  Result<std::optional<DamagedCheckpoint>> setState(const std::string &init);
+};
+
+} // namespace lmc

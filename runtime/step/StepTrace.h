@@ -1,0 +1,53 @@
+// Records when each command of a plan ran in some steps of a run, beside its predicted time, for
+// `lmc-run --trace`. docs/running.md describes the file.
+#pragma once
+
+#include "ground/plan/TraceEvents.h"
+#include "runtime/device/FunctionObserver.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+class StepTrace final : public FunctionObserver {
+public:
+  // The trace of `steps` steps (at least 1), which write() writes to `path`. `plan` must outlive
+  // this object.
+  StepTrace(const PlanFile &plan, const std::string &device, std::string path, uint64_t steps);
+
+  // Chooses the steps to record, of a run that has done `done` steps and ends after step `total`:
+  // those behind a warm-up of kWarmUp steps, or a shorter one in a run of fewer steps.
+  void choose(uint64_t done, uint64_t total);
+  static constexpr uint64_t kWarmUp = 2;
+
+  // Must be called around the work of each step; `step` counts from 1. end() returns true if the
+  // step was the last to record: the trace is then complete.
+  void begin(uint64_t step);
+  bool end();
+  // Returns true during a step to record.
+  bool isRecording() const override { return recording; }
+
+  // Runs function `index` of the plan on `device` command by command, waits for it, and adds it to
+  // the trace. The results are those of Device::submit().
+  Result<void> run(Device &device, Executable &executable, uint32_t index) override;
+
+  // Writes the recorded steps. Error: none was recorded, or the file cannot be written.
+  Result<void> write();
+  bool isWritten() const { return written; }
+  const std::string &path() const { return file; }
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  const PlanFile &plan;
+  const std::string device, file;
+  const uint64_t steps;
+  uint64_t first = 0, last = 0, current = 0; // steps
+  bool recording = false, written = false;
+  std::optional<Clock::time_point> origin; // the start of the first recorded function
+  plan::TraceEvents events;
+};
+
+} // namespace lmc

@@ -1,0 +1,76 @@
+// Continues prompts with the function `generate` of a plan.
+//
+// Each new token takes a forward pass over whole sequences (there is no cache of keys and values),
+// for MBS prompts on each rank at a time. A token attends only to those before it, so what stands
+// behind a prompt in its sequence has no effect.
+#pragma once
+
+#include "runtime/comm/World.h"
+#include "runtime/step/Functions.h"
+#include "runtime/step/Inputs.h"
+#include "runtime/text/Sampling.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace lmc {
+
+struct GenerateOptions {
+  SamplingOptions sampling;
+  uint64_t maxNewTokens = 0;
+  uint64_t seed = 0, step = 0; // together they say what is drawn
+  int32_t endOfDocument = -1;  // the id that ends a text; -1: none
+};
+
+struct Continuation {
+  enum class End { Length, EndOfDocument, NotFinite };
+  std::vector<int32_t> ids; // the new tokens, without the one that ends a document
+  End end = End::Length;
+};
+
+// Returns "length", "end_of_document" or "not_finite".
+const char *nameOf(Continuation::End end);
+
+class Generator {
+public:
+  // Error: the plan was compiled without the function `generate`. All arguments must outlive the
+  // generator.
+  static Result<std::unique_ptr<Generator>>
+  open(const PlanFile &plan, Device &device, Functions &functions, Inputs &inputs, World &world);
+
+  // Continues `prompts`, lists of ids that are not empty and leave room in a sequence for
+  // maxNewTokens. All ranks call it together, with equal arguments, and all get all results, which
+  // do not depend on how many ranks there are or on MBS but by rounding. Returns nullopt if
+  // `stopRequested` becomes true on one of them. Overwrites the inputs of a micro-step.
+  Result<std::optional<std::vector<Continuation>>>
+  generate(const std::vector<std::vector<int32_t>> &prompts, const GenerateOptions &options,
+           const std::function<bool()> &stopRequested);
+
+private:
+  Generator(const PlanFile &plan, Device &device, Functions &functions, Inputs &inputs,
+            World &world, BufferRing ring)
+      : plan(plan), device(device), functions(functions), inputs(inputs), world(world),
+        ring(std::move(ring)) {}
+  struct Row {
+    size_t prompt = 0;
+    std::vector<int32_t> ids; // the prompt and what follows it
+    bool ended = false;
+  };
+  // Computes the logits of the next token of each row: [rows, vocab].
+  Result<std::vector<float>> nextLogits(const std::vector<Row> &rows);
+
+  const PlanFile &plan;
+  Device &device;
+  Functions &functions;
+  Inputs &inputs;
+  World &world;
+  BufferRing ring; // of positions
+  ArenaRange positions;
+  int logitsSlice = 0;
+  plan::DType dtype = plan::DType::F32; // of the logits
+};
+
+} // namespace lmc

@@ -1,0 +1,42 @@
+// Turns text into the tokens of a run, and back.
+#pragma once
+
+#include "corpus/tokenizer/Tokenizer.h"
+#include "ground/support/Result.h"
+#include "runtime/data/TokenFile.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+class TextCodec {
+public:
+  // Takes the tokenizer that lies beside the token file `tokens`, where lmc-data packs it; without
+  // one, a token is a byte. `endOfDocument` is the id that ends a document if the file does not say
+  // it; -1: none. Error: the file has no tokenizer beside it, and its tokens are no bytes.
+  static Result<TextCodec> open(const std::string &tokens, DataFormat format,
+                                int32_t endOfDocument);
+
+  // Returns the ids of a document that begins with `text`, valid UTF-8: first those that stand
+  // before a document in the token file. Error: as of Encoder::encode(); there are no ids at all.
+  Result<std::vector<int32_t>> encode(std::string_view text);
+  // Returns the text that `ids` add to a document that begins with `before`.
+  Result<std::string> decode(std::span<const int32_t> before, std::span<const int32_t> ids) const;
+  // The id that ends a document; -1: none.
+  int32_t endOfDocument() const { return end; }
+
+private:
+  Result<std::string> textOf(std::span<const int32_t> ids) const;
+
+  std::shared_ptr<const Tokenizer> tokenizer; // null: tokens are bytes
+  std::vector<std::unique_ptr<Encoder>> encoders;
+  std::vector<int32_t> first; // ids before a document
+  int32_t end = -1;
+};
+
+} // namespace lmc

@@ -1,0 +1,161 @@
+#include "runtime/text/TextGeneration.h"
+
+#include "corpus/tokenizer/Utf8.h"
+#include "runtime/comm/Agree.h"
+#include "runtime/monitor/StepLines.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+namespace lmc {
+
+// Most bytes of a text that the console shows.
+static constexpr size_t kShownBytes = 120;
+
+Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
+  const GenerationSettings &settings = session.settings.generation;
+  const plan::Plan &plan = **session.plan;
+  std::filesystem::path path = settings.prompts;
+  if (path.is_relative() && plan.config_directory())
+    path = std::filesystem::path(plan.config_directory()->str()) / path;
+  auto prompts = readPrompts(path.string());
+  LMC_TRY(prompts);
+  texts = std::move(*prompts);
+  auto format = parseDataFormat(session.settings.dataFormat);
+  LMC_TRY(format);
+  auto opened = TextCodec::open(data.sources().front().paths.front(), *format,
+                                session.settings.endOfDocument);
+  LMC_TRY(opened);
+  codec.emplace(std::move(*opened));
+  endOfDocument = codec->endOfDocument();
+  const auto vocabulary = static_cast<int64_t>(plan.model()->vocab_size());
+  const uint64_t length = plan.batch()->sequence_length();
+  for (const Prompt &prompt : texts) {
+    const std::string place = fmt::format("{}:{}", path.string(), prompt.line);
+    auto encoded = codec->encode(prompt.text);
+    if (!encoded)
+      return Error{fmt::format("{}: {}", place, encoded.error().message)};
+    if (const int32_t most = std::ranges::max(*encoded); most >= vocabulary)
+      return Error{fmt::format("{}: the prompt has id {}, beyond the model's vocabulary of {}",
+                               place, most, vocabulary)};
+    if (encoded->size() + settings.maxNewTokens > length)
+      return Error{fmt::format("{}: the prompt has {} tokens, and with generation.max_new_tokens = "
+                               "{} they do not fit in a sequence of {}",
+                               place, encoded->size(), settings.maxNewTokens, length)};
+    ids.push_back(std::move(*encoded));
+  }
+  return {};
+}
+
+Result<void> TextGeneration::openFile(RunDirectory &directory) {
+  auto opened =
+      openStepLines(directory.path() + "/generated.jsonl",
+                    static_cast<int64_t>(session.progress.step), [&]() -> Result<std::string> {
+                      auto folder = directory.undone();
+                      LMC_TRY(folder);
+                      return *folder + "/generated.jsonl";
+                    });
+  LMC_TRY(opened);
+  file.emplace(std::move(*opened));
+  return {};
+}
+
+Result<void> TextGeneration::share() {
+  nlohmann::json mine = {{"ids", ids}, {"end", endOfDocument}};
+  auto text = broadcastText(session.world.all(), session.world.rank() == 0 ? mine.dump() : "");
+  LMC_TRY(text);
+  const auto all = nlohmann::json::parse(*text);
+  ids = all["ids"].get<std::vector<std::vector<int32_t>>>();
+  endOfDocument = all["end"].get<int32_t>();
+  return {};
+}
+
+Result<std::unique_ptr<TextGeneration>>
+TextGeneration::open(Session &session, const DataSource &data, RunDirectory &directory,
+                     Console &console, RunLog &log, Monitors *monitors) {
+  if (session.settings.generation.prompts.empty())
+    return std::unique_ptr<TextGeneration>();
+  std::unique_ptr<TextGeneration> made(new TextGeneration(session, console, log, monitors));
+  auto generator = Generator::open(*session.plan, *session.device, *session.functions,
+                                   *session.inputs, session.world);
+  LMC_TRY(allSucceed(session.world.all(),
+                     generator ? Result<void>() : Result<void>(generator.error())));
+  made->generator = std::move(*generator);
+  auto read = [&]() -> Result<void> {
+    if (session.world.rank() != 0)
+      return {};
+    LMC_TRY(made->readPromptsOf(data));
+    return made->openFile(directory);
+  };
+  LMC_TRY(allSucceed(session.world.all(), read()));
+  LMC_TRY(made->share());
+  return made;
+}
+
+Result<bool> TextGeneration::generate(uint64_t step, const std::function<bool()> &stopRequested) {
+  const auto start = std::chrono::steady_clock::now();
+  const GenerationSettings &settings = session.settings.generation;
+  session.device->setPurpose(fmt::format("generation after step {}", step));
+  auto all = generator->generate(ids,
+                                 {.sampling = settings.sampling,
+                                  .maxNewTokens = settings.maxNewTokens,
+                                  .seed = session.settings.seed,
+                                  .step = step,
+                                  .endOfDocument = endOfDocument},
+                                 stopRequested);
+  LMC_TRY(all);
+  if (!*all)
+    return false;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  LMC_TRY(allSucceed(session.world.all(), session.world.rank() == 0
+                                              ? report(step, **all, seconds.count())
+                                              : Result<void>()));
+  return true;
+}
+
+// Returns the start of a text as one line in quotes.
+static std::string shown(const std::string &text) {
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  return nlohmann::json(text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text)
+      .dump(-1, ' ', false, replace);
+}
+
+Result<void> TextGeneration::report(uint64_t step, const std::vector<Continuation> &all,
+                                    double seconds) {
+  uint64_t tokens = 0;
+  std::string lines;
+  std::vector<GeneratedText> generated;
+  for (size_t p = 0; p < all.size(); ++p) {
+    auto text = codec->decode(ids[p], all[p].ids);
+    LMC_TRY(text);
+    tokens += all[p].ids.size();
+    nlohmann::ordered_json line;
+    line["step"] = step;
+    line["prompt"] = texts[p].text;
+    *text = replaceInvalidUtf8(*text); // the last character may be cut off
+    line["text"] = *text;
+    line["ids"] = all[p].ids;
+    line["end"] = nameOf(all[p].end);
+    lines += (p > 0 ? "\n" : "") + line.dump();
+    generated.push_back({texts[p].text, std::move(*text)});
+  }
+  const Result<void> written = file->write(lines);
+  if (!written && !failing)
+    console.warning(fmt::format("{}; the run goes on, and generated texts are kept in memory until "
+                                "they can be written",
+                                written.error().message));
+  failing = !written;
+  console.note(fmt::format("step {}: {} goes on {}", step, shown(generated.front().prompt),
+                           shown(generated.front().text)));
+  log.event("generation",
+            {{"step", step}, {"prompts", all.size()}, {"tokens", tokens}, {"seconds", seconds}});
+  if (monitors)
+    monitors->generated(static_cast<int64_t>(step), generated);
+  return {};
+}
+
+} // namespace lmc

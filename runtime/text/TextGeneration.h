@@ -1,0 +1,64 @@
+// Lets the model continue the prompts of generation.prompts during a run, for people to read.
+#pragma once
+
+#include "runtime/folder/RunDirectory.h"
+#include "runtime/monitor/Monitors.h"
+#include "runtime/step/Session.h"
+#include "runtime/text/Generator.h"
+#include "runtime/text/Prompts.h"
+#include "runtime/text/TextCodec.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+// All ranks have one, and call the same functions. Rank 0 reads the prompts and writes the results.
+class TextGeneration {
+public:
+  // Reads the prompts, and opens OUT/generated.jsonl to go on behind the session's step: later
+  // lines are moved to undone/. `data` are the training data, beside which the tokenizer lies.
+  // Returns null if the job has no prompts. Errors: as of readPrompts(), TextCodec::open() and
+  // Generator::open(); a prompt has an id beyond the vocabulary, or with max_new_tokens it does not
+  // fit in a sequence.
+  static Result<std::unique_ptr<TextGeneration>> open(Session &session, const DataSource &data,
+                                                      RunDirectory &directory, Console &console,
+                                                      RunLog &log, Monitors *monitors);
+
+  bool isDue(uint64_t step, bool last) const {
+    const int64_t interval = session.settings.generation.interval;
+    return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
+  }
+
+  // Generates after `step`, and writes and shows the results. Writes nothing if `stopRequested`
+  // becomes true on one of the ranks; then the result is false. Error: a device or a rank failed.
+  Result<bool> generate(uint64_t step, const std::function<bool()> &stopRequested);
+
+private:
+  TextGeneration(Session &session, Console &console, RunLog &log, Monitors *monitors)
+      : session(session), console(console), log(log), monitors(monitors) {}
+  // Of rank 0.
+  Result<void> readPromptsOf(const DataSource &data);
+  Result<void> openFile(RunDirectory &directory);
+  // Gives the ids of the prompts to the other ranks.
+  Result<void> share();
+  Result<void> report(uint64_t step, const std::vector<Continuation> &all, double seconds);
+
+  Session &session;
+  Console &console;
+  RunLog &log;
+  Monitors *monitors;
+  std::unique_ptr<Generator> generator;
+  std::vector<std::vector<int32_t>> ids; // of the prompts
+  int32_t endOfDocument = -1;
+  // Of rank 0:
+  std::optional<TextCodec> codec;
+  std::vector<Prompt> texts;
+  std::optional<LineFile> file;
+  bool failing = false; // the latest lines could not be written
+};
+
+} // namespace lmc

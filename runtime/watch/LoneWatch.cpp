@@ -1,0 +1,60 @@
+#include "runtime/watch/LoneWatch.h"
+
+#include "ground/support/Result.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <unistd.h>
+
+namespace lmc {
+
+static void record(const Hang &hang, const std::string &text, RunLog &log) {
+  log.line(text);
+  log.event("hang", {{"kind", hang.kind == Hang::Kind::Hangs    ? "hangs"
+                              : hang.kind == Hang::Kind::GoesOn ? "goes_on"
+                                                                : "ends"},
+                     {"seconds", hang.seconds},
+                     {"activity", textOf(hang.state.activity)},
+                     {"step", hang.state.step},
+                     {"text", describe(hang.state)}});
+}
+
+// fmt::print would throw in the watching thread, and so end the run, if the line cannot be written.
+static void say(const std::string &line, FILE *errors) {
+  std::fputs((line + "\n").c_str(), errors);
+}
+
+std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &limits, RunLog &log,
+                                         FILE *errors) {
+  return std::make_unique<HangWatch>(progress, limits, [&log, errors](const Hang &hang) {
+    if (hang.kind != Hang::Kind::Ends) {
+      const std::string text = hang.kind == Hang::Kind::Hangs
+                                   ? "warning: " + hang.text() + "; the run waits"
+                                   : fmt::format("warning: the run goes on, after {}", hang.text());
+      say(text, errors);
+      // If the run hangs in a write to its logs, it keeps their lock, and this thread must not
+      // wait.
+      if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
+        record(hang, text, log);
+      return;
+    }
+    const std::string text = fmt::format("error: {}; start again to go on", hang.text());
+    say("lmc-run: " + text, errors);
+    // What hangs may be the disk that the logs are on.
+    std::thread([&log, hang, text] {
+      record(hang, text, log);
+      log.event("exit", {{"code", static_cast<int>(ExitCode::Failure)},
+                         {"reason", "hang"},
+                         {"error", hang.text()}});
+    }).detach();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ::_exit(static_cast<int>(ExitCode::Failure));
+  });
+}
+
+} // namespace lmc

@@ -1,0 +1,24 @@
+// How far the latest step has moved each tensor, from the ranks' copies of the state after it.
+#pragma once
+
+#include "runtime/comm/Communicator.h"
+#include "runtime/folder/Snapshot.h"
+#include "runtime/monitor/Updates.h"
+#include "runtime/settings/AdamWStep.h"
+
+#include <functional>
+#include <vector>
+
+namespace lmc {
+
+// Returns a rank's parts of the variables of a kind.
+using PartsOfKind = std::function<std::vector<SnapshotPart>(plan::VariableKind)>;
+
+// Returns the updates of all parameters that have moments, in the plan's order. `parts` has the
+// state after `step`, which must not have been skipped. All ranks of `group` call it together, and
+// get the same result. `moved` is called after each tensor. Error: a parameter and its moments do
+// not match, or the ranks could not add up their parts.
+Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, Communicator &group,
+                              const std::function<void()> &moved);
+
+} // namespace lmc

@@ -1,0 +1,54 @@
+// What a step of AdamW has done to a tensor, computed on the host from the state after the step.
+//
+// Let w, m and v be a weight and its moments after the step, r the learning rate, d the weight
+// decay, c1 and c2 the bias corrections. The step was (lm.adamw in dialects/lm/LmOps.td)
+//
+//   a = r / c1 * m / (sqrt(v) / sqrt(c2) + eps),   w = w' (1 - r d) - a,
+//
+// with the same m and v, which hold the clipped gradient already. So the weight before the step and
+// the update are
+//
+//   w' = (w + a) / (1 - r d),   u = w' - w = a + r d w'.
+//
+// All of it is computed in f64. With f32 weights, w' is exact up to a rounding of w. With 8-bit
+// moments, the step used moments that were rounded to codes only afterwards, so that a is exact to
+// a few percent.
+#pragma once
+
+#include "runtime/settings/AdamWStep.h"
+
+#include <cstdint>
+
+namespace lmc {
+
+// Sums of squares over elements of a tensor.
+struct UpdateSums {
+  double update = 0;  // u
+  double before = 0;  // w'
+  double weights = 0; // w
+  double moment1 = 0; // m: 0 if the tensor has never had a gradient
+
+  static constexpr uint64_t kNumbers = 4;
+};
+
+// Return the sums over `count` elements of a parameter, which has weight decay if `decays`. One
+// thread of an AMD EPYC takes 350 million f32 elements per second, and 250 million with 8-bit
+// moments (2026-11-25).
+UpdateSums updateSums(const AdamWStep &step, bool decays, const float *weights,
+                      const float *moment1, const float *moment2, uint64_t count);
+UpdateSums updateSums(const AdamWStep &step, bool decays, const double *weights,
+                      const double *moment1, const double *moment2, uint64_t count);
+
+// 8-bit moments, as lm.adamw8bit keeps them: a code per element, and a scale per moment block
+// (MomentBlock.h).
+struct CodedMoments {
+  const int8_t *codes1 = nullptr;
+  const uint8_t *codes2 = nullptr;
+  const float *scales1 = nullptr, *scales2 = nullptr;
+};
+
+// Does the same for a parameter with 8-bit moments. The first element begins a moment block.
+UpdateSums updateSums(const AdamWStep &step, bool decays, const float *weights,
+                      const CodedMoments &moments, uint64_t count);
+
+} // namespace lmc

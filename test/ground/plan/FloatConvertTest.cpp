@@ -1,0 +1,116 @@
+#include "ground/plan/FloatConvert.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace lmc {
+namespace {
+
+using plan::DType;
+
+// The nearest bf16 by exhaustive comparison in double; ties go to the even one.
+uint16_t nearestBFloat16(double value) {
+  uint16_t best = 0;
+  double distance = std::numeric_limits<double>::infinity();
+  for (uint32_t bits = 0; bits < 0x7F80; ++bits) { // all finite, not negative
+    double candidate = fromBFloat16(static_cast<uint16_t>(bits));
+    double d = std::abs(candidate - std::abs(value));
+    if (d < distance || (d == distance && bits % 2 == 0)) {
+      distance = d;
+      best = static_cast<uint16_t>(bits);
+    }
+  }
+  return std::signbit(value) ? best | 0x8000 : best;
+}
+
+TEST(FloatConvert, RoundsToTheNearestBFloat16TiesToEven) {
+  for (float value : {0.0f, -0.0f, 1.0f, -1.5f, 3.14159f, 1.00390625f /* tie */,
+                      1.01171875f /* tie */, 1e-40f /* denormal */, 3e38f, -2.7e-5f})
+    EXPECT_EQ(toBFloat16(value), nearestBFloat16(value)) << value;
+}
+
+// An f16 is mantissa * 2^exponent; the distance of two neighbours is a power of two.
+TEST(FloatConvert, RoundsToTheNearestFloat16TiesToEven) {
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) { // all finite, not negative
+    const float x = fromFloat16(static_cast<uint16_t>(bits));
+    const int exponent = static_cast<int>(bits >> 10), mantissa = static_cast<int>(bits & 0x3FF);
+    EXPECT_EQ(x, exponent == 0 ? std::ldexp(float(mantissa), -24)
+                               : std::ldexp(float(1024 + mantissa), exponent - 25));
+    const float next = bits == 0x7BFF ? 65536 : fromFloat16(static_cast<uint16_t>(bits + 1));
+    const float tie = (x + next) / 2;
+    const uint32_t even = bits + (bits & 1);
+    EXPECT_EQ(toFloat16(x), bits);
+    EXPECT_EQ(toFloat16(tie), even) << x;
+    EXPECT_EQ(toFloat16(std::nextafter(tie, 0.0f)), bits) << x;
+    EXPECT_EQ(toFloat16(std::nextafter(tie, 1e9f)), bits + 1) << x; // 0x7C00 is infinity
+    EXPECT_EQ(toFloat16(-tie), even | 0x8000);
+    EXPECT_EQ(fromFloat16(static_cast<uint16_t>(bits | 0x8000)), -x);
+  }
+}
+
+TEST(FloatConvert, KeepsInfinityAndNaNInFloat16) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (float large : {infinity, 65536.0f, std::numeric_limits<float>::max()}) {
+    EXPECT_EQ(toFloat16(large), 0x7C00);
+    EXPECT_EQ(toFloat16(-large), 0xFC00);
+  }
+  EXPECT_EQ(fromFloat16(0xFC00), -infinity);
+  EXPECT_TRUE(std::isnan(fromFloat16(toFloat16(std::bit_cast<float>(0x7F800001u)))));
+}
+
+TEST(FloatConvert, RoundsDoublesToFloat16Once) {
+  const double value = 1 + 0x1p-11 + 0x1p-40; // above a tie that rounding to f32 would make
+  uint16_t bits = 0;
+  ASSERT_TRUE(convertFloats(DType::F64, &value, DType::F16, &bits, 1));
+  EXPECT_EQ(bits, 0x3C01);
+}
+
+TEST(FloatConvert, KeepsInfinityAndNaN) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(toBFloat16(infinity), 0x7F80);
+  EXPECT_EQ(toBFloat16(-infinity), 0xFF80);
+  EXPECT_EQ(toBFloat16(std::numeric_limits<float>::max()), 0x7F80);
+  // A NaN whose payload is all in the lost half must not become infinity.
+  EXPECT_TRUE(std::isnan(fromBFloat16(toBFloat16(std::bit_cast<float>(0x7F800001u)))));
+}
+
+TEST(FloatConvert, RoundsDoublesOnce) {
+  // Just above the tie between two bf16: rounding to f32 first would make it the
+  // tie, and then round down to even.
+  double value = 1.00390625 + 0x1p-40;
+  uint16_t bits = 0;
+  ASSERT_TRUE(convertFloats(DType::F64, &value, DType::BF16, &bits, 1));
+  EXPECT_EQ(bits, nearestBFloat16(value));
+  EXPECT_EQ(bits, 0x3F81);
+  value = -(1.01171875 - 0x1p-40);
+  ASSERT_TRUE(convertFloats(DType::F64, &value, DType::BF16, &bits, 1));
+  EXPECT_EQ(bits, 0xBF81);
+}
+
+TEST(FloatConvert, WideningIsExact) {
+  std::vector<uint16_t> all(1 << 16);
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<uint16_t>(i);
+  std::vector<double> wide(all.size());
+  std::vector<uint16_t> back(all.size());
+  ASSERT_TRUE(convertFloats(DType::BF16, all.data(), DType::F64, wide.data(), all.size()));
+  ASSERT_TRUE(convertFloats(DType::F64, wide.data(), DType::BF16, back.data(), all.size()));
+  for (size_t i = 0; i < all.size(); ++i)
+    if (!std::isnan(wide[i])) {
+      ASSERT_EQ(back[i], all[i]);
+    }
+}
+
+TEST(FloatConvert, RefusesIntegers) {
+  int32_t value = 1;
+  float out = 0;
+  EXPECT_FALSE(convertFloats(DType::I32, &value, DType::F32, &out, 1));
+  EXPECT_FALSE(convertFloats(DType::F32, &out, DType::I8, &value, 1));
+}
+
+} // namespace
+} // namespace lmc

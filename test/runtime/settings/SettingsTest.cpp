@@ -1,0 +1,261 @@
+#include "runtime/settings/Settings.h"
+
+#include "test/runtime/loop/TinyPlan.h"
+
+#include <gtest/gtest.h>
+
+namespace lmc {
+namespace {
+
+using test::TinyPlan;
+
+// The table with the given changes, or the error's text.
+std::string errorOf(const std::vector<std::string> &overrides) {
+  auto bytes = TinyPlan().bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+  if (!table)
+    return table.error().message;
+  auto settings = TrainSettings::read(*table);
+  return settings ? "" : settings.error().message;
+}
+
+TrainSettings read(const std::vector<std::string> &overrides) {
+  auto bytes = TinyPlan().bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+  EXPECT_TRUE(bool(table)) << table.error().message;
+  auto settings = TrainSettings::read(*table);
+  EXPECT_TRUE(bool(settings)) << settings.error().message;
+  return *settings;
+}
+
+TEST(Settings, AreThoseOfThePlan) {
+  TrainSettings settings = read({});
+  EXPECT_EQ(settings.seed, 1234u);
+  EXPECT_EQ(settings.lr.style, LrStyle::Cosine);
+  EXPECT_EQ(settings.lr.lr, 0.05);
+  EXPECT_EQ(settings.beta2, 0.95);
+  EXPECT_EQ(settings.trainData.at(0).paths, std::vector<std::string>{"train.bin"});
+}
+
+TEST(Settings, TakeTomlValuesAndBareWords) {
+  TrainSettings settings = read({"lr_schedule.lr=1e-2", "lr_schedule.style=wsd",
+                                 "optimizer.beta1=0.5", "training.train_iters=1_000",
+                                 "data.train=[\"a.bin\", \"b/*.bin\"]", "data.validation=c.bin"});
+  EXPECT_EQ(settings.lr.lr, 1e-2);
+  EXPECT_EQ(settings.lr.style, LrStyle::Wsd);
+  EXPECT_EQ(settings.beta1, 0.5);
+  EXPECT_EQ(settings.trainIters, 1000);
+  EXPECT_EQ(settings.trainData.at(0).paths, (std::vector<std::string>{"a.bin", "b/*.bin"}));
+  EXPECT_EQ(settings.validations.at(0).paths, std::vector<std::string>{"c.bin"});
+}
+
+TEST(Settings, TheLastChangeCounts) {
+  EXPECT_EQ(read({"lr_schedule.lr=0.01", "lr_schedule.lr=0.02"}).lr.lr, 0.02);
+}
+
+TEST(Settings, DefaultsFollowTheSettingThatTheyAreComputedFrom) {
+  EXPECT_EQ(read({"lr_schedule.lr=0.02"}).lr.minLr, 0.002);
+  EXPECT_EQ(read({"lr_schedule.lr=0.02", "lr_schedule.min_lr=0.01"}).lr.minLr, 0.01);
+  // decay_iters is a value of the file in this plan.
+  EXPECT_EQ(read({"training.train_iters=500"}).lr.decayIters, 100);
+
+  TinyPlan tiny;
+  for (auto &setting : tiny.plan.settings)
+    if (setting->key == "lr_schedule.decay_iters")
+      setting->origin = plan::SettingOrigin::Default;
+  auto bytes = tiny.bytes();
+  auto decay = [&](const std::vector<std::string> &overrides) {
+    auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+    return TrainSettings::read(*table)->lr.decayIters;
+  };
+  EXPECT_EQ(decay({"training.train_iters=500"}), 500);
+  EXPECT_EQ(decay({"training.train_iters=500", "lr_schedule.decay_iters=20"}), 20);
+}
+
+TEST(Settings, HaveAnOrigin) {
+  auto bytes = TinyPlan().bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), {"lr_schedule.lr=0.02"});
+  ASSERT_TRUE(bool(table));
+  EXPECT_EQ(table->find("lr_schedule.lr")->origin, SettingOrigin::RunSet);
+  EXPECT_EQ(table->find("optimizer.beta1")->origin, SettingOrigin::Default);
+  EXPECT_EQ(table->find("absent"), nullptr);
+  EXPECT_STREQ(originName(SettingOrigin::CompileSet), "lmc compile --set");
+}
+
+TEST(Settings, RulesBetweenTwoKeysHoldAfterAChange) {
+  EXPECT_EQ(errorOf({"lr_schedule.decay_iters=1001"}),
+            "lr_schedule.decay_iters = 1001 is more than train_iters = 1000; --set "
+            "lr_schedule.decay_iters=... changes it");
+  EXPECT_EQ(
+      errorOf({"lr_schedule.warmup_iters=100"}),
+      "lr_schedule.warmup_iters = 100 must be below decay_iters = 100 (default: train_iters); "
+      "--set lr_schedule.warmup_iters=... changes it");
+}
+
+TEST(Settings, EveryMistakeIsNamed) {
+  EXPECT_EQ(errorOf({"lr_schedule.lr"}), "--set lr_schedule.lr: expected section.key=value");
+  EXPECT_EQ(errorOf({"lr_schedul.lr=1"}),
+            "--set lr_schedul.lr=1: unknown key 'lr_schedul.lr'; did you mean 'lr_schedule.lr'?");
+  EXPECT_EQ(errorOf({"zzz=1"}), "--set zzz=1: unknown key 'zzz'; the plan has no such setting");
+  EXPECT_EQ(errorOf({"training.batch_size=8"}),
+            "--set training.batch_size=8: 'training.batch_size' is fixed in the plan; change the "
+            "TOML and compile again");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=fast"}),
+            "--set lr_schedule.lr=fast: 'lr_schedule.lr' takes a number");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=nan"}),
+            "--set lr_schedule.lr=nan: 'lr_schedule.lr' takes a number");
+  EXPECT_EQ(errorOf({"training.train_iters=1.5"}),
+            "--set training.train_iters=1.5: 'training.train_iters' takes an integer");
+  EXPECT_EQ(errorOf({"data.train=[3]"}),
+            "--set data.train=[3]: 'data.train' takes a string or a list of strings");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=11"}),
+            "--set lr_schedule.lr=11: 'lr_schedule.lr' must be between 0 and 10");
+  EXPECT_EQ(errorOf({"lr_schedule.style=cosin"}),
+            "--set lr_schedule.style=cosin: 'lr_schedule.style' is one of constant, linear, "
+            "cosine, wsd; did you mean 'cosine'?");
+  EXPECT_EQ(errorOf({"lr_schedule.lr=1\nx=2"}),
+            "--set lr_schedule.lr=1\nx=2: 'lr_schedule.lr' takes a number");
+}
+
+TEST(Settings, MinLrAboveLrIsAnError) {
+  EXPECT_EQ(
+      errorOf({"lr_schedule.min_lr=0.06"}),
+      "lr_schedule.min_lr = 0.06 is more than lr = 0.05; --set lr_schedule.min_lr=... changes "
+      "it");
+  EXPECT_EQ(errorOf({"lr_schedule.min_lr=0.06", "lr_schedule.style=constant"}), "");
+}
+
+TEST(Settings, HaveTheValidationSetsByName) {
+  EXPECT_EQ(read({}).validations.at(0).name, "");
+  EXPECT_EQ(read({"monitoring.validation_iters=0"}).validations.at(0).iters, 0);
+  EXPECT_TRUE(read({"data.validation=[]"}).validations.empty());
+
+  TinyPlan tiny;
+  tiny.addValidationSet("web", "web.bin", "0", "3");
+  tiny.addValidationSet("code", "code.bin", "40", "2");
+  auto bytes = tiny.bytes();
+  auto settings = [&](const std::vector<std::string> &overrides) -> Result<TrainSettings> {
+    auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), overrides);
+    LMC_TRY(table);
+    return TrainSettings::read(*table);
+  };
+  auto sets = settings({"monitoring.validation_interval=10", "validation.code.interval=20"});
+  ASSERT_TRUE(bool(sets)) << sets.error().message;
+  ASSERT_EQ(sets->validations.size(), 2u);
+  const ValidationSettings &code = sets->validations[0], &web = sets->validations[1];
+  EXPECT_EQ(code.name, "code");
+  EXPECT_EQ(code.paths, std::vector<std::string>{"code.bin"});
+  EXPECT_EQ(code.interval, 20);
+  EXPECT_EQ(code.iters, 2);
+  EXPECT_EQ(web.name, "web");
+  EXPECT_EQ(web.key, "validation.web.paths");
+  EXPECT_EQ(web.interval, 10) << "its default follows";
+
+  auto later = settings({"data.validation=v.bin"});
+  ASSERT_TRUE(bool(later)) << later.error().message;
+  ASSERT_EQ(later->validations.size(), 1u);
+  EXPECT_EQ(later->validations[0].name, "");
+  EXPECT_EQ(later->validations[0].paths, std::vector<std::string>{"v.bin"});
+  auto none = settings({"data.validation=[]"});
+  ASSERT_TRUE(bool(none)) << none.error().message;
+  EXPECT_TRUE(none->validations.empty());
+  auto both = settings({"data.validation=v.bin", "validation.web.iters=3"});
+  ASSERT_FALSE(bool(both));
+  EXPECT_EQ(both.error().message,
+            "data.validation and [[validation]] (web, code) both say what to validate "
+            "with; set the paths of a table, such as validation.web.paths, or leave validation "
+            "out; --set data.validation=... changes it");
+}
+
+TEST(Settings, HaveTheParameterGroupsByName) {
+  EXPECT_TRUE(read({}).groups.empty());
+  TinyPlan tiny;
+  tiny.addParameterGroup("embeddings");
+  tiny.addParameterGroup("norms");
+  auto bytes = tiny.bytes();
+  auto table = SettingTable::fromPlan(
+      *plan::GetPlan(bytes.data()),
+      {"optimizer.group.norms.lr_mult=0.5", "optimizer.group.embeddings.weight_decay=0"});
+  ASSERT_TRUE(bool(table)) << table.error().message;
+  auto settings = TrainSettings::read(*table);
+  ASSERT_TRUE(bool(settings)) << settings.error().message;
+  ASSERT_EQ(settings->groups.size(), 2U);
+  EXPECT_EQ(settings->groups["norms"].lrMult, 0.5);
+  EXPECT_EQ(settings->groups["norms"].weightDecay, 0.1);
+  EXPECT_EQ(settings->groups["embeddings"].lrMult, 1);
+  EXPECT_EQ(settings->groups["embeddings"].weightDecay, 0);
+}
+
+TEST(Settings, TheIntervalOfCheckpointsIsInStepsOrMinutes) {
+  const auto table = [](const char *interval, SettingOrigin ofInterval, const char *minutes,
+                        SettingOrigin ofMinutes) {
+    const auto setting = [](const char *key, plan::SettingType type, const char *value,
+                            SettingOrigin origin) {
+      return Setting{.key = key,
+                     .type = type,
+                     .value = value,
+                     .values = {},
+                     .origin = origin,
+                     .identity = false,
+                     .derivedFrom = "",
+                     .derivedDivisor = 1};
+    };
+    std::vector<Setting> settings = {
+        setting("training.train_iters", plan::SettingType::Integer, "10000", SettingOrigin::File),
+        setting("checkpoint.interval", plan::SettingType::Integer, interval, ofInterval)};
+    if (minutes)
+      settings.push_back(
+          setting("checkpoint.interval_minutes", plan::SettingType::Float, minutes, ofMinutes));
+    return SettingTable(std::move(settings));
+  };
+  constexpr auto Default = SettingOrigin::Default, File = SettingOrigin::File,
+                 RunSet = SettingOrigin::RunSet;
+  // By default every half an hour of the predicted step.
+  EXPECT_EQ(checkpointInterval(table("0", Default, "30", Default), 2), 900);
+  EXPECT_EQ(checkpointInterval(table("0", Default, "30", Default), 1e6), 1);
+  EXPECT_EQ(checkpointInterval(table("0", Default, "30", Default), 0), 1000) << "no prediction";
+  EXPECT_EQ(checkpointInterval(table("0", Default, "0", File), 2), 0);
+  EXPECT_EQ(checkpointInterval(table("0", File, "30", Default), 2), 0) << "only at the end";
+  EXPECT_EQ(checkpointInterval(table("7", File, "30", Default), 2), 7);
+  EXPECT_EQ(checkpointInterval(table("7", File, "10", RunSet), 2), 300) << "the later counts";
+  EXPECT_EQ(checkpointInterval(table("7", RunSet, "10", File), 2), 7);
+  EXPECT_EQ(checkpointInterval(table("0", Default, nullptr, Default), 2), 0) << "an older plan";
+
+  EXPECT_EQ(unsavedWarning(table("0", Default, "30", Default), 2), "");
+  EXPECT_EQ(unsavedWarning(table("0", File, "30", Default), 0.01), "") << "100 s";
+  EXPECT_NE(unsavedWarning(table("0", File, "30", Default), 2).find("5.56 hours"),
+            std::string::npos);
+}
+
+TEST(Settings, StepsToSkipAreNumbersAndRanges) {
+  auto ranges = [](std::string_view text) {
+    std::vector<std::pair<uint64_t, uint64_t>> result;
+    auto read = readStepRanges(text);
+    EXPECT_TRUE(read) << text;
+    if (read)
+      for (const StepRange &range : *read)
+        result.emplace_back(range.first, range.last);
+    return result;
+  };
+  using Pairs = std::vector<std::pair<uint64_t, uint64_t>>;
+  EXPECT_EQ(ranges(""), Pairs());
+  EXPECT_EQ(ranges("7"), (Pairs{{7, 7}}));
+  EXPECT_EQ(ranges("120,130-140,1"), (Pairs{{120, 120}, {130, 140}, {1, 1}}));
+  for (const char *wrong :
+       {"0", "-3", "5-", "5-4", "5,", ",5", "5,,6", "a", "5 6", "1-2-3", "99999999999999999999"})
+    EXPECT_FALSE(readStepRanges(wrong)) << wrong;
+}
+
+TEST(Settings, APlanWithoutAKeySaysSo) {
+  TinyPlan tiny;
+  tiny.removeSetting("optimizer.beta2");
+  auto bytes = tiny.bytes();
+  auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), {});
+  ASSERT_TRUE(bool(table));
+  auto settings = TrainSettings::read(*table);
+  ASSERT_FALSE(bool(settings));
+  EXPECT_NE(settings.error().message.find("no setting 'optimizer.beta2'"), std::string::npos);
+}
+
+} // namespace
+} // namespace lmc

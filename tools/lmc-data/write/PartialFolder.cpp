@@ -1,0 +1,96 @@
+#include "tools/lmc-data/write/PartialFolder.h"
+
+#include "ground/support/File.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace lmc {
+
+// The names of files in the folder.
+static constexpr std::string_view kOwnNames[] = {"tokens",
+                                                 "starts",
+                                                 "index",
+                                                 "texts",
+                                                 "state.json",
+                                                 "audit.json",
+                                                 "commit.json",
+                                                 "state.json.partial",
+                                                 "commit.json.partial"};
+
+std::string partialFolder(const std::string &path) { return path + ".partial"; }
+
+static Error cannotCreate(const std::string &path) {
+  const bool full = errno == ENOSPC || errno == EDQUOT;
+  return {fmt::format("{}: cannot create: {}", path, std::strerror(errno)),
+          full ? ExitCode::Failure : ExitCode::UserError};
+}
+
+Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &path) {
+  const std::string folder = partialFolder(path);
+  for (;;) {
+    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      return cannotCreate(path);
+    // What a link leads to is not this program's to empty, nor is the folder of another user.
+    const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (opened < 0 && errno == ENOENT)
+      continue; // another process has just removed it
+    if (opened < 0)
+      return cannotCreate(path);
+    struct stat mine, named;
+    if (fstat(opened, &mine) != 0 || mine.st_uid != geteuid()) {
+      close(opened);
+      return Error{fmt::format("{}: belongs to another user; give --output another name", folder)};
+    }
+    // A file system without locks cannot say whether another process writes there.
+    if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      close(opened);
+      return Error{fmt::format("{}: another lmc-data writes it", path)};
+    }
+    // The process that had the lock may have removed the folder since it was opened here.
+    if (stat(folder.c_str(), &named) == 0 && named.st_dev == mine.st_dev &&
+        named.st_ino == mine.st_ino)
+      return std::shared_ptr<PartialFolder>(new PartialFolder(path, opened));
+    close(opened);
+  }
+}
+
+PartialFolder::~PartialFolder() {
+  if (!removed)
+    (void)rmdir(partialFolder(path).c_str());
+  close(descriptor);
+}
+
+std::string PartialFolder::nameOf(const std::string &file) const {
+  return partialFolder(path) + "/" + file;
+}
+
+Result<void> PartialFolder::empty() const {
+  const std::string folder = partialFolder(path);
+  auto left = listFolder(folder);
+  LMC_TRY(left);
+  for (const std::string &name : *left)
+    if (std::ranges::find(kOwnNames, name) == std::end(kOwnNames))
+      return Error{fmt::format("{}: holds '{}', which is not of an unfinished token file; move it "
+                               "away, or give --output another name",
+                               folder, name)};
+  for (const std::string &name : *left)
+    LMC_TRY(removeTree(folder + "/" + name));
+  return {};
+}
+
+void PartialFolder::remove() {
+  if (!std::exchange(removed, true))
+    (void)removeTree(partialFolder(path));
+}
+
+} // namespace lmc

@@ -1,0 +1,113 @@
+#include "tools/lmc-run/Run.h"
+
+#include "runtime/comm/GlooWorld.h"
+#include "runtime/loop/Run.h"
+#include "runtime/step/Dump.h"
+#include "tools/lmc-run/check/Check.h"
+#include "tools/lmc-run/check/Preflight.h"
+#include "tools/lmc-run/measure/Bench.h"
+#include "tools/lmc-run/measure/CommandRecord.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+
+namespace lmc {
+
+// Runs only the evaluation of the validation data, and prints its results as one JSON object.
+static Result<ExitCode> evaluate(Session &session, const ProgramOptions &options) {
+  const std::vector<ValidationSettings> &sets = session.settings.validations;
+  if (sets.empty())
+    return Error{"--eval: no validation data; give --set data.validation=FILE"};
+  auto evaluators = session.makeEvaluators();
+  LMC_TRY(evaluators);
+  session.world.progress().enter(Activity::Validating, session.progress.step);
+  nlohmann::ordered_json json;
+  json["step"] = session.progress.step;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    auto evaluation = (*evaluators)[i]->evaluate([] { return false; });
+    LMC_TRY(evaluation);
+    const std::string &name = sets[i].name;
+    addValidation({name, evaluation->loss, evaluation->bitsPerByte}, json);
+    (name.empty() ? json["validation_tokens"] : json["validation"][name]["tokens"]) =
+        evaluation->tokens;
+  }
+  std::fputs((json.dump() + "\n").c_str(), options.output);
+  std::fflush(options.output);
+  return ExitCode::Success;
+}
+
+static Result<ExitCode> dump(Session &session, const ProgramOptions &options) {
+  const std::vector<ValidationSettings> &sets = session.settings.validations;
+  auto data = sets.empty() ? session.openTrainData() : session.openValidationData(sets.front());
+  LMC_TRY(data);
+  LMC_TRY(dumpLogits(options.dumpLogits, session, **data));
+  return ExitCode::Success;
+}
+
+// Returns the record of commands that the options ask for.
+static Result<std::unique_ptr<CommandRecord>> openRecord(const ProgramOptions &options,
+                                                         const PlanFile &plan,
+                                                         const DeviceInfo &device,
+                                                         const World &world) {
+  if (!options.recordCommands.empty())
+    return CommandRecord::toWrite(plan, device.name,
+                                  CommandRecord::fileOf(options.recordCommands, world));
+  return CommandRecord::toCompare(plan, CommandRecord::fileOf(options.compareCommands, world),
+                                  options.tolerance, options.json ? options.output : nullptr);
+}
+
+static Result<ExitCode> measure(const Run &run, const ProgramOptions &options) {
+  std::unique_ptr<CommandRecord> record;
+  Measurement measurement;
+  measurement.runsSteps = options.bench > 0 || options.recordsCommands();
+  if (options.recordsCommands())
+    measurement.observer = [&](const PlanFile &plan,
+                               const DeviceInfo &device) -> Result<FunctionObserver *> {
+      auto opened = openRecord(options, plan, device, run.world);
+      LMC_TRY(opened);
+      record = std::move(*opened);
+      return record.get();
+    };
+  measurement.use = [&](Session &session, Console &console) -> Result<ExitCode> {
+    if (record) {
+      auto result = recordCommands(session, *record, options, run.stop, console);
+      record.reset(); // before the device, whose memory it has
+      return result;
+    }
+    return options.bench > 0 ? bench(session, options, run.stop, console)
+           : options.eval    ? evaluate(session, options)
+                             : dump(session, options);
+  };
+  return measure(run, measurement);
+}
+
+Result<ExitCode> run(const ProgramOptions &options) {
+  auto world = openWorld(options.launch);
+  LMC_TRY(world);
+  return run(options, **world);
+}
+
+Result<ExitCode> run(const ProgramOptions &options, World &world) {
+  // Signals are handled from here on, so that a signal during the set-up leaves no half-written
+  // file.
+  std::optional<StopSignals> signals(std::in_place);
+  const StopSignals &stop = *signals;
+  world.progress().enter(Activity::Starting, 0);
+  auto plan = openPlan(options, world);
+  LMC_TRY(plan);
+  std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
+  ProgramOptions own = options;
+  if (world.rank() != 0) {
+    nowhere.reset(std::fopen("/dev/null", "w"));
+    own.output = own.errors = nowhere.get();
+  }
+  if (options.preflight) {
+    signals.reset(); // it writes nothing: a signal may end it at any time
+    return preflight(**plan, world, own);
+  }
+  const Run run = {own, stop, **plan, world};
+  return options.check ? check(run, own) : options.trains() ? train(run) : measure(run, own);
+}
+
+} // namespace lmc

@@ -1,0 +1,103 @@
+// Records what each command of a step computed, in a file that is much smaller than the tensors,
+// and compares a step with such a file: for `lmc-run --record-commands` and `--compare-commands`.
+// It finds the first command at which two machines differ.
+//
+// The file has a JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
+// "device"}. Each other line is of a command that has results, in the order in which they ran:
+//   function, run, command   the command, and which run of the function in the step it was, from 0
+//   op, kind, kernel, hero   the model op that it comes from, what it does ("gemm", "launch"), and
+//                            the name and hero of its first kernel; null without one
+//   transpose_a, transpose_b, accumulate, bias   of a product
+//   outputs                  of each result: name, elements, norm (L2), scale, not_finite (how many
+//                            elements are not finite; they count as 0) and projections: 16 sums of
+//                            all elements with random signs
+// Two results differ by about the root mean square of the differences of their projections: the
+// expectation of its square is the squared L2 norm of the difference of the tensors, with a
+// relative standard deviation of sqrt(2/16) (Achlioptas 2003, "Database-friendly random
+// projections"). The difference is relative to the scale: the norm or, where a command sums many
+// elements to few, a tenth of the norm of its largest operand, if that is more. Without the second,
+// sums that cancel to nothing but rounding would be found to differ.
+#pragma once
+
+#include "ground/plan/Operands.h"
+#include "runtime/device/FunctionObserver.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc {
+
+struct ResultSums {
+  static constexpr size_t kProjections = 16;
+  uint64_t elements = 0, notFinite = 0;
+  double norm = 0;
+  std::array<double, kProjections> projections{};
+};
+
+// Returns the sums of `rows` runs of `elements` elements of type `dtype`; a run begins `pitch`
+// bytes after the one before it.
+ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t elements,
+                  uint64_t pitch);
+
+// Returns about how large the L2 norm of the difference of two results is, relative to `scale`.
+// Infinity: they have other numbers of elements that are finite or not.
+double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale);
+
+class CommandRecord final : public FunctionObserver {
+public:
+  // Returns the file of this rank: of ranks but the first, `path` with ".rank3" behind it.
+  static std::string fileOf(const std::string &path, const World &world);
+  // Writes the file `path`, of a run on `device`.
+  static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
+                                                const std::string &path);
+  // Compares with the file `path`. Results may differ by `tolerance`, relative; 0: by 1e-9 where
+  // the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Prints to `json`, unless it is null, the
+  // line of each command with its `difference` and `ok`, as soon as it is compared: a failure of
+  // the device loses none before it. Error: the file cannot be read, is damaged, or is of another
+  // plan.
+  static Result<std::unique_ptr<CommandRecord>>
+  toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
+
+  bool isRecording() const override { return true; }
+  Result<void> run(Device &device, Executable &executable, uint32_t index) override;
+
+  // Writes the file, or prints one line for all comparisons to `output` if none was printed. Error:
+  // the file cannot be written; the first command that differs from the file, by name.
+  Result<void> finish(FILE *output);
+
+private:
+  CommandRecord(const PlanFile &plan, const std::string &path) : plan(plan), path(path) {}
+  Result<void> take(Device &device, uint32_t function, uint32_t command);
+  // Sets the results of a command of experts to zeros before it runs. Its rows are as many as a rank
+  // may have to take, and it writes only those that there are; what the memory had before would be
+  // compared in the others.
+  Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
+  // Makes `buffer` at least so large.
+  Result<void> reserve(Device &device, uint64_t bytes);
+  Result<ResultSums> sums(Device &device, const plan::Slice &slice);
+  Result<double> scaleOf(Device &device, const plan::Operands &operands, const ResultSums &of);
+  Error damaged(const std::string &why) const;
+  // Compares the last of `lines`.
+  Result<void> compareLast();
+  nlohmann::ordered_json lineOf(uint32_t function, uint32_t command) const;
+
+  const PlanFile &plan;
+  const std::string path;
+  bool compares = false;
+  double tolerance = 0;
+  FILE *json = nullptr;
+  nlohmann::ordered_json head;
+  std::vector<nlohmann::ordered_json> expected, lines;
+  std::optional<size_t> first;        // the line of the first command that differs
+  size_t worst = 0;                   // that of the largest difference
+  std::vector<uint64_t> runs;         // of each function, so far
+  std::unique_ptr<HostBuffer> buffer; // for bytes on their way to the host or from it
+};
+
+} // namespace lmc
