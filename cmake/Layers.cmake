@@ -14,7 +14,8 @@
 # What both halves share. No MLIR.
 lmc_layer(ground/support)
 lmc_layer(ground/plan ground/support)
-lmc_layer(ground/config ground/plan ground/support)
+lmc_layer(ground/settings ground/plan ground/support)
+lmc_layer(ground/config ground/plan ground/settings ground/support)
 
 # Text to token ids and back.
 lmc_layer(corpus/tokenizer ground/support)
@@ -24,9 +25,9 @@ lmc_layer(runtime/comm ground/plan ground/support)
 lmc_layer(runtime/device runtime/comm ground/plan ground/support)
 lmc_layer(runtime/data ground/support)
 lmc_layer(runtime/checkpoint runtime/comm runtime/data ground/plan ground/support)
-lmc_layer(runtime/monitor ground/support)
-lmc_layer(runtime/settings runtime/checkpoint runtime/comm runtime/data runtime/monitor ground/plan
-          ground/support)
+lmc_layer(runtime/monitor ground/config ground/support)
+lmc_layer(runtime/settings runtime/checkpoint runtime/comm runtime/data ground/config ground/plan
+          ground/settings ground/support)
 lmc_layer(runtime/folder runtime/checkpoint runtime/comm runtime/device runtime/settings ground/plan
           ground/support)
 lmc_layer(runtime/step runtime/checkpoint runtime/comm runtime/data runtime/device runtime/folder
@@ -34,7 +35,7 @@ lmc_layer(runtime/step runtime/checkpoint runtime/comm runtime/data runtime/devi
 lmc_layer(runtime/watch runtime/comm runtime/device runtime/folder runtime/monitor runtime/settings
           runtime/step ground/plan ground/support)
 lmc_layer(runtime/text corpus/tokenizer runtime/checkpoint runtime/comm runtime/data runtime/device
-          runtime/folder runtime/monitor runtime/settings runtime/step ground/plan ground/support)
+          runtime/folder runtime/monitor runtime/step ground/plan ground/support)
 lmc_layer(runtime/loop runtime/checkpoint runtime/comm runtime/data runtime/folder runtime/monitor
           runtime/settings runtime/step runtime/text runtime/watch ground/plan ground/support)
 
@@ -87,12 +88,12 @@ lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/co
 lmc_layer(compiler/driver MLIR ground/config compiler/cost compiler/emit compiler/kernels
           compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute
-          passes/fusion passes/memory passes/schedule ground/plan)
+          passes/fusion passes/memory passes/schedule ground/plan ground/settings)
 
 # The programs.
 lmc_layer(tools/support ground/support)
 lmc_layer(tools/report ground/support)
-lmc_program(tools/lmc-run LIBRARY runtime/checkpoint runtime/comm runtime/device runtime/folder
+lmc_program(tools/lmc-run LIBRARY ground/config runtime/checkpoint runtime/comm runtime/device runtime/folder
             runtime/loop runtime/monitor runtime/settings runtime/step runtime/watch tools/support
             ground/plan ground/support)
 lmc_script(tools/lmc-wandb)

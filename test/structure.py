@@ -32,13 +32,13 @@ ARCHITECTURE = re.compile(r'"(llama|mistral|Llama\w*|Mistral\w*)"|architecture\s
 
 SIGNALS = re.compile(r"\bsigaction\s*\(|\bsignal\((?=SIG)|(?:std)?::signal\s*\(|\bsigset\s*\(|SA_SIGINFO"
                      r"|\bsigprocmask\s*\(|\bpthread_sigmask\s*\(|SIG_UNBLOCK|\bPrintStackTraceOnErrorSignal\b|\bInitLLVM\b")
-SIGNAL_FILES = ("ground/support/Signals.cpp", "runtime/comm/ChildSignals.cpp", "test/simt/Executor.cpp")
+SIGNAL_FILES = ("ground/support/Signals.cpp", "tools/lmc-run/launch/ChildSignals.cpp", "test/simt/Executor.cpp")
 
 # These files may do it: the launchers have one thread, and main.cpp and GlooWorld.cpp change the environment before a
 # run starts threads that read it.
 PROCESS = re.compile(r"\bv?fork\(|\bclone\(|\b(?:un)?setenv\(|\bputenv\(|\bsetlocale\(|locale::global"
                      r"|\bstrto[df]\(|\bstrtold\(|\bsto[df]\(|\bstold\(|\bato[f]\(")
-PROCESS_FILES = ("tools/lmc-run/end/Supervise.cpp", "runtime/comm/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
+PROCESS_FILES = ("tools/lmc-run/end/Supervise.cpp", "tools/lmc-run/launch/LocalLaunch.cpp", "tools/lmc-run/main.cpp",
                  "runtime/comm/GlooWorld.cpp")
 
 # LMC_TRY by hand: what is tested, and the error that is returned, are of one value.

@@ -1,4 +1,4 @@
-// Flash attention on a GPU: every tensor core variant of compiler/targets/cuda/AttentionTiles.def,
+// Flash attention on a GPU: every tensor core variant of compiler/targets/cuda/templates/AttentionTiles.def,
 // on the shapes of llama1b, Mistral-7B and Llama 3 8B, with heads of 96 and 256, and with heads of 80
 // and 112 in larger tiles, checked against the plain kernels and timed.
 //
@@ -70,7 +70,7 @@ template <int Batch, int Seq, int HeadDim, int Window> struct ShapeOf {
                                  : HeadDim == 96  ? 0.10206207261596577f
                                                  : 0.08838834764831845f;
 };
-// Returns what tileHeadDim of compiler/targets/cuda/AttentionTemplates.h does.
+// Returns what tileHeadDim of compiler/targets/cuda/templates/AttentionTemplates.h does.
 constexpr int tileHeadDim(int headDim) {
   return headDim <= 64 ? 64 : headDim <= 96 ? 96 : headDim <= 128 ? 128 : headDim <= 192 ? 192 : 256;
 }
@@ -382,7 +382,7 @@ template <typename Shape> bool everyTile() {
                 (LMC_WARPGROUPS || !Warpgroups))                                                   \
     bench.template time##Part<TileOf<HeadDim, Queries, Keys, Warps, Stages, Registers, Blocks,     \
                                      Limits::Except, Warpgroups>>();
-#include "compiler/targets/cuda/AttentionTiles.def"
+#include "compiler/targets/cuda/templates/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
   bench.testTheComparison();
   return bench.good;

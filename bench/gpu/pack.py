@@ -243,9 +243,9 @@ class Pack:
 
     def sources_of_benches(self) -> None:
         shutil.copytree(ROOT / "compiler/targets/cuda/device", self.data / "include/lmc")
-        tiles = self.data / "src/compiler/targets/cuda"
+        tiles = self.data / "src/compiler/targets/cuda/templates"
         tiles.mkdir(parents=True)
-        shutil.copy(ROOT / "compiler/targets/cuda/AttentionTiles.def", tiles)
+        shutil.copy(ROOT / "compiler/targets/cuda/templates/AttentionTiles.def", tiles)
         for source in (*HERE.glob("*.cu"), *HERE.glob("*.cuh")):
             shutil.copy(source, self.data / "src")
         shutil.copy(ROOT / "compiler/extract/text/heat.cu", self.data / "src")

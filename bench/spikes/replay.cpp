@@ -21,7 +21,7 @@ struct Counts {
 };
 
 Counts replay(const std::vector<StepRecord> &steps, double loss, double norm) {
-  Guard guard(GuardSettings(), /*vocabSize=*/257, /*highestRate=*/3e-3);
+  Guard guard(GuardConfig(), /*vocabSize=*/257, /*highestRate=*/3e-3);
   Counts counts;
   for (StepRecord step : steps) {
     const int64_t within = step.step % kEvery;

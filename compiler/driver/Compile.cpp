@@ -9,8 +9,8 @@
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
 #include "ground/config/Values.h"
-#include "ground/plan/SettingRules.h"
 #include "ground/plan/TargetRules.h"
+#include "ground/settings/SettingRules.h"
 #include "models/decoder/Model.h"
 
 #include "llvm/Support/FormatVariadic.h"

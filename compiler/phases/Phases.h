@@ -5,7 +5,7 @@
 #include "compiler/phases/Padding.h"
 #include "ground/config/Config.h"
 
-#include "passes/fusion/FusionReport.h"
+#include "passes/fusion/queue/FusionReport.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -4,12 +4,12 @@ lmc_embed_text(${made}/device_library.inc ${device})
 list(APPEND sources ${made}/device_library.inc)
 target_include_directories(${layer} PRIVATE ${made})
 if(LMC_NVRTC_INCLUDE)
-  list(REMOVE_ITEM sources ${here}/cuda/NvrtcMissing.cpp)
-  set_source_files_properties(${here}/cuda/Nvrtc.cpp PROPERTIES
+  list(REMOVE_ITEM sources ${here}/cuda/nvrtc/NvrtcMissing.cpp)
+  set_source_files_properties(${here}/cuda/nvrtc/Nvrtc.cpp PROPERTIES
     COMPILE_DEFINITIONS LMC_NVRTC_LIBRARY="$<IF:$<BOOL:${LMC_NVRTC_LIBRARY}>,${LMC_NVRTC_LIBRARY},>"
     INCLUDE_DIRECTORIES ${LMC_NVRTC_INCLUDE})
 else()
-  list(REMOVE_ITEM sources ${here}/cuda/Nvrtc.cpp)
+  list(REMOVE_ITEM sources ${here}/cuda/nvrtc/Nvrtc.cpp)
 endif()
 # The CPU target: LLVM's linker LLD. The LLD archives do not contain LLVM, which comes from the
 # shared library.

@@ -1,7 +1,7 @@
 #include "corpus/tokenizer/AddedTokens.h"
 
-#include "corpus/tokenizer/Unicode.h"
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Unicode.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 
 #include <algorithm>
 

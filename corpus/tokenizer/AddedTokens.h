@@ -1,7 +1,7 @@
 // Tokens that are found in the text before it is split: special ones, and others that a user added.
 #pragma once
 
-#include "corpus/tokenizer/Model.h"
+#include "corpus/tokenizer/models/Model.h"
 #include "ground/support/Result.h"
 
 #include <array>

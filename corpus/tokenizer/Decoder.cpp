@@ -1,8 +1,8 @@
 #include "corpus/tokenizer/Decoder.h"
 
 #include "corpus/tokenizer/Function.h"
-#include "corpus/tokenizer/Model.h"
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/models/Model.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 
 #include <charconv>
 

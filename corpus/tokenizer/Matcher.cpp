@@ -1,6 +1,6 @@
 #include "corpus/tokenizer/Matcher.h"
 
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 
 #include <algorithm>
 #include <map>

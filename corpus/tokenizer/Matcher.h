@@ -2,7 +2,7 @@
 // characters or a string.
 #pragma once
 
-#include "corpus/tokenizer/Unicode.h"
+#include "corpus/tokenizer/unicode/Unicode.h"
 #include "ground/support/Result.h"
 
 #include <memory>

@@ -1,8 +1,8 @@
 #include "corpus/tokenizer/Normalizer.h"
 
-#include "corpus/tokenizer/Charsmap.h"
 #include "corpus/tokenizer/Function.h"
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Charsmap.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 
 namespace lmc {
 

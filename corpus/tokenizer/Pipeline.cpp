@@ -1,6 +1,6 @@
 #include "corpus/tokenizer/Pipeline.h"
 
-#include "corpus/tokenizer/WordCache.h"
+#include "corpus/tokenizer/models/WordCache.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Regular expressions: Matcher::regex.
 
 #include "corpus/tokenizer/Matcher.h"
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>

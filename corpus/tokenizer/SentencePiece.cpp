@@ -1,13 +1,13 @@
 // The tokenizer of a .model file. It gives the ids of `sentencepiece` 0.2.3.
 
 #include "corpus/tokenizer/AddedTokens.h"
-#include "corpus/tokenizer/Charsmap.h"
-#include "corpus/tokenizer/Merges.h"
 #include "corpus/tokenizer/Pipeline.h"
 #include "corpus/tokenizer/SentencePieceModel.h"
-#include "corpus/tokenizer/Trie.h"
-#include "corpus/tokenizer/Utf8.h"
-#include "corpus/tokenizer/WordCache.h"
+#include "corpus/tokenizer/models/Merges.h"
+#include "corpus/tokenizer/models/Trie.h"
+#include "corpus/tokenizer/models/WordCache.h"
+#include "corpus/tokenizer/unicode/Charsmap.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 #include "ground/support/File.h"
 
 #include <fmt/format.h>

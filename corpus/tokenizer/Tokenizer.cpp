@@ -2,7 +2,7 @@
 
 #include "corpus/tokenizer/Pipeline.h"
 
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 
 #include <fmt/format.h>
 

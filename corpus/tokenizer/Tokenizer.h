@@ -2,7 +2,7 @@
 // PyPI's `tokenizers` 0.23.3 for tokenizer.json, `sentencepiece` 0.2.3 for .model files.
 #pragma once
 
-#include "corpus/tokenizer/Model.h"
+#include "corpus/tokenizer/models/Model.h"
 #include "ground/support/Result.h"
 
 #include <memory>

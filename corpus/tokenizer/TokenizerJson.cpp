@@ -3,7 +3,7 @@
 
 #include "corpus/tokenizer/JsonNode.h"
 #include "corpus/tokenizer/Pipeline.h"
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 #include "ground/support/File.h"
 #include "ground/support/Json.h"
 

@@ -5,7 +5,7 @@
 #include "ground/config/TrainingPhases.h"
 #include "ground/config/Values.h"
 #include "ground/plan/Names.h"
-#include "ground/plan/SettingRules.h"
+#include "ground/settings/SettingRules.h"
 
 #include <fmt/format.h>
 

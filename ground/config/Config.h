@@ -6,7 +6,7 @@
 // docs/config.md all use that table. Fixed defaults are the initial values of the fields below.
 #pragma once
 
-#include "ground/plan/LrSettings.h"
+#include "ground/settings/LrSettings.h"
 #include "ground/support/Result.h"
 
 #include <cstdint>

@@ -40,6 +40,10 @@ void Diagnostics::settingWarning(const Location &location, const std::string &me
   warnedOfSettings.push_back(place + ": " + oneLine(message));
 }
 
+std::string Diagnostics::firstMessage() const {
+  return entries.empty() ? "" : oneLine(entries.front().message);
+}
+
 std::string Diagnostics::text() const {
   auto firstOf = [&](const Entry &entry) {
     return std::find_if(

@@ -27,6 +27,8 @@ public:
   const std::vector<std::string> &warnings() const { return warned; }
   bool empty() const { return entries.empty(); }
   size_t count() const { return entries.size(); }
+  // Returns the first message without its place, as one line; "" if there is none.
+  std::string firstMessage() const;
   // Returns the messages, one line each. Messages about a file are in the order of its text; files
   // are in the order of their first message.
   std::string text() const;

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "ground/config/ForeignNames.h"
 #include "ground/config/Toml.h"
+#include "ground/config/help/ForeignNames.h"
 
 namespace lmc::config {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "ground/config/ModelFamily.h"
 #include "ground/support/Nearest.h"
+#include "ground/support/Number.h"
 #include "ground/support/Size.h"
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <type_traits>
 
@@ -277,6 +279,32 @@ plan::SettingType planType(ResolvedSetting::Type type) {
     break;
   }
   return plan::SettingType::String;
+}
+
+Result<Value> planValue(const Setting &setting) {
+  const auto wrong = [&](const char *what) {
+    return Error{fmt::format("setting '{}' is '{}', not {}", setting.key, setting.value, what)};
+  };
+  const std::string &text = setting.value;
+  switch (setting.type) {
+  case plan::SettingType::Integer: {
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size() ? Result<Value>(Value(number))
+                                                                    : wrong("an integer");
+  }
+  case plan::SettingType::Float: {
+    const auto number = parseDouble(text);
+    return number ? Result<Value>(Value(*number)) : wrong("a number");
+  }
+  case plan::SettingType::Boolean:
+    return Value(text == "true");
+  case plan::SettingType::String:
+    return Value(text);
+  case plan::SettingType::StringList:
+    return Value(setting.values);
+  }
+  return wrong("of a known type");
 }
 
 SettingTable settingTable(const std::vector<ResolvedSetting> &settings) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ground/config/Keys.h"
-#include "ground/plan/SettingTable.h"
+#include "ground/settings/SettingTable.h"
 #include "ground/support/Result.h"
 #include "plan_generated.h"
 
@@ -37,6 +37,9 @@ std::string defaultMarkdown(const Key &key);
 
 // Returns the type's name in the plan's schema.
 plan::SettingType planType(ResolvedSetting::Type type);
+
+// Returns the value of a setting of a plan. Error: its text is none of its type.
+Result<Value> planValue(const Setting &setting);
 
 // Returns the settings in the form in which lmc-run reads them from a plan.
 SettingTable settingTable(const std::vector<ResolvedSetting> &settings);

@@ -9,8 +9,8 @@
 #include "dialects/lm/TensorTypes.h"
 #include "passes/fusion/ConvertMuon.h"
 #include "passes/fusion/ConvertOptimizer.h"
-#include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/ReductionScale.h"
+#include "passes/fusion/queue/FusionBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"

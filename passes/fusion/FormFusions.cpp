@@ -10,8 +10,8 @@
 //   %d = kern.fusion elementwise (g, u, dp) { ... }   =>        (g, u, dp) { g * u; ... }
 //
 // The merged kernel reads g and u once.
-#include "passes/fusion/FusionQueue.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/queue/FusionQueue.h"
 
 #include "compiler/kernels/Hero.h"
 #include "passes/memory/OpCost.h"

@@ -5,8 +5,8 @@
 //   %n = kern.launch @rms_norm(%y, %w)      start of layer 4
 //   =>
 //   %y, %n = kern.launch @add_rms_norm(%x, %h, %w)
-#include "passes/fusion/FusionQueue.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/queue/FusionQueue.h"
 
 #include "compiler/kernels/Hero.h"
 

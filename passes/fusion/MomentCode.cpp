@@ -1,6 +1,6 @@
 #include "passes/fusion/MomentCode.h"
 
-#include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/queue/FusionBuilder.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 

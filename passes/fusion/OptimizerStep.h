@@ -1,7 +1,7 @@
 // Builds the kernel of an optimizer's step: what the steps of all optimizers have in common.
 #pragma once
 
-#include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/queue/FusionBuilder.h"
 
 namespace lmc {
 

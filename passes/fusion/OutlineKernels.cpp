@@ -2,8 +2,8 @@
 // replaces each of these fusions by a launch of the kernel.
 //
 //   %y = kern.fusion elementwise (%a = %x) -> ... {...}   =>   %y = kern.launch @mlp(%x)
-#include "passes/fusion/MergeRegions.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/queue/MergeRegions.h"
 
 #include "dialects/kern/Kern.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"
-#include "passes/fusion/FusionReport.h"
+#include "passes/fusion/queue/FusionReport.h"
 
 #include "mlir/Pass/Pass.h"
 

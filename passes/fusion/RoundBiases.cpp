@@ -2,8 +2,8 @@
 //
 //   %y = kern.gemm %x, %w bias %b : f32 -> bf16     =>     %c = kern.fusion elementwise: bf16 of %b
 //                                                          %y = kern.gemm %x, %w bias %c : bf16
-#include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/queue/FusionBuilder.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_ROUNDBIASESPASS

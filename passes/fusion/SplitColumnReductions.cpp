@@ -4,8 +4,8 @@
 //   %s = column_reduction: sum over r of f(x)[r, c]     =>
 //   %p = row_reduction:    sum over the rows r of block b of f(x)[r, c]
 //   %s = column_reduction: sum over b of %p[b, c]
-#include "passes/fusion/FusionBuilder.h"
 #include "passes/fusion/Passes.h"
+#include "passes/fusion/queue/FusionBuilder.h"
 
 #include "compiler/kernels/Hero.h"
 

@@ -2,10 +2,11 @@
 
 #include "ground/plan/PlanFile.h"
 #include "ground/support/File.h"
+#include "ground/support/Signals.h"
 #include "runtime/comm/LocalWorld.h"
 #include "runtime/comm/NodeCommunicator.h"
 #include "runtime/comm/RankOrderSum.h"
-#include "runtime/comm/Socket.h"
+#include "runtime/comm/rendezvous/Socket.h"
 
 #include <fmt/format.h>
 #include <gloo/rendezvous/context.h>

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "runtime/comm/LaunchEnvironment.h"
-#include "runtime/comm/Rendezvous.h"
 #include "runtime/comm/World.h"
+#include "runtime/comm/rendezvous/Rendezvous.h"
 
 namespace lmc {
 

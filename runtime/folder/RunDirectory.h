@@ -10,7 +10,7 @@
 //   OUT/log.txt             all that the console says, with times
 //   OUT/generated.jsonl     one line per generated text, with its prompt
 //   OUT/events.jsonl        one line per event: start, change, warning, checkpoint, exit
-//   OUT/tensorboard/, wandb*, on_event.log   see runtime/monitor/Monitors.h
+//   OUT/tensorboard/, wandb*, on_event.log   see tools/lmc-run/monitors/Monitors.h
 //   OUT/ranks/R/            log.txt and events.jsonl of rank R, for each rank but the first
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/checkpoints/STEP.diverged/   a checkpoint too: of a run that the guard has stopped

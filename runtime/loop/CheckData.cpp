@@ -22,7 +22,7 @@ public:
   // Samples the files of `data`. Calls warn(text) and fail(text).
   template <typename Warn, typename Fail>
   void sample(const DataSource &data, const Warn &warn, const Fail &fail) {
-    const auto format = parseDataFormat(session.settings.dataFormat);
+    const auto format = parseDataFormat(session.settings.config.data.format);
     if (!format)
       return;
     std::vector<std::pair<std::string, std::string>> all; // path and key of each file
@@ -41,7 +41,7 @@ public:
       if ((*file)->size() <= least)
         continue;
       auto warnings = sampleTokens(**file, (*session.plan)->model()->vocab_size(),
-                                   session.settings.endOfDocument);
+                                   session.settings.config.data.endOfDocument);
       if (!warnings)
         fail(fmt::format("{} ({}); give the file of this model's tokenizer, or pack it again",
                          warnings.error().message, key));

@@ -141,7 +141,7 @@ Result<void> checkRepeats(const std::vector<PhaseData> &phases,
           phase.phase.name.empty() ? "" : fmt::format(" of phase {}", phase.phase.name), wanted,
           source.name.empty() ? "" : fmt::format(" of its {} there", phase.batchSize()),
           wanted / double(samples));
-      if (!phase.session->settings.allowRepeats)
+      if (!phase.session->settings.config.data.allowRepeats)
         return Error{fmt::format("{}; give more data, compile with a batch_size of at most {}, or "
                                  "set data.allow_repeats = true",
                                  arithmetic, uint64_t(double(samples) / source.share))};
@@ -165,7 +165,7 @@ std::vector<std::string> jobFacts(const std::vector<PhaseData> &phases,
       if (paths.size() > 3)
         paths = {paths.front(), "...", paths.back()};
       const std::string padded =
-          phase.session->settings.bestFit
+          phase.session->settings.config.data.packing == "best_fit"
               ? fmt::format(" (best fit: {:.2f}% padding, {} documents longer than a block)",
                             100 * double(source.padding) / double(source.tokensPerEpoch),
                             source.cutDocuments)

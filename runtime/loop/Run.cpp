@@ -512,7 +512,7 @@ struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
   std::string interruption; // why the run ends with ExitCode::Interrupted
-  std::unique_ptr<Monitors> monitors; // null on all ranks but the first, and in a trial
+  std::unique_ptr<RunObserver> observer; // null on all ranks but the first, and in a trial
 };
 
 // A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
@@ -630,15 +630,14 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   std::vector<std::string> overrides = prepared.repeated;
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
-  auto table = SettingTable::fromPlan(*job, overrides);
-  LMC_TRY(table);
-  auto trainIters = table->integer("training.train_iters");
-  LMC_TRY(trainIters);
-  const int64_t totalSteps = options.steps.value_or(*trainIters);
-  if (training && totalSteps > *trainIters)
+  auto settings = RunSettings::read(*job, overrides);
+  LMC_TRY(settings);
+  const int64_t trainIters = settings->config.training.trainIters;
+  const int64_t totalSteps = options.steps.value_or(trainIters);
+  if (training && totalSteps > trainIters)
     return Error{fmt::format("--steps={} is more than training.train_iters, {}; give --set "
                              "training.train_iters={}",
-                             totalSteps, *trainIters, totalSteps)};
+                             totalSteps, trainIters, totalSteps)};
   const std::vector<RunPhase> spans = phasesOf(job, static_cast<uint64_t>(totalSteps));
   auto current = choosePhase(options, spans, start->state.step, runsSteps);
   LMC_TRY(current);
@@ -648,11 +647,12 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   LMC_TRY(opened);
   std::vector<PhaseData> phases = std::move(*opened);
   Session &session = *phases[*current].session;
-  console.setSteps(session.settings.logInterval, totalSteps);
+  console.setSteps(session.settings.config.monitoring.logInterval, totalSteps);
   RunIdentity &identity = prepared.identity;
-  if (training && (session.settings.exportInterval > 0 || !options.exportDirectory.empty()))
+  if (training &&
+      (session.settings.config.checkpoint.exportInterval > 0 || !options.exportDirectory.empty()))
     LMC_TRY(checkExportable(job));
-  identity = describeRun(job, *table);
+  identity = describeRun(job, settings->table);
   LMC_TRY(checkDeclarations(options.changes, identity, start->before ? &*start->before : nullptr));
   LMC_TRY(checkModel(*start, job, identity));
 
@@ -823,9 +823,8 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
 
   if (!goesOn && world.rank() == 0)
     warnAtStart(*prepared, run.plan, options, console);
-  if (world.rank() == 0 && options.monitors && !folder.monitors)
-    folder.monitors =
-        std::make_unique<Monitors>(session.settings.monitors, options.out, console, *folder.log);
+  if (world.rank() == 0 && run.makeObserver && !folder.observer)
+    folder.observer = run.makeObserver(session.settings.config, options.out, console, *folder.log);
   // Rank 0 changes the folder.
   auto record = [&]() -> Result<void> {
     if (world.rank() != 0)
@@ -851,8 +850,17 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
   }
   if (!time.hasStepped())
     time.expectStep(plan::predictedStepSeconds(**session.plan));
-  Trainer trainer(session, options, *folder.directory, console, *folder.log, folder.monitors.get(),
-                  run.stop, time, std::move(prepared->data), phase, static_cast<uint64_t>(totalSteps));
+  const RunContext context = {.session = session,
+                              .options = options,
+                              .directory = *folder.directory,
+                              .console = console,
+                              .log = *folder.log,
+                              .observer = folder.observer.get(),
+                              .stop = run.stop,
+                              .time = time,
+                              .phase = phase,
+                              .totalSteps = static_cast<uint64_t>(totalSteps)};
+  Trainer trainer(context, std::move(prepared->data));
   for (const std::string &line : session.facts())
     console.note(line);
   for (const std::string &remark : session.deviceInfo.remarks)
@@ -906,7 +914,7 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
   TimeBudget time(run.options.timeLimit);
   auto end = runPhase(folder, run, measurement, time, /*goesOn=*/false, console);
   RunOptions next = run.options;
-  const Run rest = {next, run.stop, run.plan, run.world};
+  const Run rest = {next, run.stop, run.plan, run.world, run.makeObserver};
   next.resume = "auto";
   next.rewind.reset();
   next.changes.clear();
@@ -957,7 +965,7 @@ Result<ExitCode> train(const Run &run) {
   World &world = run.world;
   const auto begin = std::chrono::steady_clock::now();
   Console console(options.output, options.errors);
-  Folder folder; // its monitors warn on the console
+  Folder folder; // its observer warns on the console
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
   std::unique_ptr<HangWatch> watch;

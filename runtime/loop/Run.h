@@ -5,6 +5,7 @@
 #include "ground/support/Signals.h"
 #include "runtime/loop/Phases.h"
 #include "runtime/monitor/Console.h"
+#include "runtime/monitor/RunObserver.h"
 #include "runtime/settings/RunOptions.h"
 
 #include <functional>
@@ -25,6 +26,7 @@ struct Run {
   const StopSignals &stop;
   const PlanFile &plan;
   World &world; // divided
+  RunObserverMaker makeObserver = {}; // empty: there is none
 };
 
 // Trains in the folder of the options, and records there how it ended. Returns Success, Diverged,

@@ -42,7 +42,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState, started, loss, logNorm, lossTail,
                                    sum, summed, above, riseStart, nonFinite, firstLoss, ratedSteps,
                                    plateau, validations)
 
-Guard::Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate)
+Guard::Guard(const GuardConfig &settings, uint64_t vocabSize, double highestRate)
     : settings(settings), ignorance(std::log(static_cast<double>(vocabSize))),
       highestRate(highestRate) {}
 

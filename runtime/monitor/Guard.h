@@ -35,6 +35,7 @@
 // Apart from that, such steps and steps without a gradient are ignored.
 #pragma once
 
+#include "ground/config/Config.h"
 #include "ground/support/Result.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Plateau.h"
@@ -47,24 +48,6 @@
 #include <vector>
 
 namespace lmc {
-
-// The keys of the TOML section [guard].
-struct GuardSettings {
-  std::string action = "stop"; // what follows a divergence: "stop" | "warn" | "off"
-  std::string onSpike = "warn"; // what follows a spike: "warn" | "skip" | "rollback" | "stop"
-  int64_t rollbacks = 3;        // so often a run goes back because of spikes
-  int64_t refund =
-      1000; // steps without a spike after which rollbacks are refunded; 0: they are not
-  int64_t window = 100;        // in steps: the running deviations average over so many
-  double spike = 6;            // in deviations above the mean
-  int64_t patience = 100;      // in steps: how long the loss must be high to have diverged
-  double rise = 1;             // in nats above the lowest level: how high
-  double validation = 0;       // in nats above the lowest of its set; 0: no rise is looked for
-  double plateau = 0;          // part of the loss: a smaller fall is a plateau (Plateau.h)
-  int64_t compareWeights = 0;  // in steps; 0: never (runtime/watch/CompareWeights.h)
-  double updateRatio = 0.1;    // of a tensor (UpdateWatch.h); 0: none is judged
-  int64_t deadExpert = 100;    // steps without a token (Routers.h); 0: none is looked for
-};
 
 // What a step must not exceed; the device leaves its update out otherwise. All numbers are values
 // of f32, in which the device may compare.
@@ -130,7 +113,7 @@ struct GuardState {
 class Guard {
 public:
   // `highestRate` is the highest learning rate of the schedule.
-  Guard(const GuardSettings &settings, uint64_t vocabSize, double highestRate);
+  Guard(const GuardConfig &settings, uint64_t vocabSize, double highestRate);
 
   struct Divergence {
     int64_t since;    // the first step that belongs to it
@@ -206,7 +189,7 @@ private:
   void enterTails(double ofLoss, double ofNorm);
   bool judges(const GuardState::Running &running) const;
 
-  const GuardSettings settings;
+  const GuardConfig settings;
   const double ignorance; // ln(vocab_size), in nats
   const double highestRate;
   GuardState memory;

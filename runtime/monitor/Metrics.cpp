@@ -1,7 +1,7 @@
 #include "runtime/monitor/Metrics.h"
 
 #include "runtime/monitor/RunLog.h"
-#include "runtime/monitor/StepLines.h"
+#include "runtime/monitor/files/StepLines.h"
 
 #include <nlohmann/json.hpp>
 

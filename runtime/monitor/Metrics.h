@@ -1,8 +1,8 @@
 // The file OUT/metrics.jsonl has one JSON object per optimizer step, for plots and tests.
 #pragma once
 
-#include "runtime/monitor/LineFile.h"
 #include "runtime/monitor/Routers.h"
+#include "runtime/monitor/files/LineFile.h"
 
 #include <nlohmann/json_fwd.hpp>
 

@@ -2,7 +2,7 @@
 // object per event. Both only grow, over all starts of the run.
 #pragma once
 
-#include "runtime/monitor/LineFile.h"
+#include "runtime/monitor/files/LineFile.h"
 
 #include <nlohmann/json_fwd.hpp>
 

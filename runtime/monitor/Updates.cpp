@@ -1,6 +1,6 @@
 #include "runtime/monitor/Updates.h"
 
-#include "runtime/monitor/StepLines.h"
+#include "runtime/monitor/files/StepLines.h"
 
 #include <nlohmann/json.hpp>
 

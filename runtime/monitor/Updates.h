@@ -2,7 +2,7 @@
 // which this is known: those whose checkpoint or export is written behind the steps.
 #pragma once
 
-#include "runtime/monitor/LineFile.h"
+#include "runtime/monitor/files/LineFile.h"
 
 #include <cstdint>
 #include <functional>

@@ -15,7 +15,7 @@ struct AdamWStep {
   double correction1 = 1, correction2 = 1; // bias corrections: 1 - beta^number
   double eps = 0;
   double weightDecay = 0; // of parameters with weight decay
-  std::map<std::string, GroupSettings> groups = {}; // by name
+  std::map<std::string, ParameterGroup> groups = {}; // by name
 
   // Returns the numbers of the step for parameters of `group`; "" stands for those of no group.
   AdamWStep of(const std::string &group) const;

@@ -1,7 +1,7 @@
 // Computes the learning rate of each step: a linear warm-up, then a decay to min_lr.
 #pragma once
 
-#include "ground/plan/LrSettings.h"
+#include "ground/settings/LrSettings.h"
 
 namespace lmc {
 

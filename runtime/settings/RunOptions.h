@@ -39,7 +39,6 @@ struct RunOptions {
   // user's cache. False: it takes a fixed one.
   bool measureGemms = false;
   std::string phase; // name of the phase that a start that does not train uses; "": by its step
-  bool monitors = true; // what the settings name watches a training run (monitor/Monitors.h)
   std::optional<TimeLimit> timeLimit; // before which a training run saves and ends
   int64_t restart = 0;                // how often --restarts has started the run again
   LaunchOptions launch;               // which rank this process is

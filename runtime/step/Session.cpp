@@ -31,22 +31,20 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   session->job = &job;
   session->plan = &job.phasePlan(phase);
   const PlanFile &plan = *session->plan;
-  auto table = SettingTable::fromPlan(*plan, overrides);
-  LMC_TRY(table);
-  session->settingTable = std::move(*table);
+  auto read = RunSettings::read(*plan, overrides);
+  LMC_TRY(read);
   std::optional<PlanFile::Phase> own;
   if (!job.phases().empty()) {
     own = job.phases()[phase];
-    auto last = session->settingTable.integer("training.train_iters");
-    LMC_TRY(last);
     // The last phase ends with the run, and so does its schedule.
-    const uint64_t end = static_cast<uint64_t>(std::max<int64_t>(*last, 0));
+    const auto end = static_cast<uint64_t>(read->config.training.trainIters);
     if (phase + 1 == job.phases().size() && end > own->firstStep)
       own->steps = end - own->firstStep;
   }
-  auto settings = TrainSettings::read(session->settingTable, own ? &*own : nullptr);
+  auto settings = TrainSettings::make(*read, own ? &*own : nullptr);
   LMC_TRY(settings);
   session->settings = std::move(*settings);
+  session->settingTable = std::move(read->table);
   const double stepSeconds = plan::predictedStepSeconds(*plan);
   session->settings.checkpointInterval = checkpointInterval(session->settingTable, stepSeconds);
   if (std::string warning = unsavedWarning(session->settingTable, stepSeconds); !warning.empty())
@@ -66,29 +64,29 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
 
 Result<std::unique_ptr<DataSource>>
 Session::openData(const char *key, std::vector<SourceOptions> sources, bool shuffle) const {
-  auto format = parseDataFormat(settings.dataFormat);
+  auto format = parseDataFormat(settings.config.data.format);
   LMC_TRY(format);
   DataOptions data;
   data.sources = std::move(sources);
   data.format = *format;
-  data.allowRepeats = settings.allowRepeats;
+  data.allowRepeats = settings.config.data.allowRepeats;
   if ((*plan)->config_directory())
     data.baseDirectory = (*plan)->config_directory()->str();
   data.key = key;
   data.sequenceLength = (*plan)->batch()->sequence_length();
   data.vocabSize = static_cast<uint32_t>((*plan)->model()->vocab_size());
-  data.seed = settings.seed;
+  data.seed = settings.config.training.seed;
   data.shuffle = shuffle;
   if (shuffle) {
-    data.shuffleBlock = static_cast<uint64_t>(settings.shuffleBlock);
-    data.bestFit = settings.bestFit;
+    data.shuffleBlock = static_cast<uint64_t>(settings.config.data.shuffleBlock);
+    data.bestFit = settings.config.data.packing == "best_fit";
   }
   data.documentMask = readsDocuments(*plan);
-  data.documentLossMask = settings.documentLossMask;
+  data.documentLossMask = settings.config.training.documentLossMask;
   data.documentKey = hasDocumentMask(*plan)  ? "training.document_mask"
                      : readsDocuments(*plan) ? "training.document_positions"
                                              : "training.document_loss_mask";
-  data.endOfDocument = settings.endOfDocument;
+  data.endOfDocument = static_cast<int32_t>(settings.config.data.endOfDocument);
   return DataSource::open(data);
 }
 
@@ -126,7 +124,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     }
   };
   auto initialize = [&]() -> Result<void> {
-    LMC_TRY(initializeVariables(*plan, *device, settings.seed, filter, position));
+    LMC_TRY(initializeVariables(*plan, *device, settings.config.training.seed, filter, position));
     if (loaded || init.empty())
       return {};
     DeviceTensors tensors = tensorsOfKind(*plan, *device, world, VariableKind::Parameter);
@@ -222,8 +220,8 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
         "unset the variable, or give --threads",
         variable, world.rank(), given, given == 1 ? "" : "s", share));
   chooseSpecPeak(deviceInfo, **plan);
-  if (settings.peakTflops > 0) {
-    deviceInfo.peakFlops = settings.peakTflops * 1e12;
+  if (settings.config.target.peakTflops > 0) {
+    deviceInfo.peakFlops = settings.config.target.peakTflops * 1e12;
     deviceInfo.peakSource = "target.peak_tflops";
   }
   if (!options.trace.empty())

@@ -1,6 +1,7 @@
 // The work of an optimizer step on a device, up to its gradients.
 #pragma once
 
+#include "runtime/monitor/Guard.h"
 #include "runtime/step/Session.h"
 
 #include <functional>

@@ -1,6 +1,6 @@
 #include "runtime/text/Prompts.h"
 
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 #include "ground/support/File.h"
 
 #include <fmt/format.h>

@@ -1,13 +1,16 @@
 // Chooses the next token from the logits that a model gives.
 #pragma once
 
-#include "runtime/settings/Settings.h"
-
 #include <cstdint>
 #include <optional>
 #include <span>
 
 namespace lmc {
+
+struct SamplingOptions {
+  double temperature = 0; // divides the logits; 0: the most likely token is taken
+  double topP = 1;        // a token is drawn from the fewest that have at least this probability
+};
 
 // Returns a number in [0, 1) that depends on nothing but the arguments: the upper 53 bits of the
 // XXH64 of `place` with the seed.

@@ -1,8 +1,8 @@
 #include "runtime/text/TextGeneration.h"
 
-#include "corpus/tokenizer/Utf8.h"
+#include "corpus/tokenizer/unicode/Utf8.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/monitor/StepLines.h"
+#include "runtime/monitor/files/StepLines.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ namespace lmc {
 static constexpr size_t kShownBytes = 120;
 
 Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
-  const GenerationSettings &settings = session.settings.generation;
+  const GenerationConfig &settings = session.settings.config.generation;
   const plan::Plan &plan = **session.plan;
   std::filesystem::path path = settings.prompts;
   if (path.is_relative() && plan.config_directory())
@@ -25,10 +25,10 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
   auto prompts = readPrompts(path.string());
   LMC_TRY(prompts);
   texts = std::move(*prompts);
-  auto format = parseDataFormat(session.settings.dataFormat);
+  auto format = parseDataFormat(session.settings.config.data.format);
   LMC_TRY(format);
   auto opened = TextCodec::open(data.sources().front().paths.front(), *format,
-                                session.settings.endOfDocument);
+                                session.settings.config.data.endOfDocument);
   LMC_TRY(opened);
   codec.emplace(std::move(*opened));
   endOfDocument = codec->endOfDocument();
@@ -76,10 +76,10 @@ Result<void> TextGeneration::share() {
 
 Result<std::unique_ptr<TextGeneration>>
 TextGeneration::open(Session &session, const DataSource &data, RunDirectory &directory,
-                     Console &console, RunLog &log, Monitors *monitors) {
-  if (session.settings.generation.prompts.empty())
+                     Console &console, RunLog &log, RunObserver *observer) {
+  if (session.settings.config.generation.prompts.empty())
     return std::unique_ptr<TextGeneration>();
-  std::unique_ptr<TextGeneration> made(new TextGeneration(session, console, log, monitors));
+  std::unique_ptr<TextGeneration> made(new TextGeneration(session, console, log, observer));
   auto generator = Generator::open(*session.plan, *session.device, *session.functions,
                                    *session.inputs, session.world);
   LMC_TRY(allSucceed(session.world.all(),
@@ -98,12 +98,12 @@ TextGeneration::open(Session &session, const DataSource &data, RunDirectory &dir
 
 Result<bool> TextGeneration::generate(uint64_t step, const std::function<bool()> &stopRequested) {
   const auto start = std::chrono::steady_clock::now();
-  const GenerationSettings &settings = session.settings.generation;
+  const GenerationConfig &settings = session.settings.config.generation;
   session.device->setPurpose(fmt::format("generation after step {}", step));
   auto all = generator->generate(ids,
-                                 {.sampling = settings.sampling,
-                                  .maxNewTokens = settings.maxNewTokens,
-                                  .seed = session.settings.seed,
+                                 {.sampling = {settings.temperature, settings.topP},
+                                  .maxNewTokens = static_cast<uint64_t>(settings.maxNewTokens),
+                                  .seed = session.settings.config.training.seed,
                                   .step = step,
                                   .endOfDocument = endOfDocument},
                                  stopRequested);
@@ -153,8 +153,8 @@ Result<void> TextGeneration::report(uint64_t step, const std::vector<Continuatio
                            shown(generated.front().text)));
   log.event("generation",
             {{"step", step}, {"prompts", all.size()}, {"tokens", tokens}, {"seconds", seconds}});
-  if (monitors)
-    monitors->generated(static_cast<int64_t>(step), generated);
+  if (observer)
+    observer->generated(static_cast<int64_t>(step), generated);
   return {};
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/folder/RunDirectory.h"
-#include "runtime/monitor/Monitors.h"
+#include "runtime/monitor/RunObserver.h"
 #include "runtime/step/Session.h"
 #include "runtime/text/Generator.h"
 #include "runtime/text/Prompts.h"
@@ -26,10 +26,10 @@ public:
   // fit in a sequence.
   static Result<std::unique_ptr<TextGeneration>> open(Session &session, const DataSource &data,
                                                       RunDirectory &directory, Console &console,
-                                                      RunLog &log, Monitors *monitors);
+                                                      RunLog &log, RunObserver *observer);
 
   bool isDue(uint64_t step, bool last) const {
-    const int64_t interval = session.settings.generation.interval;
+    const int64_t interval = session.settings.config.generation.interval;
     return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
   }
 
@@ -38,8 +38,8 @@ public:
   Result<bool> generate(uint64_t step, const std::function<bool()> &stopRequested);
 
 private:
-  TextGeneration(Session &session, Console &console, RunLog &log, Monitors *monitors)
-      : session(session), console(console), log(log), monitors(monitors) {}
+  TextGeneration(Session &session, Console &console, RunLog &log, RunObserver *observer)
+      : session(session), console(console), log(log), observer(observer) {}
   // Of rank 0.
   Result<void> readPromptsOf(const DataSource &data);
   Result<void> openFile(RunDirectory &directory);
@@ -50,7 +50,7 @@ private:
   Session &session;
   Console &console;
   RunLog &log;
-  Monitors *monitors;
+  RunObserver *observer;
   std::unique_ptr<Generator> generator;
   std::vector<std::vector<int32_t>> ids; // of the prompts
   int32_t endOfDocument = -1;

@@ -17,8 +17,7 @@ namespace lmc {
 // console adds a line of about 120 bytes to log.txt.
 static constexpr uint64_t kLogBytesPerStep = 1024;
 
-// Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.
-static uint64_t countCheckpoints(const std::string &out) {
+uint64_t countCheckpoints(const std::string &out) {
   uint64_t count = 0;
   std::error_code failed;
   for (const auto &entry : std::filesystem::directory_iterator(out + "/checkpoints", failed)) {
@@ -28,13 +27,12 @@ static uint64_t countCheckpoints(const std::string &out) {
   return count;
 }
 
-// Returns how many multiples of `interval` are in (from, to]; 0 for the interval 0.
-static uint64_t multiplesIn(uint64_t from, uint64_t to, int64_t interval) {
+uint64_t multiplesIn(uint64_t from, uint64_t to, int64_t interval) {
   const auto every = static_cast<uint64_t>(interval);
   return every == 0 || to < from ? 0 : to / every - from / every;
 }
 
-static uint64_t exportBytesOf(const PlanFile &plan) {
+uint64_t exportBytesOf(const PlanFile &plan) {
   uint64_t bytes = 0;
   for (const TensorView &view : viewsOfKind(plan, plan::VariableKind::Parameter))
     bytes += view.bytes;
@@ -59,7 +57,7 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
   LMC_TRY(bytes);
   DiskNeed need;
   need.checkpoint = *bytes;
-  need.keep = static_cast<uint64_t>(settings.checkpointKeep);
+  need.keep = static_cast<uint64_t>(settings.config.checkpoint.keep);
   need.present = countCheckpoints(options.out);
   if (totalSteps <= step)
     return need;
@@ -69,11 +67,12 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
         multiplesIn(phase.lastStep - 1, phase.lastStep, settings.checkpointInterval) == 0)
       ++need.saves;
   // Those of keep_every that are also saved, and the best one.
-  if (settings.checkpointKeepEvery > 0 && settings.checkpointInterval > 0)
-    need.kept = multiplesIn(step, totalSteps - 1,
-                            std::lcm(settings.checkpointKeepEvery, settings.checkpointInterval));
-  need.kept += settings.checkpointKeepBest.empty() ? 0 : 1;
-  need.exports = multiplesIn(step, totalSteps, settings.exportInterval) +
+  if (settings.config.checkpoint.keepEvery > 0 && settings.checkpointInterval > 0)
+    need.kept =
+        multiplesIn(step, totalSteps - 1,
+                    std::lcm(settings.config.checkpoint.keepEvery, settings.checkpointInterval));
+  need.kept += settings.config.checkpoint.keepBest.empty() ? 0 : 1;
+  need.exports = multiplesIn(step, totalSteps, settings.config.checkpoint.exportInterval) +
                  (options.exportDirectory.empty() ? 0 : 1);
   need.exportBytes = need.exports > 0 ? exportBytesOf(*session.plan) : 0;
   if (need.exports > 0 && session.world.size() > 1)
@@ -124,35 +123,6 @@ Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place)
                         kept, all, room)};
   return {"disk", Level::Ok,
           fmt::format("{} need {}; {}; {}", kept, formatBytes(need.forSaves()), all, room)};
-}
-
-std::optional<std::string> SpaceWatch::look() {
-  const TrainSettings &settings = session.settings;
-  const uint64_t step = session.progress.step;
-  const auto bytes = checkpointBytes(*session.plan);
-  const auto free = freeBytes(diskOf(out));
-  if (!bytes || !free)
-    return std::nullopt;
-  const auto keep = static_cast<uint64_t>(settings.checkpointKeep);
-  // Once there are `keep` checkpoints, each save is followed by the removal of one.
-  const bool adds = keep == 0 || countCheckpoints(out) < keep;
-  const uint64_t saves = adds && step < totalSteps ? 2 : 1;
-  const auto interval = static_cast<uint64_t>(settings.checkpointInterval);
-  const uint64_t next = interval > 0 ? std::min(totalSteps, step + interval) : totalSteps;
-  const uint64_t exports = step == 0 ? 0 : multiplesIn(step - 1, next, settings.exportInterval);
-  const uint64_t need = saves * *bytes + (exports > 0 ? exports * exportBytesOf(*session.plan) : 0);
-  if (need <= *free) {
-    hasWarned = false;
-    return std::nullopt;
-  }
-  if (hasWarned)
-    return std::nullopt;
-  hasWarned = true;
-  return fmt::format("{}: the next {} save(s){} need {}, and the disk has {} free: make room, or "
-                     "lower checkpoint.keep at the next start; the run goes on",
-                     out, saves,
-                     exports > 0 ? fmt::format(" and {} export(s)", exports) : std::string(),
-                     formatBytes(need), formatBytes(*free));
 }
 
 } // namespace lmc

@@ -43,23 +43,11 @@ std::string diskOf(const std::string &out);
 // fit, a Warning if what the job writes in all does not fit.
 Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place);
 
-// Looks, before each save, whether the disk has room for the saves that come next.
-class SpaceWatch {
-public:
-  // `session` must outlive this object.
-  SpaceWatch(const Session &session, std::string out, uint64_t totalSteps)
-      : session(session), out(std::move(out)), totalSteps(totalSteps) {}
-
-  // Returns a warning if the disk has no room for the save of the present step, the next save, and
-  // the exports until then. Returns it once, and again only after there was room. A disk that
-  // cannot be measured gives no warning.
-  std::optional<std::string> look();
-
-private:
-  const Session &session;
-  const std::string out;
-  const uint64_t totalSteps;
-  bool hasWarned = false;
-};
+// Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.
+uint64_t countCheckpoints(const std::string &out);
+// Returns how many multiples of `interval` are in (from, to]; 0 for the interval 0.
+uint64_t multiplesIn(uint64_t from, uint64_t to, int64_t interval);
+// Returns the bytes of the plan's master weights.
+uint64_t exportBytesOf(const PlanFile &plan);
 
 } // namespace lmc

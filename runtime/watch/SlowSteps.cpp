@@ -1,77 +1,122 @@
-#include "runtime/watch/SlowSteps.h"
+// Steps that take longer than usual (monitor/SlowStep.h): an event for each, and now and then a
+// warning. They are measured on this rank, in the time of the host: from before the batch of a step
+// is read to before that of the next one, without validations and saves.
+#include "ground/plan/Steps.h"
+#include "ground/plan/TargetRules.h"
+#include "runtime/monitor/SlowStep.h"
+#include "runtime/watch/Watch.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <utility>
 
 namespace lmc {
+namespace {
 
-static double steadySeconds() {
+double steadySeconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void SlowSteps::read(int64_t step) {
-  samples.push_back({step, machine.read(steadySeconds())});
-  if (samples.size() > kKept)
-    samples.pop_front();
-}
+class SlowSteps final : public Watch {
+public:
+  // `predicted`: seconds that the plan predicts of a step, or 0. `waitsForRanks`: what
+  // Progress::Sums::waited has is for other ranks, and not for a device.
+  SlowSteps(double predicted, bool waitsForRanks, Progress &progress)
+      : judge(predicted), waitsForRanks(waitsForRanks), progress(progress) {}
 
-void SlowSteps::begin(int64_t step) {
-  moments.push_back({step, steadySeconds(), progress.sums()});
-  if (moments.size() > kKept)
-    moments.pop_front();
-  if (samples.empty() || steadySeconds() - samples.back().counters.time >= kSampleSeconds)
-    read(step);
-}
-
-void SlowSteps::observe(const StepRecord &record) {
-  const double validation = std::exchange(validationSeconds, record.validationSeconds);
-  const auto began = std::ranges::find(moments, record.step, &Moment::step);
-  if (began == moments.end())
-    return;
-  const auto next = std::next(began);
-  // A step that work follows is reported after its validation and before its save. Others are
-  // reported before or after the next one begins.
-  const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
-  StepTimes times;
-  times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);
-  times.data = record.dataSeconds;
-  times.ranks = waitsForRanks ? end.sums.waited - began->sums.waited : 0;
-  times.logs = end.sums.logged - began->sums.logged;
-  times.save = record.saveSeconds;
-  times.validation = validation;
-
-  // A step that may be judged slow is at least 0.1 s long (SlowStep.h).
-  if (times.seconds >= 0.1)
-    read(record.step + 1);
-  // The newest sample from before the step, or else the oldest one.
-  auto before = std::find_if(samples.rbegin(), samples.rend(),
-                             [&](const Sample &sample) { return sample.step <= record.step; });
-  const Sample &from = before != samples.rend() ? *before : samples.front();
-  const MachineUse use = samples.back().counters - from.counters;
-
-  const auto found = watch.observe(times, use, steadySeconds());
-  if (!found)
-    return;
-  const SlowStep &slow = found->step;
-  if (found->warns)
-    console.warning(fmt::format("step {} {}", record.step, slow.text()));
-  nlohmann::ordered_json event = {{"step", record.step},
-                                  {"seconds", slow.seconds},
-                                  {"usual_seconds", slow.usual},
-                                  {"causes", nlohmann::ordered_json::array()}};
-  if (slow.predictedRatio > 0)
-    event["ratio"] = slow.predictedRatio;
-  for (const SlowStepCause &cause : slow.causes) {
-    nlohmann::ordered_json entry = {{"cause", cause.name}, {"text", cause.text}};
-    if (cause.seconds > 0)
-      entry["seconds"] = cause.seconds;
-    event["causes"].push_back(std::move(entry));
+  void begins(int64_t step) override {
+    moments.push_back({step, steadySeconds(), progress.sums()});
+    if (moments.size() > kKept)
+      moments.pop_front();
+    if (samples.empty() || steadySeconds() - samples.back().counters.time >= kSampleSeconds)
+      read(step);
   }
-  log.event("slow_step", event);
+
+  WatchFindings reported(const StepRecord &record) override {
+    const double validation = std::exchange(validationSeconds, record.validationSeconds);
+    const auto began = std::ranges::find(moments, record.step, &Moment::step);
+    if (began == moments.end())
+      return {};
+    const auto next = std::next(began);
+    // A step that work follows is reported after its validation and before its save. Others are
+    // reported before or after the next one begins.
+    const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
+    StepTimes times;
+    times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);
+    times.data = record.dataSeconds;
+    times.ranks = waitsForRanks ? end.sums.waited - began->sums.waited : 0;
+    times.logs = end.sums.logged - began->sums.logged;
+    times.save = record.saveSeconds;
+    times.validation = validation;
+
+    // A step that may be judged slow is at least 0.1 s long (SlowStep.h).
+    if (times.seconds >= 0.1)
+      read(record.step + 1);
+    // The newest sample from before the step, or else the oldest one.
+    auto before = std::find_if(samples.rbegin(), samples.rend(),
+                               [&](const Sample &sample) { return sample.step <= record.step; });
+    const Sample &from = before != samples.rend() ? *before : samples.front();
+    const MachineUse use = samples.back().counters - from.counters;
+
+    const auto found = judge.observe(times, use, steadySeconds());
+    if (!found)
+      return {};
+    const SlowStep &slow = found->step;
+    nlohmann::ordered_json event = {{"step", record.step},
+                                    {"seconds", slow.seconds},
+                                    {"usual_seconds", slow.usual},
+                                    {"causes", nlohmann::ordered_json::array()}};
+    if (slow.predictedRatio > 0)
+      event["ratio"] = slow.predictedRatio;
+    for (const SlowStepCause &cause : slow.causes) {
+      nlohmann::ordered_json entry = {{"cause", cause.name}, {"text", cause.text}};
+      if (cause.seconds > 0)
+        entry["seconds"] = cause.seconds;
+      event["causes"].push_back(std::move(entry));
+    }
+    std::string warning = found->warns ? fmt::format("step {} {}", record.step, slow.text()) : "";
+    return {{.warning = std::move(warning), .event = "slow_step", .facts = std::move(event)}};
+  }
+
+private:
+  // What was measured before a step. Counters of the machine are read at most every kSampleSeconds,
+  // because each reading opens files in /proc.
+  struct Moment {
+    int64_t step = 0;
+    double time = 0; // seconds
+    Progress::Sums sums;
+  };
+  struct Sample {
+    int64_t step = 0;
+    MachineCounters counters;
+  };
+  static constexpr double kSampleSeconds = 0.25;
+  static constexpr size_t kKept = 8;
+
+  void read(int64_t step) {
+    samples.push_back({step, machine.read(steadySeconds())});
+    if (samples.size() > kKept)
+      samples.pop_front();
+  }
+
+  SlowStepWatch judge;
+  MachineReader machine;
+  const bool waitsForRanks;
+  Progress &progress;
+  std::deque<Moment> moments;   // the latest
+  std::deque<Sample> samples;   // the latest
+  double validationSeconds = 0; // after the step before
+};
+
+} // namespace
+
+Result<std::unique_ptr<Watch>> watchSlowSteps(const WatchedRun &run) {
+  const plan::Plan &plan = **run.session.plan;
+  return makeWatch<SlowSteps>(plan::predictedStepSeconds(plan), plan::computesOnHost(plan),
+                              run.session.world.progress());
 }
 
 } // namespace lmc

@@ -314,8 +314,8 @@ def test_smoke_has_every_template(packed, root, tmp_path):
     (data,) = (packed / "build").glob("data-????????")
     jobs = json.loads((data / "smoke/jobs.json").read_text())
     cuda = root / "compiler/targets/cuda"
-    sources = {name: (cuda / f"{name}Templates.cpp").read_text() for name in re.findall(
-        r'#include "compiler/targets/cuda/(\w+)Templates.h"', (cuda / "CudaProgram.cpp").read_text())}
+    sources = {name: (cuda / f"templates/{name}Templates.cpp").read_text() for name in re.findall(
+        r'#include "compiler/targets/cuda/templates/(\w+)Templates.h"', (cuda / "CudaProgram.cpp").read_text())}
     hero = re.search(r"def Hero : .*?cppNamespace", (root / "dialects/kern/KernOps.td").read_text(), re.S)[0]
     heroes = {*re.findall(r'EnumAttrCase<"\w+", \d+, "(\w+)">', hero),
               *re.findall(r'kernel\.hero = "(\w+)"', "".join(sources.values())),

@@ -177,8 +177,8 @@ def test_mistakes_are_found_before_the_first_step(programs, compiled, tmp_path):
         (dict(style="piecewise"), "lr_schedule.style = \"piecewise\" needs points"),
         (dict(points='["1:1e-3"]'), "lr_schedule.points do nothing with style = \"cosine\""),
         (dict(style="piecewise", points='["5:0", "5:1"]'), "lr_schedule.points has \"5:1\" behind step 5"),
-        (dict(wsd_decay_style="sqrt"), "is one of linear, cosine, exponential, minus_sqrt"),
-        (dict(warmup_ratio=1.5), "must be between 0 and 1"),
+        (dict(wsd_decay_style="sqrt"), "it must be one of linear, cosine, exponential, minus_sqrt"),
+        (dict(warmup_ratio=1.5), "it must be from 0 to 1"),
     ]:
         failed = programs.run("lmc-run", plan, f"--out={tmp_path}/run", *settings(**keys))
         assert failed.code == USER_ERROR and failed.stderr.count("\n") == 1, keys

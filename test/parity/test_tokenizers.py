@@ -518,4 +518,4 @@ def test_speed_beside_sentencepiece(programs, real_text, tmp_path, name):
 
 @pytest.mark.skipif("LMC_TOKENIZER_LINES" not in os.environ, reason="asks the library for every code point: a minute")
 def test_the_unicode_tables_are_those_of_the_library(root):
-    subprocess.run([sys.executable, root / "corpus/tokenizer/make-unicode-tables.py", "--check"], check=True)
+    subprocess.run([sys.executable, root / "corpus/tokenizer/unicode/make-unicode-tables.py", "--check"], check=True)

@@ -183,7 +183,7 @@ def test_mistakes_are_found_before_the_first_step(programs, compiled, files, tmp
     for settings, text in [(["data.validation=x.bin", "validation.web.iters=3"],
                             "data.validation and [[validation]] (web, code, bare) both say what to validate with"),
                            (["validation.web.paths=no.bin"], "validation.web.paths"),
-                           (["validation.web.interval=-1"], "must be between 0 and")]:
+                           (["validation.web.interval=-1"], "it must be from 0 to")]:
         failed = programs.run("lmc-run", plan, f"--out={tmp_path}/run",
                               *[part for setting in settings for part in ("--set", setting)])
         assert failed.code == USER_ERROR and failed.stderr.count("\n") == 1

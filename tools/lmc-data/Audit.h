@@ -2,7 +2,7 @@
 // and control characters.
 #pragma once
 
-#include "tools/lmc-data/Documents.h"
+#include "tools/lmc-data/input/Documents.h"
 
 #include <nlohmann/json_fwd.hpp>
 

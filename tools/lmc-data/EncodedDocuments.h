@@ -4,8 +4,8 @@
 
 #include "corpus/tokenizer/Tokenizer.h"
 #include "tools/lmc-data/Audit.h"
-#include "tools/lmc-data/DocumentTokens.h"
-#include "tools/lmc-data/Documents.h"
+#include "tools/lmc-data/input/DocumentTokens.h"
+#include "tools/lmc-data/input/Documents.h"
 #include "tools/lmc-data/write/TokenFileWriter.h"
 
 #include <memory>

@@ -10,14 +10,14 @@
 #include "runtime/data/TokenFormats.h"
 #include "tools/lmc-data/Audit.h"
 #include "tools/lmc-data/Commands.h"
-#include "tools/lmc-data/DocumentTokens.h"
 #include "tools/lmc-data/EncodedDocuments.h"
-#include "tools/lmc-data/InputFiles.h"
 #include "tools/lmc-data/PackCommit.h"
 #include "tools/lmc-data/PackJournal.h"
 #include "tools/lmc-data/PackReport.h"
-#include "tools/lmc-data/TextInput.h"
 #include "tools/lmc-data/TokenizerFiles.h"
+#include "tools/lmc-data/input/DocumentTokens.h"
+#include "tools/lmc-data/input/InputFiles.h"
+#include "tools/lmc-data/input/TextInput.h"
 #include "tools/lmc-data/write/TokenFileWriter.h"
 
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // lmc-data tokenizer train: makes a byte-level BPE tokenizer of a text.
 
-#include "corpus/tokenizer/BpeTrainer.h"
+#include "corpus/tokenizer/models/BpeTrainer.h"
 #include "ground/support/File.h"
 #include "tools/lmc-data/Commands.h"
-#include "tools/lmc-data/InputFiles.h"
+#include "tools/lmc-data/input/InputFiles.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -7,6 +7,7 @@
 #include "tools/lmc-run/check/Preflight.h"
 #include "tools/lmc-run/measure/Bench.h"
 #include "tools/lmc-run/measure/CommandRecord.h"
+#include "tools/lmc-run/monitors/Monitors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -106,7 +107,11 @@ Result<ExitCode> run(const ProgramOptions &options, World &world) {
     signals.reset(); // it writes nothing: a signal may end it at any time
     return preflight(**plan, world, own);
   }
-  const Run run = {own, stop, **plan, world};
+  const Run run = {own, stop, **plan, world,
+                   [](const Config &config, const std::string &out, Console &console, RunLog &log) {
+                     return std::make_unique<Monitors>(
+                         config.monitoring, config.checkpoint.exportCommand, out, console, log);
+                   }};
   return options.check ? check(run, own) : options.trains() ? train(run) : measure(run, own);
 }
 

@@ -5,9 +5,9 @@
 #include "ground/support/Signals.h"
 #include "ground/support/Size.h"
 #include "runtime/device/GpuMachine.h"
-#include "tools/lmc-run/Launch.h"
 #include "tools/lmc-run/Run.h"
 #include "tools/lmc-run/end/Supervise.h"
+#include "tools/lmc-run/launch/Launch.h"
 #include "tools/support/CommandLine.h"
 
 #include <fmt/format.h>

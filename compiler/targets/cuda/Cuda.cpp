@@ -3,7 +3,7 @@
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaCostModel.h"
 #include "compiler/targets/cuda/CudaProgram.h"
-#include "compiler/targets/cuda/InitializerTemplates.h"
+#include "compiler/targets/cuda/templates/InitializerTemplates.h"
 #include "passes/fusion/Passes.h"
 
 #include "llvm/Support/Regex.h"

@@ -2,8 +2,8 @@
 // compiles run on all CPU cores.
 #pragma once
 
-#include "compiler/targets/cuda/KernelCache.h"
-#include "compiler/targets/cuda/Nvrtc.h"
+#include "compiler/targets/cuda/nvrtc/KernelCache.h"
+#include "compiler/targets/cuda/nvrtc/Nvrtc.h"
 
 namespace lmc::codegen {
 

@@ -1,7 +1,7 @@
 #include "compiler/targets/cuda/CudaCostModel.h"
 
-#include "compiler/targets/cuda/AttentionTemplates.h"
-#include "compiler/targets/cuda/ExpertGemmTemplates.h"
+#include "compiler/targets/cuda/templates/AttentionTemplates.h"
+#include "compiler/targets/cuda/templates/ExpertGemmTemplates.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaKernel.h"
-#include "compiler/targets/cuda/KernelCache.h"
+#include "compiler/targets/cuda/nvrtc/KernelCache.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

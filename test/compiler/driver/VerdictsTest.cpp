@@ -83,7 +83,7 @@ protected:
   std::string ofCompile(const std::vector<std::string> &changes) { return errorsOf(job, changes); }
 
   std::string ofRun(const std::vector<std::string> &changes) {
-    auto table = SettingTable::fromPlan(*plan::GetPlan(bytes.data()), changes);
+    auto table = RunSettings::read(*plan::GetPlan(bytes.data()), changes);
     if (!table)
       return table.error().message;
     uint64_t first = 0;
@@ -93,9 +93,9 @@ protected:
       first += uint64_t(phase.steps);
     }
     for (const PlanFile::Phase &phase : phases)
-      if (auto settings = TrainSettings::read(*table, &phase); !settings)
+      if (auto settings = TrainSettings::make(*table, &phase); !settings)
         return settings.error().message;
-    if (auto settings = TrainSettings::read(*table); !settings)
+    if (auto settings = TrainSettings::make(*table); !settings)
       return settings.error().message;
     return "";
   }

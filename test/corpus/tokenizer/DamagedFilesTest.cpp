@@ -10,8 +10,8 @@ using namespace lmc::test;
 
 namespace {
 
-// A table of replacements that makes "a" of "A" (corpus/tokenizer/Charsmap.h): the root's children
-// begin at unit 256, and that for 'A' has the unit 0x1c1 as its value.
+// A table of replacements that makes "a" of "A" (corpus/tokenizer/unicode/Charsmap.h): the root's
+// children begin at unit 256, and that for 'A' has the unit 0x1c1 as its value.
 std::string table() {
   std::vector<uint32_t> units(512);
   units[0] = 256 << 10;

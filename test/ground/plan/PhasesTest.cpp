@@ -1,6 +1,6 @@
 #include "test/ground/plan/PlanBuilder.h"
 
-#include "ground/plan/PhaseSource.h"
+#include "ground/settings/PhaseSource.h"
 
 #include <gtest/gtest.h>
 

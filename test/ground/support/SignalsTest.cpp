@@ -1,6 +1,6 @@
 #include "ground/support/Signals.h"
 
-#include "runtime/comm/ChildSignals.h"
+#include "tools/lmc-run/launch/ChildSignals.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

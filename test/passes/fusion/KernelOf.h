@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dialects/lm/Lm.h"
-#include "passes/fusion/FusionBuilder.h"
+#include "passes/fusion/queue/FusionBuilder.h"
 #include "test/compiler/targets/cpu/KernelRunner.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

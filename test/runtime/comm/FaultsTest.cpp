@@ -1,7 +1,7 @@
 // What ranks do when another one dies, hangs, or was started wrongly: processes that run
 // test/runtime/comm/RankLoop.cpp. Times are short here; DefaultTimes holds the real ones.
-#include "runtime/comm/Rendezvous.h"
-#include "runtime/comm/RendezvousProtocol.h"
+#include "runtime/comm/rendezvous/Rendezvous.h"
+#include "runtime/comm/rendezvous/RendezvousProtocol.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -214,10 +214,6 @@ public:
     throw std::out_of_range(key);
   }
 
-private:
-  std::map<std::string, uint32_t> variables; // index of each; its slice has the same one
-  std::map<std::string, uint32_t> kernels;
-
   void addSetting(const std::string &key, plan::SettingType type, const std::string &value,
                   double minimum = 0, double maximum = 0, bool runTime = true) {
     auto setting = std::make_unique<plan::SettingT>();
@@ -239,6 +235,10 @@ private:
       setting->choices = {"constant", "linear", "cosine", "wsd"};
     plan.settings.push_back(std::move(setting));
   }
+
+private:
+  std::map<std::string, uint32_t> variables; // index of each; its slice has the same one
+  std::map<std::string, uint32_t> kernels;
 
   void addSettings() {
     using T = plan::SettingType;
@@ -274,6 +274,7 @@ private:
     addSetting("checkpoint.interval", T::Integer, "0", 0, 1e12);
     addSetting("checkpoint.keep", T::Integer, "5", 0, 1e9);
     addSetting("checkpoint.export_interval", T::Integer, "0", 0, 1e12);
+    addSetting("checkpoint.background", T::Boolean, "false");
     addSetting("monitoring.log_interval", T::Integer, "1", 1, 1e12);
     addSetting("monitoring.validation_interval", T::Integer, "0", 0, 1e12);
     addSetting("monitoring.validation_iters", T::Integer, "3", 0, 1e12);
@@ -286,6 +287,8 @@ private:
     addSetting("guard.spike", T::Float, "6", 2, 1000);
     addSetting("guard.patience", T::Integer, "100", 1, 1e6);
     addSetting("guard.rise", T::Float, "1", 0.01, 1000);
+    for (const char *key : {"plateau", "validation", "compare_weights"})
+      addSetting(std::string("guard.") + key, key[0] == 'c' ? T::Integer : T::Float, "0");
     addSetting("target.peak_tflops", T::Float, "0", 0, 1e6);
   }
 

@@ -1249,7 +1249,7 @@ TEST_F(Trainer, AMistakeHarmsNothing) {
   o.overrides = {"data.train=missing.bin"};
   expectFails(o, ExitCode::UserError, "missing.bin");
   o.overrides = {"lr_schedule.lr=fast"};
-  expectFails(o, ExitCode::UserError, "takes a number");
+  expectFails(o, ExitCode::UserError, "must be a number");
   o.overrides.clear();
   o.plan = folder / "missing.plan";
   expectFails(o, ExitCode::UserError, "missing.plan");

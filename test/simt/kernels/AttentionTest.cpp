@@ -1,5 +1,5 @@
 // The attention kernels' source on the executor, beside a reference in f64 and the CPU's kernels.
-#include "compiler/targets/cuda/AttentionTemplates.h"
+#include "compiler/targets/cuda/templates/AttentionTemplates.h"
 #include "ground/plan/FloatConvert.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 #include "test/simt/kernels/Draw.h"

@@ -1,5 +1,5 @@
 // The kernels of products of rows with the matrix of their expert against sums in f64.
-#include "compiler/targets/cuda/ExpertGemmTemplates.h"
+#include "compiler/targets/cuda/templates/ExpertGemmTemplates.h"
 #include "test/runtime/device/cpu/Values.h"
 #include "test/simt/kernels/Draw.h"
 #include "test/simt/kernels/KernelCheck.h"

@@ -1,5 +1,5 @@
 // The kernels that sort rows by expert and take them there and back, against plain loops.
-#include "compiler/targets/cuda/ExpertRowsTemplates.h"
+#include "compiler/targets/cuda/templates/ExpertRowsTemplates.h"
 #include "test/runtime/device/cpu/Values.h"
 #include "test/simt/kernels/Draw.h"
 #include "test/simt/kernels/KernelArgument.h"

@@ -1,5 +1,5 @@
 // The initialisers' kernels make what the runtime makes on the CPU.
-#include "compiler/targets/cuda/InitializerTemplates.h"
+#include "compiler/targets/cuda/templates/InitializerTemplates.h"
 #include "ground/plan/FloatConvert.h"
 #include "runtime/step/Initializer.h"
 #include "runtime/step/NormalStream.h"

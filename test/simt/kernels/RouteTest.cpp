@@ -1,5 +1,5 @@
 // The kernels of the router of a mixture of experts, against loops in f64.
-#include "compiler/targets/cuda/RouteTemplates.h"
+#include "compiler/targets/cuda/templates/RouteTemplates.h"
 #include "test/runtime/device/cpu/Values.h"
 #include "test/simt/kernels/Draw.h"
 #include "test/simt/kernels/KernelArgument.h"

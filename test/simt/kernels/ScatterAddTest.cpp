@@ -1,7 +1,7 @@
 // The kernels of kern.scatter_add against the CPU's, and against sums in the order that they
 // promise, bit for bit.
-#include "compiler/targets/cuda/ScatterAddTemplates.h"
 #include "runtime/device/cpu/commands/ScatterAdd.h"
+#include "compiler/targets/cuda/templates/ScatterAddTemplates.h"
 #include "test/runtime/device/cpu/Values.h"
 #include "test/simt/kernels/Draw.h"
 #include "test/simt/kernels/KernelCheck.h"

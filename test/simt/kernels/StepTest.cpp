@@ -4,7 +4,7 @@
 
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/targets/cuda/KernelCache.h"
+#include "compiler/targets/cuda/nvrtc/KernelCache.h"
 #include "runtime/device/cpu/CpuDevice.h"
 #include "runtime/step/Functions.h"
 #include "runtime/step/Initializer.h"

@@ -172,9 +172,9 @@ private:
     const std::unique_ptr<Session> session = sessionOf(phase);
     if (!session)
       return;
-    const uint64_t total =
-        start ? start->totalSteps
-              : static_cast<uint64_t>(std::max<int64_t>(session->settings.trainIters, 0));
+    const uint64_t total = start ? start->totalSteps
+                                 : static_cast<uint64_t>(std::max<int64_t>(
+                                       session->settings.config.training.trainIters, 0));
     const auto phases = start ? start->phases : phasesOf(plan, total);
     const auto need = diskNeed(*session, options, phases, step, total);
     const std::string place = diskOf(options.out);

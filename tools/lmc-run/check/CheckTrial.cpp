@@ -51,8 +51,6 @@ public:
         figures(figures), first(world.rank() == 0),
         nowhere(std::fopen("/dev/null", "w"), &std::fclose), base(run.options) {
     base.output = base.errors = nowhere.get();
-    // Nobody shall take the trial for the run, whose files may be outside of its folder.
-    base.monitors = false;
     base.timeLimit.reset();
     base.init = start.init;
     base.rewind.reset();
@@ -103,6 +101,7 @@ private:
     options.steps = static_cast<int64_t>(last);
     if (exports && isLast)
       options.exportDirectory = options.out + "/export";
+    // Nobody shall take the trial for the run: it has no observer.
     auto code = train({options, whole.stop, whole.plan, world});
     if (code)
       return std::optional(*code);

@@ -3,9 +3,9 @@
 #include "ground/plan/TargetRules.h"
 #include "ground/support/Median.h"
 #include "ground/support/Size.h"
-#include "runtime/comm/MeasureGroup.h"
-#include "runtime/comm/SlowLinks.h"
 #include "runtime/monitor/Console.h"
+#include "tools/lmc-run/check/MeasureGroup.h"
+#include "tools/lmc-run/check/SlowLinks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -12,8 +12,8 @@ constexpr double kPreflightSeconds = 5;
 
 // Measures the axes of the plan's mesh, every two ranks of a node, and every two nodes. Prints them
 // beside what the plan was compiled with, warns of links that are slower than others of their kind
-// (runtime/comm/SlowLinks.h) and says how to correct the device spec. All ranks of `world` call it,
-// after World::divide(). Returns SlowLink on all ranks if there was such a warning.
+// (tools/lmc-run/check/SlowLinks.h) and says how to correct the device spec. All ranks of `world`
+// call it, after World::divide(). Returns SlowLink on all ranks if there was such a warning.
 //
 // If there are only two nodes, their link has none to be compared with. It is slow if an exchange
 // over it takes twice the time that the plan assumed. Data travel between the memories of the

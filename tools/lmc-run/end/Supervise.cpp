@@ -2,9 +2,9 @@
 
 #include "ground/support/File.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/comm/ChildSignals.h"
 #include "runtime/monitor/RunLog.h"
 #include "tools/lmc-run/end/Restarts.h"
+#include "tools/lmc-run/launch/ChildSignals.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -41,7 +41,7 @@ public:
     batches->data = std::move(*source);
     batches->loader = std::make_unique<BatchLoader>(
         *batches->data, session.rows(), 0,
-        static_cast<int>(std::min<int64_t>(session.settings.numWorkers, 256)));
+        static_cast<int>(std::min<int64_t>(session.settings.config.data.numWorkers, 256)));
     return batches;
   }
 
@@ -64,7 +64,7 @@ private:
     const plan::Plan &plan = **session.plan;
     const uint64_t count = plan.batch()->global_batch_size() / plan.batch()->ranks() *
                            plan.batch()->sequence_length();
-    std::mt19937_64 engine(static_cast<uint64_t>(session.settings.seed) +
+    std::mt19937_64 engine(static_cast<uint64_t>(session.settings.config.training.seed) +
                            static_cast<uint64_t>(session.world.rank()));
     BatchLoader::Batch batch;
     for (std::vector<int32_t> *tokens : {&batch.tokens, &batch.targets})

@@ -4,7 +4,7 @@
 //
 // The operands are ids i32 [rows], x (bf16, f32 or f64) [rows, columns] and d (f64 if x is f64,
 // else f32) [vocabulary, columns]. An id outside of the vocabulary adds nothing: its key is
-// `vocabulary`, which sorts last. compiler/targets/cuda/ScatterAddLayout.h describes how the
+// `vocabulary`, which sorts last. compiler/targets/cuda/templates/ScatterAddLayout.h describes how the
 // kernels share the workspace.
 //
 // All kernels have blocks of 256 threads.

@@ -4,8 +4,8 @@
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/targets/cuda/AttentionTemplates.h"
 #include "compiler/targets/cuda/CudaProgram.h"
+#include "compiler/targets/cuda/templates/AttentionTemplates.h"
 #include "dialects/plan/Plan.h"
 #include "test/ground/config/ShippedConfig.h"
 

@@ -1,7 +1,7 @@
 // Small kernels, and NVRTC where this machine has it.
 #pragma once
 
-#include "compiler/targets/cuda/Nvrtc.h"
+#include "compiler/targets/cuda/nvrtc/Nvrtc.h"
 
 #include <gtest/gtest.h>
 

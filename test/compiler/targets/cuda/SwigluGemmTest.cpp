@@ -1,8 +1,8 @@
 // The products of a gated MLP with SwiGLU in their epilogues, as ptxas compiles them.
 #include "compiler/targets/cuda/CudaArch.h"
 #include "compiler/targets/cuda/CudaCode.h"
-#include "compiler/targets/cuda/ExpertGemmTemplates.h"
-#include "compiler/targets/cuda/SwigluGemmTemplates.h"
+#include "compiler/targets/cuda/templates/ExpertGemmTemplates.h"
+#include "compiler/targets/cuda/templates/SwigluGemmTemplates.h"
 #include "test/compiler/targets/cuda/CudaFixture.h"
 
 #include <gtest/gtest.h>

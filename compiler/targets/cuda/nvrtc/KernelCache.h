@@ -1,0 +1,47 @@
+// A cache of compiled kernels on disk. A kernel is compiled once for all jobs and processes.
+//
+// An entry is a file whose name is the hash of everything that its contents depend on. A file is
+// written under a temporary name and then renamed; it contains its key and a checksum. Files are
+// deleted if they were not used for a long time, or if all files together are too large. A damaged
+// or unwritable cache costs time but never makes a compile fail.
+#pragma once
+
+#include "compiler/targets/cuda/nvrtc/Nvrtc.h"
+
+#include <optional>
+#include <string>
+
+namespace lmc::codegen {
+
+class KernelCache {
+public:
+  static constexpr uint64_t kMaxBytes = uint64_t(1) << 30;
+
+  // Returns $LMC_CACHE_DIR, else $XDG_CACHE_HOME/lmc/kernels, else ~/.cache/lmc/kernels; "" if none
+  // of these variables is set.
+  static std::string defaultDirectory();
+
+  // If `directory` is empty, the cache is off: find() finds nothing and keep() stores nothing.
+  explicit KernelCache(std::string directory, uint64_t mostBytes = kMaxBytes);
+
+  // Deletes entries that are too old, and the oldest ones if there are too many, unless a process
+  // did so recently.
+  ~KernelCache();
+
+  // Returns 64 hexadecimal digits: a hash of the source, all device headers, the architecture, the
+  // options and NVRTC's version.
+  static std::string key(const CudaKernel &kernel, llvm::StringRef arch, llvm::StringRef nvrtc);
+
+  // find() returns the entry of `key`, or nothing; keep() stores an entry. Several threads may call
+  // them at the same time.
+  std::optional<Cubin> find(llvm::StringRef key) const;
+  void keep(llvm::StringRef key, const Cubin &cubin) const;
+
+private:
+  std::string pathOf(llvm::StringRef key) const;
+
+  const std::string directory;
+  const uint64_t mostBytes;
+};
+
+} // namespace lmc::codegen

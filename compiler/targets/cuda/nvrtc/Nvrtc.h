@@ -1,0 +1,73 @@
+// Compiles CUDA C++ to a cubin with NVRTC, inside this process. This needs no GPU.
+#pragma once
+
+#include "compiler/targets/cuda/CudaKernel.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lmc::codegen {
+
+// The resources of the GPU that a kernel uses, as ptxas reports them.
+struct KernelResources {
+  uint32_t registers = 0;   // number per thread
+  uint32_t sharedBytes = 0; // static, per thread block; dynamic shared memory not included
+  uint32_t stackBytes = 0;  // per thread: local memory for spills and indexed arrays
+  uint32_t spillBytes = 0;  // per thread: spill stores and spill loads together
+};
+
+struct Cubin {
+  std::vector<uint8_t> image;
+  KernelResources resources;
+};
+
+// Returns the resources in `log`, the output of `ptxas -v` for one kernel. The log also lists
+// functions that the kernel calls: their stack, spill and shared bytes are added, and of the
+// registers the maximum counts. Returns nothing if the log has no stack or no register numbers.
+std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
+
+// Returns the line of `log` that says that ptxas made a kernel slower than it was written, or did
+// not keep to its limits: products of warpgroups run one after the other (C7510), ptxas has added a
+// wait for them because registers are used in flight (C7517), setmaxnreg or another limit of
+// registers is ignored (C7508). ptxas goes on after these, and a new version may begin to say one
+// of a kernel that was right; the kernel then has another speed than was measured.
+std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
+
+// NVRTC, a shared library that is opened at run time.
+class Nvrtc {
+public:
+  // Returns the library, which is opened once per process: the one that $LMC_NVRTC names if this is
+  // set, else the one that the build found, else the one that the system's loader finds. An error
+  // tells how to install it.
+  static llvm::Expected<const Nvrtc *> get();
+
+  // Opens the library at exactly `path`.
+  static llvm::Expected<std::unique_ptr<Nvrtc>> open(const std::string &path);
+
+  ~Nvrtc();
+
+  llvm::StringRef version() const { return versionText; } // "13.0"
+
+  // Returns the compiler options for `kernel`, without the option for the architecture.
+  static llvm::SmallVector<const char *> options(const CudaKernel &kernel);
+
+  // Compiles `kernel` for `arch` ("sm_90a"). Several threads may call it at the same time. An error
+  // names the kernel, the first compile error, and a file with the source and the whole log.
+  llvm::Expected<Cubin> compile(const CudaKernel &kernel, llvm::StringRef arch) const;
+
+private:
+  struct Functions;
+  Nvrtc();
+
+  void *library = nullptr;
+  std::unique_ptr<Functions> api;
+  std::string versionText;
+};
+
+} // namespace lmc::codegen

@@ -1,0 +1,350 @@
+// Writes the source of attention's kernels: constants, and a call of a template in
+// compiler/targets/cuda/device.
+#include "compiler/targets/cuda/templates/AttentionTemplates.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+#include <limits>
+
+using llvm::formatv;
+
+namespace lmc::codegen {
+
+static llvm::Error refuse(const std::string &why) {
+  return llvm::createStringError("attention on CUDA: " + why);
+}
+
+static llvm::Error check(const AttentionShape &shape) {
+  if (shape.type == DataType::F64)
+    return refuse("f64 has no kernel there; compute in f32 or bf16, or on the CPU");
+  if (shape.batch < 1 || shape.seq < 1 || shape.heads < 1 || shape.kvHeads < 1 || shape.window < 0)
+    return refuse("an empty shape");
+  if (shape.heads % shape.kvHeads != 0)
+    return refuse(
+        formatv("{0} query heads do not divide among {1} key heads", shape.heads, shape.kvHeads));
+  if (shape.headDim < 2 || shape.headDim % 2 != 0 || shape.headDim > 256)
+    return refuse(formatv("heads of {0}; even sizes up to 256 have a kernel", shape.headDim));
+  if (!(shape.scale > 0) || !std::isfinite(float(shape.scale)))
+    return refuse(formatv("a scale of {0}", shape.scale));
+  // Grid sizes, and positions within a sequence, are 32-bit numbers in the kernels.
+  if (double(shape.batch) * double(shape.heads) * double(shape.seq) >
+      double(std::numeric_limits<int32_t>::max()))
+    return refuse("more than 2^31 rows of heads");
+  return llvm::Error::success();
+}
+
+// Returns the shape with every pitch set. A window that is at least as long as the sequence becomes
+// 0 (no window).
+static AttentionShape resolved(AttentionShape shape) {
+  int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
+  for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
+    if (*pitch == 0)
+      *pitch = width;
+  for (int64_t *pitch : {&shape.kPitch, &shape.vPitch, &shape.dkPitch, &shape.dvPitch})
+    if (*pitch == 0)
+      *pitch = kvWidth;
+  if (shape.window >= shape.seq)
+    shape.window = 0;
+  return shape;
+}
+
+// Returns the number of (sequence, head) pairs that the grid processes together, so that the rows
+// that they share (keys and values, or queries and gradients) stay in half of the L2 cache. The
+// number is a multiple of one group of heads with the same keys, and at least one group. For
+// GradKeys the pairs count key heads, so a group is one pair.
+static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
+                             const CudaArch &arch) {
+  int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
+  int64_t rowBytes = 2 * elementBytes(shape.type) * shape.headDim;
+  bool byKeys = part == AttentionPart::GradKeys;
+  int64_t shared = shape.seq * rowBytes * (byKeys ? group : 1);
+  return std::max<int64_t>(1, cache / shared) * (byKeys ? 1 : group);
+}
+
+static std::string real(double value) {
+  llvm::SmallString<32> text;
+  llvm::raw_svector_ostream(text) << llvm::format("%.9g", double(float(value)));
+  if (!text.str().contains_insensitive('.') && !text.str().contains('e'))
+    text += ".0";
+  return (text + "f").str();
+}
+
+namespace {
+struct Parameter {
+  const char *type; // "T" stands for the compute dtype
+  const char *name;
+  bool result;
+};
+} // namespace
+
+// Returns the parameters of a kernel in the order of the launch's arguments. A parameter that the
+// shape does not need is left out of the launch and is null in the call of the template.
+static std::vector<Parameter> parametersOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return {{"T", "q", false},  {"T", "k", false},
+            {"T", "v", false},  {"lmc::i32", "starts", false},
+            {"T", "out", true}, {"float", "lse", true}};
+  case AttentionPart::GradQueries:
+    return {{"T", "q", false},
+            {"T", "k", false},
+            {"T", "v", false},
+            {"T", "out", false},
+            {"float", "lse", false},
+            {"T", "dout", false},
+            {"lmc::i32", "starts", false},
+            {"float", "cos", false},
+            {"float", "sin", false},
+            {"T", "dq", true},
+            {"float", "delta", true}};
+  case AttentionPart::GradKeys:
+    return {{"T", "q", false},
+            {"T", "k", false},
+            {"T", "v", false},
+            {"float", "lse", false},
+            {"T", "dout", false},
+            {"float", "delta", false},
+            {"lmc::i32", "starts", false},
+            {"float", "cos", false},
+            {"float", "sin", false},
+            {"T", "dk", true},
+            {"T", "dv", true}};
+  }
+  llvm_unreachable("a part of attention");
+}
+
+static bool isPresent(const Parameter &parameter, AttentionPart part, const AttentionShape &shape) {
+  llvm::StringRef name = parameter.name;
+  if (name == "starts")
+    return shape.documents;
+  if (name == "cos" || name == "sin")
+    return shape.rope && part != AttentionPart::Forward;
+  return true;
+}
+
+// Returns the number of elements of a parameter, not counting the gaps between rows.
+static int64_t elementsOf(const Parameter &parameter, const AttentionShape &shape) {
+  llvm::StringRef name = parameter.name;
+  int64_t tokens = shape.batch * shape.seq;
+  if (name == "starts")
+    return tokens;
+  if (name == "cos" || name == "sin")
+    return shape.seq * shape.headDim / 2;
+  if (name == "lse" || name == "delta")
+    return tokens * shape.heads;
+  bool byKeys = name == "k" || name == "v" || name == "dk" || name == "dv";
+  return tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim;
+}
+
+static bool isCompute(const Parameter &parameter) { return llvm::StringRef(parameter.type) == "T"; }
+
+GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape) {
+  GlobalBytes bytes;
+  for (const Parameter &parameter : parametersOf(part))
+    if (isPresent(parameter, part, shape))
+      (parameter.result ? bytes.written : bytes.read) += uint64_t(
+          elementsOf(parameter, shape) * (isCompute(parameter) ? elementBytes(shape.type) : 4));
+  return bytes;
+}
+
+static const char *functionOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return "attentionForward";
+  case AttentionPart::GradQueries:
+    return "attentionGradQueries";
+  case AttentionPart::GradKeys:
+    return "attentionGradKeys";
+  }
+  llvm_unreachable("a part of attention");
+}
+
+// Returns the name of the struct in the device library that states the number of thread blocks and
+// the shared memory of a kernel.
+static const char *planOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return "AttentionForward";
+  case AttentionPart::GradQueries:
+    return "AttentionGradQueries";
+  case AttentionPart::GradKeys:
+    return "AttentionGradKeys";
+  }
+  llvm_unreachable("a part of attention");
+}
+
+static const char *heroOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return "attention_forward";
+  case AttentionPart::GradQueries:
+    return "attention_grad_queries";
+  case AttentionPart::GradKeys:
+    return "attention_grad_keys";
+  }
+  llvm_unreachable("a part of attention");
+}
+
+// Returns the formulas that the kernel computes, as a comment for its source.
+static std::string formulas(AttentionPart part, const AttentionShape &shape) {
+  std::string mask = "j <= i";
+  if (shape.window)
+    mask += formatv(", i - j < {0}", shape.window);
+  if (shape.documents)
+    mask += ", j >= starts[i]";
+  std::string text = formatv("//   s[i, j] = {0} q[i].k[j] for {1}\n", real(shape.scale), mask);
+  if (part == AttentionPart::Forward)
+    return text + "//   lse[i] = log sum_j exp(s[i, j])    "
+                  "out[i] = sum_j exp(s[i, j] - lse[i]) v[j]\n";
+  text += "//   p[i, j] = exp(s[i, j] - lse[i])    "
+          "ds[i, j] = p[i, j] (dout[i].v[j] - delta[i])\n";
+  std::string rotated = shape.rope ? ", rotated back by cos and sin" : "";
+  if (part == AttentionPart::GradQueries)
+    return text + formatv("//   delta[i] = dout[i].out[i]    dq[i] = {0} sum_j ds[i, j] k[j]{1}\n",
+                          real(shape.scale), rotated)
+                      .str();
+  return text + formatv("//   dv[j] = sum_i p[i, j] dout[i]    dk[j] = {0} sum_i ds[i, j] q[i]{1}, "
+                        "over the heads that share j\n",
+                        real(shape.scale), rotated)
+                    .str();
+}
+
+// Returns true if a tile has more columns than a head.
+static bool isPadded(const AttentionTile *tile, const AttentionShape &shape) {
+  return tile && tile->headDim != shape.headDim;
+}
+
+static std::string comment(AttentionPart part, const AttentionTile *tile,
+                           const AttentionShape &shape, const std::string &name) {
+  std::string text = formatv("// {0}: {1}\n", name, heroOf(part)).str() + formulas(part, shape);
+  text += formatv("// {0} [{1} * {2}, heads * {3}], {4} query and {5} key heads; lse and delta f32 "
+                  "[{1} * {2}, {4}]\n",
+                  shortName(shape.type), shape.batch, shape.seq, shape.headDim, shape.heads,
+                  shape.kvHeads);
+  if (isPadded(tile, shape))
+    text += formatv("// Tiles have {0} columns; those from {1} on are zeros\n", tile->headDim,
+                    shape.headDim);
+  if (tile)
+    text += formatv("// {0} queries x {1} keys at a time by {2} {3}, {4} tiles in {5}\n",
+                    tile->queries, tile->keys, tile->warpgroups ? tile->warps / 4 : tile->warps,
+                    tile->warpgroups ? "warpgroups" : "warps", tile->stages,
+                    tile->warpgroups ? "shared memory" : "flight");
+  else
+    text += "// A warp per row, f32 arithmetic, no tensor cores\n";
+  return text;
+}
+
+static std::string constants(AttentionPart part, const AttentionTile *tile,
+                             const AttentionShape &shape, const CudaArch &arch) {
+  auto boolean = [](bool value) { return value ? "true" : "false"; };
+  std::string text = "struct Shape {\n";
+  text += formatv("  static constexpr int batch = {0}, seq = {1}, heads = {2}, kvHeads = {3}, "
+                  "headDim = {4};\n",
+                  shape.batch, shape.seq, shape.heads, shape.kvHeads, shape.headDim);
+  text += formatv("  static constexpr int window = {0};\n", shape.window);
+  text += formatv("  static constexpr bool documents = {0}, rope = {1};\n",
+                  boolean(shape.documents), boolean(shape.rope));
+  text += formatv("  static constexpr int qPitch = {0}, kPitch = {1}, vPitch = {2}, outPitch = "
+                  "{3};\n",
+                  shape.qPitch, shape.kPitch, shape.vPitch, shape.outPitch);
+  if (part != AttentionPart::Forward)
+    text += formatv("  static constexpr int doutPitch = {0}, dqPitch = {1}, dkPitch = {2}, "
+                    "dvPitch = {3};\n",
+                    shape.doutPitch, shape.dqPitch, shape.dkPitch, shape.dvPitch);
+  text += formatv("  static constexpr float scale = {0};\n};\nstruct Tile {{\n", real(shape.scale));
+  if (!tile)
+    return text + formatv("  static constexpr int warps = {0};\n};\n", kPlainWarps).str();
+  text += formatv("  static constexpr int queries = {0}, keys = {1}, warps = {2};\n", tile->queries,
+                  tile->keys, tile->warps);
+  const bool byKeys = part == AttentionPart::GradKeys;
+  if (tile->warpgroups)
+    text += formatv("  static constexpr int together = {0};\n", pairsTogether(part, shape, arch));
+  else
+    text += formatv("  static constexpr int {0} = {1}, together = {2};\n",
+                    part == AttentionPart::Forward ? "slots" : "stages", tile->stages,
+                    pairsTogether(part, shape, arch));
+  if (!byKeys || tile->warpgroups)
+    text += formatv("  static constexpr bool {0}Registers = {1};\n", byKeys ? "key" : "query",
+                    boolean(tile->inRegisters));
+  return text + "};\n";
+}
+
+CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
+                           const AttentionShape &given, const CudaArch &arch,
+                           const std::string &name) {
+  AttentionShape shape = resolved(given);
+  CudaKernel kernel;
+  kernel.name = name;
+  kernel.hero = heroOf(part);
+  kernel.contract = true; // safe: which ops share a kernel does not change its text
+  kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
+  bool byKeys = part == AttentionPart::GradKeys;
+  int64_t rows = !tile ? kPlainWarps : byKeys ? tile->keys : tile->queries;
+  kernel.grid[0] = uint32_t(llvm::divideCeil(shape.seq, rows) * shape.batch *
+                            (byKeys ? shape.kvHeads : shape.heads));
+  kernel.sharedBytes = uint32_t(tile ? sharedBytesOf(*tile, shape) : plainSharedBytes(shape));
+  kernel.bytes = bytesOf(part, shape);
+
+  llvm::SmallVector<std::string> parameters, arguments;
+  for (const Parameter &parameter : parametersOf(part)) {
+    bool present = isPresent(parameter, part, shape);
+    arguments.push_back(present ? parameter.name : "nullptr");
+    if (!present)
+      continue;
+    parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
+                                 isCompute(parameter) ? cudaName(shape.type) : parameter.type,
+                                 parameter.name));
+  }
+  const char *header = !tile                            ? "attention_plain"
+                       : part == AttentionPart::Forward ? "attention_forward"
+                                                        : "attention_backward";
+  const char *kind = !tile ? "Plain" : tile->warpgroups ? "Groups" : "";
+  kernel.source = comment(part, tile, shape, name);
+  kernel.source +=
+      formatv("#include \"lmc/{0}{1}.cuh\"\n\n", header, tile && tile->warpgroups ? "_groups" : "");
+  kernel.source += constants(part, tile, shape, arch);
+  // A static_assert in the source compares the grid and the shared memory of the launch with the
+  // numbers that the device library computes.
+  const std::string types =
+      isPadded(tile, shape) ? formatv("Shape, Tile, {0}", tile->headDim).str() : "Shape, Tile";
+  kernel.source += formatv("\nusing Launch = lmc::{0}{1}<{2}>;\n"
+                           "static_assert(Launch::{3} == {4} && Launch::sharedBytes == {5}, "
+                           "\"as launched\");\n",
+                           tile ? planOf(part) : "Attention", kind, types,
+                           tile     ? "blocks"
+                           : byKeys ? "gradKeysBlocks"
+                                    : "rowBlocks",
+                           kernel.grid[0], kernel.sharedBytes);
+  kernel.source +=
+      formatv("\nextern \"C\" __global__ void __launch_bounds__({0}, {1})\n{2}({3}) {{\n"
+              "  lmc::{4}{5}<{6}>({7});\n}\n",
+              kernel.threads, tile ? tile->blocks : 1, name, llvm::join(parameters, ", "),
+              functionOf(part), kind, types, llvm::join(arguments, ", "));
+  return kernel;
+}
+
+static CudaKernel chosenKernel(AttentionPart part, const AttentionShape &shape,
+                               const CudaArch &arch, const std::string &name) {
+  return attentionKernel(part, chooseAttentionTile(part, shape, arch), shape, arch, name);
+}
+
+llvm::Expected<std::vector<CudaKernel>>
+attentionKernels(const AttentionShape &shape, const CudaArch &arch, const std::string &name) {
+  if (llvm::Error error = check(shape))
+    return error;
+  return std::vector<CudaKernel>{chosenKernel(AttentionPart::Forward, shape, arch, name)};
+}
+
+llvm::Expected<std::vector<CudaKernel>>
+attentionGradKernels(const AttentionShape &shape, const CudaArch &arch, const std::string &name) {
+  if (llvm::Error error = check(shape))
+    return error;
+  return std::vector<CudaKernel>{
+      chosenKernel(AttentionPart::GradQueries, shape, arch, name + "_queries"),
+      chosenKernel(AttentionPart::GradKeys, shape, arch, name + "_keys")};
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,150 @@
+// Generates the CUDA kernels of attention. They are not printed from a kernel region but
+// instantiated from templates in compiler/targets/cuda/device.
+//
+// The plan keeps attention as one command, and lists these kernels as the launches of the command.
+// Another implementation of attention therefore changes one place only. The kernels by products of
+// warpgroups (sm_90a) are further variants with the same arguments. A library (cuDNN) would be
+// called by the runtime's device, which may execute the command and ignore its launches.
+#pragma once
+
+#include "compiler/targets/cuda/CudaArch.h"
+#include "compiler/targets/cuda/CudaKernel.h"
+#include "compiler/targets/cuda/CudaTypes.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lmc::codegen {
+
+// The shape of attention, softmax(scale q k^T + mask) v per head, as in plan.fbs. Query i of a
+// sequence sees key j if j <= i, if i - j < window (when window > 0), and if j >= starts[i] (when
+// documents is true).
+struct AttentionShape {
+  DataType type = DataType::BF16;
+  int64_t batch = 1, seq = 1, heads = 1, kvHeads = 1, headDim = 64;
+  int64_t window = 0; // number of keys that a query sees; 0: no window
+  double scale = 1;
+  bool documents = false; // true if there is an argument `starts`, i32 [batch * seq]
+  // For gradients only. True if dq and dk are rotated back with the arguments `cos` and `sin`, f32
+  // [seq, headDim / 2]. The results are then the gradients of the inputs of lm.rope.
+  bool rope = false;
+  // Pitches: the number of elements from the start of one row (token) to the start of the next; 0
+  // means that rows are adjacent.
+  int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
+  int64_t doutPitch = 0, dqPitch = 0, dkPitch = 0, dvPitch = 0;
+};
+
+// Returns the kernels of the command plan::Attention: one kernel, with the arguments
+//   q, k, v, [starts], out, lse
+// Errors: an inconsistent shape, f64, or a head size that no kernel supports.
+llvm::Expected<std::vector<CudaKernel>> attentionKernels(const AttentionShape &shape,
+                                                         const CudaArch &arch,
+                                                         const std::string &name = "attention");
+
+// Returns the kernels of the command plan::AttentionGrad: two, to run in this order, with the
+// arguments
+//   q, k, v, out, lse, dout, [starts], [cos, sin], dq, delta
+//   q, k, v, lse, dout, delta, [starts], [cos, sin], dk, dv
+// where delta, f32 [batch * seq, heads], is scratch memory. Errors: as attentionKernels.
+llvm::Expected<std::vector<CudaKernel>>
+attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,
+                     const std::string &name = "attention_grad");
+
+//===-- Tiles -------------------------------------------------------------------------------===//
+
+enum class AttentionPart { Forward, GradQueries, GradKeys };
+
+// Returns the parts that the kernels of attention (or of its gradient, if `backward`) compute, one
+// each, in the order of the launches.
+llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward);
+
+// Returns the number of matrix products that a part computes for a pair of tiles.
+int productsOf(AttentionPart part);
+
+// Returns the traffic of one launch of a part's kernel, where each byte counts once.
+GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
+
+// What a variant does not support, because it would spill registers.
+enum class AttentionLimits {
+  None,
+  Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
+  Causal, // the same, and a window
+};
+
+// A variant of a tensor core kernel: its tile sizes and resources. In compiler/targets/cuda/device,
+// attention_forward.cuh and attention_backward.cuh (mma.sync), or attention_forward_groups.cuh and
+// attention_backward_groups.cuh (wgmma), explain how they are used.
+struct AttentionTile {
+  AttentionPart part;
+  // The columns of a tile, the queries and keys of a tile, and the warps of a thread block. A head
+  // has as many columns as a tile, or fewer: then the rest of the tile is zeros.
+  int headDim;
+  int queries, keys, warps;
+  int stages; // buffers in shared memory, each for one tile or a pair of tiles
+  // True if a warp's own rows stay in registers: of q (and of dout, for GradQueries), or of k and v
+  // for GradKeys, where only warpgroups can.
+  bool inRegisters;
+  int blocks;    // thread blocks per SM requested by the launch bounds
+  int registers; // registers per thread, maximum over masks and architectures
+  AttentionLimits limits;
+  bool warpgroups; // products by wgmma, of 64 rows; sm_90a alone has them
+
+  bool isFor(const AttentionShape &shape, const CudaArch &arch) const;
+};
+
+// Returns all variants. None of them spills registers when NVRTC compiles it: a test compiles each
+// variant with the masks that need the most registers.
+llvm::ArrayRef<AttentionTile> attentionTiles();
+
+// The largest number of columns of a tile.
+inline constexpr int kLargestTileHeadDim = 256;
+
+// Returns the columns of the tiles for heads of this size: the smallest number that some variant
+// has and that is not less than headDim. Returns 0 if headDim is too large, or no multiple of 8
+// (16 bytes), the unit in which tiles are copied; beyond 128 it must be a multiple of 16, because
+// the exchange of columns between lanes that RoPE's gradient needs for others takes too many
+// registers.
+int tileHeadDim(int64_t headDim);
+
+// Returns the dynamic shared memory of a thread block, in bytes.
+int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape);
+
+// What the cost model of AttentionTiles.cpp predicts for a variant.
+struct AttentionEstimate {
+  int64_t blocks = 0;      // number of thread blocks in the launch
+  int64_t blocksPerSm = 0; // resident at the same time; 0: no block fits an SM
+  double blockFlops = 0;   // FLOPs of the longest block, including masked scores
+  double visited = 0;      // computed scores / scores that the mask leaves; at least 1
+  double clocks = 0;       // SM clock cycles of the whole launch
+};
+AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shape,
+                           const CudaArch &arch);
+
+// Returns false for a shape that needs the plain kernels (attention_plain.cuh): a dtype other than
+// bf16, a head size without tiles, or rows that do not begin at multiples of 16 bytes.
+bool hasTiles(const AttentionShape &shape);
+
+// Returns the variant with the fewest predicted clock cycles; null if the shape has no tiles.
+const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
+                                         const CudaArch &arch);
+
+// The plain kernels have kPlainWarps warps in a thread block, and take at most kPlainRegisters
+// registers per thread.
+inline constexpr int kPlainWarps = 8, kPlainRegisters = 128;
+int64_t plainSharedBytes(const AttentionShape &shape);
+
+// Returns the SM clock cycles that the cost model of AttentionTiles.cpp predicts for a launch of a
+// part's plain kernel.
+double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch);
+
+// Returns the kernel of one part of attention in the variant `tile`; the plain kernel if `tile` is
+// null. Tests and benches call it.
+CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
+                           const AttentionShape &shape, const CudaArch &arch,
+                           const std::string &name);
+
+} // namespace lmc::codegen

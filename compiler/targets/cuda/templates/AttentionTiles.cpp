@@ -1,0 +1,340 @@
+// Chooses the tile size of a flash attention kernel for a shape.
+//
+// The cost model. A step multiplies one tile of queries with one tile of keys. Each of five units
+// of an SM is busy for some clock cycles of a step. queries, keys and headDim are the sizes of the
+// tile, products is the number of matrix products per step:
+//   tensor cores   2 products queries keys headDim / (FLOPs per clock)
+//   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
+//   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
+//   exponentials   queries keys / 16
+//   issue          instructions / 4
+// With w warps on each of the SM's four schedulers, the busiest unit hides all but 1/w of the
+// cycles of the other units:
+//   step = most + (sum - most) / w
+// where `most` and `sum` are the maximum and the sum over the five units. A step takes
+// chip.attentionShare of these cycles. A thread block takes the
+// number of its steps x `step` cycles, times the number of blocks that share its SM. The blocks
+// start in order, each at the first free place on the GPU. This gives the cycles of the whole
+// launch, including masked scores, blocks of different length and a last wave that does not fill
+// the GPU.
+//
+// The cost model of the plain kernels (attention_plain.cuh). In a step, a warp computes the scores
+// of its row with the 32 rows of a tile. Two units are busy, and they overlap as above. Shared
+// memory serves one instruction of a warp in a cycle, for a load, a store or a shuffle; the SM
+// issues four instructions in a cycle. With columns = ceil(headDim / 32), a step has these
+// instructions:
+//   for each product that gives scores  headDim loads of the tile, headDim loads of the warp's row
+//                                       (a quarter of them if 4 words can be loaded at once), and
+//                                       headDim multiply-adds
+//   for each product that adds rows     32 shuffles, 32 columns loads of the tile, and 32 columns
+//                                       multiply-adds
+//   for the copy of the next two tiles  8 columns stores
+//   for all else                        about 60, which do not use shared memory
+// The blocks are short and many, so all SMs are taken to be busy until the end.
+//
+// The cost model of products by warpgroups. They and the copies run by themselves, so a step has
+// two sides, which w warpgroups on an SM overlap as above:
+//   products   the busiest of tensor cores, of shared memory (the factors that the products read:
+//   2048
+//              bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the L2
+//              cache
+//   threads    exponentials and instructions, one after the other
+// All takes longer than that by 661/570: what FlashAttention-3 loses on an H100 if all warps copy,
+// as here, and not one for the others (Shah et al., arXiv:2407.08608, table 2). No GPU has run it
+// yet.
+#include "compiler/targets/cuda/templates/AttentionTemplates.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+namespace lmc::codegen {
+
+namespace {
+// The numbers in which the three kernels (forward, GradQueries, GradKeys) differ.
+struct PartModel {
+  int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
+  int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
+  // Instructions per thread and score, without mma and ldmatrix, counted in sm_90a code.
+  double instructions;
+
+  int products() const { return scoreProducts + sumProducts; }
+};
+
+} // namespace
+
+static PartModel modelOf(AttentionPart part) {
+  switch (part) {
+  case AttentionPart::Forward:
+    return {1, 1, 7};
+  case AttentionPart::GradQueries:
+    return {2, 1, 6};
+  case AttentionPart::GradKeys:
+    return {2, 2, 9};
+  }
+  llvm_unreachable("a part of attention");
+}
+
+llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward) {
+  static constexpr AttentionPart kParts[] = {AttentionPart::Forward, AttentionPart::GradQueries,
+                                             AttentionPart::GradKeys};
+  return backward ? llvm::ArrayRef(kParts).drop_front() : llvm::ArrayRef(kParts).take_front();
+}
+
+int productsOf(AttentionPart part) { return modelOf(part).products(); }
+
+llvm::ArrayRef<AttentionTile> attentionTiles() {
+  static const AttentionTile tiles[] = {
+#define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, InRegisters, Blocks,       \
+                           Registers, Limits, Warpgroups)                                          \
+  {                                                                                                \
+      AttentionPart::Part,                                                                         \
+      HeadDim,                                                                                     \
+      Queries,                                                                                     \
+      Keys,                                                                                        \
+      Warps,                                                                                       \
+      Stages,                                                                                      \
+      InRegisters,                                                                                 \
+      Blocks,                                                                                      \
+      Registers,                                                                                   \
+      AttentionLimits::Limits,                                                                     \
+      Warpgroups},
+#include "compiler/targets/cuda/templates/AttentionTiles.def"
+#undef LMC_ATTENTION_TILE
+  };
+  return tiles;
+}
+
+int tileHeadDim(int64_t headDim) {
+  if (headDim % 8 != 0 || (headDim > 128 && headDim % 16 != 0))
+    return 0;
+  int smallest = 0;
+  for (const AttentionTile &tile : attentionTiles())
+    if (tile.headDim >= headDim && (smallest == 0 || tile.headDim < smallest))
+      smallest = tile.headDim;
+  return smallest;
+}
+
+// Returns true if two warps, or warpgroups, of a tile of GradKeys have the same keys.
+static bool isInPairs(const AttentionTile &tile) {
+  return tile.part == AttentionPart::GradKeys && tile.headDim > 128;
+}
+
+int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
+  const int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
+  const int64_t pairBytes = isInPairs(tile) ? 4 * tile.queries * tile.keys : 0;
+  if (tile.warpgroups) {
+    const int64_t rowBytes = 128 * int64_t(llvm::divideCeil(tile.headDim, 64)), padding = 1024;
+    const int64_t queryBytes = rowBytes * tile.queries, keyBytes = rowBytes * tile.keys;
+    switch (tile.part) {
+    case AttentionPart::Forward:
+      return padding + queryBytes + tile.stages * keyBytes;
+    case AttentionPart::GradQueries:
+      return padding + 2 * queryBytes + 2 * tile.stages * keyBytes + 4 * tile.queries;
+    case AttentionPart::GradKeys:
+      return padding + 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) +
+             pairBytes;
+    }
+    llvm_unreachable("a part of attention");
+  }
+  int64_t queryBytes = 2 * tile.queries * tile.headDim, keyBytes = 2 * tile.keys * tile.headDim;
+  switch (tile.part) {
+  case AttentionPart::Forward:
+    return queryBytes + tile.stages * keyBytes;
+  case AttentionPart::GradQueries:
+    return 2 * queryBytes + 2 * tile.stages * keyBytes + 2 * 4 * tile.queries;
+  case AttentionPart::GradKeys:
+    return 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) + pairBytes;
+  }
+  llvm_unreachable("a part of attention");
+}
+
+// Returns the number of steps for tile number `t`: the number of tiles of keys that a tile of
+// queries visits, or in GradKeys the number of tiles of queries that a tile of keys visits.
+static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
+  if (tile.part == AttentionPart::GradKeys) {
+    int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
+    int64_t end = shape.window ? std::min(shape.seq, last + shape.window) : shape.seq;
+    return shape.heads / shape.kvHeads *
+           (int64_t(llvm::divideCeil(end, tile.queries)) - first / tile.queries);
+  }
+  int64_t first = t * tile.queries, last = std::min(first + tile.queries, shape.seq) - 1;
+  int64_t lowest = shape.window ? std::max<int64_t>(0, first - shape.window + 1) : 0;
+  return last / tile.keys + 1 - lowest / tile.keys;
+}
+
+// Returns the cycles of a step in which units are busy for these cycles, with `warps` warps on each
+// scheduler.
+static double overlapped(llvm::ArrayRef<double> busy, double warps) {
+  double sum = 0, most = 0;
+  for (double clocks : busy) {
+    sum += clocks;
+    most = std::max(most, clocks);
+  }
+  return most + (sum - most) / std::max(1.0, warps);
+}
+
+// Returns the clock cycles that an SM needs for one step of one block, when `resident` blocks share
+// the SM.
+static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int64_t resident) {
+  PartModel model = modelOf(tile.part);
+  double scores = double(tile.queries) * tile.keys;
+  double flops = 2 * model.products() * scores * tile.headDim;
+  bool byKeys = tile.part == AttentionPart::GradKeys;
+  int own = byKeys ? tile.keys : tile.queries, other = byKeys ? tile.queries : tile.keys;
+  double copied = 2.0 * 2 * other * tile.headDim;
+  if (tile.warpgroups) {
+    const double scoreSlices = double(model.scoreProducts) * tile.headDim / 16;
+    const double sumSlices = double(model.sumProducts) * other / 16;
+    const double read = own / 64 *
+                        (scoreSlices * ((tile.inRegisters ? 0 : 2048) + 32 * other) +
+                         sumSlices * 32 * tile.headDim);
+    const double byProducts = std::max({flops / chip.warpgroupFlops, (read + copied) / 128,
+                                        copied * chip.sms / chip.cacheBytesPerClock});
+    const double byThreads = scores / 16 + model.instructions * scores / 32 / 4;
+    const double groups = double(resident) * own / 64;
+    return 661.0 / 570 * overlapped({byProducts, byThreads}, groups);
+  }
+  // The ldmatrix instructions of a warp load, for every product, the rows of the visited tile. For
+  // the products that give scores, they also load the rows of the warp's own tile, unless registers
+  // hold them.
+  int ofRows = isInPairs(tile) ? 2 : 1; // warps with the same rows, each with half of the products
+  int slices = tile.headDim / 16, bands = own / (16 * tile.warps / ofRows);
+  int ownLoads = tile.inRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
+  double loads =
+      tile.warps / ofRows * slices * (ownLoads * bands + model.products() * (other / 16));
+  double instructions = flops / 4096 + loads + model.instructions * scores / 32;
+  double busy[] = {flops / chip.tensorFlops, (512 * loads + copied) / 128,
+                   copied * chip.sms / chip.cacheBytesPerClock, scores / 16, instructions / 4};
+  return overlapped(busy, double(resident) * tile.warps / 4) * chip.attentionShare;
+}
+
+// Returns the time at which the last block ends. There are `count` blocks of each of `lengths`.
+// They start in this order, each at the first of `places` that becomes free.
+static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
+  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  double end = 0;
+  for (double length : lengths)
+    for (int64_t i = 0; i < count; ++i) {
+      double start = 0;
+      if (int64_t(free.size()) == places) {
+        start = free.top();
+        free.pop();
+      }
+      free.push(start + length);
+      end = std::max(end, start + length);
+    }
+  return end;
+}
+
+AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shape,
+                           const CudaArch &arch) {
+  bool byKeys = tile.part == AttentionPart::GradKeys;
+  int64_t tiles = llvm::divideCeil(shape.seq, byKeys ? tile.keys : tile.queries);
+  int64_t pairs = shape.batch * (byKeys ? shape.kvHeads : shape.heads);
+  AttentionEstimate result;
+  result.blocks = tiles * pairs;
+  result.blocksPerSm = residentBlocks(arch, 32 * unsigned(tile.warps), unsigned(tile.registers),
+                                      unsigned(sharedBytesOf(tile, shape)));
+  if (result.blocksPerSm == 0)
+    return result;
+
+  double step = clocksOfStep(tile, arch.chip, result.blocksPerSm);
+  int64_t steps = 0, longest = 0;
+  std::vector<double> lengths;
+  for (int64_t t = 0; t < tiles; ++t) {
+    int64_t own = stepsOf(tile, shape, byKeys ? t : tiles - 1 - t);
+    steps += own;
+    longest = std::max(longest, own);
+    lengths.push_back(double(own) * step * double(result.blocksPerSm));
+  }
+  double stepScores = double(tile.queries) * tile.keys;
+  result.blockFlops = 2.0 * productsOf(tile.part) * stepScores * tile.headDim * double(longest);
+  int64_t window = shape.window ? std::min(shape.window, shape.seq) : shape.seq;
+  double visible =
+      double(window) * double(window + 1) / 2 + double(shape.seq - window) * double(window);
+  if (byKeys)
+    visible *= double(shape.heads / shape.kvHeads);
+  result.visited = double(steps) * stepScores / visible;
+  result.clocks = endOf(lengths, pairs, arch.chip.sms * result.blocksPerSm);
+  return result;
+}
+
+int64_t plainSharedBytes(const AttentionShape &shape) {
+  return 4 * (2 * 32 * (shape.headDim + 1) + 2 * kPlainWarps * shape.headDim);
+}
+
+double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch) {
+  const PartModel model = modelOf(part);
+  const bool byKeys = part == AttentionPart::GradKeys;
+  const double columns = double(llvm::divideCeil(shape.headDim, 32));
+  const double rowWords = double(shape.headDim) * (shape.headDim % 4 == 0 ? 0.25 : 1);
+  const double words =
+      model.scoreProducts * double(shape.headDim) + model.sumProducts * 32 * columns;
+  const double shared =
+      words + model.scoreProducts * rowWords + model.sumProducts * 32 + 8 * columns;
+  const double busy[] = {shared, (shared + words + 60) / 4};
+  const unsigned resident =
+      residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters, unsigned(plainSharedBytes(shape)));
+  const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
+
+  // The steps of a block are those of a tile of this size.
+  AttentionTile rows{};
+  rows.part = part;
+  rows.queries = byKeys ? 32 : kPlainWarps;
+  rows.keys = byKeys ? kPlainWarps : 32;
+  int64_t steps = 0;
+  for (int64_t t = 0; t < int64_t(llvm::divideCeil(shape.seq, kPlainWarps)); ++t)
+    steps += stepsOf(rows, shape, t);
+  const double pairs = double(shape.batch * (byKeys ? shape.kvHeads : shape.heads));
+  return double(steps) * pairs * kPlainWarps * warpStep / arch.chip.sms;
+}
+
+static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
+
+bool AttentionTile::isFor(const AttentionShape &shape, const CudaArch &arch) const {
+  if (headDim != tileHeadDim(shape.headDim) || (warpgroups && !arch.hasWarpgroups()))
+    return false;
+  if (limits == AttentionLimits::None)
+    return true;
+  const bool whole = !shape.documents && shape.seq % queries == 0 && shape.seq % keys == 0 &&
+                     shape.headDim == headDim;
+  return whole &&
+         (limits == AttentionLimits::Whole || shape.window == 0 || shape.window >= shape.seq);
+}
+
+bool hasTiles(const AttentionShape &shape) {
+  if (shape.type != DataType::BF16 || tileHeadDim(shape.headDim) == 0)
+    return false;
+  int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
+  for (int64_t pitch : {pitchOr(shape.qPitch, width), pitchOr(shape.outPitch, width),
+                        pitchOr(shape.doutPitch, width), pitchOr(shape.dqPitch, width),
+                        pitchOr(shape.kPitch, kvWidth), pitchOr(shape.vPitch, kvWidth),
+                        pitchOr(shape.dkPitch, kvWidth), pitchOr(shape.dvPitch, kvWidth)})
+    if (pitch % 8 != 0)
+      return false;
+  return true;
+}
+
+const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
+                                         const CudaArch &arch) {
+  if (!hasTiles(shape))
+    return nullptr;
+  const AttentionTile *best = nullptr;
+  double fewest = 0;
+  for (const AttentionTile &tile : attentionTiles()) {
+    if (tile.part != part || !tile.isFor(shape, arch))
+      continue;
+    AttentionEstimate cost = estimate(tile, shape, arch);
+    if (cost.blocksPerSm > 0 && (!best || cost.clocks < fewest)) {
+      best = &tile;
+      fewest = cost.clocks;
+    }
+  }
+  return best;
+}
+
+} // namespace lmc::codegen

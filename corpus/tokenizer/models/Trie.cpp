@@ -1,0 +1,92 @@
+#include "corpus/tokenizer/models/Trie.h"
+
+#include <algorithm>
+
+namespace lmc {
+
+namespace {
+
+// The free places of a double array, in a list with both directions. Place 0 is never free: it is
+// before the first and after the last one.
+class FreePlaces {
+public:
+  explicit FreePlaces(size_t places) : next(1), previous(1) { append(places); }
+
+  // Adds places at the end. Returns the first of them.
+  uint32_t append(size_t places) {
+    const auto first = static_cast<uint32_t>(next.size());
+    for (size_t i = 0; i < places; ++i) {
+      const auto place = static_cast<uint32_t>(next.size()), last = previous[0];
+      next.push_back(0);
+      previous.push_back(last);
+      next[last] = previous[0] = place;
+    }
+    return first;
+  }
+  void take(uint32_t place) {
+    next[previous[place]] = next[place];
+    previous[next[place]] = previous[place];
+    next[place] = kNoId;
+  }
+  bool isFree(uint32_t place) const { return place != 0 && next[place] != kNoId; }
+  // Returns the free place after `place`, or 0. The first one is after 0.
+  uint32_t after(uint32_t place) const { return next[place]; }
+
+private:
+  std::vector<uint32_t> next, previous; // next: kNoId for places that are taken
+};
+
+} // namespace
+
+void Trie::finish() {
+  constexpr uint32_t kBlock = 256; // places that one base reaches
+  constexpr int kTries = 64;       // more find few places and take time
+  std::sort(keys.begin(), keys.end());
+  nodes.assign(kBlock, {});
+  FreePlaces places(kBlock - 1);
+
+  // A node and the keys that go through it, which are equal in their first `depth` bytes.
+  struct Branch {
+    size_t begin, end, depth;
+    uint32_t node;
+  };
+  std::vector<Branch> open = {{0, keys.size(), 0, 0}};
+  std::vector<Branch> children; // with the byte as the node, until there is a place for it
+  while (!open.empty()) {
+    auto [begin, end, depth, node] = open.back();
+    open.pop_back();
+    if (begin < end && keys[begin].first.size() == depth)
+      nodes[node].value = keys[begin++].second;
+    children.clear();
+    for (size_t i = begin; i < end; ++i) {
+      const auto byte = static_cast<uint8_t>(keys[i].first[depth]);
+      if (children.empty() || children.back().node != byte)
+        children.push_back({i, i, depth + 1, byte});
+      children.back().end = i + 1;
+    }
+    if (children.empty())
+      continue;
+    const auto fits = [&](uint32_t base) {
+      return std::all_of(children.begin(), children.end(),
+                         [&](const Branch &child) { return places.isFree(base ^ child.node); });
+    };
+    uint32_t place = places.after(0);
+    for (int i = 0; place != 0 && !fits(place ^ children[0].node); ++i)
+      place = i < kTries ? places.after(place) : 0;
+    if (place == 0) {
+      place = places.append(kBlock) ^ children[0].node;
+      nodes.resize(nodes.size() + kBlock);
+    }
+    nodes[node].base = place ^ children[0].node;
+    for (Branch &child : children) {
+      child.node ^= nodes[node].base;
+      places.take(child.node);
+      nodes[child.node].parent = node;
+      open.push_back(child);
+    }
+  }
+  keys.clear();
+  keys.shrink_to_fit();
+}
+
+} // namespace lmc

@@ -1,0 +1,316 @@
+#include "corpus/tokenizer/unicode/Unicode.h"
+
+#include "corpus/tokenizer/unicode/Utf8.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+namespace lmc {
+
+namespace {
+
+#include "corpus/tokenizer/unicode/UnicodeTables.inc"
+
+// The names of general categories, in the order of their numbers in kCategories.
+constexpr std::string_view kCategoryNames[] = {
+    "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Zs", "Zl", "Zp", "Cc",
+    "Cf", "Co", "Cn", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"};
+
+CodePoints setOf(std::span<const uint32_t> flips) {
+  return CodePoints({flips.begin(), flips.end()});
+}
+
+// Returns the value of `c` in a table of code point << 8 | value.
+uint32_t valueAt(std::span<const uint32_t> runs, char32_t c) {
+  return *std::prev(std::upper_bound(runs.begin(), runs.end(), uint32_t(c) << 8 | 0xff)) & 0xff;
+}
+
+// A map from code points to strings, as the tables of pairs (code point, index << 8 | length) and
+// of code points have it.
+class Strings {
+public:
+  Strings(std::span<const uint32_t> entries, std::span<const uint32_t> text) : text(text) {
+    for (size_t i = 0; i < entries.size(); i += 2)
+      places.emplace(entries[i], entries[i + 1]);
+  }
+  std::span<const uint32_t> find(char32_t c) const {
+    auto found = places.find(c);
+    if (found == places.end())
+      return {};
+    return text.subspan(found->second >> 8, found->second & 0xff);
+  }
+
+private:
+  std::span<const uint32_t> text;
+  std::unordered_map<uint32_t, uint32_t> places;
+};
+
+// The constants of the Hangul algorithm (The Unicode Standard 15, chapter 3.12).
+constexpr char32_t kSBase = 0xac00, kLBase = 0x1100, kVBase = 0x1161, kTBase = 0x11a7;
+constexpr uint32_t kLCount = 19, kVCount = 21, kTCount = 28, kSCount = kLCount * kVCount * kTCount;
+
+struct Point {
+  char32_t c;
+  uint32_t combining; // canonical combining class
+};
+
+void decompose(char32_t c, bool compatible, std::vector<Point> &out) {
+  static const Strings canonicals(kCanonical, kCanonicalText);
+  static const Strings compatibles(kCompatible, kCompatibleText);
+  const auto add = [&](char32_t part) { out.push_back({part, valueAt(kCombining, part)}); };
+  if (c < 0x80)
+    return out.push_back({c, 0});
+  if (c >= kSBase && c < kSBase + kSCount) {
+    const uint32_t syllable = c - kSBase;
+    out.push_back({kLBase + syllable / (kVCount * kTCount), 0});
+    out.push_back({kVBase + syllable / kTCount % kVCount, 0});
+    if (syllable % kTCount > 0)
+      out.push_back({kTBase + syllable % kTCount, 0});
+    return;
+  }
+  std::span<const uint32_t> parts;
+  if (compatible)
+    parts = compatibles.find(c);
+  if (parts.empty())
+    parts = canonicals.find(c);
+  if (parts.empty())
+    return add(c);
+  for (uint32_t part : parts)
+    add(part);
+}
+
+// Returns the character that `first` and `second` compose to, or 0.
+char32_t compose(char32_t first, char32_t second) {
+  static const auto pairs = [] {
+    std::unordered_map<uint64_t, uint32_t> map;
+    for (size_t i = 0; i < std::size(kCompositions); i += 3)
+      map.emplace(uint64_t(kCompositions[i]) << 32 | kCompositions[i + 1], kCompositions[i + 2]);
+    return map;
+  }();
+  if (first - kLBase < kLCount && second - kVBase < kVCount)
+    return kSBase + ((first - kLBase) * kVCount + (second - kVBase)) * kTCount;
+  if (first - kSBase < kSCount && (first - kSBase) % kTCount == 0 && second > kTBase &&
+      second - kTBase < kTCount)
+    return first + (second - kTBase);
+  auto found = pairs.find(uint64_t(first) << 32 | second);
+  return found == pairs.end() ? 0 : char32_t(found->second);
+}
+
+// Composes a run of points that begins with the first starter, if it has one, in place.
+void composeAll(std::vector<Point> &points) {
+  size_t starter = 0, end = 0;
+  bool hasStarter = false;
+  for (const Point point : points) {
+    if (hasStarter) {
+      // A point is blocked from the starter by one between them of the same or a higher class.
+      const bool adjacent = end == starter + 1;
+      const bool blocked =
+          !adjacent && (points[end - 1].combining >= point.combining || point.combining == 0);
+      if (char32_t composed = blocked ? 0 : compose(points[starter].c, point.c)) {
+        points[starter].c = composed;
+        continue;
+      }
+    }
+    if (point.combining == 0) {
+      hasStarter = true;
+      starter = end;
+    }
+    points[end++] = point;
+  }
+  points.resize(end);
+}
+
+// Returns true if two parts of a Hangul syllable belong to one cluster.
+bool joinsHangul(char32_t before, char32_t c) {
+  const auto within = [](char32_t x, char32_t first, char32_t last) {
+    return x - first <= last - first;
+  };
+  const auto leading = [&](char32_t x) {
+    return within(x, 0x1100, 0x115f) || within(x, 0xa960, 0xa97c);
+  };
+  const auto vowel = [&](char32_t x) {
+    return within(x, 0x1160, 0x11a7) || within(x, 0xd7b0, 0xd7c6);
+  };
+  const auto trailing = [&](char32_t x) {
+    return within(x, 0x11a8, 0x11ff) || within(x, 0xd7cb, 0xd7fb);
+  };
+  const auto syllable = [&](char32_t x) { return within(x, 0xac00, 0xd7a3); };
+  if (leading(before))
+    return leading(c) || vowel(c) || syllable(c);
+  const bool open = syllable(before) && (before - 0xac00) % 28 == 0; // without a trailing consonant
+  if (vowel(before) || open)
+    return vowel(c) || trailing(c);
+  return (trailing(before) || syllable(before)) && trailing(c);
+}
+
+} // namespace
+
+bool CodePoints::contains(char32_t c) const {
+  return (std::upper_bound(flips.begin(), flips.end(), uint32_t(c)) - flips.begin()) % 2 == 1;
+}
+
+CodePoints CodePoints::complement() const {
+  std::vector<uint32_t> other = flips;
+  if (!other.empty() && other.front() == 0)
+    other.erase(other.begin());
+  else
+    other.insert(other.begin(), 0);
+  if (other.back() == 0x110000)
+    other.pop_back();
+  else
+    other.push_back(0x110000);
+  return CodePoints(std::move(other));
+}
+
+CodePoints CodePoints::united(const CodePoints &other) const {
+  std::vector<uint32_t> result;
+  bool inThis = false, inOther = false;
+  for (size_t i = 0, j = 0; i < flips.size() || j < other.flips.size();) {
+    const uint32_t a = i < flips.size() ? flips[i] : UINT32_MAX;
+    const uint32_t b = j < other.flips.size() ? other.flips[j] : UINT32_MAX;
+    const bool before = inThis || inOther;
+    if (a <= b) {
+      inThis = !inThis;
+      ++i;
+    }
+    if (b <= a) {
+      inOther = !inOther;
+      ++j;
+    }
+    if ((inThis || inOther) != before)
+      result.push_back(std::min(a, b));
+  }
+  return CodePoints(std::move(result));
+}
+
+const CodePoints &regex::space() {
+  static const CodePoints set = setOf(kRegexSpace);
+  return set;
+}
+const CodePoints &regex::word() {
+  static const CodePoints set = setOf(kRegexWord);
+  return set;
+}
+
+std::optional<CodePoints> regex::property(std::string_view name) {
+  if (name == "Han")
+    return setOf(kRegexHan);
+  uint32_t wanted = 0; // a bit for each category
+  if (name.size() == 1 || name.size() == 2)
+    for (size_t i = 0; i < std::size(kCategoryNames); ++i)
+      if (kCategoryNames[i].starts_with(name))
+        wanted |= 1u << i;
+  if (wanted == 0)
+    return std::nullopt;
+  std::vector<uint32_t> flips;
+  bool inside = false;
+  for (uint32_t run : kCategories)
+    if (bool member = wanted >> (run & 0xff) & 1; member != inside) {
+      flips.push_back(run >> 8);
+      inside = member;
+    }
+  if (inside)
+    flips.push_back(0x110000);
+  return CodePoints(std::move(flips));
+}
+
+const CodePoints &wordCharacters() {
+  static const CodePoints set = setOf(kWord);
+  return set;
+}
+const CodePoints &spaceCharacters() {
+  static const CodePoints set = setOf(kSpace);
+  return set;
+}
+const CodePoints &numericCharacters() {
+  static const CodePoints set = setOf(kNumeric);
+  return set;
+}
+const CodePoints &punctuationCharacters() {
+  static const CodePoints set = setOf(kPunctuation);
+  return set;
+}
+const CodePoints &markCharacters() {
+  static const CodePoints set = setOf(kMark);
+  return set;
+}
+
+void appendLowercase(std::string &text, char32_t c) {
+  static const Strings lowercase(kLowercase, kLowercaseText);
+  std::span<const uint32_t> lower = lowercase.find(c);
+  if (lower.empty())
+    return appendUtf8(text, c);
+  for (uint32_t part : lower)
+    appendUtf8(text, part);
+}
+
+size_t clusterEnd(std::string_view text, size_t begin) {
+  static const CodePoints extends = setOf(kClusterExtend), prepends = setOf(kClusterPrepend),
+                          controls = setOf(kClusterControl),
+                          pictographs = setOf(kClusterPictograph);
+  constexpr char32_t kJoiner = 0x200d;
+  size_t at = begin;
+  char32_t before = readUtf8(text, at);
+  bool afterPictograph = pictographs.contains(before); // and what extends it
+  while (at < text.size()) {
+    // Nearly always, the next character stands for itself.
+    if (before < 0x80 && before != '\r' && static_cast<uint8_t>(text[at]) < 0x80)
+      return at;
+    size_t end = at;
+    const char32_t c = readUtf8(text, end);
+    bool joined;
+    if (before == '\r' && c == '\n')
+      joined = true;
+    else if (controls.contains(before) || controls.contains(c))
+      joined = false;
+    else
+      joined = extends.contains(c) || prepends.contains(before) || joinsHangul(before, c) ||
+               (afterPictograph && before == kJoiner && pictographs.contains(c));
+    if (!joined)
+      break;
+    afterPictograph = pictographs.contains(c) || (afterPictograph && extends.contains(c));
+    before = c;
+    at = end;
+  }
+  return at;
+}
+
+std::string normalForm(std::string_view text, NormalForm form) {
+  const bool compatible = form == NormalForm::NFKC || form == NormalForm::NFKD;
+  const bool composed = form == NormalForm::NFC || form == NormalForm::NFKC;
+  std::string result;
+  result.reserve(text.size());
+  std::vector<Point> points; // from the last starter that can change
+  for (size_t at = 0; at < text.size();) {
+    // ASCII characters that an ASCII character follows stay as they are.
+    size_t plain = at;
+    while (plain < text.size() && uint8_t(text[plain]) < 0x80)
+      ++plain;
+    if (plain > at && plain < text.size())
+      --plain; // the last one may compose with what follows
+    result.append(text.substr(at, plain - at));
+    at = plain;
+    points.clear();
+    // Up to two ASCII characters in a row, or the end.
+    while (at < text.size()) {
+      if (!points.empty() && uint8_t(text[at]) < 0x80)
+        break;
+      decompose(readUtf8(text, at), compatible, points);
+    }
+    const auto byClass = [](Point a, Point b) { return a.combining < b.combining; };
+    for (auto first = points.begin(); first != points.end();) {
+      first = std::find_if(first, points.end(), [](Point p) { return p.combining > 0; });
+      auto last = std::find_if(first, points.end(), [](Point p) { return p.combining == 0; });
+      std::stable_sort(first, last, byClass);
+      first = last;
+    }
+    if (composed)
+      composeAll(points);
+    for (Point point : points)
+      appendUtf8(result, point.c);
+  }
+  return result;
+}
+
+} // namespace lmc

@@ -1,0 +1,62 @@
+// Properties of code points as PyPI's `tokenizers` has them. Its parts use several versions of
+// Unicode, so that a property can have two tables. make-unicode-tables.py generates the tables.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lmc {
+
+// A set of code points.
+class CodePoints {
+public:
+  CodePoints() = default;
+  // `flips`: the code points at which membership changes, ascending.
+  explicit CodePoints(std::vector<uint32_t> flips) : flips(std::move(flips)) {}
+  static CodePoints range(char32_t first, char32_t last) {
+    return CodePoints({uint32_t(first), uint32_t(last) + 1});
+  }
+
+  bool contains(char32_t c) const;
+  CodePoints complement() const;
+  CodePoints united(const CodePoints &other) const;
+  const std::vector<uint32_t> &borders() const { return flips; }
+
+private:
+  std::vector<uint32_t> flips;
+};
+
+// Oniguruma's classes, which the regular expressions of Split and Replace use.
+namespace regex {
+// "\s" and "\w".
+const CodePoints &space();
+const CodePoints &word();
+// The set of \p{NAME}: a general category ("Lu"), a group of categories ("L") or the script "Han".
+std::optional<CodePoints> property(std::string_view name);
+} // namespace regex
+
+// Sets that pre-tokenizers, normalizers and added tokens use without a regular expression.
+const CodePoints &wordCharacters();  // \w of the crate regex
+const CodePoints &spaceCharacters(); // \s of the crate regex, and char::is_whitespace
+inline bool isSpace(char32_t c) { return spaceCharacters().contains(c); }
+const CodePoints &numericCharacters();     // char::is_numeric
+const CodePoints &punctuationCharacters(); // what Punctuation splits at
+const CodePoints &markCharacters();        // what StripAccents removes
+
+// Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29),
+// where clusters of less than 6 bytes are concerned: longer ones may be divided further.
+size_t clusterEnd(std::string_view text, size_t begin);
+
+// Appends the lower case of `c`.
+void appendLowercase(std::string &text, char32_t c);
+
+enum class NormalForm { NFC, NFD, NFKC, NFKD };
+// Returns valid UTF-8 in a normal form (Unicode Standard Annex 15).
+std::string normalForm(std::string_view text, NormalForm form);
+
+} // namespace lmc

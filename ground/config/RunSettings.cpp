@@ -1,0 +1,144 @@
+#include "ground/config/RunSettings.h"
+
+#include "ground/config/Parse.h"
+#include "ground/config/Values.h"
+#include "ground/support/Number.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+namespace lmc {
+namespace {
+
+using namespace lmc::config;
+
+// Splits "data.source.web.paths" into its section and its name.
+std::pair<std::string, std::string> splitPath(const std::string &path) {
+  const size_t dot = std::min(path.rfind('.'), path.size());
+  return {path.substr(0, dot), dot < path.size() ? path.substr(dot + 1) : ""};
+}
+
+class Reader {
+public:
+  explicit Reader(const plan::Plan &plan) : plan(plan) {}
+
+  Result<RunSettings> read(const std::vector<std::string> &overrides) {
+    for (const plan::Setting *setting : *plan.settings())
+      LMC_TRY(add(*setting));
+    for (const std::string &override : overrides)
+      if (Result<void> applied = apply(override); !applied)
+        return Error{fmt::format("--set {}: {}", override, applied.error().message)};
+    LMC_TRY(deriveDefaults());
+    settings.table = SettingTable(std::move(entries));
+    return std::move(settings);
+  }
+
+private:
+  // Returns the key of a setting; null if an earlier release had it, or if it describes the model,
+  // which the plan's programs hold.
+  const Key *keyOf(const std::string &path) {
+    const auto [section, name] = splitPath(path);
+    if (path.starts_with("model."))
+      return nullptr;
+    if (const Section *list = listOf(section); list && !keys.hasSection(section))
+      keys.addTable(*list, section.substr(section.rfind('.') + 1));
+    return keys.find(section, name);
+  }
+
+  // Stores the value of an entry, which came from a plan.
+  Result<void> store(const Setting &entry) {
+    const Key *key = keyOf(entry.key);
+    if (!key)
+      return {};
+    // A default may stand for "not given", and lie outside of the range of what can be given.
+    const ResolvedSetting present = resolvedSetting(*key, settings.config);
+    if (present.value == entry.value && present.values == entry.values)
+      return {};
+    const auto value = planValue(entry);
+    if (Result<void> stored = value ? assign(*key, *value, settings.config) : value.error();
+        !stored)
+      return Error{fmt::format("plan: {}", stored.error().message)};
+    return {};
+  }
+
+  Result<void> add(const plan::Setting &setting) {
+    Setting entry{.key = setting.key()->str(),
+                  .type = setting.type(),
+                  .value = setting.value()->str(),
+                  .values = {},
+                  .origin = static_cast<SettingOrigin>(setting.origin()),
+                  .identity = setting.identity(),
+                  .derivedFrom = setting.derived_from() ? setting.derived_from()->str() : "",
+                  .derivedDivisor = setting.derived_divisor()};
+    if (setting.values())
+      for (const auto *value : *setting.values())
+        entry.values.push_back(value->str());
+    LMC_TRY(store(entry));
+    entries.push_back(std::move(entry));
+    return {};
+  }
+
+  Result<void> apply(const std::string &override) {
+    const std::string path = trimmed(override.substr(0, override.find('=')));
+    size_t at = 0;
+    while (at < entries.size() && entries[at].key != path)
+      ++at;
+    if (at < entries.size() && !plan.settings()->Get(static_cast<uint32_t>(at))->run_time())
+      return Error{
+          fmt::format("'{}' is fixed in the plan; change the TOML and compile again", path)};
+    Diagnostics diagnostics;
+    const std::vector<Assignment> parsed = parseOverrides({override}, keys, diagnostics);
+    if (parsed.empty())
+      return Error{diagnostics.firstMessage()};
+    if (at == entries.size())
+      return Error{
+          fmt::format("the plan has no '{}'; compile it again with the lmc of this release", path)};
+    const Assignment &assignment = parsed.front();
+    LMC_TRY(assign(*assignment.key, assignment.value, settings.config));
+    ResolvedSetting resolved = resolvedSetting(*assignment.key, settings.config);
+    entries[at].value = std::move(resolved.value);
+    entries[at].values = std::move(resolved.values);
+    entries[at].origin = SettingOrigin::RunSet;
+    return {};
+  }
+
+  // A setting that is fixed in the plan needs no new value: the setting that it follows is fixed
+  // too, or the compiled value holds.
+  Result<void> deriveDefaults() {
+    std::map<std::string, std::string> moved; // the new texts; a setting follows an earlier one
+    for (Setting &entry : entries) {
+      if (entry.origin == SettingOrigin::RunSet)
+        moved[entry.key] = entry.value;
+      const auto from = moved.find(entry.derivedFrom);
+      if (entry.origin != SettingOrigin::Default || from == moved.end())
+        continue;
+      const auto number = parseDouble(from->second);
+      if (!number || !std::isfinite(*number / entry.derivedDivisor))
+        continue;
+      const double value = *number / entry.derivedDivisor;
+      const bool isInteger = entry.type == plan::SettingType::Integer;
+      entry.value = isInteger ? fmt::format("{}", int64_t(value)) : fmt::format("{}", value);
+      moved[entry.key] = entry.value;
+      LMC_TRY(store(entry));
+    }
+    return {};
+  }
+
+  const plan::Plan &plan;
+  KeyTable keys{{}};
+  std::vector<Setting> entries; // as in the plan
+  RunSettings settings;
+};
+
+} // namespace
+
+Result<RunSettings> RunSettings::read(const plan::Plan &plan,
+                                      const std::vector<std::string> &overrides) {
+  return Reader(plan).read(overrides);
+}
+
+} // namespace lmc

@@ -1,0 +1,189 @@
+#include "passes/fusion/queue/FusionBuilder.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace lmc;
+
+Value lmc::constant(OpBuilder &b, Location loc, Type type, double value) {
+  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+}
+
+// Reshapes to one dimension and from there to `shape`; a step that changes nothing is left out.
+Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getShape() == shape)
+    return value;
+  auto all = [](size_t rank) {
+    return SmallVector<ReassociationIndices>{
+        llvm::to_vector<2>(llvm::seq<int64_t>(0, int64_t(rank)))};
+  };
+  if (type.getRank() > 1)
+    value = tensor::CollapseShapeOp::create(b, loc, type.clone({type.getNumElements()}), value,
+                                            all(size_t(type.getRank())));
+  if (shape.size() > 1)
+    value = tensor::ExpandShapeOp::create(b, loc, type.clone(shape), value, all(shape.size()));
+  return value;
+}
+
+Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return type.getRank() == 1 ? reshape(b, loc, value, {1, type.getDimSize(0)}) : value;
+}
+
+Type lmc::arithmeticType(Type storage) {
+  return storage.isBF16() || storage.isF16() ? Float32Type::get(storage.getContext()) : storage;
+}
+
+Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
+  if (value.getType() == type || !isa<FloatType>(type) || !isa<FloatType>(value.getType()))
+    return value;
+  if (value.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, type, value);
+  return arith::TruncFOp::create(b, loc, type, value);
+}
+
+int64_t lmc::rowsPerBlock(int64_t rows, int64_t further) {
+  constexpr int64_t kBlocks = 64;
+  const int64_t wanted = std::max<int64_t>(1, 64 / further),
+                fewest = std::max<int64_t>(1, 16 / further);
+  if (rows <= wanted)
+    return rows;
+  for (int64_t r = wanted; r >= fewest; --r)
+    if (rows % r == 0)
+      return r;
+  for (int64_t r = wanted + 1; r <= rows / kBlocks; ++r)
+    if (rows % r == 0)
+      return r;
+  for (int64_t r = fewest - 1; r > 1; --r)
+    if (rows % r == 0)
+      return r;
+  return 1;
+}
+
+FusionBuilder::FusionBuilder(OpBuilder &builder, Location loc, kern::Hero hero, ValueRange inputs,
+                             StringRef sourceOp)
+    : outside(builder), b(builder.getContext()), loc(loc), hero(hero), inputs(inputs),
+      sourceOp(sourceOp) {
+  block = &region.emplaceBlock();
+  for (Value input : inputs)
+    block->addArgument(input.getType(), loc);
+  b.setInsertionPointToEnd(block);
+}
+
+AffineMap FusionBuilder::all(unsigned rank) { return b.getMultiDimIdentityMap(rank); }
+AffineMap FusionBuilder::outer(unsigned rank) { return all(rank).dropResult(rank - 1); }
+AffineMap FusionBuilder::inner(unsigned rank) {
+  return AffineMap::get(rank, 0, b.getAffineDimExpr(rank - 1));
+}
+AffineMap FusionBuilder::none(unsigned rank) { return AffineMap::get(rank, 0, b.getContext()); }
+
+Value FusionBuilder::generic(
+    RankedTensorType type, Value init, AffineMap resultMap, ArrayRef<utils::IteratorType> iterators,
+    ArrayRef<Read> reads,
+    llvm::function_ref<Value(OpBuilder &, Location, ValueRange, Value)> body) {
+  SmallVector<Value> values;
+  SmallVector<AffineMap> maps;
+  for (const Read &read : reads) {
+    values.push_back(read.value);
+    maps.push_back(read.map);
+  }
+  maps.push_back(resultMap);
+  auto op = linalg::GenericOp::create(
+      b, loc, TypeRange{type}, values, ValueRange{init}, maps, iterators,
+      [&](OpBuilder &inside, Location at, ValueRange scalars) {
+        SmallVector<Value> wide;
+        for (Value scalar : scalars.drop_back())
+          wide.push_back(convertFloat(inside, at, scalar, arithmeticType(scalar.getType())));
+        Value result = body(inside, at, wide, scalars.back());
+        linalg::YieldOp::create(inside, at,
+                                convertFloat(inside, at, result, type.getElementType()));
+      });
+  return op.getResult(0);
+}
+
+Value FusionBuilder::map(RankedTensorType type, ArrayRef<Read> reads, Body body) {
+  Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  SmallVector<utils::IteratorType> parallel(type.getRank(), utils::IteratorType::parallel);
+  return generic(type, empty, all(unsigned(type.getRank())), parallel, reads,
+                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value) {
+                   return body(inside, at, scalars);
+                 });
+}
+
+Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type element,
+                            ArrayRef<Read> reads, Combine combine, Body body, unsigned count) {
+  SmallVector<int64_t> kept(extents);
+  kept.erase(kept.begin() + axis, kept.begin() + axis + count);
+  auto type = RankedTensorType::get(kept, element);
+  double neutral = combine == Combine::Add ? 0.0 : -std::numeric_limits<double>::infinity();
+  Value start = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, neutral));
+  Value empty = tensor::EmptyOp::create(b, loc, kept, element);
+  Value init = linalg::FillOp::create(b, loc, ValueRange{start}, ValueRange{empty}).getResult(0);
+  unsigned rank = unsigned(extents.size());
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  llvm::SmallBitVector reduced(rank);
+  reduced.set(axis, axis + count);
+  for (unsigned i : reduced.set_bits())
+    iterators[i] = utils::IteratorType::reduction;
+  return generic(type, init, all(rank).dropResults(reduced), iterators, reads,
+                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
+                   Value value = body(inside, at, scalars);
+                   if (combine == Combine::Add)
+                     return arith::AddFOp::create(inside, at, sum, value);
+                   return arith::MaximumFOp::create(inside, at, sum, value);
+                 });
+}
+
+// The loops are (block of rows, row in the block, further..., column). No tensor's shape gives the
+// extent of the second loop, so an empty tensor that is never read gives it.
+Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, Type element,
+                               ArrayRef<Read> reads, Body body) {
+  MLIRContext *context = b.getContext();
+  unsigned loops = unsigned(extents.size()) + 1;
+  AffineExpr block = getAffineDimExpr(0, context), row = getAffineDimExpr(1, context),
+             column = getAffineDimExpr(loops - 1, context);
+  SmallVector<AffineExpr> indices{block * rowsPerBlock + row};
+  for (unsigned i = 2; i < loops; ++i)
+    indices.push_back(getAffineDimExpr(i, context));
+  AffineMap toRows = AffineMap::get(loops, 0, indices, context);
+  SmallVector<Read> blocked;
+  for (const Read &read : reads)
+    blocked.push_back({read.value, read.map.compose(toRows)});
+  blocked.push_back({tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{rowsPerBlock}, element),
+                     AffineMap::get(loops, 0, row)});
+
+  auto type = RankedTensorType::get({extents[0] / rowsPerBlock, extents.back()}, element);
+  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, 0.0));
+  Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), element);
+  Value init = linalg::FillOp::create(b, loc, ValueRange{zero}, ValueRange{empty}).getResult(0);
+  SmallVector<utils::IteratorType> kinds(loops, utils::IteratorType::reduction);
+  kinds.front() = kinds.back() = utils::IteratorType::parallel;
+  return generic(type, init, AffineMap::get(loops, 0, {block, column}, context), kinds, blocked,
+                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
+                   Value value = body(inside, at, scalars);
+                   return arith::AddFOp::create(inside, at, sum, value);
+                 });
+}
+
+Value FusionBuilder::stack(RankedTensorType type, unsigned dim, ValueRange parts) {
+  Value whole = tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
+      strides(type.getRank(), b.getIndexAttr(1));
+  for (int64_t extent : type.getShape())
+    sizes.push_back(b.getIndexAttr(extent));
+  sizes[dim] = b.getIndexAttr(1);
+  for (auto [index, part] : llvm::enumerate(parts)) {
+    offsets[dim] = b.getIndexAttr(int64_t(index));
+    whole = tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
+  }
+  return whole;
+}
+
+kern::FusionOp FusionBuilder::finish(ValueRange results) {
+  kern::YieldOp::create(b, loc, results);
+  auto op = kern::FusionOp::create(outside, loc, results.getTypes(), hero, inputs,
+                                   outside.getStrArrayAttr({sourceOp}));
+  op.getBody().takeBody(region);
+  return op;
+}

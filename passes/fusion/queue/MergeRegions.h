@@ -1,0 +1,63 @@
+// Merges the regions of two ops into one, for kern.fusion and for kern.launch.
+#pragma once
+
+#include "dialects/kern/Kern.h"
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace lmc {
+
+// One of two ops to merge: a kern.fusion, or a kern.launch with its kernel's region.
+struct FusionPart {
+  mlir::Operation *op;
+  kern::Hero hero;
+  mlir::Block *body;       // its arguments are the op's operands, in order; it ends in a kern.yield
+  mlir::ArrayAttr sources; // names of the model ops that the op computes; may be null
+};
+
+FusionPart partOf(kern::FusionOp fusion);
+FusionPart partOf(kern::LaunchOp launch, kern::KernelOp kernel);
+
+// How two ops become one op; `second` comes after `first`.
+struct MergePlan {
+  kern::Hero hero;
+  llvm::SmallVector<mlir::Value> inputs;  // operands of both ops, each value once
+  llvm::SmallVector<mlir::Value> results; // results of both ops that another op reads
+  // How the inputs and results are connected, as numbers. If two pairs of ops have equal regions
+  // and equal wiring, their merged regions are equal.
+  llvm::SmallVector<int64_t> wiring;
+};
+
+// Fails if the loops of the parts differ or no op reads a result.
+llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &second);
+
+// Fills the empty region `into` with both regions. A value that both regions compute is still
+// computed twice, until eliminateCommonSubExpressions runs on the op that holds `into`.
+void buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
+                 mlir::Location loc, mlir::Region &into);
+
+/// Returns the source ops of two merged ops, those of `first` first.
+mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &first,
+                              const FusionPart &second);
+
+// Returns the bytes of memory traffic that merging two ops saves. A tensor that both ops read is
+// then read once. A result of one op that the other reads is no longer read, and if no other op
+// reads it, it is no longer written either.
+uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
+
+// Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal
+// if and only if their strings are equal. The string holds addresses, so it differs from run to
+// run.
+std::string fingerprint(kern::Hero hero, mlir::Block &body);
+
+// Returns the source ops of a kernel as text, for people: "lm.add+lm.rms_norm".
+std::string describe(mlir::ArrayAttr sources);
+
+// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". A name that
+// several ops in a row have is said once; so is that of an op that is computed again right before
+// its gradient ("swiglu_grad"). Different kernels may get the same name: see kern::unusedName().
+std::string kernelName(mlir::ArrayAttr sources);
+
+} // namespace lmc

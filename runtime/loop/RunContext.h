@@ -1,0 +1,67 @@
+// What a run in its folder has: the parts that the trainer and its saves work with.
+#pragma once
+
+#include "ground/support/Signals.h"
+#include "runtime/folder/RunDirectory.h"
+#include "runtime/monitor/Console.h"
+#include "runtime/monitor/RunObserver.h"
+#include "runtime/settings/RunOptions.h"
+#include "runtime/settings/RunPhases.h"
+#include "runtime/step/Session.h"
+#include "runtime/watch/Watch.h"
+
+#include <algorithm>
+
+namespace lmc {
+
+// Seconds that were spent on one kind of work beside the steps, and how often it was done.
+struct TimeSpent {
+  double seconds = 0;
+  int64_t times = 0;
+  void add(double more) { seconds += more, ++times; }
+  double mean() const { return times == 0 ? 0 : seconds / static_cast<double>(times); }
+};
+
+// Returns true if an action with period `interval` is due after `step`; an interval of 0 means
+// never.
+inline bool isDue(uint64_t step, int64_t interval) {
+  return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
+}
+
+struct RunContext {
+  Session &session;
+  const RunOptions &options;
+  RunDirectory &directory;
+  Console &console;
+  RunLog &log;
+  RunObserver *const observer; // null on all ranks but the first
+  const StopSignals &stop;
+  TimeBudget &time;
+  const RunPhase phase;
+  const uint64_t totalSteps; // of the run
+
+  Communicator &ranks() const { return session.world.all(); }
+  Progress &progress() const { return session.world.progress(); }
+  bool isFirstRank() const { return session.world.rank() == 0; }
+
+  // Writes what watches have found to the console and to events.jsonl.
+  void tell(const WatchFindings &found) const {
+    for (const WatchFinding &finding : found) {
+      if (!finding.warning.empty())
+        console.warning(finding.warning);
+      if (*finding.event)
+        log.event(finding.event, finding.facts);
+    }
+  }
+
+  // Returns the estimated seconds of the work that is due at each multiple of `interval` that is
+  // still to come; it is done at least `least` times.
+  double pendingSeconds(const TimeSpent &spent, int64_t interval, int64_t least) const {
+    const int64_t times =
+        interval > 0 ? int64_t(totalSteps) / interval - int64_t(session.progress.step) / interval
+                     : 0;
+    return spent.mean() * static_cast<double>(std::max(times, least));
+  }
+};
+
+} // namespace lmc

@@ -1,0 +1,384 @@
+#include "runtime/loop/Saves.h"
+
+#include "ground/support/File.h"
+#include "ground/support/Size.h"
+#include "runtime/checkpoint/Checkpoint.h"
+#include "runtime/checkpoint/RunTokenizer.h"
+#include "runtime/comm/Agree.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace lmc {
+
+static constexpr const char *kPermanent = "permanent checkpoint", *kExport = "export",
+                            *kKeepEvery = "checkpoint.keep_every",
+                            *kExportInterval = "checkpoint.export_interval";
+
+std::string lossKey(const ValidationSettings &set) {
+  return set.name.empty() ? "validation_loss"
+                          : fmt::format("{}.{}.loss", kValidationSets, set.name);
+}
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Saves::Saves(const RunContext &run, Watches &watches, std::optional<MetricsWriter> &metrics,
+             const uint64_t &enqueuedStep)
+    : run(run), watches(watches), metrics(metrics), enqueuedStep(enqueuedStep),
+      settings(run.session.settings),
+      writer(run.directory.path(), *run.session.plan, *run.session.device, run.session.world),
+      savedStep(run.session.progress.step) {}
+
+Result<void> Saves::prepare() {
+  using Clock = std::chrono::steady_clock;
+  if (const auto newest = newestCheckpoint())
+    knownSave =
+        KnownSave{newest->step, Clock::now() - std::chrono::duration_cast<Clock::duration>(
+                                                   std::chrono::duration<double>(newest->seconds))};
+  const CheckpointConfig &config = settings.config.checkpoint;
+  if (config.background && (settings.checkpointInterval > 0 || config.exportInterval > 0)) {
+    if (auto allocated = writer.allocate())
+      run.console.note(fmt::format("checkpoints are written behind the steps, from a copy of the "
+                                   "state in {} of host memory",
+                                   formatBytes(writer.snapshotBytes())));
+    else
+      run.console.warning(
+          fmt::format("{}; steps wait until checkpoints are written", allocated.error().message));
+  }
+  return allSucceed(run.ranks(), openUpdates());
+}
+
+Result<void> Saves::openUpdates() {
+  const std::string path = run.directory.path() + "/updates.jsonl";
+  if (!run.isFirstRank() || !(writer.hasSnapshot() || std::filesystem::exists(path)))
+    return {};
+  auto opened = UpdatesWriter::open(path, static_cast<int64_t>(run.session.progress.step),
+                                    [&]() -> Result<std::string> {
+                                      auto folder = run.directory.undone();
+                                      LMC_TRY(folder);
+                                      return *folder + "/updates.jsonl";
+                                    });
+  LMC_TRY(opened);
+  updates.emplace(std::move(*opened));
+  return {};
+}
+
+double Saves::writingSeconds() const {
+  if (!writer.isBusy() || !run.time.what())
+    return 0;
+  const double whole = (writer.isCheckpoint() ? run.time.save() : 0) +
+                       (writer.isExport() ? std::max(exportSeconds, run.time.save()) : 0);
+  return std::max(0.0, whole - secondsSince(began));
+}
+
+void Saves::watch() {
+  if (!writer.isBusy() || writer.isWritten() || !writer.isCheckpoint() || writer.isExport())
+    return;
+  run.tell(watches.ask(&Watch::writing, writer.step(), secondsSince(began)));
+}
+
+KeepRules Saves::keepRules() const {
+  const CheckpointConfig &config = settings.config.checkpoint;
+  KeepRules keep(static_cast<int>(config.keep));
+  keep.every = static_cast<uint64_t>(config.keepEvery);
+  for (const ValidationSettings &set : settings.validations)
+    if (config.keepBest == (set.name.empty() ? kValidationData : set.name))
+      keep.best = lossKey(set);
+  return keep;
+}
+
+SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
+  if (checkpoint)
+    run.tell(watches.ask(&Watch::saving));
+  watches.save(run.session.progress.extra);
+  run.session.progress.extra.erase(kStandsFor);
+  const uint64_t done = run.session.progress.step;
+  if (checkpoint) {
+    if (isPermanent(done))
+      reportLost(latePermanent, kPermanent, kKeepEvery);
+    writesPermanent = isPermanent(done) ? std::optional(done) : latePermanent;
+    latePermanent.reset();
+    if (writesPermanent && *writesPermanent != done)
+      run.session.progress.extra[kStandsFor] = fmt::format("{}", *writesPermanent);
+  }
+  if (!exportFolder.empty()) {
+    const bool isExact = isDue(done, settings.config.checkpoint.exportInterval);
+    if (isExact)
+      reportLost(lateExport, kExport, kExportInterval);
+    writesExport = isExact ? std::optional(done) : lateExport;
+    lateExport.reset();
+  }
+  SaveJob job{.state = run.session.progress,
+              .checkpoint = checkpoint,
+              .keep = keepRules(),
+              .suspect = watches.suspectSince(),
+              .exportFolder = std::move(exportFolder)};
+  // The records of the steps reach the disk before the checkpoint that follows them, also those
+  // that were kept while it could not be written. That it still cannot has been told.
+  if (metrics) {
+    (void)metrics->flush();
+    job.before = [&records = *metrics] { records.sync(); };
+  }
+  return job;
+}
+
+Result<void> Saves::saveNow(bool checkpoint, const std::string &exportFolder) {
+  run.progress().enter(Activity::Saving, run.session.progress.step);
+  LMC_TRY(finish());
+  const auto start = std::chrono::steady_clock::now();
+  const SaveOutcome outcome = writer.write(jobOf(checkpoint, exportFolder));
+  takeOutcome(outcome, secondsSince(start));
+  return {};
+}
+
+std::string Saves::exportFolder(uint64_t step) const {
+  return fmt::format("{}/exports/{}", run.directory.path(), step);
+}
+
+bool Saves::isPermanent(uint64_t step) const {
+  return isDue(step, settings.config.checkpoint.keepEvery);
+}
+
+void Saves::reportLost(const std::optional<uint64_t> &late, const char *what, const char *key) {
+  if (!late)
+    return;
+  run.console.warning(
+      fmt::format("step {}: there is no {} of step {}: writing what was due before it "
+                  "took longer than {}",
+                  run.session.progress.step, what, *late, key));
+  run.log.event("lost_save", {{"step", *late}, {"what", what}});
+}
+
+void Saves::postpone(uint64_t done, bool saves, bool exports) {
+  if (!isLate && !lateExport)
+    run.console.note(
+        fmt::format("step {}: what was saved after step {} is still being written; the "
+                    "next {} follows it",
+                    done, writer.step(), saves ? "checkpoint" : "export"));
+  run.log.event("late_save", {{"step", done}, {"behind", writer.step()}});
+  isLate |= saves;
+  if (saves && isPermanent(done)) {
+    reportLost(latePermanent, kPermanent, kKeepEvery);
+    latePermanent = done;
+  }
+  if (exports) {
+    reportLost(lateExport, kExport, kExportInterval);
+    lateExport = done;
+  }
+}
+
+Result<void> Saves::completeExports() {
+  const uint64_t done = run.session.progress.step;
+  bool isMissing = false; // known to rank 0, which writes the folder's names
+  if (run.isFirstRank()) {
+    if (const std::string exports = run.directory.path() + "/exports"; exists(exports))
+      if (auto removed = removeInterrupted(exports); !removed)
+        run.console.warning(fmt::format("{}; the run goes on", removed.error().message));
+    // A checkpoint of another run (--resume=PATH) is not the newest of this folder.
+    isMissing = knownSave && knownSave->step == done &&
+                isDue(done, settings.config.checkpoint.exportInterval) &&
+                !exists(exportFolder(done));
+  }
+  const auto exporting = anyOf(run.ranks(), isMissing);
+  LMC_TRY(exporting);
+  return *exporting ? saveNow(/*checkpoint=*/false, exportFolder(done)) : Result<void>();
+}
+
+Result<void> Saves::saveDue(const StepRecord &record) {
+  const uint64_t done = run.session.progress.step;
+  const bool saves = savesAfter(done), exports = exportsAfter(done);
+  if (!saves && !exports)
+    return {};
+  const std::string folder = exports ? exportFolder(done) : "";
+  if (!writer.hasSnapshot())
+    return saveNow(saves, folder);
+  if (writer.isBusy()) {
+    postpone(done, saves, exports);
+    return {};
+  }
+  run.progress().enter(Activity::Saving, done);
+  isLate = false;
+  const auto start = std::chrono::steady_clock::now();
+  began = start;
+  SaveJob job = jobOf(saves, folder);
+  // The moments after a step that was skipped are those of an earlier one.
+  if (record.skipped == SkipReason::None)
+    job.update = adamWStep(settings, record.step, record.lr);
+  LMC_TRY(writer.begin(std::move(job)));
+  copySeconds = secondsSince(start);
+  waited += copySeconds;
+  return {};
+}
+
+Result<void> Saves::finish() {
+  if (!writer.isBusy())
+    return {};
+  const auto start = std::chrono::steady_clock::now();
+  const auto outcome = writer.finish();
+  LMC_TRY(outcome);
+  takeOutcome(*outcome, copySeconds + secondsSince(start));
+  return {};
+}
+
+// Returns "300 s" or "2.5 hours".
+static std::string ageText(double seconds) {
+  return seconds < 7200 ? fmt::format("{:.0f} s", seconds)
+                        : fmt::format("{:.1f} hours", seconds / 3600);
+}
+
+std::optional<Saves::SavedBefore> Saves::newestCheckpoint() const {
+  const auto steps = listCheckpoints(run.directory.path());
+  if (!steps || steps->empty())
+    return std::nullopt;
+  const std::string state =
+      fmt::format("{}/checkpoints/{}/state.json", run.directory.path(), steps->front());
+  std::error_code failed;
+  const auto written = std::filesystem::last_write_time(state, failed);
+  if (failed)
+    return std::nullopt;
+  const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - written;
+  return SavedBefore{steps->front(), age.count()};
+}
+
+void Saves::reportFailed(uint64_t step, const Error &error) {
+  std::string others = "and has no checkpoint yet";
+  std::optional<SavedBefore> newest = newestCheckpoint();
+  if (newest) {
+    others = fmt::format("and earlier checkpoints are whole: the newest, of step {}, is {} old",
+                         newest->step, ageText(newest->seconds));
+  } else if (knownSave) {
+    newest = SavedBefore{knownSave->step, secondsSince(knownSave->written)};
+    others = fmt::format("and the newest checkpoint, of step {}, is {} old and cannot be read now",
+                         newest->step, ageText(newest->seconds));
+  }
+  run.console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, {}", step,
+                                  error.message, others));
+  nlohmann::ordered_json event = {{"step", step}, {"error", error.message}};
+  if (newest) {
+    event["saved_step"] = newest->step;
+    event["saved_age_seconds"] = newest->seconds;
+  }
+  run.log.event("save_failed", event);
+}
+
+void Saves::takeOutcome(const SaveOutcome &outcome, double seconds) {
+  const double copied = std::exchange(copySeconds, 0);
+  waited += seconds - copied; // the copy was counted when it was made
+  for (const std::string &warning : outcome.warnings)
+    run.console.warning(warning);
+  if (outcome.checkpoint)
+    takeCheckpoint(outcome, seconds, copied);
+  if (outcome.exported)
+    takeExport(outcome.step, *outcome.exported, seconds);
+  if (outcome.updates)
+    takeUpdates(*outcome.updates);
+}
+
+void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double copied) {
+  const SaveOutcome::Part &part = *outcome.checkpoint;
+  const auto took = part.written ? std::optional(part.seconds) : std::nullopt;
+  if (!part.written) {
+    run.tell(watches.ask(&Watch::saved, outcome.step, took));
+    if (!latePermanent) // no later one is due already
+      latePermanent = writesPermanent;
+    errorOfSave = part.written.error();
+    // 1, 2, 4 ... steps later, but no later than the interval. All ranks have enqueued the same
+    // steps, and may have settled others.
+    const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
+    retryStep =
+        enqueuedStep +
+        static_cast<uint64_t>(std::min(delay, std::max<int64_t>(settings.checkpointInterval, 1)));
+    return reportFailed(outcome.step, *errorOfSave);
+  }
+  errorOfSave.reset();
+  savedStep = outcome.step;
+  knownSave = KnownSave{savedStep, std::chrono::steady_clock::now()};
+  failedSaves = 0;
+  retryStep = 0;
+  saves.add(seconds);
+  run.time.saved(part.seconds + outcome.updateSeconds);
+  run.console.note(
+      fmt::format("saved {} ({} in {:.1f} s)", part.path, formatBytes(part.bytes), part.seconds));
+  nlohmann::ordered_json event = {{"step", outcome.step},      {"path", part.path},
+                                  {"bytes", part.bytes},       {"seconds", part.seconds},
+                                  {"waited_seconds", seconds}, {"copy_seconds", copied}};
+  if (writesPermanent && *writesPermanent != outcome.step) {
+    run.console.note(fmt::format("the checkpoint of step {} is kept for the permanent one of step "
+                                 "{}, which could not be written in time",
+                                 outcome.step, *writesPermanent));
+    event[kStandsFor] = *writesPermanent;
+  }
+  run.log.event("checkpoint", event);
+  run.tell(watches.ask(&Watch::saved, outcome.step, took));
+}
+
+void Saves::takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds) {
+  errorOfExport = part.written ? std::nullopt : std::optional<Error>(part.written.error());
+  if (errorOfExport)
+    return run.console.warning(
+        fmt::format("export of step {} not written: {}", step, errorOfExport->message));
+  exports.add(seconds);
+  exportSeconds = part.seconds;
+  run.console.note(fmt::format("exported {} ({} in {:.1f} s)", part.path, formatBytes(part.bytes),
+                               part.seconds));
+  nlohmann::ordered_json event = {
+      {"step", step}, {"path", part.path}, {"bytes", part.bytes}, {"seconds", part.seconds}};
+  if (!isDue(step, settings.config.checkpoint.exportInterval) && writesExport) {
+    run.console.note(fmt::format("the export of step {} stands for that of step {}, which could "
+                                 "not be written in time",
+                                 step, *writesExport));
+    event[kStandsFor] = *writesExport;
+  }
+  run.log.event("export", event);
+}
+
+void Saves::takeUpdates(const StepUpdates &step) {
+  auto written = updates ? updates->write(step) : Result<void>();
+  if (!written && !updatesHeldBack)
+    run.console.warning(fmt::format("{}; the run goes on, and the updates of tensors are kept in "
+                                    "memory until they can be written",
+                                    written.error().message));
+  updatesHeldBack = !written;
+  if (run.observer)
+    run.observer->updated(step);
+  run.tell(watches.ask(&Watch::updated, step));
+}
+
+Result<void> Saves::saveNewest() {
+  return run.session.progress.step > savedStep ? saveNow(/*checkpoint=*/true, "") : Result<void>();
+}
+
+Result<void> Saves::saveLast(bool hasTrained) {
+  const uint64_t done = run.session.progress.step;
+  const bool saves = hasTrained && savedStep != done;
+  return saves || lateExport ? saveNow(saves, lateExport ? exportFolder(done) : "")
+                             : Result<void>();
+}
+
+double Saves::exportSecondsAfter(uint64_t step) const {
+  if (!isDue(step, settings.config.checkpoint.exportInterval))
+    return 0;
+  return exports.times > 0 ? exports.mean() : run.time.save();
+}
+
+double Saves::pendingSeconds() const {
+  return run.pendingSeconds(saves, settings.checkpointInterval, 1) +
+         run.pendingSeconds(exports, settings.config.checkpoint.exportInterval, 0);
+}
+
+bool Saves::savesAfter(uint64_t step) const {
+  return step < run.phase.lastStep &&
+         (isDue(step, settings.checkpointInterval) || isPermanent(step) ||
+          (bestStep > 0 && bestStep == step) || (!writer.isBusy() && (isLate || isRetry(step))));
+}
+
+bool Saves::exportsAfter(uint64_t step) const {
+  return isDue(step, settings.config.checkpoint.exportInterval) || (lateExport && !writer.isBusy());
+}
+
+} // namespace lmc

@@ -1,0 +1,77 @@
+#include "runtime/monitor/files/LineFile.h"
+
+#include "ground/support/File.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace lmc {
+
+// Reads all of the open file `fd`. Error: the file could not be read to its end.
+static Result<std::string> readAll(int fd, const std::string &path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0)
+    return systemError("read", path, errno);
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  for (size_t done = 0; done < text.size();) {
+    ssize_t count = ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return systemError("read", path, count < 0 ? errno : EIO);
+    done += static_cast<size_t>(count);
+  }
+  return text;
+}
+
+// Appends `text` to the file `path`, and returns when it is on the disk.
+static Result<void> appendText(const std::string &path, std::string_view text) {
+  auto target = AppendFile::open(path);
+  LMC_TRY(target);
+  LMC_TRY(target->write(text));
+  if (::fsync(target->descriptor()) != 0)
+    return systemError("write", path, errno);
+  return syncFolder(std::filesystem::path(path).parent_path());
+}
+
+Result<LineFile> LineFile::open(const std::string &path) {
+  auto file = AppendFile::open(path);
+  LMC_TRY(file);
+  char last = '\n';
+  if (file->size() > 0 &&
+      ::pread(file->descriptor(), &last, 1, static_cast<off_t>(file->size() - 1)) != 1)
+    return systemError("read", path, errno);
+  if (last != '\n')
+    file->prepend("\n");
+  return LineFile(std::move(*file));
+}
+
+Result<LineFile> LineFile::openAndMove(const std::string &path, const Ends &ends,
+                                       const std::function<Result<std::string>()> &undone) {
+  auto file = AppendFile::open(path);
+  LMC_TRY(file);
+  auto text = readAll(file->descriptor(), path);
+  LMC_TRY(text);
+  size_t end = 0; // of the lines that stay
+  for (size_t newline; (newline = text->find('\n', end)) != std::string::npos; end = newline + 1)
+    if (ends(text->substr(end, newline - end)))
+      break;
+  if (text->size() > end) {
+    auto to = undone();
+    LMC_TRY(to);
+    LMC_TRY(appendText(*to, std::string_view(*text).substr(end)));
+    LMC_TRY(file->cut(end));
+  }
+  return LineFile(std::move(*file));
+}
+
+Result<void> LineFile::write(std::string_view line) {
+  std::string record(line);
+  record += '\n';
+  return file.write(record);
+}
+
+} // namespace lmc

@@ -1,0 +1,181 @@
+#include "tools/lmc-run/check/MeasurePairs.h"
+
+#include "runtime/comm/Agree.h"
+#include "tools/lmc-run/check/SlowLinks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+
+namespace lmc {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Bytes of a message. Each one is four times as large as the one before it.
+constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
+// The latency is the minimum of so many: on a busy machine, the others are those of its scheduler.
+constexpr int kLatencies = 9;
+constexpr int kTimes = 2;    // how often each pair is measured
+constexpr size_t kLooks = 8; // meetings at most that are repeated because something looks slow
+
+// What a rank measures with the others.
+class Measurement {
+public:
+  explicit Measurement(World &world) : world(world) {}
+
+  // Measures the pair of this rank and `other`, in about `seconds`.
+  Result<void> meet(int other, double seconds) {
+    LMC_TRY(exchange(other, sizeof(double))); // warms up, and both go on at the same time
+    PairSpeed speed{std::min(world.rank(), other), std::max(world.rank(), other)};
+    for (int i = 0; i < kLatencies; ++i) {
+      auto time = exchange(other, sizeof(double));
+      LMC_TRY(time);
+      speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
+    }
+    for (uint64_t bytes = kLeast;; bytes *= kGrowth) {
+      auto time = exchange(other, bytes);
+      LMC_TRY(time);
+      // The last message takes at most half of the time.
+      if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
+        continue;
+      // Where the latency is most of the time, the difference would be noise.
+      speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
+      break;
+    }
+    auto [known, isNew] = best.emplace(other, speed);
+    if (!isNew && speed.seconds() < known->second.seconds())
+      known->second = speed;
+    return {};
+  }
+
+  // Returns the pairs of all ranks.
+  Result<std::vector<PairSpeed>> gather() {
+    std::string own;
+    for (const auto &[other, speed] : best)
+      if (other > world.rank()) // both have measured the same times
+        own.append(reinterpret_cast<const char *>(&speed), sizeof speed);
+    auto texts = gatherTexts(world.all(), own);
+    LMC_TRY(texts);
+    std::vector<PairSpeed> all;
+    for (const std::string &text : *texts)
+      for (size_t at = 0; at < text.size(); at += sizeof(PairSpeed))
+        std::memcpy(&all.emplace_back(), text.data() + at, sizeof(PairSpeed));
+    return all;
+  }
+
+  void forget() { best.clear(); }
+
+  uint64_t sent = 0;
+
+private:
+  // Returns the time of the exchange at the rank that took longer.
+  Result<double> exchange(int other, uint64_t bytes) {
+    x.resize(bytes);
+    d.resize(bytes);
+    const auto start = Clock::now();
+    LMC_TRY(world.exchange(other, x.data(), d.data(), bytes));
+    const double own = secondsSince(start);
+    double theirs = 0;
+    LMC_TRY(world.exchange(other, &own, &theirs, sizeof own));
+    sent += bytes + sizeof own;
+    return std::max(own, theirs);
+  }
+
+  World &world;
+  std::map<int, PairSpeed> best; // by the other rank
+  std::vector<char> x, d;
+};
+
+// Returns a pair whose repeated meeting shows whether what looks slow is slow: of the slowest
+// links, a slow pair or the fastest pair of a slow rank. Leaves out those in `seen`.
+std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
+                                   const std::set<std::pair<int, int>> &seen) {
+  std::optional<PairSpeed> suspect;
+  for (const SlowLink &link : slowLinks(pairs, ranksPerNode)) {
+    const PairSpeed *chosen = nullptr;
+    for (const PairSpeed &pair : pairs) {
+      const bool isPair = !link.to.empty() && pair.a == link.from[0] && pair.b == link.to[0];
+      const bool isOfRank = link.to.empty() && (pair.a == link.from[0] || pair.b == link.from[0]);
+      if (isPair || (isOfRank && (!chosen || pair.seconds() < chosen->seconds())))
+        chosen = &pair;
+    }
+    if (chosen && !seen.contains({chosen->a, chosen->b}) &&
+        (!suspect || chosen->seconds() > suspect->seconds()))
+      suspect = *chosen;
+  }
+  return suspect;
+}
+
+} // namespace
+
+int roundsOf(int players) { return players < 2 ? 0 : players - 1 + players % 2; }
+
+std::optional<int> opponentOf(int player, int round, int players) {
+  const int m = roundsOf(players); // player m is nobody if `players` is odd
+  int other = player == m ? round * (m + 1) / 2 % m : (round - player % m + m) % m;
+  if (other == player)
+    other = m;
+  return other < players ? std::optional(other) : std::nullopt;
+}
+
+Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) {
+  const int nodes = world.size() / ranksPerNode;
+  const int node = world.rank() / ranksPerNode, place = world.rank() % ranksPerNode;
+  const int rounds = roundsOf(ranksPerNode) + roundsOf(nodes);
+  const double share = seconds / (kTimes * std::max(1, rounds));
+  Measurement measurement(world);
+
+  // `playerOf` returns the player that is a rank in this rank's tournament, and `rankOf` the
+  // reverse.
+  auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
+    const auto start = Clock::now();
+    const int player = playerOf(world.rank());
+    measurement.forget();
+    auto meet = [&](int round, bool takesPart) -> Result<void> {
+      LMC_TRY(world.all().barrier());
+      const std::optional<int> other = opponentOf(player, round, players);
+      return takesPart && other ? measurement.meet(rankOf(*other), share) : Result<void>();
+    };
+    for (int time = 0; time < kTimes; ++time) {
+      auto late = anyOf(world.all(), time > 0 && secondsSince(start) > share * roundsOf(players));
+      LMC_TRY(late);
+      for (int round = 0; round < roundsOf(players) && !*late; ++round)
+        LMC_TRY(meet(round, true));
+    }
+    for (std::set<std::pair<int, int>> seen;;) {
+      auto pairs = measurement.gather();
+      LMC_TRY(pairs);
+      const auto suspect = suspectOf(*pairs, ranksPerNode, seen);
+      if (!suspect || seen.size() == kLooks)
+        return pairs;
+      seen.emplace(suspect->a, suspect->b);
+      for (int round = 0; round < roundsOf(players); ++round)
+        if (opponentOf(playerOf(suspect->a), round, players) == playerOf(suspect->b))
+          LMC_TRY(
+              meet(round, node == suspect->a / ranksPerNode || node == suspect->b / ranksPerNode));
+    }
+  };
+
+  auto onNode = play(
+      ranksPerNode, [&](int rank) { return rank % ranksPerNode; },
+      [&](int player) { return node * ranksPerNode + player; });
+  LMC_TRY(onNode);
+  auto acrossNodes = play(
+      nodes, [&](int rank) { return rank / ranksPerNode; },
+      [&](int player) { return player * ranksPerNode + place; });
+  LMC_TRY(acrossNodes);
+  std::vector<uint64_t> sent(static_cast<size_t>(world.size()));
+  LMC_TRY(world.all().allGather(&measurement.sent, sent.data(), sizeof measurement.sent));
+  return PairSpeeds{std::move(*onNode), std::move(*acrossNodes), *std::ranges::max_element(sent)};
+}
+
+} // namespace lmc

@@ -1,0 +1,63 @@
+// What people watch a run with, beside its own files: TensorBoard, W&B, Prometheus, and a command
+// for events. The first rank has them.
+//
+// None of them stops a run: what cannot be written or started is a warning, once until it works
+// again, and it is tried again. A run never waits for a program or for the network. The files of
+// TensorBoard and Prometheus are written between two steps, so that a slow disk delays the run.
+#pragma once
+
+#include "ground/config/Config.h"
+#include "runtime/monitor/RunObserver.h"
+#include "tools/lmc-run/monitors/Clock.h"
+#include "tools/lmc-run/monitors/EventCommand.h"
+#include "tools/lmc-run/monitors/ExportCommand.h"
+#include "tools/lmc-run/monitors/Prometheus.h"
+#include "tools/lmc-run/monitors/TensorBoard.h"
+#include "tools/lmc-run/monitors/WandbSender.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lmc {
+
+// Events may come from any thread: all members but the first two are used with the lock of the log.
+class Monitors final : public RunObserver {
+public:
+  // Watches the run in the folder `out` from now on, all events of `log` included. `onExport`: a
+  // command for each export; "": none. `console` and `log` must outlive this object.
+  Monitors(const MonitoringConfig &settings, const std::string &onExport, const std::string &out,
+           Console &console, RunLog &log, const MonitorClock &clock = monitorTime);
+  ~Monitors() override;
+  Monitors(const Monitors &) = delete;
+  Monitors &operator=(const Monitors &) = delete;
+
+  // Prometheus gets the steps that the console has.
+  void step(const StepRecord &record, int64_t logInterval) override;
+  void generated(int64_t step, const std::vector<GeneratedText> &texts) override;
+  void updated(const StepUpdates &updates) override;
+
+private:
+  struct Failures {
+    bool tensorboard = false, dropped = false, prometheus = false, onEvent = false, wandb = false,
+         onExport = false;
+  };
+  void event(const std::string &name, const nlohmann::ordered_json &event);
+  void poll();
+  void pollExports();
+  // Warns of a failure, unless the attempt before failed too.
+  void check(const Result<void> &attempt, bool &failing, const char *key);
+
+  Console &console;
+  RunLog &log;
+  std::optional<TensorBoardWriter> tensorboard;
+  std::optional<PrometheusFile> prometheus;
+  std::optional<EventCommand> onEvent;
+  std::optional<WandbSender> wandb;
+  std::optional<ExportCommand> onExport;
+  Failures failing;
+  int64_t latestStep = 0;
+  bool sawStep = false;
+};
+
+} // namespace lmc

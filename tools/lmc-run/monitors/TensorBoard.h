@@ -1,0 +1,95 @@
+// Writes the scalars of a run as event files of TensorBoard.
+//
+// An event file is a TFRecord file: for each record
+//
+//   uint64 length | uint32 masked CRC-32C of the length | data | uint32 masked CRC-32C of the data
+//
+// in little-endian, where the mask of a CRC c is ((c >> 15 | c << 17) + 0xA282EAD8) mod 2^32
+// (tensorflow/core/lib/io/record_writer.h and lib/hash/crc32c.h). The data is a message `Event` of
+// Protocol Buffers (tensorboard/compat/proto/event.proto and summary.proto). These fields are used:
+//
+//   Event       wall_time = 1 (double, seconds since 1970), step = 2 (int64), file_version = 3,
+//               summary = 5, session_log = 7
+//   Summary     value = 1 (repeated Value);  Value: tag = 1, simple_value = 2 (float), tensor = 8,
+//               metadata = 9
+//   Metadata    plugin_data = 1; PluginData: plugin_name = 1 ("text" for texts)
+//   Tensor      dtype = 1 (DT_STRING = 7), tensor_shape = 2, string_val = 8; Shape: dim = 2;
+//               Dim: size = 1
+//   SessionLog  status = 1 (START = 1)
+//
+// Each start of a run writes a file of its own. It begins with a SessionLog START that has the
+// first step of that start: TensorBoard then drops what earlier files have from that step on
+// (_CheckForRestartAndMaybePurge in backend/event_processing/plugin_event_accumulator.py), so that
+// no step is shown twice after a resume or a rewind. TensorBoard reads the files in the order of
+// their names, which begin with the time.
+#pragma once
+
+#include "ground/support/EvaluationResults.h"
+#include "runtime/monitor/RunObserver.h"
+#include "runtime/monitor/Updates.h"
+#include "runtime/monitor/files/AppendFile.h"
+#include "tools/lmc-run/monitors/Clock.h"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lmc {
+
+// Returns `data` as a record of a TFRecord file.
+std::string tfRecord(std::string_view data);
+
+// Returns the tags and values of a step: "loss", "validation/web/loss", ... Rates whose peak or
+// time is not known are left out; a loss or norm that is not finite stays as it is.
+std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
+
+class TensorBoardWriter {
+public:
+  // Records of steps that wait take no more memory than this.
+  static constexpr size_t kMostWaiting = 16 << 20;
+
+  // Will write to a new file in `folder`, which is made when the first step comes.
+  explicit TensorBoardWriter(std::string folder, MonitorClock clock = monitorTime)
+      : folder(std::move(folder)), clock(std::move(clock)) {}
+
+  // Writes the scalars of a step, as single precision. A file that was removed is replaced by a new
+  // one. After an Error, the step waits, and the next attempt to write is that of the first call
+  // after a minute: until then, each call returns the same Error. If more steps wait than
+  // kMostWaiting allows, the oldest are dropped.
+  Result<void> write(const StepRecord &record);
+  // The same for generated texts, which become Markdown with the tags "generated/1", ...
+  Result<void> write(int64_t step, const std::vector<GeneratedText> &texts);
+  // The same for the results of an evaluation, as "evaluation/NAME". The step may be an earlier
+  // one.
+  Result<void> write(int64_t step, const EvaluationResults &results);
+  // The same for how far a step, which may be an earlier one, has moved each tensor: "updates/NAME"
+  // is the update ratio, without those that are absent, and "weight_rms/NAME" the root mean square.
+  Result<void> write(const StepUpdates &updates);
+
+  // True if steps were dropped since the last attempt to write that had no Error.
+  bool hasDropped() const { return dropped; }
+
+private:
+  Result<void> open();
+  Result<void> add(int64_t step, std::string record);
+  Result<void> writeWaiting();
+
+  std::string folder;
+  MonitorClock clock;
+  std::optional<AppendFile> file;
+  std::string head;                // of the file
+  std::deque<std::string> waiting; // records of steps that are not in the file
+  size_t waitingBytes = 0;
+  bool dropped = false;
+  int64_t firstStep = 0;                      // of those that the file has or will have
+  std::optional<Error> failure;               // of the last attempt
+  std::chrono::steady_clock::time_point next; // when to try again after it
+};
+
+} // namespace lmc

@@ -1,0 +1,75 @@
+#include "tools/lmc-run/monitors/WandbSender.h"
+
+#include "ground/support/File.h"
+#include "ground/support/Places.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <unistd.h>
+#include <utility>
+
+namespace lmc {
+
+// Exit codes of lmc-wandb after which another start would fail in the same way: its own for a
+// Python without wandb, and those of env and the shell for a missing program.
+static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
+
+// Returns lmc-wandb in the folder of this program, or what LMC_WANDB names.
+static std::string senderPath() {
+  if (const char *path = std::getenv("LMC_WANDB"); path && *path)
+    return path;
+  return programFolder() / "lmc-wandb";
+}
+
+WandbSender::~WandbSender() {
+  if (alive >= 0)
+    ::close(alive);
+}
+
+Result<void> WandbSender::start() {
+  const std::string path = senderPath();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return systemError("open", "a pipe", errno);
+  if (alive >= 0)
+    ::close(alive);
+  alive = ends[1];
+  std::vector<std::string> arguments = {path, out, "--follow",
+                                        "--project=" + settings.wandbProject};
+  for (const auto &[option, value] : {std::pair("--entity=", settings.wandbEntity),
+                                      {"--group=", settings.wandbGroup},
+                                      {"--name=", settings.wandbName}})
+    if (!value.empty())
+      arguments.push_back(option + value);
+  auto started = Command::start(arguments, {}, ends[0], out + "/wandb.log");
+  ::close(ends[0]);
+  LMC_TRY(started);
+  running = *started;
+  return {};
+}
+
+Result<bool> WandbSender::poll() {
+  const auto now = clock();
+  if (running) {
+    const std::optional<int> code = running->ended();
+    if (!code)
+      return now >= next;
+    running.reset();
+    next = now + kMonitorPause;
+    isOver = *code == kCannotWork || *code == kNotExecutable || *code == kNotFound;
+    return Error{
+        fmt::format("lmc-wandb has ended with code {} ({}/wandb.log says why)", *code, out),
+        ExitCode::Failure};
+  }
+  if (isOver || now < next)
+    return false;
+  next = now + kMonitorPause;
+  LMC_TRY(start());
+  return false;
+}
+
+} // namespace lmc
