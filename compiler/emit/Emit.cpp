@@ -405,13 +405,6 @@ LogicalResult Emitter::addFunction(plan_ir::FunctionOp function) {
       (*made)->predicted_seconds = details.seconds[size_t(index)][entry->commands.size()];
     entry->commands.push_back(std::move(*made));
   }
-  if (!entry->commands.empty()) {
-    auto segment = std::make_unique<fb::SegmentT>();
-    segment->first = 0;
-    segment->last = uint32_t(entry->commands.size() - 1);
-    segment->capturable = true;
-    entry->segments.push_back(std::move(segment));
-  }
   plan.functions.push_back(std::move(entry));
   return success();
 }

@@ -447,16 +447,6 @@ private:
         if (auto sound = command(*function->commands()->Get(i)); !sound)
           return fail("function '{}', command {}: {}", name, i, sound.error().message);
       LMC_TRY(streams(*function));
-      if (function->segments()) {
-        uint64_t next = 0;
-        for (const auto *segment : *function->segments()) {
-          if (segment->first() < next || segment->last() < segment->first() ||
-              segment->last() >= count)
-            return fail("function '{}' has a segment of commands {} to {}", name, segment->first(),
-                        segment->last());
-          next = uint64_t(segment->last()) + 1;
-        }
-      }
     }
     return {};
   }
@@ -914,10 +904,7 @@ private:
     LMC_TRY(rows(op, {"dout", op.dout()}, {"dy", op.dy()}, {"rows", op.rows()}));
     const DType real = sumType(dtypeOf(op.y()));
     const uint64_t choices = product({op.tokens(), op.chosen()});
-    if (op.places() != -1)
-      LMC_TRY(operand("places", op.places(), DType::I32, choices));
-    else if (op.held() != 0 && op.held() != choices)
-      return fail("it has {} rows of {} choices, and does not know which", op.held(), choices);
+    LMC_TRY(operand("places", op.places(), DType::I32, choices));
     LMC_TRY(operand("weights", op.weights(), real, choices));
     return operand("dweights", op.dweights(), real, choices);
   }

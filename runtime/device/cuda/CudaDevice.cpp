@@ -395,13 +395,6 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns true if a segment starts at the command.
-static bool segmentStarts(const plan::Function &function, uint32_t command) {
-  return function.segments() &&
-         std::any_of(function.segments()->begin(), function.segments()->end(),
-                     [&](const plan::Segment *segment) { return segment->first() == command; });
-}
-
 // Returns which commands start a collective that the commands of their part do not wait for. A
 // capture must end with all that it has started, and cannot wait for what came before it.
 static std::vector<bool> waitedForApart(const plan::Function &function,
@@ -425,20 +418,17 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   auto executable = std::make_unique<CudaExecutable>();
   executable->owner = this;
   executable->function = *function;
-  // Commands that cannot be captured stay eager: those outside of the capturable segments, and
-  // collectives by the host.
+  // Collectives by the host cannot be captured, and stay eager.
   const uint32_t count = (*function)->commands()->size();
   std::vector<bool> capturable(count);
-  if (options.graphs && !options.checkEveryCommand && (*function)->segments())
-    for (const plan::Segment *segment : *(*function)->segments())
-      for (uint32_t i = segment->first(); i <= segment->last() && segment->capturable(); ++i)
-        capturable[i] = !(collectives && collectives->byHost() &&
-                          (*function)->commands()->Get(i)->body_as_Collective());
+  if (options.graphs && !options.checkEveryCommand)
+    for (uint32_t i = 0; i < count; ++i)
+      capturable[i] = !(collectives && collectives->byHost() &&
+                        (*function)->commands()->Get(i)->body_as_Collective());
   bool runsFirst = false;
   for (uint32_t i = 0; i < count; ++i) {
     runsFirst |= (*function)->commands()->Get(i)->body_as_Collective() && capturable[i];
-    const bool starts = segmentStarts(**function, i);
-    if (i > 0 && !starts && executable->parts.back().capturable == capturable[i])
+    if (i > 0 && executable->parts.back().capturable == capturable[i])
       executable->parts.back().last = i;
     else
       executable->parts.push_back({i, i, capturable[i], GraphExec()});

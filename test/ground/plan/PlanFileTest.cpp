@@ -97,9 +97,6 @@ static PlanBuilder completePlan() {
   b.setting("training.seed", plan::SettingType::Integer, "1");
   b.setting("lr_schedule.lr", plan::SettingType::Float, "1e-3");
   b.setting("model.tie", plan::SettingType::Boolean, "true");
-  auto segment = std::make_unique<plan::SegmentT>();
-  segment->last = 5;
-  b.plan.functions[0]->segments.push_back(std::move(segment));
   return b;
 }
 
@@ -245,6 +242,7 @@ static PlanBuilder expertsPlan() {
   combineGrad.y = linear.y;
   combineGrad.weights = route.weights;
   combineGrad.rows = sort.rows;
+  combineGrad.places = int(sort.places);
   combineGrad.dy = matrix(8, 6);
   combineGrad.dweights = sums(8);
   b.command(combineGrad);
@@ -855,7 +853,6 @@ TEST(PlanFile, ChecksTheMeaning) {
        },
        "command 5: operand workspace does not exist"},
       {[](auto &p) { p.variables[0]->initializer->kernel = 7; }, "initialised by kernel 7"},
-      {[](auto &p) { p.functions[0]->segments[0]->last = 6; }, "segment of commands 0 to 6"},
       {[](auto &p) { p.settings[0]->value = "1.5"; }, "'training.seed' has the value '1.5'"},
       {[](auto &p) { p.settings[1]->value = "fast"; }, "is no Float"},
       {[](auto &p) { p.settings[1]->key = "training.seed"; }, "empty or taken"},

@@ -401,10 +401,6 @@ TEST_P(Conformance, RunsCollectives) {
   copy.x = reduced;
   copy.d = copied;
   b.command(copy);
-  auto segment = std::make_unique<plan::SegmentT>();
-  segment->last = 3;
-  segment->capturable = true;
-  b.plan.functions[0]->segments.push_back(std::move(segment));
   for (int variant : {1, 2, 3, 6}) {
     ASSERT_NO_FATAL_FAILURE(record(variant));
     for (float first : {1.0f, 7.0f, 9.0f}) {
@@ -419,9 +415,8 @@ TEST_P(Conformance, RunsCollectives) {
   }
 }
 
-// A function may be captured in parts, and not all of them: then a part starts a collective that
-// another part waits for.
-TEST_P(Conformance, RunsCollectivesAcrossPartsOfAFunction) {
+// A collective that a later command waits for, with others between them.
+TEST_P(Conformance, RunsACollectiveBesideOtherCommands) {
   const uint32_t x = b.slice(DType::F32, {105}), other = b.slice(DType::F32, {105});
   const uint32_t copied = b.slice(DType::F32, {105});
   auto copy = [&](uint32_t from, uint32_t to) {
@@ -439,28 +434,17 @@ TEST_P(Conformance, RunsCollectivesAcrossPartsOfAFunction) {
   plan::WaitT wait;
   b.command(wait);
   copy(x, copied);
-  for (const bool first : {true, false})
-    for (const bool second : {true, false}) {
-      auto &segments = b.plan.functions[0]->segments;
-      segments.clear();
-      for (uint32_t part : {0, 1}) {
-        segments.push_back(std::make_unique<plan::SegmentT>());
-        segments.back()->first = 2 * part;
-        segments.back()->last = 2 * part + 1;
-        segments.back()->capturable = part ? second : first;
-      }
-      for (int variant : {1, 2, 3, 6}) {
-        ASSERT_NO_FATAL_FAILURE(record(variant));
-        write(other, std::vector<float>(105, 0));
-        for (float value : {1.0f, 7.0f, 9.0f}) {
-          write(x, std::vector<float>(105, value));
-          ASSERT_NO_FATAL_FAILURE(run());
-          EXPECT_EQ(read<float>(copied), std::vector<float>(105, value)) << "variant " << variant;
-        }
-        executable = nullptr;
-        device = nullptr;
-      }
+  for (int variant : {1, 2, 3, 6}) {
+    ASSERT_NO_FATAL_FAILURE(record(variant));
+    write(other, std::vector<float>(105, 0));
+    for (float value : {1.0f, 7.0f, 9.0f}) {
+      write(x, std::vector<float>(105, value));
+      ASSERT_NO_FATAL_FAILURE(run());
+      EXPECT_EQ(read<float>(copied), std::vector<float>(105, value)) << "variant " << variant;
     }
+    executable = nullptr;
+    device = nullptr;
+  }
 }
 
 TEST_P(Conformance, RefusesPlansThatItCannotRun) {
@@ -1172,13 +1156,14 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
       combineGrad.y = linear.y;
       combineGrad.weights = combine.weights;
       combineGrad.rows = sort.rows;
+      combineGrad.places = int(sort.places);
       combineGrad.dy = matrix(kChoices, kColumns);
       combineGrad.dweights = matrix(kRows, kChosen);
       b.command(combineGrad);
       addLoops(
           "combine_rows_grad",
-          R"((const float *dout, const float *y, const float *weights, const int *rows, float *dy,
-                   float *dweights) {
+          R"((const float *dout, const float *y, const float *weights, const int *rows,
+                   const int *places, float *dy, float *dweights) {
         for (int r = 0; r < 12; ++r) {
           const int c = loadOne(rows + r);
           float sum = 0;
@@ -1190,9 +1175,9 @@ TEST_P(Conformance, MultipliesRowsByTheirExperts) {
           storeOne(dweights + c, sum);
         }
       })",
-          {combineGrad.dout, combineGrad.y, combineGrad.weights, combineGrad.rows, combineGrad.dy,
-           combineGrad.dweights},
-          4);
+          {combineGrad.dout, combineGrad.y, combineGrad.weights, combineGrad.rows, sort.places,
+           combineGrad.dy, combineGrad.dweights},
+          5);
       // The gradient of the rows: dy w_e, which has 5 columns and sums over 3.
       auto back = expert(plan::ExpertLinearT());
       std::swap(back.inner, back.columns);

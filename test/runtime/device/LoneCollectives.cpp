@@ -44,13 +44,6 @@ static void addCollectives(plan::FunctionT &function, const plan::PlanT &plan) {
     }
   }
   function.commands = std::move(all);
-  if (function.segments.empty())
-    return;
-  auto whole = std::make_unique<plan::SegmentT>();
-  whole->last = static_cast<uint32_t>(function.commands.size()) - 1;
-  whole->capturable = true;
-  function.segments.clear();
-  function.segments.push_back(std::move(whole));
 }
 
 int main(int argc, char **argv) {

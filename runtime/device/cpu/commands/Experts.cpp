@@ -311,11 +311,10 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRow
                  y = at.address<const T>(op.y()), weights = at.address<const Real>(op.weights()),
                  places = at.address<const int32_t>(op.places()), dy = at.address<T>(op.dy()),
                  dweights = at.address<Real>(op.dweights())] {
-      if (places)
-        forRows(rows.threads, rows.tokens * rows.chosen, [&](int64_t choice) {
-          if (places[choice] < 0)
-            dweights[choice] = 0;
-        });
+      forRows(rows.threads, rows.tokens * rows.chosen, [&](int64_t choice) {
+        if (places[choice] < 0)
+          dweights[choice] = 0;
+      });
       forRows(rows.threads, rows.held, [&](int64_t row) {
         const int64_t choice = rows.index[row];
         if (choice < 0)
