@@ -26,7 +26,7 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 std::string drawRunId();
 
 // Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan`
-// repeats, in the form that SettingTable::fromPlan takes. A change is repeated if the plan's own
+// repeats, in the form that RunSettings::read takes. A change is repeated if the plan's own
 // value of the setting is what it was, so that a new value in the TOML file is not hidden by an old
 // `--set`. With `hasPosition`, data.shuffle_block is also repeated if it is a default in the plan,
 // because the recorded position counts tokens in the order that this block gives.

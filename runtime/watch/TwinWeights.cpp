@@ -14,8 +14,7 @@ public:
   TwinWeights(Session &session, std::unique_ptr<WeightComparison> comparison)
       : session(session), comparison(std::move(comparison)) {}
 
-  // "": they were not compared before.
-  const char *stateKey() const override { return equal.empty() ? nullptr : "equal_weights"; }
+  const char *stateKey() const override { return "equal_weights"; }
   std::string state() const override { return equal; }
   Result<void> restore(const std::string &text) override {
     equal = text;
@@ -64,7 +63,7 @@ private:
 
   Session &session;
   const std::unique_ptr<WeightComparison> comparison;
-  std::string equal; // the newest step after which all of them were equal
+  std::string equal; // the newest step after which all of them were equal; "": not compared yet
 };
 
 } // namespace

@@ -52,7 +52,8 @@ public:
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // Save and restore what later findings depend on. A watch with a state returns its key in the
-  // extra state of a checkpoint. An error ends in a warning, and the watch begins anew.
+  // extra state of a checkpoint; the state "" is not saved. An error ends in a warning, and the
+  // watch begins anew.
   virtual const char *stateKey() const { return nullptr; }
   virtual std::string state() const { return ""; }
   virtual Result<void> restore(const std::string &text) { return {}; }
@@ -80,8 +81,8 @@ public:
   // before is worth keeping.
   virtual std::optional<uint64_t> suspectSince() const { return std::nullopt; }
   virtual WatchFindings saving() { return {}; }
-  // The checkpoint of a step has been being written for so many seconds, or was written in so many,
-  // or has failed (nullopt).
+  // A checkpoint of `step` is being written, for `seconds` so far. Or it is written, after
+  // `seconds`; nullopt: that has failed.
   virtual WatchFindings writing(uint64_t step, double seconds) { return {}; }
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
@@ -101,7 +102,7 @@ public:
         all.push_back(std::move(finding));
     return all;
   }
-  // The same, for what no watch answers.
+  // Tells all watches what needs no answer, as in tell(&Watch::begins, step).
   template <typename... Parameters, typename... Arguments>
   void tell(void (Watch::*event)(Parameters...), const Arguments &...about) {
     for (const auto &watch : list)
@@ -122,6 +123,7 @@ private:
   std::vector<std::unique_ptr<Watch>> list;
 };
 
+// For the functions below: return a new watch of class T, or none.
 template <typename T, typename... Arguments>
 Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
   return std::unique_ptr<Watch>(new T(std::forward<Arguments>(arguments)...));

@@ -2,6 +2,8 @@
 #include "runtime/watch/Watch.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 namespace lmc {
 
@@ -60,7 +62,8 @@ Result<WatchFindings> Watches::look(uint64_t step) {
 void Watches::save(std::map<std::string, std::string> &extra) const {
   for (const auto &watch : list)
     if (const char *const key = watch->stateKey())
-      extra[key] = watch->state();
+      if (std::string state = watch->state(); !state.empty())
+        extra[key] = std::move(state);
 }
 
 std::vector<std::string> Watches::restore(const std::map<std::string, std::string> &extra) {

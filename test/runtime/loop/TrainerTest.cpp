@@ -130,6 +130,17 @@ TEST_F(Trainer, CountsFromThePeakOfThePlanUnlessTheCpuIsAnother) {
       << other;
 }
 
+// What was saved since the weights were compared may be damaged, also after a restart.
+TEST_F(Trainer, KeepsTheCheckpointOfTheLatestComparisonOverAStart) {
+  for (const int64_t steps : {12, 15}) {
+    ProgramOptions o = options("a", steps);
+    o.overrides = {"guard.compare_weights=10", "checkpoint.interval=1", "checkpoint.keep=1"};
+    expectRuns(o);
+    EXPECT_TRUE(std::filesystem::exists(folder / "a/checkpoints/10")) << steps;
+    EXPECT_FALSE(std::filesystem::exists(folder / "a/checkpoints/11")) << steps;
+  }
+}
+
 TEST_F(Trainer, LearnsAndReportsEveryStep) {
   ProgramOptions o = options("a", 200);
   o.overrides = {"monitoring.validation_interval=50", "target.peak_tflops=0.001"};
