@@ -52,7 +52,7 @@ static bool isWord(char32_t c) { return wordCharacters().contains(c); }
 void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
                        std::vector<size_t> &spelled) const {
   parts.clear();
-  size_t done = 0; // the text before it is in parts
+  size_t done = 0; // `parts` covers the text before this byte
   for (size_t at = 0; at < text.size();) {
     if (!mayBegin(text[at])) {
       ++at;
@@ -88,7 +88,7 @@ void TokenFinder::find(std::string_view text, const IdSet &asText, std::vector<P
           break;
         begin = left;
       }
-      begin = std::max(begin, done); // the token before may have taken this white space
+      begin = std::max(begin, done); // this white space may belong to the token before
     }
     if (token.rightStrip)
       for (size_t next = end; next < text.size() && isSpace(readUtf8(text, next));)

@@ -15,31 +15,31 @@ namespace lmc {
 struct AddedToken {
   uint32_t id;
   std::string content;
-  bool singleWord = false; // only where no word character is beside it
-  bool leftStrip = false;  // takes the white space before it, too
-  bool rightStrip = false; // takes the white space after it, too
-  bool normalized = false; // is found in the normalized text, in its own normalized form
+  bool singleWord = false; // the token is found only where no word character is beside it
+  bool leftStrip = false;  // the token includes the white space before it
+  bool rightStrip = false; // the token includes the white space after it
+  bool normalized = false; // the token is searched in the normalized text, and normalized itself
   bool special = false;
 };
 
-// A part of a text: an added token, or text between them (kNoId).
+// A part of a text: an added token, or the text between two of them (its id is kNoId).
 struct Part {
   size_t begin, end;
   uint32_t id;
 };
 
-// Finds the leftmost and longest of some tokens.
+// Finds tokens in a text: the leftmost, and of those the longest.
 class TokenFinder {
 public:
-  // `patterns[i]` is what tokens[i] looks like in the text; not empty.
+  // `patterns[i]` is the text of tokens[i]; it is not empty.
   TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string> &patterns);
 
   bool empty() const { return tokens.empty(); }
-  // Puts parts that cover the text into `parts`. A token whose id is in `asText` stays text; the
-  // begins of such places are put into `spelled`.
+  // Sets `parts` to parts that cover the text. A token whose id is in `asText` stays text, and the
+  // byte at which it begins is added to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token at the front of `text`, or kNoId, and its end.
+  // Returns the index of the longest token that begins `text`, or kNoId, and sets its end.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
   // Returns the id of the token of an index.

@@ -1,4 +1,4 @@
-// Normalizers and decoders that are one function.
+// Makes a normalizer or a decoder of a function object.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// An Interface with apply(arguments), whose body is given.
+// Implements an Interface whose only function, apply(arguments), calls the function object `body`.
 template <typename Interface, typename... Arguments> class Function : public Interface {
 public:
   using Body = std::function<Result<void>(Arguments...)>;

@@ -100,7 +100,7 @@ size_t JsonNode::oneOf(std::initializer_list<std::string_view> names) const {
   return 0;
 }
 
-// Returns the number of a JSON text as serde_json computes it without its feature float_roundtrip.
+// Returns a JSON number as serde_json reads it without its feature float_roundtrip.
 static double serdeNumber(std::string_view text, double nearest) {
   const bool negative = text.starts_with('-');
   uint64_t significand = 0;
@@ -126,7 +126,7 @@ static double serdeNumber(std::string_view text, double nearest) {
     exponent += std::stoi(power);
   }
   double number = static_cast<double>(significand);
-  // The powers of ten from 1e0 to 1e308 as the nearest numbers.
+  // The powers of ten from 1e0 to 1e308, each rounded to the nearest double.
   const auto power = [](int of) { return *parseDouble(fmt::format("1e{}", of)); };
   while (exponent < -308 && number != 0) {
     number /= power(308);

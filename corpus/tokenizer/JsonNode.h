@@ -21,20 +21,20 @@ public:
   JsonNode(const nlohmann::json &value, std::string path, std::optional<std::string> &fault)
       : value(&value), path(std::move(path)), fault(&fault) {}
 
-  // Records a mistake at this place: "PATH: WHAT". The first one counts.
+  // Records the mistake `what` at this place as "PATH: WHAT"; only the first mistake is kept.
   void fail(const std::string &what) const;
   bool failed() const { return fault->has_value(); }
 
   bool isNull() const { return value->is_null(); }
-  // The value must be an object and have no other keys than these.
+  // Fails unless the value is an object that has only these keys.
   void onlyKeys(std::initializer_list<std::string_view> keys) const;
-  // The member of an object, which must exist.
+  // Returns a member of an object; fails if there is none.
   JsonNode at(const std::string &key) const;
-  // The member of an object, or nothing if it is not there or null.
+  // Returns a member of an object; nothing if it is absent or null.
   std::optional<JsonNode> find(const std::string &key) const;
   // The elements of an array.
   std::vector<JsonNode> elements() const;
-  // The element of an array, which must exist.
+  // Returns an element of an array; fails if there is none.
   JsonNode at(size_t index) const;
   size_t size() const { return value->size(); }
 
@@ -42,7 +42,7 @@ public:
   bool boolean() const;
   uint32_t number() const;
   double real() const;
-  // The index of a text among `names`, which are all that are supported.
+  // Returns the index of the value, a text, in `names`; fails for a text that is not supported.
   size_t oneOf(std::initializer_list<std::string_view> names) const;
   const nlohmann::json &json() const { return *value; }
 
@@ -53,8 +53,8 @@ private:
 };
 
 // Parses JSON with the real numbers that Rust's serde_json reads: it multiplies or divides the
-// digits, as an integer, by a power of ten, and so the last bit may differ from the nearest number.
-// Nothing if the text is not JSON.
+// digits, as an integer, by a power of ten, so that the last bit may differ from the nearest
+// number. Returns nothing if the text is not JSON.
 std::optional<nlohmann::json> parseLikeSerde(std::string_view text);
 
 } // namespace lmc

@@ -66,7 +66,7 @@ std::unique_ptr<Matcher> Matcher::oneOf(const CodePoints &set) {
 }
 
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {
-  // Joins each span with the one before it in `order` where join(span, match of that one).
+  // Joins each span with the one before it (from `first` on) if join(span, isMatch of that one).
   const auto joinWithLast = [](auto first, auto last, auto join) {
     auto out = first;
     bool previousMatch = false;

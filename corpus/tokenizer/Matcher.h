@@ -26,18 +26,19 @@ inline void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
 class Matcher {
 public:
   virtual ~Matcher() = default;
-  // Replaces `spans` with those of `text`, valid UTF-8: matches and the gaps between them, from its
-  // begin to its end. No span is empty. Error: the search needs too much memory or time.
+  // Replaces `spans` with spans that cover `text`, valid UTF-8, in order: the matches and the gaps
+  // between them. No span is empty. Error: the search needs too much memory or time, or the
+  // expression matches the empty string, as a* does.
   virtual Result<void> search(std::string_view text, std::vector<Span> &spans) const = 0;
 
-  // Compiles a regular expression with the meaning that Oniguruma gives it (Ruby's syntax). Error:
-  // one clause ("'\\b' is not supported") if the expression has a feature that this class does not
-  // have, or can match the empty string.
+  // Compiles a regular expression for Oniguruma, the library with which `tokenizers` searches.
+  // Error: one clause ("'\X' is not supported in a regular expression") if the library refuses the
+  // expression, or if it depends on the library's version of Unicode.
   //
-  // PCRE2 does the search, but its classes (\p{L}, \s) belong to another version of Unicode than
-  // Oniguruma's. Therefore PCRE2 sees no characters, only their kinds, one byte for each character:
-  // two characters have the same kind if each class, set and literal of the expression has both or
-  // neither of them. Error: an expression with more than 256 kinds.
+  // That version differs from the one of `tokenizers`. Therefore Oniguruma reads its classes
+  // (\p{L}, \s) from the tables of unicode/. Refused are classes without a table ([:alpha:],
+  // \p{Greek}), the borders of grapheme clusters (\X), and all but ASCII characters where case does
+  // not matter.
   static Result<std::unique_ptr<Matcher>> regex(std::string_view pattern);
   // Matches `text`, which must not be empty.
   static std::unique_ptr<Matcher> literal(std::string text);
@@ -45,10 +46,10 @@ public:
   static std::unique_ptr<Matcher> oneOf(const CodePoints &set);
 };
 
-// What becomes of the matches when a text is split at them (tokenizers' SplitDelimiterBehavior).
+// What happens to the matches when a text is split at them (tokenizers' SplitDelimiterBehavior).
 enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
-// Turns spans that cover a text into the pieces it is split into. Removed spans are left out.
+// Turns spans that cover a text into the pieces of the text, without removed spans.
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior);
 
 } // namespace lmc

@@ -10,7 +10,7 @@ namespace {
 
 const auto asNormalizer = Function<Normalizer, std::string &, bool &>::make;
 
-// A normalizer that treats each character alone: append(text, c) appends what it becomes.
+// A normalizer that treats each character alone: append(text, c) appends the replacement of c.
 template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
   return asNormalizer([append](std::string &text, bool &cutBegin) -> Result<void> {
     std::string result;
@@ -101,8 +101,8 @@ std::unique_ptr<Normalizer> makeNmt() {
   });
 }
 
-// tokenizers looks up each grapheme cluster of less than 6 bytes, then single characters, and takes
-// the shortest string of the table that they begin with: not what SentencePiece does.
+// As tokenizers does (and SentencePiece does not), looks up each grapheme cluster of less than 6
+// bytes, then single characters, and takes the table's shortest string at their beginning.
 Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
   auto map = Charsmap::parse(charsmap);
   LMC_TRY(map);

@@ -13,8 +13,8 @@ namespace lmc {
 class Normalizer {
 public:
   virtual ~Normalizer() = default;
-  // Changes valid UTF-8, which is not empty, to valid UTF-8. Sets `cutBegin` if the character that
-  // is now the first one was not made of the first one before (Metaspace's "first" asks for it).
+  // Changes valid UTF-8, which is not empty, to valid UTF-8. Sets `cutBegin` if the new first
+  // character was not made of the old first character, for Metaspace's scheme "first".
   virtual Result<void> apply(std::string &text, bool &cutBegin) const = 0;
 };
 
@@ -25,7 +25,7 @@ std::unique_ptr<Normalizer> makeStrip(bool left, bool right);
 std::unique_ptr<Normalizer> makePrepend(std::string text);
 std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::string content);
 std::unique_ptr<Normalizer> makeNmt();
-// SentencePiece's table of replacements, as its model files hold it. Error: it is damaged.
+// SentencePiece's table of replacements, as its model files hold it. Error: the table is damaged.
 Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap);
 std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers);
 

@@ -23,15 +23,15 @@ public:
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
 private:
-  // Returns what a token's piece adds to a text that ends in a letter.
+  // Returns the text that a token's piece adds behind a letter.
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
-  TokenFinder plain{{}, {}};      // tokens that are found in the text as it is
-  TokenFinder normalized{{}, {}}; // tokens that are found in the normalized text
-  std::unordered_map<uint32_t, std::string> addedText; // of added tokens, for decode()
-  StringMap<uint32_t> addedIds;
-  IdSet special;
+  TokenFinder plain{{}, {}};      // finds added tokens in a text before the normalizer changes it
+  TokenFinder normalized{{}, {}}; // finds the other added tokens in a normalized text
+  std::unordered_map<uint32_t, std::string> addedText; // texts of added tokens, for decode()
+  StringMap<uint32_t> addedIds;                        // ids of added tokens, by token
+  IdSet special;                                       // ids of special added tokens
 };
 
 Result<void> Pipeline::initialize() {
@@ -100,8 +100,8 @@ protected:
 
 private:
   const Pipeline &pipeline;
-  IdSet special; // ids that no text may become
-  IdSet unadded; // those of them that no added token has
+  IdSet special; // ids that must not come from text
+  IdSet unadded; // those ids of `special` that no added token has
   WordCache cache;
   std::vector<Part> plainParts, normalizedParts;
   std::vector<size_t> spelledAt;
@@ -117,7 +117,7 @@ private:
     return {};
   }
 
-  // Encodes text between the added tokens that are found in the text as it is.
+  // Encodes text in which `plain` has found no token.
   Result<void> encodePlain(std::string_view text, bool atBegin, std::vector<uint32_t> &ids) {
     if (pipeline.parts.normalizer) {
       changed = text;
@@ -174,14 +174,14 @@ private:
       return std::count_if(ids.begin() + begin, ids.end(),
                            [&](uint32_t id) { return contains(set, id); });
     };
-    bool spells = false; // a special token that is no added token, which was counted before
+    bool spells = false; // the word spells a special token that is no added token, and was counted
     if (within(special) > 0) {
       for (auto left = within(unadded); left > 0; --left, spells = true)
         LMC_TRY(countSpelled(word, 0));
       ids.resize(begin);
       LMC_TRY(model.encode(word, &special, ids));
     }
-    if (!spells) // Otherwise it has to be counted when it comes again.
+    if (!spells) // A special token counts again whenever the word comes again.
       cache.add(word, std::span(ids).subspan(begin));
     return {};
   }
@@ -226,7 +226,7 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // A decoder of bytes makes U+FFFD of a part of a character, so it only says what kind it is.
+  // Decodes two whole characters to find the decoder's kind: parts of characters become U+FFFD.
   auto space = textOf(byteCharacters()[' ']), newline = textOf(bytePiece('\n'));
   LMC_TRY(space);
   LMC_TRY(newline);

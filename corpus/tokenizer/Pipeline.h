@@ -17,14 +17,14 @@ struct PipelineParts {
   std::unique_ptr<Normalizer> normalizer;     // null: none
   std::unique_ptr<PreTokenizer> preTokenizer; // null: none
   std::unique_ptr<Model> model;
-  std::vector<uint32_t> before, after; // ids that the post-processor puts around a text
-  std::unique_ptr<Decoder> decoder;    // null: pieces with spaces between them
+  std::vector<uint32_t> before, after; // ids that the post-processor adds before and after a text
+  std::unique_ptr<Decoder> decoder;    // null: the text is the pieces with spaces between them
 };
 
-// Error: one clause, about two added tokens that look the same.
+// Error: one clause, if two added tokens have the same text.
 Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts);
 
-// Reads a tokenizer.json. Every key of it is known, or refused.
+// Reads a tokenizer.json. A key that is not known is an error.
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path);
 
 // Reads a .model of SentencePiece.

@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// Words of one text, in its order; none is empty. They view the text, or `storage` where a
+// Words of one text, in its order; none is empty. Words are views of the text, or of `storage` if a
 // pre-tokenizer has changed them.
 struct Words {
   std::vector<std::string_view> views;
@@ -23,16 +23,16 @@ struct Words {
 class PreTokenizer {
 public:
   virtual ~PreTokenizer() = default;
-  // Splits each word, and may change it. `atBegin`: the first word begins where the document does,
-  // and no other does.
+  // Splits each word, and may change it. `atBegin` is true if the first word begins where the
+  // document begins.
   virtual Result<void> apply(Words &words, bool atBegin) const = 0;
 };
 
-// Splits words at what `matcher` finds; `invert`: at what lies between.
+// Splits words at the matches of `matcher`; with `invert`, at the text between matches.
 std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
                                         bool invert);
 
-// Whether Metaspace puts its mark before a word that does not begin with it.
+// When Metaspace puts its mark before a word that does not begin with the mark.
 enum class PrependScheme { First, Never, Always };
 // Replaces spaces with `mark`, a character, and splits before each mark.
 std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split);

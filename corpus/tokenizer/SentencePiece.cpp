@@ -48,21 +48,21 @@ private:
   SentencePieceModel model;
   std::optional<Charsmap> charsmap;
   StringMap<uint32_t> all;        // all pieces
-  StringMap<uint32_t> symbols;    // pieces that text can become, and `extra`
-  std::vector<std::string> extra; // characters of pieces that are no piece, from
+  StringMap<uint32_t> symbols;    // ids of the pieces that text can become, and of `extra`
+  std::vector<std::string> extra; // characters of pieces that are no pieces themselves; ids from
                                   // pieces.size() on
   uint32_t unknown = kNoId;
   std::array<uint32_t, 256> bytes; // ids of byte pieces
   TokenFinder userDefined{{}, {}}; // pieces that are kept whole
   TokenFinder control{{}, {}};
-  MergeTable merges{0};      // of BPE
-  bool cutsAtSpaces = false; // no piece has a space mark after another character
-  Trie trie;                 // of Unigram
-  std::vector<float> scores; // of Unigram; scores[unknown] is that of an unknown character
-  float largestScore = 0;    // of Unigram, without its sign
-  // True for ASCII characters but the space that stay as they are before any ASCII character.
+  MergeTable merges{0};      // only for BPE
+  bool cutsAtSpaces = false; // true if no piece has a space mark after another character
+  Trie trie;                 // only for Unigram: the pieces
+  std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
+  float largestScore = 0;    // only for Unigram: the largest absolute score
+  // True for ASCII characters, without the space, that stay as they are before an ASCII character.
   std::array<bool, 256> simple{};
-  bool spaceIsSimple = false; // the same of the space
+  bool spaceIsSimple = false; // true if a space stays as it is before an ASCII character
 
   Result<void> initializeBpe();
   void initializeUnigram();
@@ -107,7 +107,7 @@ Result<void> SentencePiece::initialize() {
       return Error{fmt::format("the score of piece {} is no number", id)};
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
-    // As in the library. The bound also bounds the work for a piece, whose every part is looked up.
+    // The library has this limit, too. It limits the work for a piece's substrings.
     const auto fail = [&](const char *what) {
       return Error{fmt::format("piece {}, {}, {}", id, inQuotes(text), what)};
     };
@@ -178,7 +178,7 @@ Result<void> SentencePiece::initializeBpe() {
         extra.push_back(std::move(character));
     }
   }
-  // Each division of a piece into two symbols is a merge. Pieces of equal scores are equal.
+  // Each division of a piece into two symbols is a merge; pieces of equal score have equal rank.
   const std::vector<float> order(scores.begin(), scores.end());
   struct Pair {
     uint32_t left, right;
@@ -214,7 +214,7 @@ void SentencePiece::initializeUnigram() {
     const auto &[text, score, type] = model.pieces[id];
     if (type == Type::Normal)
       lowest = std::min(lowest, score);
-    // A user-defined piece is chosen wherever it is found.
+    // A user-defined piece gets a score so high that it is chosen wherever it is found.
     const auto bonus = static_cast<float>(0.1 * (static_cast<int>(text.size()) - 1));
     scores.push_back(type == Type::UserDefined ? bonus : score);
     if (type == Type::Normal || type == Type::UserDefined) {
@@ -260,7 +260,7 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
-    // Bytes that stay as they are. What comes after the last of them may belong to it.
+    // The run of bytes that stay as they are; its last byte may combine with what follows.
     size_t run = 0;
     while (run < text.size() && simple[static_cast<uint8_t>(text[run])])
       ++run;
@@ -299,7 +299,7 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
 
 class SentencePieceEncoder : public Encoder {
 public:
-  // `owned`: null, or a tokenizer that the encoder keeps alive.
+  // `owned` is null, or a tokenizer that this encoder keeps alive.
   SentencePieceEncoder(const SentencePiece &tokenizer, std::shared_ptr<const SentencePiece> owned,
                        SpecialTokens mode, std::span<const uint32_t> borders)
       : Encoder(mode, borders), owned(std::move(owned)), tokenizer(tokenizer),
@@ -326,15 +326,15 @@ private:
   const std::shared_ptr<const SentencePiece> owned;
   const SentencePiece &tokenizer;
   const SentencePieceModel &model;
-  WordCache cache; // of BPE's words, and of Unigram's with the note of encodeUnigram()
+  WordCache cache; // words of BPE, or of Unigram with the note of encodeUnigram()
   std::string normalized;
   std::vector<Part> parts;
   std::vector<size_t> spelledAt;
-  static constexpr size_t kAhead = 8; // words between the loads of a word's slot, entry and ids
+  static constexpr size_t kAhead = 8; // words between a word's prefetches
   std::vector<std::string_view> words;
-  std::vector<uint64_t> hashes; // of words
+  std::vector<uint64_t> hashes; // hashes of `words`
   std::vector<uint32_t> symbols;
-  bool afterUnknown = false; // the last id is that of unknown characters
+  bool afterUnknown = false; // true if the last id is that of unknown characters
 
   void appendKnown(uint32_t id, std::vector<uint32_t> &ids) {
     ids.push_back(id);
@@ -373,7 +373,7 @@ private:
     words.clear();
     cutBeforeMarks(text, words);
     for (std::string_view word : words) {
-      // A word that begins with a mark, a known piece, does not depend on what is before it.
+      // A word that begins with a space mark, a known piece, is segmented alike after any text.
       const bool alone = word.starts_with(kSpaceMark);
       if (const auto known = alone ? cache.find(word) : std::nullopt) {
         ids.insert(ids.end(), known->ids.begin(), known->ids.end());
@@ -412,10 +412,10 @@ private:
     flush();
   }
 
-  // Appends the ids of the segmentation of the highest score. As in the library, scores are sums of
-  // type float that run over the whole text: where two segmentations of a word are close, rounding
-  // decides, and so the result depends on the text before the word. The cache has segmentations
-  // with the score before a word (without its sign) below which rounding cannot change them.
+  // Appends the ids of the pieces of the segmentation with the highest sum of scores. As in the
+  // library, the sum is a float that runs over the whole text: its rounding decides between close
+  // segmentations of a word, which thus depend on the text before. The cache keeps, with a word's
+  // segmentation, the absolute sum before the word below which the segmentation is certain.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)
@@ -425,7 +425,7 @@ private:
     hashes.resize(words.size());
     for (size_t i = 0; i < words.size(); ++i)
       hashes[i] = WordCache::hashOf(words[i]);
-    float score = 0; // of the best segmentation up to the word
+    float score = 0; // score of the best segmentation of the text before the word
     for (size_t i = 0; i < words.size(); ++i) {
       if (i + 2 * kAhead < words.size()) {
         cache.loadSlot(hashes[i + 2 * kAhead]);
@@ -446,7 +446,7 @@ private:
     }
   }
 
-  // Appends the ids of a word's pieces. The unknown piece stands for one character.
+  // Appends the ids of a word's pieces. The unknown piece stands for one unknown character.
   void appendSegmentation(std::string_view word, std::span<const uint32_t> pieces,
                           std::vector<uint32_t> &ids) {
     if (std::find(pieces.begin(), pieces.end(), tokenizer.unknown) == pieces.end()) {
@@ -466,23 +466,23 @@ private:
     }
   }
 
-  static constexpr float kReset = 100000; // sums beyond it would lose digits, and begin again
+  static constexpr float kReset = 100000; // larger sums would lose digits; they restart at 0
 
-  // The best segmentation of the text up to a byte of a word.
+  // The best segmentation of the text up to a byte of the word.
   struct Best {
     float score = 0;
-    float second = -FLT_MAX;   // the score of the second best
-    uint32_t piece = kNoId;    // the last one
-    uint32_t begin = kNoPlace; // of the last piece; kNoPlace: no piece ends here
+    float second = -FLT_MAX;   // score of the second best segmentation
+    uint32_t piece = kNoId;    // the last piece
+    uint32_t begin = kNoPlace; // begin of the last piece; kNoPlace: no piece ends here
   };
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   std::vector<Best> best;
-  // The results of segment(): pieces, and the score before the word, without its sign, below which
-  // they are certain.
+  // Results of segment(): the pieces, and a limit. They are the best pieces after every text whose
+  // absolute score is below the limit.
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 
-  // Finds the best segmentation of a word after a text of a score. Returns the score with the word.
+  // Finds the best segmentation of a word after text with the sum `score`. Returns the new sum.
   float segment(std::string_view word, const float score) {
     best.assign(word.size() + 1, {});
     best[0].score = score;
@@ -506,7 +506,7 @@ private:
           target.second = std::max(target.second, sum);
       };
       const size_t character = utf8Length(word[begin]);
-      bool single = false; // a piece is the character at `begin`
+      bool single = false; // true if the character at `begin` is a piece
       uint32_t node = 0;
       for (size_t end = begin; end < word.size();) {
         node = tokenizer.trie.child(node, word[end++]);
@@ -523,7 +523,7 @@ private:
       begin += character;
     }
     segmentation.clear();
-    float margin = FLT_MAX; // by which the segmentation is better than others
+    float margin = FLT_MAX; // score of the segmentation minus that of the second best
     for (size_t end = word.size(); end > 0; end = best[end].begin) {
       segmentation.push_back(best[end].piece);
       margin = std::min(margin, best[end].score - best[end].second);
@@ -535,7 +535,7 @@ private:
     const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
     const float reach = static_cast<float>(characters) * tokenizer.largestScore;
     certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;
-    if (std::abs(score) + reach > kReset) // The sums may have begun again.
+    if (std::abs(score) + reach > kReset) // the sums may have restarted at 0
       certainBelow = 0;
     return best[word.size()].score;
   }
@@ -546,7 +546,7 @@ SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32
   if (mode == SpecialTokens::Parse)
     return Error{"a model of SentencePiece does not parse special tokens in a text; use "
                  "--special-tokens=text"};
-  // No text becomes a control piece, and so the pieces that stand around documents are made some.
+  // Text never becomes a control piece. Therefore the border pieces are made control pieces.
   SentencePieceModel changed;
   for (uint32_t id : borders) {
     if (id >= model.pieces.size() ||
@@ -569,7 +569,7 @@ SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32
 }
 
 Result<std::string> SentencePiece::decode(std::span<const uint32_t> ids) const {
-  std::string text, pending; // `pending`: the bytes of byte pieces
+  std::string text, pending; // `pending`: bytes of byte pieces that are not in `text` yet
   const auto flush = [&] {
     for (std::string_view rest = pending; !rest.empty();) {
       const size_t length = validUtf8Length(rest);
@@ -626,7 +626,7 @@ Result<std::vector<std::optional<uint64_t>>> SentencePiece::bytesOfTokens() cons
     if (type != Type::Byte)
       for (size_t at = 0; (at = piece.find(kSpaceMark, at)) != std::string::npos;
            at += kSpaceMark.size())
-        size -= kSpaceMark.size() - 1; // the mark is one byte of text, a space
+        size -= kSpaceMark.size() - 1; // a mark stands for a space, one byte of text
     result[id] = size;
   }
   return result;

@@ -16,8 +16,8 @@ namespace {
 // A field of a message of protocol buffers (protobuf.dev/programming-guides/encoding).
 struct Field {
   uint64_t number = 0;
-  uint64_t value = 0;     // of an integer, or the bits of a float
-  std::string_view bytes; // of a string or a message
+  uint64_t value = 0;     // value of an integer, or bits of a float
+  std::string_view bytes; // contents of a string or message
   bool isBytes = false;
 
   float real() const { return std::bit_cast<float>(static_cast<uint32_t>(value)); }
@@ -103,7 +103,7 @@ struct Reader {
     return good;
   }
 
-  // Fields that say how a model was trained, and nothing of how it encodes.
+  // Returns true for a field that tells how a model was trained and does not affect encoding.
   static bool ofTraining(uint64_t number) {
     for (uint64_t known :
          {1,  2,  4,  5,  6,  7,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25,
@@ -146,7 +146,7 @@ struct Reader {
     return eachField(message, [&](const Field &field) {
       switch (field.number) {
       case 1: // name
-      case 6: // the rules that the table was made of
+      case 6: // the rules from which the table was made
         return true;
       case 2:
         model.charsmap = field.bytes;
@@ -186,7 +186,7 @@ Result<SentencePieceModel> parseSentencePieceModel(std::string_view bytes) {
       return reader.trainer(field.bytes);
     case 3:
       return reader.normalizer(field.bytes);
-    case 4: // samples, for the library's own test of the model
+    case 4: // samples for the library's self-test of the model
       return true;
     case 5:
       return reader.denormalizer(field.bytes);

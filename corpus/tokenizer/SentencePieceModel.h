@@ -23,7 +23,7 @@ struct SentencePieceModel {
   bool byteFallback = false;
   bool spaceAsSuffix = false; // treat_whitespace_as_suffix
   std::string begin = "<s>", end = "</s>";
-  std::string unknownText = " \xe2\x81\x87 "; // what an unknown piece becomes again
+  std::string unknownText = " \xe2\x81\x87 "; // the text of the unknown piece
 
   // The normalizer.
   std::string charsmap;

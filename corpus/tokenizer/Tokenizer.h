@@ -1,5 +1,5 @@
-// Tokenizers: text to ids, and back. The ids are those of the library that a file belongs to:
-// PyPI's `tokenizers` 0.23.3 for tokenizer.json, `sentencepiece` 0.2.3 for .model files.
+// Tokenizers convert text to ids, and back. The ids are those of the library that a file belongs
+// to: PyPI's `tokenizers` 0.23.3 for tokenizer.json, `sentencepiece` 0.2.3 for .model files.
 #pragma once
 
 #include "corpus/tokenizer/models/Model.h"
@@ -14,37 +14,36 @@
 
 namespace lmc {
 
-// What a text becomes that spells a special token, such as "<|endoftext|>", or a token that stands
-// around documents.
-//   Text   ids of its characters: no text can forge a special token
-//   Parse  the special token
-//   Error  encode() returns an Error
+// How text is encoded that spells a special token, such as "<|endoftext|>", or a border token.
+//   Text   as any other text, so that no text can forge a special token
+//   Parse  as the id of the special token
+//   Error  not at all: encode() returns an Error
 enum class SpecialTokens { Text, Parse, Error };
-// Returns the meaning of "text", "parse" or "error". Error: another name.
+// Returns the mode with the name "text", "parse" or "error". Error: there is no such mode.
 Result<SpecialTokens> parseSpecialTokens(std::string_view name);
 
-// Encodes texts, one after the other. A thread needs an encoder of its own; it keeps the ids of
-// words that it has seen.
+// Encodes texts, one after the other. An encoder remembers the ids of words that it has seen, and
+// each thread needs an encoder of its own.
 class Encoder {
 public:
   virtual ~Encoder() = default;
   // Appends the ids of `text`, valid UTF-8, without the ids that stand around a document (before()
-  // and after()). Errors: a character has no token; a special token is spelled and shall be an
-  // error; the text has a character for which the vocabulary has no token but one that stands
+  // and after()). Errors: a character has no token; the text spells a special token and the mode is
+  // Error; the text has a character for which the vocabulary has no token but one that stands
   // around documents; a regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
-  // The places of special tokens in texts that became text, since the encoder was made.
+  // Returns how many spelled special tokens became text since the encoder was made.
   uint64_t spelled() const { return places; }
 
 protected:
-  // `borders` are the ids that stand around documents.
+  // `borders` are the ids of the tokens that stand around documents.
   Encoder(SpecialTokens mode, std::span<const uint32_t> borders);
 
   const SpecialTokens mode;
   IdSet borders;
-  uint64_t places = 0;
+  uint64_t places = 0; // number of spelled special tokens that became text
 
-  // The same as encode(), but the text may become a border where a character is unknown.
+  // Does the same as encode(), but an unknown character may become a border.
   virtual Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) = 0;
   // Counts a special token that `text` spells at byte `at`, or returns the Error about it.
   Result<void> countSpelled(std::string_view text, size_t at);
@@ -64,21 +63,21 @@ public:
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
   // Returns the text of ids. An id that no token has is left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
-  // Returns the bytes of text that each id below vocabulary() stands for: those of its own text,
-  // with a space for each mark of one; 0 for special tokens and ids that no token has; 1 for a byte
-  // of a character; nothing for the token of unknown characters.
+  // Returns, for each id below vocabulary(), the number of bytes of text that it stands for. A
+  // space mark counts as one byte, a special token and an unused id as 0, and a byte piece as 1.
+  // The token of unknown characters has no number.
   virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
-  // Returns the id of a token, by what it looks like in the file; nothing if there is none.
+  // Returns the id of the token that the file writes as `token`; nothing if there is none.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;
-  // A number that every id is below.
+  // Returns a number that is larger than every id.
   uint32_t vocabulary() const { return limit; }
-  // Ids that the tokenizer itself puts before and after a document.
+  // Return the ids that the tokenizer itself adds before and after a document.
   const std::vector<uint32_t> &before() const { return first; }
   const std::vector<uint32_t> &after() const { return last; }
-  // The ids that begin and end a document, if the file names them.
+  // Return the ids that begin and end a document, if the file names them.
   std::optional<uint32_t> beginOfDocument() const { return bos; }
   std::optional<uint32_t> endOfDocument() const { return eos; }
-  // The id of characters that the vocabulary does not have, if there is one.
+  // Returns the id of characters that the vocabulary does not have, if there is such an id.
   std::optional<uint32_t> unknown() const { return unk; }
 
 protected:

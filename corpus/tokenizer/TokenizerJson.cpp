@@ -1,5 +1,5 @@
-// Reads tokenizer.json. The format, and which value a key has that is left out, are those of
-// `tokenizers` 0.23.3 (github.com/huggingface/tokenizers).
+// Reads tokenizer.json. The format, and the default of each key, are those of `tokenizers` 0.23.3
+// (github.com/huggingface/tokenizers).
 
 #include "corpus/tokenizer/JsonNode.h"
 #include "corpus/tokenizer/Pipeline.h"
@@ -16,9 +16,9 @@ namespace lmc {
 namespace {
 
 constexpr uint64_t kMaximumJsonBytes = 1 << 30;
-constexpr uint64_t kMostGaps = 1 << 20; // ids of a vocabulary that no token has; each costs memory
+constexpr uint64_t kMostGaps = 1 << 20; // maximum of ids without a token, which cost memory
 
-// Refuses a component of a type that is not supported.
+// Reports a component whose type is not supported.
 void refuseType(const JsonNode &node) {
   node.at("type").fail(fmt::format("'{}' is not supported", node.at("type").text()));
 }
@@ -63,7 +63,7 @@ std::string decodeBase64(const JsonNode &node) {
   const std::string text = node.text();
   std::string bytes;
   uint32_t bits = 0;
-  int count = 0; // of bits that are in no byte yet
+  int count = 0; // number of bits in `bits` that are in no byte yet
   static constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const size_t end = std::min(text.find_last_not_of('=') + 1, text.size());
@@ -146,13 +146,13 @@ PrependScheme readScheme(const JsonNode &node) {
   return scheme;
 }
 
-// What a ByteLevel pre-tokenizer splits at by default: GPT-2's expression.
+// The expression at which a ByteLevel pre-tokenizer splits by default, which is GPT-2's.
 constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 struct PreTokenizers {
   std::vector<std::unique_ptr<PreTokenizer>> all;
-  bool byteLevel = false; // the words are bytes from here on
+  bool byteLevel = false; // true if the words are byte-level from here on
 };
 
 void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
@@ -173,7 +173,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     if (node.at("add_prefix_space").boolean())
       out.all.push_back(makePrefixSpace());
-    node.at("trim_offsets").boolean(); // says only where a token lies in the text
+    node.at("trim_offsets").boolean(); // this key only affects where a token lies in the text
     auto useRegex = node.find("use_regex");
     if (!useRegex || useRegex->boolean()) {
       auto matcher = Matcher::regex(kGpt2);
@@ -197,8 +197,8 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     split(Matcher::oneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
   } else if (type == "Whitespace") {
-    // The pieces are runs of word characters, and runs of what is neither word nor space. Where
-    // two of them touch, both ends are found by a set.
+    // The pieces are runs of word characters, and runs of characters that are neither word
+    // characters nor spaces. Splitting at word characters finds the ends of both.
     node.onlyKeys({"type"});
     split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
     split(Matcher::oneOf(wordCharacters()), SplitBehavior::Contiguous);
@@ -257,7 +257,7 @@ std::unique_ptr<Decoder> readDecoder(const JsonNode &node) {
   return nullptr;
 }
 
-// Reads which ids a post-processor puts around a text. `placed`: one has done so before.
+// Reads the ids that a post-processor adds around a text. `placed`: an earlier one added ids.
 void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
   const std::string type = typeOf(node);
   if (type == "Sequence") {
@@ -266,7 +266,7 @@ void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed)
       readPostProcessor(element, parts, placed);
     return;
   }
-  if (type == "ByteLevel") { // changes only where tokens lie in the text
+  if (type == "ByteLevel") { // this type only affects where tokens lie in the text
     node.onlyKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     return;
   }
@@ -397,8 +397,8 @@ std::unique_ptr<Model> readUnigram(const JsonNode &node) {
   return nullptr;
 }
 
-// Reads the added tokens. The library numbers them itself: those that the model has by the model,
-// others from the size of the vocabulary on.
+// Reads the added tokens. The library numbers them itself: a token of the model keeps its id, and
+// the others get ids from the size of the vocabulary on.
 void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
   auto next = static_cast<uint32_t>(parts.model->size());
   StringMap<uint32_t> known;

@@ -14,7 +14,7 @@ std::string bytePiece(int byte) { return fmt::format("<0x{:02X}>", byte); }
 const std::vector<std::string> &byteCharacters() {
   static const auto map = [] {
     std::vector<std::string> characters(256);
-    char32_t next = 256; // bytes that no printable Latin-1 character has get the next ones
+    char32_t next = 256; // next character for a byte that is no printable Latin-1 character
     for (int byte = 0; byte < 256; ++byte) {
       const bool printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
       appendUtf8(characters[byte], printable ? char32_t(byte) : next++);
@@ -66,7 +66,7 @@ private:
   uint32_t unknownId = kNoId;
   std::array<uint32_t, 256> byteIds;     // of byte-level pieces of one byte
   std::array<uint32_t, 256> fallbackIds; // of "<0xHH>"
-  StringMap<uint32_t> words;             // pieces as bytes, if they are looked up (ignoreMerges)
+  StringMap<uint32_t> words; // bytes of each piece, if whole words are looked up (ignoreMerges)
   // True if no piece has U+2581 after another character than U+2581, so that a text can be cut
   // before each U+2581 that follows another character.
   bool cutsAtSpaces = false;
@@ -115,10 +115,10 @@ Result<void> Bpe::initialize() {
   return {};
 }
 
-// Appends the ids of the single characters of a word, or of its bytes in byte-level pieces.
+// Appends the ids of a word's characters; in a byte-level vocabulary, those of its bytes.
 Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden,
                                    std::vector<uint32_t> &symbols) const {
-  size_t pending = 0; // unknown characters whose id is not appended yet
+  size_t pending = 0; // number of unknown characters whose id is not appended yet
   const auto flush = [&] {
     symbols.insert(symbols.end(), options.fuseUnknown ? pending > 0 : pending, unknownId);
     pending = 0;
@@ -149,15 +149,15 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
       continue;
     }
     if (options.byteFallback) {
-      // The bytes of what a byte-level vocabulary misses are those of the character that it maps
-      // the byte to.
+      // A byte that a byte-level vocabulary misses falls back to the bytes of the character to
+      // which GPT-2's map takes it.
       const std::string_view bytes =
           options.byteLevel ? byteCharacters()[static_cast<uint8_t>(word[begin])] : character;
       const bool all = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {
         return fallbackIds[static_cast<uint8_t>(byte)] != kNoId;
       });
       if (all) {
-        // As in the library, unknown characters before these bytes come after them.
+        // As in the library, the unknown id of characters before these bytes is appended later.
         for (char byte : bytes)
           symbols.push_back(fallbackIds[static_cast<uint8_t>(byte)]);
         continue;

@@ -16,7 +16,7 @@ namespace lmc {
 
 using Json = nlohmann::ordered_json;
 
-// How Llama 3 cuts a text into words (github.com/meta-llama/llama3, llama/tokenizer.py).
+// How Llama 3 cuts text into words (github.com/meta-llama/llama3, llama/tokenizer.py).
 static constexpr const char *kWords =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -43,7 +43,7 @@ namespace {
 
 // The training of byte pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words
 // with Subword Units", 2016): merges the most frequent pair of neighbouring symbols, again and
-// again. Of pairs that are equally frequent the one of the lowest symbols is taken.
+// again. Of equally frequent pairs, the one with the lowest symbols is merged.
 class Training {
 public:
   using Pair = std::pair<uint32_t, uint32_t>;
@@ -69,7 +69,7 @@ public:
       const int64_t now = counts[top.pair];
       if (now == top.count && now > 0)
         return top.pair;
-      // Counts in the queue are of the time when they were put there.
+      // The queue may hold an older count of the pair; it is replaced by the present count.
       if (now > 0 && now < top.count)
         queue.push({now, top.pair});
     }
@@ -106,7 +106,7 @@ public:
     push(changed);
   }
 
-  // Lets best() not return the pair.
+  // Excludes the pair from the results of best().
   void forget(Pair pair) { counts[pair] = 0; }
 
 private:
@@ -191,7 +191,7 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
     const auto pair = training.best();
     if (!pair)
       break;
-    // A text must not become the special token.
+    // No merge may make the special token from text.
     if (pieces[pair->first] + pieces[pair->second] == endOfText) {
       training.forget(*pair);
       continue;

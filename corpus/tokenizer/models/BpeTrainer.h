@@ -1,4 +1,4 @@
-// Makes a byte-level BPE tokenizer of a text.
+// Trains a byte-level BPE tokenizer on a text.
 #pragma once
 
 #include "corpus/tokenizer/PreTokenizer.h"
@@ -17,7 +17,7 @@ public:
   BpeTrainer();
   // Counts the words of a document, valid UTF-8. Words are cut as Llama 3 cuts them.
   Result<void> add(std::string_view document);
-  // Error: the token is empty, not UTF-8 or the character of a byte.
+  // Error: the token is empty, not UTF-8, or the character that stands for a byte.
   static Result<void> checkEndOfText(const std::string &endOfText);
 
   struct Trained {

@@ -14,7 +14,7 @@ Merge find(const MergeTable &merges, uint32_t left, uint32_t right, const IdSet 
 
 constexpr size_t kShort = 64;
 
-// For at most kShort symbols: looks at all pairs each time.
+// Merges at most kShort symbols: looks at all pairs for each merge.
 void mergeShort(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbols,
                 size_t &count) {
   Merge pairs[kShort];
@@ -39,7 +39,7 @@ void mergeShort(const MergeTable &merges, const IdSet *forbidden, uint32_t *symb
   }
 }
 
-// For any number of symbols, with a heap of pairs.
+// Merges any number of symbols, with a heap of pairs.
 void mergeLong(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbols, size_t &count) {
   constexpr size_t kEnd = SIZE_MAX;
   struct Symbol {

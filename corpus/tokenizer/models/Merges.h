@@ -13,7 +13,7 @@ namespace lmc {
 constexpr uint32_t kNoRank = UINT32_MAX;
 
 struct Merge {
-  uint32_t rank = kNoRank; // merges of lower ranks come first
+  uint32_t rank = kNoRank; // the merge with the lowest rank is made first
   uint32_t id = 0;         // of the merged piece
 };
 
@@ -27,7 +27,7 @@ public:
     slots.resize(size);
     shift = 64 - std::countr_zero(size);
   }
-  // A pair that is added again gets the later rank.
+  // Adds a merge. If the pair is known, its rank is replaced.
   void add(uint32_t left, uint32_t right, Merge merge) {
     Slot &slot = slots[find(key(left, right))];
     slot = {key(left, right), merge};
@@ -46,7 +46,7 @@ private:
 
   static uint64_t key(uint32_t left, uint32_t right) { return uint64_t(left) << 32 | right; }
   size_t find(uint64_t key) const {
-    // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
+    // This is Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
     size_t at = (key * 0x9e3779b97f4a7c15u) >> shift;
     while (slots[at].key != key && slots[at].key != UINT64_MAX)
       at = (at + 1) & (slots.size() - 1);
@@ -54,17 +54,17 @@ private:
   }
 };
 
-// Merges, in the symbols from index `begin` on, the pair of the lowest rank, and of equals the
-// first, until no pair can be merged. Merges to an id of `forbidden`, unless it is null, are not
-// made.
+// Merges the symbols from index `begin` on until no pair can be merged: always the pair of the
+// lowest rank, and of equal ranks the first. Does not merge to an id of `forbidden`, which may be
+// null.
 void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<uint32_t> &symbols,
                   size_t begin);
 
-// What SentencePiece writes for a space.
+// The character that SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
-// Returns true if a space mark follows another character than a space mark. If no piece of a
-// vocabulary has such a mark, no merge crosses the begin of a mark after another character, and so
-// a text can be cut there.
+// Returns true if `piece` has a space mark (kSpaceMark) after another character. If no piece of a
+// vocabulary has, no merge joins a space mark with a character before it, so that a text can be cut
+// before the mark.
 bool hasInnerMark(std::string_view piece);
 // Cuts `text` before each space mark that follows another character.
 void cutBeforeMarks(std::string_view text, std::vector<std::string_view> &parts);

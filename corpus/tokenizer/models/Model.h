@@ -39,7 +39,7 @@ inline uint32_t idIn(const StringMap<uint32_t> &map, std::string_view text) {
 // The pieces of a vocabulary and their ids.
 struct Vocabulary {
   StringMap<uint32_t> ids;
-  std::vector<std::string> pieces; // by id; "" where there is none
+  std::vector<std::string> pieces; // pieces by id; "" for an id without a piece
 };
 
 class Model {
@@ -47,17 +47,17 @@ public:
   virtual ~Model() = default;
   // Appends the ids of a word, which is not empty. A character whose token is in `forbidden`,
   // unless that is null, is encoded as an unknown character; so is each byte of a byte-level
-  // vocabulary. Error: the vocabulary has no token for unknown characters, and needs one. Several
+  // vocabulary. Error: a character is unknown, and the vocabulary has no token for it. Several
   // threads may call it.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;
-  // Returns the id of unknown characters, if there is one.
+  // Returns the id that stands for unknown characters, if there is one.
   virtual std::optional<uint32_t> unknown() const = 0;
-  // The number of tokens, as the library that made the file counts them.
+  // Returns the number of tokens, as the library that made the file counts them.
   virtual size_t size() const = 0;
-  // Returns the parts of a text that can be encoded one after the other with the same ids; without
-  // a better way the whole text.
+  // Cuts a text into parts whose ids, one after the other, are those of the text. The default is
+  // one part.
   virtual void cut(std::string_view text, std::vector<std::string_view> &parts) const {
     parts.push_back(text);
   }
@@ -66,22 +66,22 @@ public:
 // Byte pair encoding.
 struct BpeOptions {
   Vocabulary vocabulary;
-  // Pairs of pieces, the first ones first to be merged.
+  // Pairs of pieces, in the order in which they are merged.
   std::vector<std::pair<std::string, std::string>> merges;
-  std::optional<std::string> unknown; // the piece for unknown characters; without it, none is made
-  std::string prefix;                 // of the piece of a character that does not begin a word
-  std::string suffix;                 // of the piece of the last character of a word
+  std::optional<std::string> unknown; // the piece for unknown characters; absent: they are errors
+  std::string prefix;                 // prefix of pieces that do not begin a word
+  std::string suffix;                 // suffix of pieces that end a word
   bool fuseUnknown = false;           // neighbouring unknown characters make one id
   bool byteFallback = false; // an unknown character becomes the pieces "<0xHH>" of its bytes
-  bool ignoreMerges = false; // a word that is a piece is not built by merges
+  bool ignoreMerges = false; // a word that is a piece becomes this piece, without merges
   bool byteLevel = false;    // pieces stand for bytes, as GPT-2 maps them to characters
 };
-// Error: one clause, about the merge that no vocabulary can have.
+// Error: one clause about a merge that is impossible with the vocabulary.
 Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);
 
 // The unigram language model: the segmentation of the highest probability.
 struct UnigramOptions {
-  std::vector<std::pair<std::string, double>> pieces; // with their scores; the index is the id
+  std::vector<std::pair<std::string, double>> pieces; // (piece, score), by id
   std::optional<uint32_t> unknown;
   bool byteFallback = false;
 };
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options);
 // Returns the piece "<0xHH>", which stands for a byte of an unknown character.
 std::string bytePiece(int byte);
 
-// GPT-2's map from bytes to characters, which makes text of any bytes: byteCharacters()[byte].
+// Returns GPT-2's map from bytes to characters, by which any bytes are text.
 const std::vector<std::string> &byteCharacters();
 // Returns the bytes that `text` stands for in that map; nothing if a character is not in it.
 std::optional<std::string> bytesOfCharacters(std::string_view text);

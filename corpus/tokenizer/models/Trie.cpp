@@ -40,7 +40,7 @@ private:
 
 void Trie::finish() {
   constexpr uint32_t kBlock = 256; // places that one base reaches
-  constexpr int kTries = 64;       // more find few places and take time
+  constexpr int kTries = 64;       // tries per node; more tries cost time and find few places
   std::sort(keys.begin(), keys.end());
   nodes.assign(kBlock, {});
   FreePlaces places(kBlock - 1);
@@ -51,7 +51,7 @@ void Trie::finish() {
     uint32_t node;
   };
   std::vector<Branch> open = {{0, keys.size(), 0, 0}};
-  std::vector<Branch> children; // with the byte as the node, until there is a place for it
+  std::vector<Branch> children; // `node` is the child's byte until the child has a place
   while (!open.empty()) {
     auto [begin, end, depth, node] = open.back();
     open.pop_back();

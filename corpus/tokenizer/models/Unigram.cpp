@@ -74,8 +74,8 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
 
 Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
                              std::vector<uint32_t> &ids) const {
-  // The best segmentation that ends at each byte. Of segmentations with equal scores the one is
-  // taken whose last piece begins first.
+  // The best segmentation that ends at each byte. Of segmentations with equal scores, the one whose
+  // last piece begins first is the best.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;
@@ -87,7 +87,7 @@ Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
   for (size_t begin = 0; begin < word.size();) {
     const double before = best[begin].score;
     const size_t character = utf8Length(word[begin]);
-    bool single = false; // a piece is the character at `begin`
+    bool single = false; // true if the character at `begin` is a piece
     const auto offer = [&](size_t end, double score, uint32_t id) {
       Best &target = best[end];
       if (target.begin == SIZE_MAX || score > target.score)
@@ -113,7 +113,7 @@ Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
   }
   // Neighbouring unknown characters are one piece.
   std::vector<std::string_view> found;
-  size_t unknownEnd = 0; // of the run of unknown characters, or 0
+  size_t unknownEnd = 0; // end of the run of unknown characters; 0: no run
   for (size_t end = word.size(); end > 0; end = best[end].begin) {
     const size_t begin = best[end].begin;
     if (options.unknown && best[end].id == *options.unknown) {

@@ -26,7 +26,7 @@ public:
 
   static uint64_t hashOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()); }
 
-  // Returns what is known of `word`.
+  // Returns the ids and the note of `word`, if the cache has the word.
   std::optional<Known> find(std::string_view word) const { return find(word, hashOf(word)); }
   std::optional<Known> find(std::string_view word, uint64_t hash) const {
     for (size_t at = hash & (kSlots - 1); slots[at].entry != 0; at = (at + 1) & (kSlots - 1)) {
@@ -66,7 +66,7 @@ public:
     ++words;
   }
 
-  // Begin to load what find() will need of a word: first its slot, later its entry.
+  // Begin to load the memory that find() will read for a word: first its slot, later its entry.
   void loadSlot(uint64_t hash) const { __builtin_prefetch(&slots[hash & (kSlots - 1)]); }
   void loadEntry(uint64_t hash) const {
     __builtin_prefetch(entries.data() + slots[hash & (kSlots - 1)].entry);
@@ -83,7 +83,7 @@ private:
   std::vector<uint32_t> entries{0};
   size_t words = 0;
 
-  // The numbers of 32 bits that hold a word.
+  // Returns how many numbers of 32 bits a word takes.
   static size_t numbers(std::string_view word) { return (word.size() + 3) / 4; }
 };
 

@@ -3,7 +3,6 @@
 #include "corpus/tokenizer/unicode/Utf8.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 
 namespace lmc {
@@ -150,40 +149,6 @@ bool CodePoints::contains(char32_t c) const {
   return (std::upper_bound(flips.begin(), flips.end(), uint32_t(c)) - flips.begin()) % 2 == 1;
 }
 
-CodePoints CodePoints::complement() const {
-  std::vector<uint32_t> other = flips;
-  if (!other.empty() && other.front() == 0)
-    other.erase(other.begin());
-  else
-    other.insert(other.begin(), 0);
-  if (other.back() == 0x110000)
-    other.pop_back();
-  else
-    other.push_back(0x110000);
-  return CodePoints(std::move(other));
-}
-
-CodePoints CodePoints::united(const CodePoints &other) const {
-  std::vector<uint32_t> result;
-  bool inThis = false, inOther = false;
-  for (size_t i = 0, j = 0; i < flips.size() || j < other.flips.size();) {
-    const uint32_t a = i < flips.size() ? flips[i] : UINT32_MAX;
-    const uint32_t b = j < other.flips.size() ? other.flips[j] : UINT32_MAX;
-    const bool before = inThis || inOther;
-    if (a <= b) {
-      inThis = !inThis;
-      ++i;
-    }
-    if (b <= a) {
-      inOther = !inOther;
-      ++j;
-    }
-    if ((inThis || inOther) != before)
-      result.push_back(std::min(a, b));
-  }
-  return CodePoints(std::move(result));
-}
-
 const CodePoints &regex::space() {
   static const CodePoints set = setOf(kRegexSpace);
   return set;
@@ -193,26 +158,25 @@ const CodePoints &regex::word() {
   return set;
 }
 
-std::optional<CodePoints> regex::property(std::string_view name) {
-  if (name == "Han")
-    return setOf(kRegexHan);
-  uint32_t wanted = 0; // a bit for each category
-  if (name.size() == 1 || name.size() == 2)
-    for (size_t i = 0; i < std::size(kCategoryNames); ++i)
-      if (kCategoryNames[i].starts_with(name))
-        wanted |= 1u << i;
-  if (wanted == 0)
-    return std::nullopt;
-  std::vector<uint32_t> flips;
-  bool inside = false;
-  for (uint32_t run : kCategories)
-    if (bool member = wanted >> (run & 0xff) & 1; member != inside) {
-      flips.push_back(run >> 8);
-      inside = member;
+std::map<std::string_view, CodePoints> regex::properties() {
+  std::map<std::string_view, std::vector<uint32_t>> flips;
+  const size_t count = std::size(kCategories);
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t begin = kCategories[i] >> 8;
+    const uint32_t end = i + 1 < count ? kCategories[i + 1] >> 8 : 0x110000;
+    const std::string_view category = kCategoryNames[kCategories[i] & 0xff];
+    for (std::string_view name : {category, category.substr(0, 1)}) {
+      std::vector<uint32_t> &own = flips[name];
+      if (!own.empty() && own.back() == begin)
+        own.back() = end;
+      else
+        own.insert(own.end(), {begin, end});
     }
-  if (inside)
-    flips.push_back(0x110000);
-  return CodePoints(std::move(flips));
+  }
+  std::map<std::string_view, CodePoints> sets{{"Han", setOf(kRegexHan)}};
+  for (auto &[name, own] : flips)
+    sets.emplace(name, std::move(own));
+  return sets;
 }
 
 const CodePoints &wordCharacters() {

@@ -3,8 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,13 +17,8 @@ public:
   CodePoints() = default;
   // `flips`: the code points at which membership changes, ascending.
   explicit CodePoints(std::vector<uint32_t> flips) : flips(std::move(flips)) {}
-  static CodePoints range(char32_t first, char32_t last) {
-    return CodePoints({uint32_t(first), uint32_t(last) + 1});
-  }
 
   bool contains(char32_t c) const;
-  CodePoints complement() const;
-  CodePoints united(const CodePoints &other) const;
   const std::vector<uint32_t> &borders() const { return flips; }
 
 private:
@@ -33,11 +27,12 @@ private:
 
 // Oniguruma's classes, which the regular expressions of Split and Replace use.
 namespace regex {
-// "\s" and "\w".
+// "\s" and "[\w]".
 const CodePoints &space();
 const CodePoints &word();
-// The set of \p{NAME}: a general category ("Lu"), a group of categories ("L") or the script "Han".
-std::optional<CodePoints> property(std::string_view name);
+// The set of each \p{NAME}: general categories ("Lu"), groups of categories ("L") and the script
+// "Han".
+std::map<std::string_view, CodePoints> properties();
 } // namespace regex
 
 // Sets that pre-tokenizers, normalizers and added tokens use without a regular expression.

@@ -46,7 +46,7 @@ nlohmann::json wholeFile(bool unigram) {
       {"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "_"},
       {"type": "Prepend", "prepend": "_"}, {"type": "Strip", "strip_left": true, "strip_right": true}]},
     "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-      {"type": "Split", "pattern": {"Regex": "(?i:x|\\p{L}+)[^\\s]{1,3}|\\s+(?!\\S)"},
+      {"type": "Split", "pattern": {"Regex": "(?i:x|[yz])\\p{L}*[^\\s]{1,3}|\\s+(?!\\S)"},
        "behavior": "Isolated", "invert": false},
       {"type": "Digits", "individual_digits": true},
       {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": true}]},
