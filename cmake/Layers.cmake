@@ -68,7 +68,7 @@ lmc_layer(passes/schedule MLIR dialects/kern dialects/lm)
 
 # Code for a target, a folder each, and the plan file.
 lmc_layer(compiler/targets MLIR ground/config compiler/cost compiler/kernels dialects/kern
-          dialects/plan passes/fusion ground/support)
+          dialects/plan passes/fusion ground/plan ground/support)
 lmc_layer(compiler/emit MLIR ground/config compiler/kernels dialects/interfaces dialects/kern
           dialects/plan models/decoder ground/plan)
 
@@ -88,7 +88,7 @@ lmc_layer(compiler/search MLIR compiler/algorithms compiler/analysis compiler/co
 lmc_layer(compiler/driver MLIR ground/config compiler/cost compiler/emit compiler/kernels
           compiler/phases compiler/search compiler/targets dialects/dist dialects/kern dialects/lm
           dialects/plan models/decoder passes/autodiff passes/buffers passes/distribute
-          passes/fusion passes/memory passes/schedule ground/plan ground/settings)
+          passes/fusion passes/memory passes/schedule ground/plan)
 
 # The programs.
 lmc_layer(tools/support ground/support)

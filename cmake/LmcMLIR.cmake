@@ -32,7 +32,8 @@ endfunction()
 # lmc_mlir_tablegen(LAYER OUT TD GENERATOR...): OUT, which `mlir-tblgen GENERATOR...` makes of TD.
 function(lmc_mlir_tablegen layer out td)
   add_custom_command(OUTPUT ${out}
-    COMMAND ${LMC_MLIR_TBLGEN} ${ARGN} -I ${CMAKE_SOURCE_DIR} -I ${MLIR_INCLUDE_DIRS} ${td} -o ${out}
+    COMMAND ${LMC_MLIR_TBLGEN} ${ARGN} -I ${CMAKE_SOURCE_DIR} -I ${CMAKE_BINARY_DIR}
+            -I ${MLIR_INCLUDE_DIRS} ${td} -o ${out}
             --write-if-changed -d ${out}.d
     DEPENDS ${td} DEPFILE ${out}.d)
   set_property(TARGET ${layer} APPEND PROPERTY LMC_GENERATED ${out})

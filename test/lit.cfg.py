@@ -34,5 +34,6 @@ else:
 config.substitutions.append(("%configs", config.lmc_source + "/models/configs"))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", config.lmc_source))
+config.substitutions.append(("%build", os.path.dirname(config.test_exec_root)))
 config.substitutions.append(("%llvm_include", os.path.join(os.path.dirname(config.llvm_tools),
                                                            "include")))

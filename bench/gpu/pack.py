@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import tomllib
 from array import array
 from pathlib import Path
@@ -92,6 +93,7 @@ class Pack:
         self.scratch, self.data = scratch, scratch / "data"  # the latter becomes data.tar.xz
         self.data.mkdir()
         self.plans: dict[str, Path] = {}  # all that were compiled, by name
+        self.layers, self.layers_lock = None, threading.Lock()  # what layers_that_fit() has found
 
     def call(self, program: str, *args: object) -> str:
         path = self.bin / program
@@ -391,8 +393,14 @@ class Pack:
                 archive.add(path, path.relative_to(self.data))
 
     def layers_that_fit(self) -> int:
-        """Returns the largest number of Mistral-7B's layers that the GPU can train. More layers need more memory, so
-        it halves the range of numbers."""
+        """Returns the largest number of Mistral-7B's layers that the GPU can train."""
+        with self.layers_lock:  # the second section that asks waits for the first one's answer
+            if self.layers is None:
+                self.layers = self.search_layers()
+            return self.layers
+
+    def search_layers(self) -> int:
+        """More layers need more memory, so this halves the range of numbers."""
         fits, too_many = 0, 33
         while too_many - fits > 1:
             layers = (fits + too_many) // 2

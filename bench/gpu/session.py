@@ -127,7 +127,7 @@ class Session:
         self.manifest = json.loads((folder / "manifest.json").read_text())
         self.build = folder / "build"
         self.report: Report | None = None  # the one of the section that runs
-        self.told: set[str] = set()  # what is printed once
+        self.printed: set[str] = set()  # what is printed once
         self.part = ""  # the item of `next` that runs, "06-steps"
         self.losses: dict[str, float] = {}  # what the section `steps` found, in all its parts
         self.found = not only  # --only has found an item
@@ -185,7 +185,7 @@ class Session:
             raise Stop(f"there is no GPU to measure: {self.devices.complaint()}; nvidia-smi: {asked.complaint()}; "
                        "--dry-run goes through the sections without one")
         else:
-            self.tell(f"nvidia-smi does not run, so clocks and power are not measured: {asked.complaint()}")
+            self.print_once(f"nvidia-smi does not run, so clocks and power are not measured: {asked.complaint()}")
         return facts
 
     def capability(self) -> tuple[int, int] | None:
@@ -216,16 +216,16 @@ class Session:
             return f"it is packed for {main}, and the {name} has compute capability {here}; pack again with --arch"
         return None
 
-    def tell(self, line: str) -> None:
-        if line not in self.told:
-            self.told.add(line)
+    def print_once(self, line: str) -> None:
+        if line not in self.printed:
+            self.printed.add(line)
             print(f"  {line}", flush=True)
 
     def seconds_left(self) -> float:
         return self.deadline - time.monotonic()
 
     def clocks(self) -> Clocks:
-        return clocks_of(not self.dry, self.tell)
+        return clocks_of(not self.dry, self.print_once)
 
     def write(self, name: str, text: str) -> Path | None:
         """Writes a file of the results at once: a program that is killed leaves the one before. If the folder
@@ -240,7 +240,7 @@ class Session:
                 part.replace(path)
                 return path
             except OSError as error:
-                self.tell(f"cannot write {path}: {error.strerror or error}")
+                self.print_once(f"cannot write {path}: {error.strerror or error}")
         return None
 
     def program(self, name: str) -> Path:

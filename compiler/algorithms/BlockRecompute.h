@@ -26,14 +26,15 @@ namespace lmc {
 struct BlockRecomputeProblem {
   struct Value {
     uint64_t bytes = 0;
-    int op = -1; // index of the op that computes it; -1: an input of the block
+    int op = -1; // index of the op that computes the value; -1: the value is an input of the block
   };
   struct Op {
     std::vector<int> reads; // indices of values
     double seconds = 0;     // time to recompute the op
-    bool allowed = true;    // false: never recomputed (collectives, random draws)
+    bool allowed = true;    // false: the op must not be recomputed (collectives, random draws)
   };
-  std::vector<Op> ops; // in execution order: an op reads inputs and results of ops before it
+  std::vector<Op> ops; // in execution order: an op reads inputs of the block and results of ops
+                       // before it
   std::vector<Value> values;
   std::vector<int> needed; // values that the backward pass reads, without duplicates
 
@@ -43,7 +44,7 @@ struct BlockRecomputeProblem {
 };
 
 struct BlockRecomputeOption {
-  std::vector<int> kept;       // indices of values, ascending; no inputs of the block
+  std::vector<int> kept;       // ascending indices of the kept values, without inputs of the block
   std::vector<int> recomputed; // indices of ops, ascending
   uint64_t keptBytes = 0;
   double seconds = 0;

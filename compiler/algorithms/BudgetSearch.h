@@ -26,13 +26,13 @@ namespace lmc {
 struct BudgetCandidate {
   double seconds = 0;
   uint64_t boundBytes = 0; // no plan of this candidate needs fewer bytes
-  bool isSpare = false;    // fastest() and smallest() leave it out
+  bool isSpare = false;    // fastest() and smallest() never return this candidate
 };
 
 class BudgetSearch {
 public:
-  // Compiles the plan of a candidate and returns its bytes; nothing when no plan could be
-  // made. The search then ends.
+  // Compiles the plan of a candidate and returns its bytes. Returns nothing when no plan could be
+  // made, which ends the search.
   using Measure = std::function<std::optional<uint64_t>(size_t candidate)>;
 
   // Candidate i+1 of `candidates` must not be faster than candidate i; see check().

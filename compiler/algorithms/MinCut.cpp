@@ -121,7 +121,7 @@ public:
           left[edge ^ 1] += amount;
         }
         total += amount;
-        at = head[path[tightest] ^ 1]; // the edge is full: continue from its tail
+        at = head[path[tightest] ^ 1]; // this edge is full: the walk continues from its tail
         path.resize(tightest);
         continue;
       }

@@ -182,9 +182,9 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // All components use the same bytes, one after the other, so the arena is as large as its largest
-  // component. To make a component smaller helps only until it is as small as another component or
-  // as the lower bound of the whole problem.
+  // Each component of the buffers uses the arena alone for a time, so the arena is as large as the
+  // largest component. Making that component smaller helps only until it is as small as another
+  // component or as the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

@@ -29,7 +29,7 @@ struct PackingBuffer {
 
 struct PackingProblem {
   std::vector<PackingBuffer> buffers;
-  uint64_t alignment = 64; // offsets are multiples of it; a power of two
+  uint64_t alignment = 64; // all offsets are multiples of `alignment`, a power of two
 
   // Fails, with what is wrong, unless the problem is well formed.
   Result<void> check() const;

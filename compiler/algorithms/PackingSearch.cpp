@@ -57,7 +57,7 @@ private:
   std::vector<int> next, previous;     // linked list of unplaced buffers
   std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
   std::vector<int64_t> lowest;         // per section, lowest allowed offset; scratch of fits()
-  std::vector<std::pair<int64_t *, int64_t>> trail; // old values to restore, latest last
+  std::vector<std::pair<int64_t *, int64_t>> trail; // old values that undo() restores
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };
 
@@ -72,7 +72,7 @@ PlacementSearch::PlacementSearch(const PackingProblem &problem) : alignment(prob
     };
     return key(a) < key(b);
   });
-  std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if live range ends, buffer
+  std::vector<std::tuple<int64_t, bool, int>> events; // moment, whether a live range ends, buffer
   for (size_t i = 0; i < count; ++i) {
     const PackingBuffer &buffer = buffers[original[i]];
     size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));

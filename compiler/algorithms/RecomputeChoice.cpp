@@ -85,7 +85,7 @@ namespace {
 
 struct Option {
   int64_t kept, transient, time; // bytes, bytes, femtoseconds
-  int index;                     // index in the problem's list of options
+  int index;                     // index in the problem's options of the layer's kind
 };
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max() / 2; // stands for infinity
@@ -133,7 +133,7 @@ std::vector<Option> undominated(const std::vector<LayerOption> &options) {
 
 // The minimum time in which some layers can keep at most a given number of bytes, if each layer
 // could take fractions of options: a convex, falling function of the bytes. It is the continuous
-// relaxation of a multiple-choice knapsack problem. It is solved by taking the steps between
+// relaxation of a multiple-choice knapsack problem. It is solved by taking the edges between
 // neighbouring corners of the convex hulls of the layers' options in order of their seconds per
 // byte (Sinha and Zoltners 1979).
 struct Relaxation {
@@ -163,14 +163,14 @@ struct Relaxation {
 // Returns a list in which entry l is the relaxation over layers 0..l-1, for l from 0 to L.
 // `options` holds the options of each layer.
 std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
-  struct Step { // a step from one corner of a layer's hull to the next
+  struct Edge { // from one corner of a layer's hull to the next
     size_t layer;
     int64_t saved, time; // bytes, femtoseconds
   };
-  auto cheaper = [](const Step &a, const Step &b) { // compares seconds per byte
+  auto cheaper = [](const Edge &a, const Edge &b) { // compares seconds per byte
     return __int128(a.time) * b.saved < __int128(b.time) * a.saved;
   };
-  std::vector<Step> steps;
+  std::vector<Edge> edges;
   std::vector<Relaxation::Corner> fastest;
   for (size_t l = 0; l < options.size(); ++l) {
     std::vector<Option> byTime = options[l];
@@ -179,36 +179,36 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
     });
     Relaxation::Corner at{byTime.front().kept, byTime.front().time};
     fastest.push_back(at);
-    size_t first = steps.size();
+    size_t first = edges.size();
     for (const Option &option : byTime) {
       if (option.kept >= at.kept)
         continue;
-      Step step{l, at.kept - option.kept, option.time - at.time};
+      Edge edge{l, at.kept - option.kept, option.time - at.time};
       at = {option.kept, option.time};
-      while (steps.size() > first && !cheaper(steps.back(), step)) {
-        step.saved += steps.back().saved;
-        step.time += steps.back().time;
-        steps.pop_back();
+      while (edges.size() > first && !cheaper(edges.back(), edge)) {
+        edge.saved += edges.back().saved;
+        edge.time += edges.back().time;
+        edges.pop_back();
       }
-      steps.push_back(step);
+      edges.push_back(edge);
     }
   }
-  std::stable_sort(steps.begin(), steps.end(), cheaper);
+  std::stable_sort(edges.begin(), edges.end(), cheaper);
   std::vector<Relaxation> relaxations(options.size() + 1);
   Relaxation::Corner start{0, 0};
   for (size_t l = 0; l <= options.size(); ++l) {
     std::vector<Relaxation::Corner> &corners = relaxations[l].corners;
     corners.push_back(start);
-    const Step *before = nullptr;
-    for (const Step &step : steps) {
-      if (step.layer >= l)
+    const Edge *before = nullptr;
+    for (const Edge &edge : edges) {
+      if (edge.layer >= l)
         continue;
-      Relaxation::Corner next{corners.back().kept - step.saved, corners.back().time + step.time};
-      if (before && !cheaper(*before, step)) // merges equal steps of layers of one kind
+      Relaxation::Corner next{corners.back().kept - edge.saved, corners.back().time + edge.time};
+      if (before && !cheaper(*before, edge)) // merges equal edges of layers of one kind
         corners.back() = next;
       else
         corners.push_back(next);
-      before = &step;
+      before = &edge;
     }
     if (l < options.size()) {
       start.kept += fastest[l].kept;
@@ -239,7 +239,7 @@ private:
   // no more bytes and takes no longer: need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
-    uint32_t parent; // its index in the list for layer l+1
+    uint32_t parent; // index, in the list of layer l+1, of the partial choice that this one extends
     uint32_t option; // index into options[l]
   };
 
@@ -248,7 +248,7 @@ private:
   const RecomputeChoiceProblem &problem;
   const size_t layers;
   const int64_t capacity;
-  std::vector<std::vector<Option>> options; // per layer, the options that fit
+  std::vector<std::vector<Option>> options; // per layer, the options that fit the capacity
   // allowed[l] is the maximum of need(l) for which layers 0..l-1 have options that fit too.
   std::vector<int64_t> allowed;
   // relaxations[l] is the relaxation over layers 0..l-1.
@@ -278,8 +278,8 @@ LabelSearch::LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity
   relaxations = relax(options);
 }
 
-// Decides the layers from the last to the first. Keeps, per layer, only the partial choices that
-// can still beat the best known choice, and at most about `mostLabels` of them.
+// Decides the layers from the last to the first, and sets `best` to a better choice, if it finds
+// one. At each layer it keeps at most `mostLabels` partial choices, all of which may beat `best`.
 void LabelSearch::sweep(size_t mostLabels) {
   std::vector<std::vector<Label>> labels(layers + 1); // lists per layer, need rising, time falling
   labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
@@ -292,7 +292,7 @@ void LabelSearch::sweep(size_t mostLabels) {
     const std::vector<Label> &from = labels[l + 1];
     std::vector<Label> &to = labels[l];
     // Each option of layer l extends each partial choice of `from`. This gives a list with rising
-    // needs per option, and the lists are merged into `to`. The partial choices of `from` whose
+    // needs per option, and these lists are merged into `to`. The partial choices of `from` whose
     // need is below the option's transient all give the same need, so only the last and fastest of
     // them counts.
     next.assign(options[l].size(), 0);

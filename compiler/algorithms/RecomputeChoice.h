@@ -48,7 +48,7 @@ struct LayerOption {
 struct RecomputeChoiceProblem {
   std::vector<std::vector<LayerOption>> kinds; // options of each kind of layer
   std::vector<int> layers;                     // the kind of each layer, first to last
-  uint64_t fixedBytes = 0;                     // state, and all else that is always live
+  uint64_t fixedBytes = 0;       // bytes of state, and of all else that is always live
   uint64_t headAndLossBytes = 0; // needed by head and loss, in addition to all kept bytes
 
   // Fails, with what is wrong, unless the problem is well formed. All bytes together, with the

@@ -87,7 +87,7 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
     const plan::Command *command = function.commands()->Get(c);
     int layer = command->layer();
     const cost::Work work = cost::workOf(plan, *command);
-    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // a product, and a kernel behind it
+    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // a product with a kernel behind it
     if ((command->body_as_Launch() || swiglu) && layer >= 0) {
       ++(c >= backwardStart ? backward : forward)[layer];
       (c >= backwardStart ? forward : backward).try_emplace(layer, 0);

@@ -18,7 +18,7 @@ int microStep(const plan::Plan &plan);
 // such as sums of gradients.
 unsigned firstBackward(const plan::Function &function);
 
-// The section `fusion` of the report (docs/explain.md), with what the compiler said of it.
+// Returns the section `fusion` of the report (docs/explain.md). `said` is the compiler's record.
 nlohmann::json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec,
                             const nlohmann::json &said);
 

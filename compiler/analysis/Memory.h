@@ -20,7 +20,7 @@ std::string categoryName(plan::Category category);
 
 // A buffer that is live at a command: a slice, with the views that overlap it.
 struct LiveBuffer {
-  std::string source; // op that wrote the largest of its slices
+  std::string source; // name of the op that wrote the largest slice of the buffer
   plan::Category category = plan::Category::Temporaries;
   uint64_t bytes = 0;
 };
@@ -43,7 +43,7 @@ struct FunctionMemory {
 };
 
 struct MemoryTimeline {
-  CategoryBytes state{}; // of variables, which are always live
+  CategoryBytes state{}; // bytes of the variables, which are always live
   std::vector<FunctionMemory> functions;
   int worst = -1; // the function with the highest peak
 

@@ -1,8 +1,9 @@
-// Predicts the time of collectives by the alpha-beta model of NCCL's own tuning (src/graph/tuning.cc).
+// Predicts the time of collectives by the alpha-beta model of NCCL's own tuning
+// (src/graph/tuning.cc).
 //
-// On GPUs, the n = devicesPerNode * nodes devices of a group form one ring, as in NCCL. Pieces of the
-// tensor go around it in n - 1 hops, of which nodes - 1 cross to another node, and over every link go
-// (n - 1) / n of the bytes:
+// On GPUs, the n = devicesPerNode * nodes devices of a group form one ring, as in NCCL. Pieces of
+// the tensor go around it in n - 1 hops, of which nodes - 1 cross to another node, and over every
+// link go (n - 1) / n of the bytes:
 //
 //   all-gather, reduce-scatter:  base + hops + (n - 1) / n * bytes / rate
 //     hops = (n - nodes) * latency of [link.device] + (nodes - 1) * latency of [link.node]
@@ -17,14 +18,15 @@
 // factor), with 2 * (devicesPerNode - 1) hops inside nodes and 2 * log2(nodes) between them. The
 // faster of both counts, as NCCL chooses.
 //
-// With `stages` in [link.node], a group of several nodes works in stages (NodeCommunicator.h):
-// each is a ring, and devices number i of all nodes pass on 1 / devicesPerNode of the tensor, a share.
+// With `stages` in [link.node], a group of several nodes works in stages (NodeCommunicator.h): each
+// is a ring, and devices number i of all nodes pass on 1 / devicesPerNode of the tensor, a share.
 //
 //   all-gather      of a share across the nodes, then of the whole tensor inside each node
 //   reduce-scatter  inside each node, then of a share across the nodes
 //   all-reduce      reduce-scatter inside, all-reduce of a share across, all-gather inside
 //
-// `bytes` is always the size of the whole tensor: after an all-gather, before a reduce-scatter.
+// `bytes` is always the size of the whole tensor, as it is after an all-gather or before a
+// reduce-scatter.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"

@@ -38,7 +38,7 @@ public:
   Estimate wholeSwiglu(const SwigluWork &work, double share = 1) const;
 
   // Returns a warning if the work does not run on the device's matrix units, although it could in
-  // another shape or dtype: the cause and the way out. Returns "" otherwise.
+  // another shape or dtype: the warning names the cause and a remedy. Returns "" otherwise.
   virtual std::string warning(const Work &work) const { return ""; }
 
   // Returns the estimates of the kernels of a command: one for each, where the target knows them;

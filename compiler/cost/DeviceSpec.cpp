@@ -42,7 +42,7 @@ struct Field {
 
 constexpr double kMaxRate = 1e21; // FLOP/s or bytes/s
 constexpr double kMaxSeconds = 1;
-constexpr double kMaxTaken = 0.9; // of the processors: some are left
+constexpr double kMaxTaken = 0.9; // the maximum share of the processors that a link may take
 constexpr double kMaxCount = 1 << 20;
 
 class SpecReader {
@@ -252,7 +252,8 @@ private:
     }
   }
 
-  // Returns the tables of a list [[name]]. Reports a list that is none, or is empty and `required`.
+  // Returns the tables of a list [[name]]. Reports [[name]] if it is no list, or is empty and
+  // `required`.
   std::vector<const toml::table *> tablesOf(const toml::table &root, const char *name,
                                             bool required) {
     std::vector<const toml::table *> tables;

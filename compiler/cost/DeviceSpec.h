@@ -26,7 +26,7 @@ struct GemmModel {
   int64_t tileRows = 1, tileColumns = 1; // size of the tile of the product that one unit computes
   int64_t units = 1;                     // number of tiles computed at the same time (SMs, threads)
   double fixedDepth = 0;                 // cost of a tile's start and end, in elements of k
-  int64_t maxSplits = 1;                 // maximum number of parts that k is cut into
+  int64_t maxSplits = 1; // maximum number of parts that the sum over k is divided into
 };
 
 // The speed of a library's attention for one dtype and head dimension. Attention over `seq` tokens
@@ -44,7 +44,7 @@ struct AttentionModel {
 // of the rate of a library's product without SwiGLU; 0: not measured. They hold for products of
 // `rows` rows or more, up to the next measurement of these sizes.
 struct SwigluRate {
-  int64_t rows = 0, inner = 0, columns = 0; // of x [rows, inner] and silu(g) u [rows, columns]
+  int64_t rows = 0, inner = 0, columns = 0; // x is [rows, inner], silu(g) u is [rows, columns]
   double forward = 0, backward = 0;
 };
 
@@ -56,7 +56,7 @@ struct LinkModel {
   // The part of a device's processors (a GPU's SMs) that a collective over the link has for itself
   // while it moves data: commands beside it run at 1 - processors of their speed.
   double processors = 0;
-  // Only of the link between nodes: collectives work first inside nodes and then between them.
+  // Of the link between nodes: true if collectives work first inside nodes, then between them.
   bool stages = false;
 };
 

@@ -9,7 +9,7 @@ double orthogonalizeSeconds(const MuonWork &work, const CostModel &model) {
                 large = std::max(work.rows, work.columns);
   const DataType sums = work.dtype == DataType::F64 ? DataType::F64 : DataType::F32;
   const double width = double(elementBytes(work.dtype)), wide = double(elementBytes(sums));
-  auto combined = [&](int64_t elements) { // reads x and the f32 sums, writes x
+  auto combined = [&](int64_t elements) { // the kernel reads x and the f32 sums, and writes x
     return estimate(KernelWork{double(elements) * (width + wide), double(elements) * width, 0},
                     model.spec)
         .seconds;
@@ -21,7 +21,7 @@ double orthogonalizeSeconds(const MuonWork &work, const CostModel &model) {
     product->batch = work.matrices;
     step += model.gemm(*product).seconds;
   }
-  // The norm reads x, and the division reads and writes it.
+  // The kernel of the norm reads x, and the kernel of the division reads and writes x.
   const double bytes = double(work.matrices * small * large) * width;
   const double normalized = estimate(KernelWork{2 * bytes, bytes, 0}, model.spec).seconds;
   return normalized + double(work.steps) * step;
@@ -44,7 +44,7 @@ double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &
   MuonWork own = work;
   own.matrices = (work.matrices + ranks - 1) / ranks;
   const double bytes = bytesOf(own);
-  // A rank copies all matrices next to each other, then its own from there.
+  // A rank copies all matrices into one stack, and then copies its own matrices out of the stack.
   return copySeconds(double(ranks + 1) * bytes, model) + orthogonalizeSeconds(own, model) +
          estimate(CollectiveWork{CollectiveKind::AllGather, double(ranks) * bytes, group},
                   model.spec)

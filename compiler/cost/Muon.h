@@ -1,4 +1,4 @@
-// Predicts the time of what ranks can do with matrices that Muon orthogonalizes (lm.orthogonalize).
+// Predicts the time of the ways in which ranks can orthogonalize matrices (lm.orthogonalize).
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -16,7 +16,7 @@ struct MuonWork {
 // Returns the seconds in which one rank orthogonalizes all of the matrices, which are a stack.
 double orthogonalizeSeconds(const MuonWork &work, const CostModel &model);
 
-// Returns the same for matrices that are first copied to a stack.
+// Returns the seconds in which one rank copies all matrices to a stack and orthogonalizes them.
 double stackedSeconds(const MuonWork &work, const CostModel &model);
 
 // Returns the seconds in which each rank of `group` orthogonalizes its share of the matrices,

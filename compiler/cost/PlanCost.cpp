@@ -44,11 +44,11 @@ static const plan::SortRows *sortOf(const plan::Plan &plan) {
   return nullptr;
 }
 
-// Returns how many experts a token chooses, of whose choices a command has `rows` rows.
+// Returns the number of experts per token, for a command that has `rows` rows of choices.
 static int64_t chosenOf(const plan::Plan &plan, uint64_t rows) {
   const plan::BatchInfo &batch = *plan.batch();
   const uint64_t tokens = std::max<uint64_t>(batch.micro_batch_size() * batch.sequence_length(), 1);
-  if (plan.expert_ranks() > 1) // there are rows for some of the choices
+  if (plan.expert_ranks() > 1) // there are rows only for some of the choices
     if (const plan::SortRows *sort = sortOf(plan))
       return std::max(int64_t(1), int64_t(sort->choices() / plan.expert_ranks() / tokens));
   return std::max(int64_t(1), int64_t(rows / tokens));
@@ -155,7 +155,7 @@ public:
   }
   // A wait touches no memory; planCost() knows how long it takes.
   Work operator()(const plan::Wait &) const { return KernelWork(); }
-  // A command without arithmetic worth the name.
+  // Any other command does so little arithmetic that only its traffic counts.
   template <typename Body> Work operator()(const Body &op) const { return trafficOf(op); }
 
 private:
@@ -163,8 +163,8 @@ private:
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
   double bytesOf(uint32_t index) const { return double(slice(index).bytes()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
-  // Returns the work of a command that reads and writes its operands, but only `part` of those
-  // slices that `parts` names.
+  // Returns the traffic of a command that reads and writes its operands. Of the slices in `parts`,
+  // only the share `part` is counted.
   template <typename Op>
   KernelWork trafficOf(const Op &op, std::initializer_list<uint32_t> parts = {},
                        double part = 1) const {
@@ -188,10 +188,11 @@ private:
     const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
     return trafficOf(op, ofChoices, double(rowsOfExperts(rows, sort->count())) / double(rows));
   }
-  // Adds to `work` that a row of the slice `of`, one for each token, is read for each choice of its token.
-  // `to` has a row for each choice. Choices are in the order of experts, so that the reads of one row lie far
-  // apart, and come from memory if the slice is larger than a cache. On an H100 combine_rows_grad of 64 MiB took
-  // 1.41 times as long as the bytes of each row once, and 8 reads of each row are 1.42 times as many bytes
+  // Adds to `work` the traffic of reading each row of `of` several times. `of` has a row for each
+  // token, `to` a row for each choice, and a token's row is read once per choice. Choices are
+  // sorted by expert, so the reads of one row lie far apart, and come from memory if the slice is
+  // larger than a cache. On an H100, combine_rows_grad of 64 MiB took 1.41 times as long as one
+  // read of each row would; with 8 reads of each row the bytes are 1.42 times as many
   // (bench/results/gpu-2026-11-26-h100.md).
   template <typename Op>
   KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
@@ -230,7 +231,7 @@ private:
     return elements * widthOf(index) % 16 == 0;
   }
 
-  // Returns the number of experts with rows, and of the rows of each of them.
+  // Return the number of experts that have rows, and the number of rows of each of them.
   template <typename Op> int64_t busyOf(const Op &op) const {
     const auto experts = int64_t(op.experts());
     return std::clamp(routing == Routing::Balanced ? experts : chosenOf(plan, op.rows()),
@@ -253,7 +254,7 @@ private:
     return std::max(int64_t(1),
                     int64_t(rows) * chosen / (ranks * std::min(chosen, int64_t(experts))));
   }
-  // Returns the extent of rows that are no whole units of 16 bytes; 0: there is none.
+  // Returns the extent of the rows that are not whole units of 16 bytes; 0 if all are whole units.
   template <typename Op> int64_t unalignedOf(const Op &op) const {
     for (const auto row : {int64_t(op.inner()), int64_t(op.columns())})
       if (!isAligned(op.x(), row))
@@ -316,8 +317,8 @@ public:
   Streams(const plan::Plan &plan, const DeviceSpec &spec, FunctionCost &cost)
       : plan(plan), spec(spec), cost(cost) {}
 
-  // Adds a command. `estimate` is that of the command alone; it becomes the time that stream 0
-  // takes, or, for a collective of another stream, remains.
+  // Adds a command. `estimate` is that of the command alone. It is replaced by the time that stream
+  // 0 takes; for a collective of another stream it stays as it is.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
     cost.starts.push_back(cost.seconds);
     if (const plan::Wait *wait = command.body_as_Wait()) {
@@ -339,10 +340,10 @@ public:
   }
 
 private:
-  // Adds a collective behind those that it comes after. Returns its index.
+  // Adds a collective, which starts when those that it must wait for have ended. Returns its index.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
-    std::optional<uint32_t> before; // the one of these that ends last
+    std::optional<uint32_t> before; // the last to end of those that it waits for
     auto comesAfter = [&](std::optional<uint32_t> other) {
       if (other && (!before || endOf(*other) > endOf(*before)))
         before = other;
@@ -367,12 +368,12 @@ private:
     return index;
   }
 
-  // Returns the seconds that a command takes that starts now and is `alone` seconds long by itself.
+  // Returns the seconds of a command that starts now and takes `alone` seconds by itself.
   double besideCollectives(double alone) {
     std::erase_if(moving, [&](const Moving &each) { return each.end <= cost.seconds; });
-    double now = cost.seconds, left = alone; // `left`: of the command, at full speed
+    double now = cost.seconds, left = alone; // `left`: seconds that remain at full speed
     while (left > 0 && !moving.empty()) {
-      double speed = 1, change = INFINITY; // until the next collective starts or ends
+      double speed = 1, change = INFINITY; // `change`: until a collective starts or ends
       for (const Moving &each : moving) {
         if (each.start <= now && now < each.end)
           speed *= each.speed;
@@ -389,8 +390,8 @@ private:
     return now > cost.seconds ? now + std::max(left, 0.0) - cost.seconds : alone;
   }
 
-  // Returns the time until the collective has ended, and adds it to those that it waited for and
-  // that run in this time.
+  // Returns the seconds until the collective has ended. Adds them to the exposed time of this
+  // collective and of those that it waited for.
   double waitFor(uint32_t index) {
     const double now = cost.seconds, end = endOf(index);
     for (std::optional<uint32_t> each = index; each && endOf(*each) > now; each = causes[*each])
@@ -401,7 +402,7 @@ private:
 
   double endOf(uint32_t index) const { return cost.collectives[index].end; }
 
-  // A collective that has not ended, and the speed of commands beside it (1: their own).
+  // A collective that has not ended. `speed` is that of commands beside it; 1: their full speed.
   struct Moving {
     double start, end, speed;
   };
@@ -410,9 +411,9 @@ private:
   const DeviceSpec &spec;
   FunctionCost &cost;
   std::vector<Moving> moving;
-  std::map<uint32_t, uint32_t> indexOf;        // of collectives, by the numbers of their commands
+  std::map<uint32_t, uint32_t> indexOf; // index of a collective, by the number of its command
   std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
-  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // that uses links of this kind
+  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // by their links
   std::vector<std::optional<uint32_t>> causes; // which collective each came after
 };
 
@@ -433,9 +434,9 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       std::vector<Estimate> kernels = model.kernels(work);
       Estimate estimate = sumOf(kernels);
       std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
-      double behind = 0; // the share of a kernel that follows a product
+      double behind = 0; // the share of the command's time in which the kernel after a product runs
       if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
-        // One of the two kernels runs: behind the product of a library, or alone.
+        // Of the two kernels only one runs: the one behind a library's product, or the one for all.
         const size_t runs = kernels.size() == 1 ? 1 : 0;
         behind = runs == 0 ? kernels[1].seconds / estimate.seconds : 0;
         for (size_t i = 0; i < launches.size(); ++i)
@@ -444,7 +445,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
                       i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
         launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
         kernels = {kernels.back()};
-      } else if (plan::hasTwoWays(*command)) { // of experts: the price is that of the first
+      } else if (plan::hasTwoWays(*command)) { // experts: the first launch carries the cost
         for (size_t i = 1; i < launches.size(); ++i)
           addLaunch(cost.kernels[launches[i]->kernel()], estimate, 0);
         launches.resize(1);
@@ -455,7 +456,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       streams.add(*command, number, estimate);
       const double moved = estimate.seconds * behind;
       entry.behindProducts.push_back(moved);
-      if (behind > 0) { // the kernel behind a product waits for memory
+      if (behind > 0) { // the kernel after a product is limited by memory
         entry.secondsByBound[size_t(bound)] -= moved;
         entry.secondsByBound[size_t(kernels.back().bound)] += moved;
       }

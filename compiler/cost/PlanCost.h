@@ -43,15 +43,15 @@ struct CollectiveTime {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  // Estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes the
-  // time until the collective has ended; any other command, the time beside its collectives.
+  // The estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes
+  // the time until the collective has ended. Any other command takes its time beside collectives.
   std::vector<Estimate> commands;
-  // Of each command, the seconds of a kernel that follows a library's product; mostly 0.
+  // Per command, the seconds of the kernel that follows a library's product; 0 for most commands.
   std::vector<double> behindProducts;
-  std::vector<double> starts; // of the commands, in seconds from the start of the function
+  std::vector<double> starts; // start of each command, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
   double slowed = 0; // seconds that the commands take longer because of collectives beside them
-  std::array<double, kNumBounds> secondsByBound{}; // of stream 0, indexed by Bound
+  std::array<double, kNumBounds> secondsByBound{}; // seconds of stream 0, indexed by Bound
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
@@ -68,26 +68,26 @@ struct PlanCost {
   std::vector<FunctionCost> functions; // costs in the order of the plan's functions
   std::vector<KernelCost> kernels;     // costs in the order of the plan's kernels
   double stepSeconds = 0;
-  double exposedSeconds = 0; // of stepSeconds: in which a device waits for collectives
-  double slowedSeconds = 0;  // of stepSeconds: that commands lose to collectives beside them
+  double exposedSeconds = 0;  // seconds of a step in which the device waits for collectives
+  double slowedSeconds = 0;   // seconds of a step that commands lose to collectives beside them
   double tokensPerSecond = 0; // tokens per second of one device
   double peakFlops = 0;       // dense peak of the compute dtype in FLOP/s, for MFU
   double mfuCausal = 0, mfuFull = 0;
 };
 
-// How the routers of a mixture of experts choose: all experts equally often, or for every token the
-// same ones, so that each of these has all tokens and the others have none.
+// How the routers of a mixture of experts choose. Balanced: all experts are chosen equally often.
+// SameExperts: every token chooses the same experts, which then have all tokens.
 enum class Routing { Balanced, SameExperts };
 
 PlanCost planCost(const plan::Plan &plan, const CostModel &model,
                   Routing routing = Routing::Balanced);
 
-// Returns how many experts have all tokens with Routing::SameExperts: those that a token chooses.
-// 0: the plan has no experts.
+// Returns the number of experts that have all tokens with Routing::SameExperts, which is the number
+// that a token chooses; 0: the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);
 
-// Returns the model's warnings for the commands of a plan, each once, with the names of the model
-// ops that it is about.
+// Returns the model's warnings for the commands of a plan. Each warning appears once and names its
+// model ops.
 std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &model);
 
 // Returns the work of a command in the form that estimate() takes (Roofline.h).

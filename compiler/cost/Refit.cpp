@@ -36,7 +36,7 @@ struct Rate {
   double *value;
   double before = 0;
   double floor = 0; // the highest rate that a command reached, if it is known
-  std::vector<Weighted> factors; // by which the rate must change, of this round
+  std::vector<Weighted> factors; // per command, the factor to its measured rate
   size_t commands = 0;
 };
 
@@ -45,7 +45,7 @@ public:
   Fit(const DeviceSpec &start, const std::vector<MeasuredWork> &measured,
       const MakeModel &makeModel)
       : measured(measured), makeModel(makeModel), start(start), spec(start) {
-    // One number for the bandwidth that kernels reach; it is divided in two again at the end.
+    // The fit has one number for the bandwidth that kernels reach; it is divided again at the end.
     spec.memoryBandwidth *= spec.reachable;
     spec.reachable = 1;
     add("memory.bandwidth", spec.memoryBandwidth);
@@ -94,7 +94,7 @@ private:
           !std::holds_alternative<ScatterWork>(command.work))
         continue;
       const Estimate estimate = cost::estimate(command.work, start);
-      // Of a command that is little more than a launch, the rate is not known.
+      // A command that is little more than a launch says nothing about a rate.
       const double seconds = command.seconds - start.launchSeconds;
       if (seconds <= start.launchSeconds)
         continue;
@@ -110,7 +110,7 @@ private:
   // Returns the rate that limits a command, or null if it is not one rate.
   Rate *limitOf(const Work &work, const CostModel &model, const std::vector<Estimate> &kernels) {
     if (const auto *attention = std::get_if<AttentionWork>(&work)) {
-      // A target that knows its own kernels counts their clocks.
+      // If the target knows its own kernels, attention is priced by the clock.
       const bool byClock = !model.attentionKernels(*attention).empty();
       const Estimate whole = sumOf(kernels);
       if (whole.bound == Bound::MemoryBandwidth)
@@ -121,19 +121,19 @@ private:
       return rateOf(attention->backward ? table.backward : table.forward);
     }
     if (std::holds_alternative<SwigluWork>(work))
-      return nullptr; // a product and a kernel, or one of two kernels
+      return nullptr; // two kernels may compute the work, so that no single rate limits it
     const Estimate &only = kernels.front();
     if (only.bound == Bound::MemoryBandwidth)
       return rateOf(bandwidthFor(only.bytes));
     if (const auto *gemm = std::get_if<GemmWork>(&work)) {
-      // What runs beside the matrix units is priced as f32.
+      // Arithmetic outside of the matrix units is priced as f32.
       const DataType dtype = only.bound == Bound::MatrixUnits ? gemm->input : DataType::F32;
       return rateOf(spec.gemm[size_t(dtype)].sustained);
     }
     return rateOf(spec.vectorFlops);
   }
 
-  // Sets each rate to what its commands say. Returns true if a rate has changed.
+  // Sets each rate to the median that its commands give. Returns true if a rate has changed.
   bool improve() {
     const std::unique_ptr<CostModel> model = makeModel(spec);
     std::vector<Weighted> launches;

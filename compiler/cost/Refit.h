@@ -38,7 +38,7 @@ struct MeasuredWork {
 struct FittedNumber {
   std::string key; // "memory.bandwidth", "gemm.bf16.sustained", "attention.0.forward"
   double before = 0, after = 0;
-  size_t commands = 0; // that it was fitted to; 0: only a bound that a command has exceeded
+  size_t commands = 0; // commands that it was fitted to; 0: only a bound that was exceeded
 };
 
 struct Refit {

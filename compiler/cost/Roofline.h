@@ -42,8 +42,8 @@ struct GemmWork {
   int64_t unalignedRow = 0;
   int64_t batch = 1;
   bool experts = false; // the products of the `batch` experts that have rows
-  bool uneven = false;  // m is only the mean of the products
-  int64_t zeros = 0;    // matrices d, of experts without rows, that are only set to zero
+  bool uneven = false;  // m is the mean over products with different numbers of rows
+  int64_t zeros = 0;    // matrices d, of experts without rows, that are set to zero
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in
@@ -71,8 +71,8 @@ struct KernelWork {
 // A matrix product and the SwiGLU of its halves, or a product and the gradient of SwiGLU.
 struct SwigluWork {
   GemmWork product;
-  KernelWork rows;       // of the kernel that follows the product, where a library computes it
-  double wholeBytes = 0; // the traffic of one kernel that computes all
+  KernelWork rows;       // the kernel that follows the product, if a library computes the product
+  double wholeBytes = 0; // bytes that one kernel moves if it computes the product and the SwiGLU
   bool backward = false; // the gradient
 };
 
@@ -86,7 +86,7 @@ struct ScatterWork {
 
 enum class CollectiveKind { AllGather, ReduceScatter, AllReduce };
 
-// A collective of `group` on a tensor of `bytes` bytes: after an all-gather, before a
+// A collective of `group` on a tensor, which has `bytes` bytes after an all-gather or before a
 // reduce-scatter.
 struct CollectiveWork {
   CollectiveKind kind = CollectiveKind::AllReduce;
@@ -115,9 +115,9 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec);
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec);
 Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
-// Of the library's product and of the kernel that follows it.
+// Returns the estimate of a library's product and of the kernel that follows it.
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
-// Collectives.h has the formulas. `bytes` of the estimate are those that a rank sends.
+// Collectives.h has the formulas. The estimate's `bytes` are what one rank sends.
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 

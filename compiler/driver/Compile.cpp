@@ -8,9 +8,9 @@
 #include "compiler/search/MicroBatchSearch.h"
 #include "compiler/search/RecomputeNotes.h"
 #include "compiler/search/RecomputeSearch.h"
+#include "ground/config/SettingRules.h"
 #include "ground/config/Values.h"
 #include "ground/plan/TargetRules.h"
-#include "ground/settings/SettingRules.h"
 #include "models/decoder/Model.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -27,7 +27,7 @@ using namespace lmc;
 
 namespace {
 
-constexpr double kAbsurdStep = 60; // seconds of a step on a CPU that nobody waits for
+constexpr double kAbsurdStep = 60; // seconds of a step on a CPU above which a warning is given
 
 std::string durationText(double seconds) {
   if (seconds < 7200)
@@ -101,15 +101,15 @@ private:
   bool choosesLossChunk = false;
   bool isAttempt = false;    // the plan may not be the final one: no dumps, no printed IR
   bool hasSmaller = false;   // if the plan does not fit, one that takes less memory will be tried
-  double fastestRate = 0;    // tokens/s of the best plan that planFastest() has so far
-  // Set if a job was not planned, because all its plans are slower than `fastestRate`: the most
-  // tokens/s of them.
+  double fastestRate = 0;    // tokens/s of the fastest plan that planFastest() has found so far
+  // The maximum tokens/s that any plan of the job could reach. It is set if the job was not planned
+  // because this is below `fastestRate`.
   std::optional<double> mostRate;
-  // Models with fewer layers after the distribute phase, for the search: by the number of layers,
-  // and by what the search and planFastest() change of what the phases before read.
+  // Models with fewer layers after the distribute phase, for the search. The keys are the number of
+  // layers and the settings that the search or planFastest() changes and an earlier phase reads.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
-  std::unique_ptr<cost::CostModel> model; // of an empty spec if the job has none
+  std::unique_ptr<cost::CostModel> model; // built from an empty spec if the job has none
   const codegen::Target *const target;    // null if no target has the job's device
 };
 
@@ -125,7 +125,7 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
-  // The speed of the machine that compiles is measured where the plan runs.
+  // A spec of the compiling machine is left out: its peak is measured where the plan runs.
   if (spec && !spec->host)
     details.peakFlops = spec->peakOf(config.training.computeDType);
   details.onlyMeasures = options.onlyMeasures;
@@ -193,17 +193,17 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     if (phases.padding.intermediate.isPadded())
       phases.reports["intermediate"] = phases.padding.intermediate.toJson();
     from = Phase::Autodiff;
-    // Without a spec there are no times to choose by.
+    // The chunk is chosen by predicted times, which need a spec.
     choosesLossChunk = config.memory.lossChunk == 0 && spec;
   }
   if (from > Phase::Memory)
     return runUpTo(from, Phase::Buffers);
-  // What is faster is known from plans, with times.
+  // The faster of the two values is known only from plans with predicted times.
   if (from == Phase::Autodiff && config.distributed.choosesReduce() &&
       config.training.gradientAccumulationSteps > 1 && spec &&
       options.compileTo >= Phase::Buffers)
-    // Sums in the last micro-step move the fewest bytes and take more memory: all gradients of a
-    // rank's own tokens.
+    // With "last", ranks sum their gradients only in the last micro-step. That moves the fewest
+    // bytes, but until then each rank needs memory for all gradients of its own tokens.
     return planFastest("reduce_gradients", {"last", "each"}, config.distributed.reduce,
                        [&] { return planFrom(Phase::Autodiff); });
   return planFrom(from);
@@ -232,8 +232,8 @@ LogicalResult Driver::planFrom(Phase from) {
   const bool isShort = options.compileTo < Phase::Buffers;
   if (config.distributed.overlap != "auto" || config.distributed.ranks() == 1 || !spec || isShort)
     return planMemory(sizes);
-  // More of what runs beside collectives takes more memory. Where micro-steps gather nothing,
-  // "gathers" is "no".
+  // The values are in order of falling memory: more work beside collectives takes more memory. If
+  // micro-steps gather nothing, "gathers" equals "no".
   SmallVector<StringRef> values = {"yes", "gathers", "no"};
   if (!config.distributed.dividesWeights())
     values = {"yes", "no"};
@@ -264,7 +264,7 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     double tokensPerSecond = 0;
     uint64_t bytes = 0;
   } best;
-  bool allFastest = true; // the budget costs none of the plans time
+  bool allFastest = true; // true while every attempt is as fast as it would be without a budget
   nlohmann::json attempts = nlohmann::json::array();
   const bool wasAttempt = isAttempt, hadSmaller = hasSmaller;
   const double rateBefore = std::exchange(fastestRate, 0);
@@ -301,7 +301,7 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     result.fits = true;
     result.smallestBudget = 0;
     phases.reports = std::move(best.reports);
-  } else { // the last plan takes the least memory
+  } else { // no plan fits: the last value takes the least memory
     best.value = values.back();
   }
   // Plans a second time, with dumps and printed IR.
@@ -313,7 +313,7 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
 }
 
 LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
-  // The search and its reports replace this, if the chunk is chosen.
+  // This report is replaced by that of the search if the chunk is chosen.
   if (const LossChunk own = lossChunkOf(*result.module); own.tokens > 0) {
     setLossChunk(config, own.tokens);
     phases.reports["loss_chunk"] = lossChunkNotes(own, {}, tokensPerStep());
@@ -357,8 +357,8 @@ LogicalResult Driver::planNamedMode() {
 // Each takes up to a second. With tight bounds, one or two are enough.
 static constexpr size_t kMaxSmallest = 4;
 
-// A plan is slower for sure if it would still be with this factor to its tokens/s, as predicted by
-// probes of a short model. Those are within a few percent of whole plans.
+// A plan is certainly too slow if it is so even at this multiple of its predicted tokens/s.
+// Predictions by probes of a short model are within a few percent of whole plans.
 static constexpr double kSureFactor = 1.1;
 
 // Returns the job's model with `layers` layers after the distribute phase.
@@ -377,8 +377,8 @@ FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
   return *known;
 }
 
-// Returns true if the state alone exceeds the budget for sure, as two short models show: each layer
-// more adds the same number of bytes.
+// Returns true if the state alone is certain to exceed the budget. Two short models give the bytes
+// that each additional layer adds.
 FailureOr<bool> Driver::isStateTooLarge() {
   constexpr int64_t kFew = 3, kMore = 6;
   constexpr double kSure = 1.02;
@@ -484,7 +484,7 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
   }
   // Plans the chosen candidate a second time, now with dumps and printed IR.
   OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->candidates()[*candidate]);
-  search->reset(); // it refers to the module that the next line replaces
+  search->reset(); // the search refers to the module that the next line replaces
   result.module = std::move(chosen);
   return runUpTo(Phase::Memory, Phase::Buffers);
 }
@@ -525,7 +525,7 @@ LogicalResult Driver::finish() {
   });
 }
 
-// Sets what was assumed of the links between the plan's ranks.
+// Records the link rates that the plan's predictions assume.
 void Driver::describeLinks(const plan::Plan &plan) {
   auto add = [&](plan::LinkKind kind, const cost::LinkModel &link, uint32_t ends) {
     if (ends < 2)
@@ -569,7 +569,7 @@ void Driver::price() {
                       "target.device",
                       durationText(stepSeconds))
             .str());
-  if (std::string warning = unsavedWarning(lmc::config::settingTable(config.settings), stepSeconds);
+  if (std::string warning = unsavedWarning(config, SettingTable(config.settings), stepSeconds);
       !warning.empty())
     warnings.push_back(std::move(warning));
   if (spec && config.distributed.ranks() > 1)

@@ -15,13 +15,13 @@ namespace lmc {
 struct CompileResult {
   mlir::OwningOpRef<mlir::ModuleOp> module; // after the last phase that ran
   std::string plan;                         // the bytes of the plan file; "" before Emit
-  std::vector<PhaseTime> times;             // sums over all attempts, on all threads
+  std::vector<PhaseTime> times; // time of each phase, summed over all attempts and all threads
   uint64_t budgetBytes = 0;                 // the budget of the plan; 0: no limit
   // True if the plan meets the budget. Otherwise the plan is the smallest possible one, without
   // code, and `smallestBudget` is the minimum budget with which the job compiles.
   bool fits = true;
   uint64_t smallestBudget = 0;
-  // True if the plan fits and the budget costs it no time: without a budget it would be the same.
+  // True if the plan fits and is as fast as a plan without a budget would be.
   bool isFastest = false;
 };
 

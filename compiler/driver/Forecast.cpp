@@ -1,7 +1,7 @@
 // Quick forecasts save time in three ways.
 //
-// * The plan is measured on models with 3 and 6 layers, and a layer more adds what the difference
-//   of the two says. The bytes of the workspace are its lower bound, which grows evenly with the
+// * The plan is measured on models with 3 and 6 layers, and each additional layer adds a third of
+//   their difference. The bytes of the workspace are its lower bound, which grows evenly with the
 //   layers; packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
 // * Keys that are "auto" (memory.recompute, memory.loss_chunk, distributed.overlap,
 //   distributed.reduce_gradients and distributed.reshard_after_forward) are not searched where the
@@ -10,8 +10,8 @@
 //   Where even the plan that recomputes whole layers, has the smallest chunk and no overlap, sums
 //   gradients in each micro-step and keeps no weights does not fit, no plan does.
 //
-// * A job that the caller needs no more of than whether it has a certain rate is not compiled where
-//   even that plan, taken as the fastest, has fewer tokens/s by 2%.
+// * Some callers only ask whether a job reaches a certain rate. The job is not compiled if even
+//   that fastest plan has fewer tokens/s by 2%.
 //
 // All other jobs are compiled: those in between, those within 2% of the budget, and those with few
 // layers.
@@ -81,7 +81,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
 }
 
 bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan) {
-  // The state of all ranks of a group together, as far as they divide it.
+  // The state of all ranks of a group together, as far as the ranks divide it among themselves.
   const double state =
       double(plan.arenas()->Get(0)->bytes()) * double(own.distributed.shardRanks());
   return plan.memory_budget() > 0 &&
@@ -90,15 +90,15 @@ bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::
 
 namespace {
 
-// What forecasts need to know of a compiled job.
+// The figures of a compiled job that forecasts use.
 struct Compiled {
   Forecast forecast;
   uint64_t lowerBoundBytes = 0; // of all arenas together
   double flopsPerToken = 0;
 };
 
-// Returns a job that compiles to the same plan; it is the same one for strategies that come to the
-// same.
+// Returns a job that compiles to the same plan as `config`. Strategies that give the same plan give
+// the same job.
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
@@ -136,7 +136,7 @@ public:
   }
 
 private:
-  // The jobs of a call differ in nothing else.
+  // The jobs of one call are equal in all other parts of their configurations.
   static bool areEqual(const Config &one, const Config &other) {
     return one.model == other.model && one.training == other.training &&
            one.optimizer == other.optimizer && one.memory == other.memory &&
@@ -235,7 +235,7 @@ public:
 
 private:
   static constexpr std::array<int64_t, 2> kLayers = {3, 6};
-  // A quick forecast and a compiled plan differ by less than this part of the bytes and the
+  // The maximum relative difference between a quick forecast and a compiled plan, in bytes and in
   // tokens/s.
   static constexpr double kMargin = 0.02;
 
@@ -272,7 +272,7 @@ private:
   }
 
   // Compiles the job with each way to sum gradients, as compile() does for a job that leaves this
-  // open, so that the one that other strategies have too is compiled once for all of them.
+  // open. A job that several strategies have in common is compiled once for all of them.
   std::optional<Forecast> exact(const Config &config) {
     std::optional<Compiled> last;
     if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&

@@ -14,14 +14,14 @@ namespace lmc {
 
 struct Forecast {
   bool fits = false;
-  uint64_t peakBytes = 0;   // of the plan; if no plan fits, of the smallest one
+  uint64_t peakBytes = 0; // of the plan; if none fits, of the smallest plan
   uint64_t budgetBytes = 0;
   double stepSeconds = 0;   // of an optimizer step
   double tokensPerSecond = 0; // of one device
   double mfuCausal = 0;
-  double exposedSeconds = 0; // of an optimizer step: communication that no computation hides
-  // The job is slower than ForecastJob::leastRate for sure, and nothing else is known of it: the
-  // figures are those of a plan that is at least as fast as the job's.
+  double exposedSeconds = 0; // seconds per step of communication that nothing hides
+  // True if the job is certain to be slower than ForecastJob::leastRate. Nothing else is known of
+  // it then: the figures are those of a plan that is at least as fast as the job's.
   bool isTooSlow = false;
 };
 
@@ -38,12 +38,12 @@ struct ForecastJob {
   // If true, the forecast need only be within 1% of the compiled plan's (Forecast.cpp has the
   // method), and takes a third of the time.
   bool isQuick = false;
-  KnownChunks chunks; // for quick forecasts
-  // If true, it is first found out whether the plan with the fewest bytes fits. This changes only
-  // the order of what is tried.
+  KnownChunks chunks; // the chunks that a quick forecast may use
+  // If true, the first plan that is tried is the one with the fewest bytes. This changes only the
+  // order of what is tried.
   bool isLikelyTooLarge = false;
-  // Tokens/s of one device: the forecast of a job with fewer need not say more than that
-  // (Forecast::isTooSlow). 0: each job is of interest.
+  // The rate, in tokens/s of one device, below which the forecast need not say more than that the
+  // job is too slow (Forecast::isTooSlow). 0: every rate is of interest.
   double leastRate = 0;
 };
 

@@ -43,7 +43,7 @@ private:
   void strategy();
   void devices();
 
-  Config smallest; // the job, as its smallest plan has it
+  Config smallest; // the job with the settings of its smallest plan
   RecomputeMode mode;
 };
 
@@ -168,7 +168,7 @@ static json entryOf(const std::string &text, const Forecast &forecast, uint64_t 
 
 json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget,
                    const CompileOptions &options) {
-  constexpr double kHelps = 0.99; // a change that saves less is not worth a line
+  constexpr double kHelps = 0.99; // a change must lower the bytes to this share
   uint64_t needed = 0;
   for (const plan::Arena *arena : *plan.arenas())
     needed += arena->bytes();

@@ -7,7 +7,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// The devices of a node, for jobs that do not say: a DGX or HGX board has 8.
+// The number of devices of a node in jobs that do not state it: that of a DGX or HGX board.
 static constexpr int64_t kUsualNode = 8;
 
 // Adds the totals of the job to its fastest row: the optimizer steps that the job asks for, with the
@@ -64,7 +64,7 @@ llvm::Expected<json> lmc::scaleReport(const Config &config, const plan::Plan &pl
     return forecasts.takeError();
   json rows = json::array();
   for (size_t first = 0, end = 0; first < jobs.size(); first = end) {
-    size_t best = jobs.size(); // the fastest row of one number of devices
+    size_t best = jobs.size(); // index of the fastest row with the present number of devices
     for (end = first; end < jobs.size() && jobs[end].config.distributed.ranks() ==
                                                jobs[first].config.distributed.ranks();
          ++end) {

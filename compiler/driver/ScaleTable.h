@@ -9,11 +9,11 @@ namespace lmc {
 // `devices` and each strategy that differs there. `plan` is the plan of `config`.
 //
 // Nodes have the job's distributed.devices_per_node; a job of one device gets nodes of 8. A number
-// below a node's devices is one node with so many. Fails if a larger number is no whole number of
-// nodes, or if a job cannot be compiled.
+// of devices below that of a node is one node with fewer devices. Fails if a larger number is no
+// whole number of nodes, or if a job cannot be compiled.
 //
-// Rows of the job's own strategy are compiled as `lmc compile` would; the others are quick forecasts
-// (ForecastJob::isQuick).
+// Rows of the job's own strategy are compiled as `lmc compile` would; the others are quick
+// forecasts (ForecastJob::isQuick).
 llvm::Expected<nlohmann::json> scaleReport(const Config &config, const plan::Plan &plan,
                                            llvm::ArrayRef<int64_t> devices,
                                            const CompileOptions &options);

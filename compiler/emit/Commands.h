@@ -15,8 +15,8 @@ namespace lmc {
 
 // The numbers in the plan file of slices and kernels that commands refer to.
 struct PlanNumbers {
-  llvm::StringMap<uint32_t> kernels;             // by symbol
-  // Of the function whose commands are emitted:
+  llvm::StringMap<uint32_t> kernels; // numbers of the kernels, by symbol
+  // The rest describes the function whose commands are emitted.
   llvm::DenseMap<mlir::Value, uint32_t> slices;
   // Async collectives that no command has waited for, by the slices that they write.
   llvm::DenseMap<mlir::Value, uint32_t> started;

@@ -43,7 +43,7 @@ private:
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
 
-  // `op` is named in an error.
+  // Errors name `op`.
   FailureOr<uint32_t> addSlice(Operation *op, std::string name, uint32_t arena, int64_t offset,
                                RankedTensorType type, fb::Category category, int function);
 
@@ -133,10 +133,10 @@ void Emitter::addHeader() {
 }
 
 void Emitter::addSettings() {
-  for (const ResolvedSetting &setting : config.settings) {
+  for (const Setting &setting : config.settings) {
     auto entry = std::make_unique<fb::SettingT>();
     entry->key = setting.key;
-    entry->type = lmc::config::planType(setting.type);
+    entry->type = setting.type;
     entry->value = setting.value;
     entry->values = setting.values;
     entry->minimum = setting.minimum;
@@ -213,7 +213,7 @@ LogicalResult Emitter::addVariables() {
     fb::Category category = categoryOf(variable.getKind());
     uint32_t arena = arenas.lookup(variable.getArena());
     auto type = cast<RankedTensorType>(variable.getType());
-    if (details.onlyMeasures) { // commands use its slice, and nothing else of it is measured
+    if (details.onlyMeasures) { // only the slice of the variable is measured
       FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
                                            int64_t(variable.getOffset()), type, category, -1);
       if (failed(slice))
@@ -223,7 +223,7 @@ LogicalResult Emitter::addVariables() {
     }
     SmallVector<NamedRows> named = namedRows(variable, symbols);
     bool hasOwnName = !variable.getAnonymous() && !variable.getShards() && named.size() == 1;
-    if (!hasOwnName) { // commands use all of it; its rows have other names
+    if (!hasOwnName) { // commands use the whole variable, but its rows have names of their own
       FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
                                            int64_t(variable.getOffset()), type, category, -1);
       if (failed(slice))

@@ -21,17 +21,17 @@ struct PlanDetails {
   std::string target;                        // "cpu:x86-64-v3", "cuda:sm_90a"
   const codegen::TargetCode *code = nullptr; // null: kernels are planned, but have no code
   std::string deviceSpec;                    // name or path (DeviceSpec.h); "": none
-  double peakFlops = 0;                      // of the spec's device in the compute dtype
-  std::optional<ModelCounts> counts;         // absent: not known, the plan says zeros
+  double peakFlops = 0;              // peak FLOP/s of the spec's device in the compute dtype
+  std::optional<ModelCounts> counts; // if absent, the plan states zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
-  nlohmann::json reports = nlohmann::json::object(); // by name: "recompute", "fusion"
-  // If true, only the bytes and times of the plan are of interest: it has no settings, no
-  // variables, no text of kernels and no fingerprint.
+  nlohmann::json reports = nlohmann::json::object(); // the reports by name: "recompute", "fusion"
+  // If true, only the bytes and times of the plan are of interest. The plan then has no settings,
+  // no variables, no text of kernels and no fingerprint.
   bool onlyMeasures = false;
-  // What was assumed of the links between ranks; empty for one rank and without a spec.
+  // The link rates that the predictions assume; empty for one rank and without a spec.
   std::vector<plan::LinkT> links;
   std::vector<plan::AxisSpeedT> axisSpeeds;
-  // Predicted seconds of each command, by function and command of the plan; empty: not known.
+  // Predicted seconds of each command, by function and command of the plan; empty if unknown.
   std::vector<std::vector<double>> seconds;
 };
 

@@ -1,4 +1,4 @@
-// Makes one plan file of the plans of a run's phases.
+// Joins the plans of a run's phases into one plan file.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-// Returns the first plan with all others in it (TrainingPhase of ground/plan/plan.fbs). `plans`
-// are plan files, one for each of `phases`.
+// Returns the first plan file with all others inside it (TrainingPhase of ground/plan/plan.fbs).
+// `plans` has one plan file for each of `phases`.
 std::string joinPhases(const std::deque<PhaseConfig> &phases,
                        const std::vector<std::string> &plans);
 

@@ -9,14 +9,14 @@
 
 namespace lmc {
 
-// Rows of a variable, with the name that they have in checkpoints.
+// Rows of a variable, with the name that checkpoints give them.
 struct NamedRows {
   std::string name, parameter; // `parameter` as in plan::VariableT
   mlir::RankedTensorType type;
   int64_t first; // first row within the variable
   lm::InitAttr init;
-  // Elements from the start of a row to the start of the next, if columns of padding lie between
-  // them; else 0.
+  // The number of elements from the start of a row to the start of the next, if columns of padding
+  // lie between rows; else 0.
   int64_t pitch = 0;
 };
 

@@ -38,18 +38,16 @@ static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &co
   return to.launching(command);
 }
 
-template <>
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                            const plan::Attention &op) {
+                            const plan::Attention &op, size_t) {
   CommandProgram made(plan);
   for (const char *name : {"dout", "dq", "dk", "dv", "cos", "sin"})
     made.add(name, -1, false);
   return attentionOf(made, command, op, /*isGradient=*/false, 2);
 }
 
-template <>
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                            const plan::AttentionGrad &op) {
+                            const plan::AttentionGrad &op, size_t) {
   CommandProgram made(plan);
   made.add("dout", op.dout(), true);
   made.add("dq", op.dq(), false);

@@ -81,25 +81,6 @@ static llvm::Expected<Program> programOf(const plan::Kernel &kernel, MLIRContext
 
 //===-- Any kernel --------------------------------------------------------------------------===//
 
-namespace extract {
-// Returns the error for a command without template kernels.
-static llvm::Error noTemplate(const plan::Command &command) {
-  return fail("a {0} has no kernels to extract", plan::commandName(command));
-}
-#define LMC_NO_TEMPLATE(Body)                                                                      \
-  template <>                                                                                      \
-  llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command,              \
-                                    const plan::Body &) {                                          \
-    return noTemplate(command);                                                                    \
-  }
-LMC_NO_TEMPLATE(Launch)
-LMC_NO_TEMPLATE(Gemm)
-LMC_NO_TEMPLATE(Copy)
-LMC_NO_TEMPLATE(Collective)
-LMC_NO_TEMPLATE(Wait)
-#undef LMC_NO_TEMPLATE
-} // namespace extract
-
 // Returns the program for the first command that launches the kernel with index `kernel`, or for a
 // variable whose initial values the kernel writes.
 static llvm::Expected<Program> templateOf(const plan::Plan &plan, uint32_t kernel) {

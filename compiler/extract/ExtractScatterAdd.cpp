@@ -6,9 +6,8 @@ using llvm::Twine;
 
 namespace lmc::extract {
 
-template <>
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                            const plan::ScatterAdd &op) {
+                            const plan::ScatterAdd &op, size_t) {
   CommandProgram made(plan);
   made.add("ids", op.ids(), true, int64_t(op.vocabulary()));
   made.add("x", op.x(), true);

@@ -35,7 +35,6 @@ public:
 
 } // namespace
 
-template <>
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                             const plan::LinearSwiglu &op, size_t launch) {
   const plan::Gemm &product = *op.product();
@@ -49,7 +48,6 @@ Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command
   return made.launching(command, launch);
 }
 
-template <>
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                             const plan::SwigluLinearGrad &op, size_t launch) {
   const plan::Gemm &product = *op.product();

@@ -24,6 +24,10 @@ static constexpr struct {
 #include "extract_texts.inc"
 };
 
+bool hasText(StringRef stem) {
+  return llvm::any_of(kTexts, [&](const auto &entry) { return stem == entry.stem; });
+}
+
 std::string textOf(StringRef stem) {
   for (const auto &entry : kTexts)
     if (stem == entry.stem)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/cost/PlanCost.h"
+#include "ground/plan/Operands.h"
 
 #include "plan_generated.h"
 
@@ -24,6 +25,8 @@ template <typename... Args> llvm::Error fail(const char *format, Args &&...args)
 // Returns a text of compiler/extract/text by its file name without the extension. "NormalStream" is
 // the text of runtime/step/NormalStream.cpp.
 std::string textOf(llvm::StringRef stem);
+// Returns true if there is such a text.
+bool hasText(llvm::StringRef stem);
 
 inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#include"); }
 
@@ -95,27 +98,24 @@ private:
   llvm::DenseMap<uint32_t, size_t> arrayOf; // array index by slice
 };
 
-// Returns the program for the kernels of `command`, whose contents are `op`. Each kind of command
-// that is computed by template kernels has a specialisation in a file of this folder.
-template <typename Body>
-llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                                  const Body &op);
+// Returns the program for the kernels of `command`, whose contents are `op`: for launch number
+// `launch` of a command whose launches are different ways to compute it, else for all its launches.
+#define LMC_DECLARE(Name)                                                                          \
+  llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,          \
+                                    const plan::Name &op, size_t launch);
+LMC_COMMANDS_OF_TEMPLATES(LMC_DECLARE)
+LMC_DECLARE(Attention)
+LMC_DECLARE(AttentionGrad)
+LMC_DECLARE(ScatterAdd)
+LMC_DECLARE(LinearSwiglu)
+LMC_DECLARE(SwigluLinearGrad)
+#undef LMC_DECLARE
 
-// Returns the program for launch number `launch` of a command whose launches are different ways to
-// compute it; for another command, that for all its launches.
+// Any other command has no template kernels.
 template <typename Body>
-llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                                  const Body &op, size_t launch) {
-  return programOf(plan, command, op);
+llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command, const Body &,
+                                  size_t) {
+  return fail("a {0} has no kernels to extract", plan::commandName(command));
 }
-template <>
-llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                                  const plan::LinearSwiglu &op, size_t launch);
-template <>
-llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                                  const plan::SwigluLinearGrad &op, size_t launch);
-template <>
-llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
-                                  const plan::ExpertLinear &op, size_t launch);
 
 } // namespace lmc::extract

@@ -3,5 +3,3 @@ file(GLOB texts CONFIGURE_DEPENDS ${here}/text/*.cu)
 lmc_embed_text(${made}/extract_texts.inc ${texts} ${CMAKE_SOURCE_DIR}/runtime/step/NormalStream.cpp)
 list(APPEND sources ${made}/extract_texts.inc)
 target_include_directories(${layer} PRIVATE ${made})
-# It calls specialisations of programOf, which other files define.
-lmc_compile_alone(${here}/ExtractKernel.cpp)

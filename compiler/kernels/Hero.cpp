@@ -56,16 +56,16 @@ bool isFloatingPointWork(Operation *op) {
          op->getNumOperands() > 0 && isa<FloatType>(op->getOperand(0).getType());
 }
 
-struct Info {
-  bool lane = false;  // varies along the innermost dimension
-  bool outer = false; // varies between work items, or between the rows of a column
-  unsigned level = 0; // the number of passes that must be done before the value is known
+struct ValueFacts {
+  bool innermost = false; // varies along the innermost dimension
+  bool outer = false; // varies between work items, or between rows of a column
+  unsigned pass = 0;  // number of the first pass in which the value is known
   SmallVector<unsigned> accesses;
 
-  void join(const Info &other) {
-    lane |= other.lane;
+  void join(const ValueFacts &other) {
+    innermost |= other.innermost;
     outer |= other.outer;
-    level = std::max(level, other.level);
+    pass = std::max(pass, other.pass);
     for (unsigned a : other.accesses)
       if (!llvm::is_contained(accesses, a))
         accesses.push_back(a);
@@ -96,18 +96,18 @@ private:
   LogicalResult checkReduction(linalg::GenericOp op);
   LogicalResult checkBlockSum(linalg::GenericOp op);
   FailureOr<Operation *> combinerOf(OpResult result);
-  FailureOr<Info> visit(Value value, AffineMap point);
-  FailureOr<Info> visitTensor(Value value, AffineMap point);
-  FailureOr<Info> visitScalar(Value value, AffineMap point);
-  FailureOr<Info> visitReduction(OpResult result, AffineMap point);
-  FailureOr<Info> visitBlockSum(OpResult result, unsigned output);
-  FailureOr<Info> visitExtract(tensor::ExtractOp op, AffineMap point);
-  FailureOr<Info> access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic);
+  FailureOr<ValueFacts> visit(Value value, AffineMap point);
+  FailureOr<ValueFacts> visitTensor(Value value, AffineMap point);
+  FailureOr<ValueFacts> visitScalar(Value value, AffineMap point);
+  FailureOr<ValueFacts> visitReduction(OpResult result, AffineMap point);
+  FailureOr<ValueFacts> visitBlockSum(OpResult result, unsigned output);
+  FailureOr<ValueFacts> visitExtract(tensor::ExtractOp op, AffineMap point);
+  FailureOr<ValueFacts> access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic);
   LogicalResult addBlockSum(unsigned number);
   LogicalResult addOutputs(unsigned number);
-  void execute(const Info &value, unsigned level) {
+  void execute(const ValueFacts &value, unsigned pass) {
     for (unsigned a : value.accesses)
-      info.accesses[a].lastLevel = std::max(info.accesses[a].lastLevel, level);
+      info.accesses[a].lastPass = std::max(info.accesses[a].lastPass, pass);
   }
   void cost();
 
@@ -120,7 +120,7 @@ private:
   std::string reason; // of the first failure
   RegionInfo info;
   bool usesIndex = false;
-  DenseMap<std::pair<Value, AffineMap>, Info> memo;
+  DenseMap<std::pair<Value, AffineMap>, ValueFacts> memo;
   llvm::SetVector<Operation *> generics;
 };
 
@@ -138,7 +138,7 @@ bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; 
 // column), of which those from the index within the block up to the column are reduced.
 struct BlockLoops {
   SmallVector<int64_t> domain; // extents without the split into blocks
-  unsigned block = 0;          // number of the loop over blocks
+  unsigned block = 0;          // extent of the loop after `block`, over the rows within a block
   int64_t within = 1;          // extent of the loop behind it
   int64_t rows = 1;            // rows of a block
 };
@@ -260,8 +260,9 @@ LogicalResult Analyzer::checkBlockSum(linalg::GenericOp op) {
   return success();
 }
 
-FailureOr<Info> Analyzer::access(BlockArgument input, AffineMap point, ArrayRef<bool> dynamic) {
-  Info result;
+FailureOr<ValueFacts> Analyzer::access(BlockArgument input, AffineMap point,
+                                       ArrayRef<bool> dynamic) {
+  ValueFacts result;
   unsigned n = rank();
   result.outer = info.isOuter(point);
   for (unsigned d = info.outerDims(); d + 1 < n; ++d)
@@ -276,7 +277,7 @@ FailureOr<Info> Analyzer::access(BlockArgument input, AffineMap point, ArrayRef<
         return fail("input " + Twine(input.getArgNumber()) +
                     " is not contiguous along the innermost dimension: it may only be the last "
                     "index, as it is");
-    result.lane = true;
+    result.innermost = true;
   }
   result.accesses.push_back(info.accesses.size());
   Access &a = info.accesses.emplace_back();
@@ -287,18 +288,18 @@ FailureOr<Info> Analyzer::access(BlockArgument input, AffineMap point, ArrayRef<
   return result;
 }
 
-FailureOr<Info> Analyzer::visit(Value value, AffineMap point) {
+FailureOr<ValueFacts> Analyzer::visit(Value value, AffineMap point) {
   auto key = std::make_pair(value, point);
   if (auto it = memo.find(key); it != memo.end())
     return it->second;
-  FailureOr<Info> result = isa<RankedTensorType>(value.getType()) ? visitTensor(value, point)
-                                                                  : visitScalar(value, point);
+  FailureOr<ValueFacts> result = isa<RankedTensorType>(value.getType()) ? visitTensor(value, point)
+                                                                        : visitScalar(value, point);
   if (succeeded(result))
     memo[key] = *result;
   return result;
 }
 
-FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
+FailureOr<ValueFacts> Analyzer::visitTensor(Value value, AffineMap point) {
   if (auto input = dyn_cast<BlockArgument>(value)) {
     if (input.getOwner() != &body)
       return fail("a value from outside the region is used");
@@ -312,7 +313,7 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     if (!isa<SplatElementsAttr>(constant.getValue()))
       return fail("a tensor constant that is not a splat");
-    return Info();
+    return ValueFacts();
   }
   if (isa<tensor::EmptyOp>(op))
     return fail("a tensor.empty is read before it is written");
@@ -330,15 +331,15 @@ FailureOr<Info> Analyzer::visitTensor(Value value, AffineMap point) {
   if (!out.isIdentity())
     return fail("a linalg.generic writes its result through a map that is not an identity");
   Value yielded = generic.getBody()->getTerminator()->getOperand(number);
-  FailureOr<Info> result = visit(yielded, point);
+  FailureOr<ValueFacts> result = visit(yielded, point);
   if (failed(result))
     return failure();
   // A value that does not vary along the innermost dimension is computed as soon as the passes that
   // it depends on are done. Its memory reads happen at that moment, not where the value is used.
-  if (!result->lane) {
-    execute(*result, result->level);
+  if (!result->innermost) {
+    execute(*result, result->pass);
     result->accesses.clear();
-    info.outerValues.push_back({value, point, result->level});
+    info.outerValues.push_back({value, point, result->pass});
   }
   return result;
 }
@@ -363,7 +364,7 @@ Value termOf(Operation *combiner, BlockArgument acc) {
 
 // Visits a sum over blocks of R rows. Its term is evaluated at every row r of the domain, which is
 // row r mod R of block r floordiv R.
-FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
+FailureOr<ValueFacts> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   generics.insert(generic);
   FailureOr<Operation *> combiner = combinerOf(value);
@@ -374,7 +375,7 @@ FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   BlockLoops blocks = *blockLoops(generic);
   unsigned number = value.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
-  // All loops but the reduced ones.
+  // The loops that are not reduced.
   SmallVector<AffineExpr> kept, loopExprs, places;
   for (unsigned i = 0; i <= blocks.block; ++i)
     kept.push_back(getAffineDimExpr(i, context));
@@ -397,19 +398,19 @@ FailureOr<Info> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   places.push_back(loopExprs.back());
   AffineMap loops = AffineMap::get(rank(), 0, loopExprs, context);
   Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
-  FailureOr<Info> terms = visit(term, loops);
+  FailureOr<ValueFacts> terms = visit(term, loops);
   if (failed(terms) || failed(visit(fill.value(), AffineMap::get(rank(), 0, {}, context))))
     return failure();
-  execute(*terms, terms->level);
+  execute(*terms, terms->pass);
   AffineMap point = AffineMap::get(rank(), 0, places, context);
   info.blockSums.push_back(
-      {{value, point, fill.value(), term, *combiner, terms->level}, loops, output});
-  Info result;
-  result.level = terms->level;
+      {{value, point, fill.value(), term, *combiner, terms->pass}, loops, output});
+  ValueFacts result;
+  result.pass = terms->pass;
   return result;
 }
 
-FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
+FailureOr<ValueFacts> Analyzer::visitReduction(OpResult value, AffineMap point) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   if (failed(checkReduction(generic)))
     return failure();
@@ -422,23 +423,23 @@ FailureOr<Info> Analyzer::visitReduction(OpResult value, AffineMap point) {
   if (failed(combiner))
     return failure();
   Value term = termOf(*combiner, generic.getRegionOutputArgs()[number]);
-  FailureOr<Info> terms = visit(term, info.identity);
+  FailureOr<ValueFacts> terms = visit(term, info.identity);
   if (failed(terms))
     return failure();
-  if (isColumn() && terms->level > 0)
+  if (isColumn() && terms->pass > 0)
     return fail("a column reduction may not depend on another");
-  execute(*terms, terms->level);
-  FailureOr<Info> init = visit(generic.getDpsInitOperand(number)->get(), point);
+  execute(*terms, terms->pass);
+  FailureOr<ValueFacts> init = visit(generic.getDpsInitOperand(number)->get(), point);
   if (failed(init))
     return failure();
-  unsigned pass = std::max(terms->level, init->level);
+  unsigned pass = std::max(terms->pass, init->pass);
   execute(*init, pass + 1);
 
   info.reductions.push_back(
       {value, point, generic.getDpsInitOperand(number)->get(), term, *combiner, pass});
-  Info result;
-  result.level = pass + 1;
-  (isColumn() ? result.lane : result.outer) = true;
+  ValueFacts result;
+  result.pass = pass + 1;
+  (isColumn() ? result.innermost : result.outer) = true;
   return result;
 }
 
@@ -446,38 +447,38 @@ AffineExpr indexExpr(linalg::IndexOp index, AffineMap point) {
   return point.getResult(index.getDim());
 }
 
-FailureOr<Info> Analyzer::visitExtract(tensor::ExtractOp op, AffineMap point) {
+FailureOr<ValueFacts> Analyzer::visitExtract(tensor::ExtractOp op, AffineMap point) {
   if (info.hero == kern::Hero::Elementwise)
     return fail("tensor.extract needs hero gather");
   auto input = dyn_cast<BlockArgument>(op.getTensor());
   if (!input || input.getOwner() != &body)
     return fail("tensor.extract may only read an input of the region");
-  Info result;
+  ValueFacts result;
   SmallVector<AffineExpr> exprs;
   SmallVector<bool> dynamic;
   for (auto [dim, index] : llvm::enumerate(op.getIndices())) {
-    FailureOr<Info> operand = visit(index, point);
+    FailureOr<ValueFacts> operand = visit(index, point);
     if (failed(operand))
       return failure();
     AffineExpr expr = staticIndex(op, dim, point, info.shape.domain);
     dynamic.push_back(!expr);
     exprs.push_back(expr ? expr : getAffineConstantExpr(0, context));
-    if (!expr && operand->lane)
+    if (!expr && operand->innermost)
       return fail("tensor.extract may vary along the innermost dimension only by its plain loop "
                   "index, as the last index and within the tensor");
-    if (expr && operand->lane && dim + 1 != op.getIndices().size())
+    if (expr && operand->innermost && dim + 1 != op.getIndices().size())
       return fail("tensor.extract may use the innermost loop index only as the last index");
     result.join(*operand);
   }
   AffineMap map = AffineMap::get(rank(), 0, exprs, context);
-  FailureOr<Info> read = access(input, map, dynamic);
+  FailureOr<ValueFacts> read = access(input, map, dynamic);
   if (failed(read))
     return failure();
   result.join(*read);
   return result;
 }
 
-FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
+FailureOr<ValueFacts> Analyzer::visitScalar(Value value, AffineMap point) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto generic = dyn_cast<linalg::GenericOp>(argument.getOwner()->getParentOp());
     if (!generic)
@@ -489,10 +490,10 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
   }
   Operation *op = value.getDefiningOp();
   if (isa<arith::ConstantOp>(op))
-    return Info();
+    return ValueFacts();
   if (auto index = dyn_cast<linalg::IndexOp>(op)) {
     usesIndex = true;
-    Info result;
+    ValueFacts result;
     AffineExpr expr = indexExpr(index, point);
     unsigned n = rank();
     for (unsigned d = 0; d + 1 < n; ++d)
@@ -503,7 +504,7 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
     if (n > 0 && expr.isFunctionOfDim(n - 1)) {
       if (expr != getAffineDimExpr(n - 1, context))
         return fail("linalg.index of the innermost dimension in a permuted read");
-      result.lane = true;
+      result.innermost = true;
     }
     return result;
   }
@@ -525,9 +526,9 @@ FailureOr<Info> Analyzer::visitScalar(Value value, AffineMap point) {
   if (isa<arith::TruncFOp>(op) && isShortFloat(op->getResult(0).getType()) &&
       !op->getOperand(0).getType().isF32())
     return fail("arith.truncf to a 16-bit float from a type other than f32");
-  Info result;
+  ValueFacts result;
   for (Value operand : op->getOperands()) {
-    FailureOr<Info> i = visit(operand, point);
+    FailureOr<ValueFacts> i = visit(operand, point);
     if (failed(i))
       return failure();
     result.join(*i);
@@ -568,7 +569,7 @@ void Analyzer::cost() {
     shape.passes = std::max(shape.passes, r.pass + 1);
   for (const Computed &o : info.outputs)
     if (info.coversDomain(o))
-      shape.passes = std::max(shape.passes, o.level + 1);
+      shape.passes = std::max(shape.passes, o.pass + 1);
 
   for (auto [number, type] : llvm::enumerate(body.getArgumentTypes())) {
     auto tensor = cast<RankedTensorType>(type);
@@ -613,11 +614,11 @@ void Analyzer::cost() {
 
 LogicalResult Analyzer::addBlockSum(unsigned number) {
   auto value = cast<OpResult>(body.getTerminator()->getOperand(number));
-  FailureOr<Info> sum = visitBlockSum(value, unsigned(info.outputs.size()));
+  FailureOr<ValueFacts> sum = visitBlockSum(value, unsigned(info.outputs.size()));
   if (failed(sum))
     return failure();
   AffineMap point = info.blockSums.back().sum.point;
-  info.outputs.push_back({{value, point, sum->level}, number, point});
+  info.outputs.push_back({{value, point, sum->pass}, number, point});
   return success();
 }
 
@@ -633,11 +634,11 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
   // dimension.
   for (const kern::ResultPart &part : parts) {
     ArrayRef<AffineExpr> place = part.place.getResults();
-    unsigned lane = part.place.getNumDims() - 1;
+    unsigned innermost = part.place.getNumDims() - 1;
     if (parts.size() > 1 &&
-        (part.place.getNumDims() == 0 || place.back() != getAffineDimExpr(lane, context) ||
+        (part.place.getNumDims() == 0 || place.back() != getAffineDimExpr(innermost, context) ||
          llvm::any_of(place.drop_back(),
-                      [&](AffineExpr expr) { return expr.isFunctionOfDim(lane); })))
+                      [&](AffineExpr expr) { return expr.isFunctionOfDim(innermost); })))
       return fail("the parts of result " + Twine(number) +
                   " lie side by side in its innermost dimension");
   }
@@ -655,11 +656,11 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
       return fail("result " + Twine(number) + " of shape " + shapeText(shape) +
                   " does not fit the domain " + shapeText(domain) + " of hero " +
                   kern::stringifyHero(info.hero));
-    FailureOr<Info> result = visit(part.value, point);
+    FailureOr<ValueFacts> result = visit(part.value, point);
     if (failed(result))
       return failure();
-    execute(*result, result->level);
-    info.outputs.push_back({{part.value, point, result->level}, number, part.place.compose(point)});
+    execute(*result, result->pass);
+    info.outputs.push_back({{part.value, point, result->pass}, number, part.place.compose(point)});
   }
   return success();
 }
@@ -797,7 +798,7 @@ bool mayShareBuffer(const RegionInfo &info, Block &body, unsigned result, unsign
     return access.input != input ||
            (llvm::all_of(parts,
                          [&](const Output *part) {
-                           return !info.isBlockSum(*part) && access.lastLevel <= part->level;
+                           return !info.isBlockSum(*part) && access.lastPass <= part->pass;
                          }) &&
             llvm::any_of(parts,
                          [&](const Output *part) { return readsBefore(info, access, *part); }));

@@ -2,7 +2,7 @@
 // kernel iterates.
 //
 // A region computes tensors over a *domain* of static loop extents (d0 .. dn-1). Elements along the
-// innermost dimension (called the lane in the code) are adjacent in memory, and vectors run along
+// innermost dimension are adjacent in memory, and vectors run along
 // it. The hero is the loop structure of the kernel:
 //
 //   elementwise       Each result, or each part that a result is assembled from, covers the
@@ -66,7 +66,7 @@ bool canEmit(kern::Hero hero, mlir::Block &body);
 // result, before that element is written: no later pass and no other work item may read it.
 bool mayShareBuffer(mlir::Block &body, kern::Hero hero, unsigned result, unsigned input);
 
-// The code generators print kernels from the analysis in the rest of this file.
+// The rest of this file is the analysis from which the code generators print kernels.
 
 // A reduction. A `point`, here and below, is an affine map from the domain to the indices of a
 // tensor or to the loops of a linalg.generic.
@@ -74,21 +74,21 @@ struct Reduction {
   mlir::Value result;    // a result of the linalg.generic that reduces
   mlir::AffineMap point; // domain -> indices of `result`
   mlir::Value init;      // the tensor of start values, read at `point`
-  mlir::Value term;      // the value in the body that is added (or combined) at each point
+  mlir::Value term;      // the value in the body that is combined (such as added) at each point
   mlir::Operation *combiner;
-  unsigned pass; // complete when pass number `pass` is done, at level pass + 1
+  unsigned pass; // complete when pass number `pass` is done
 };
 
 // Returns the neutral value of the reduction's combiner, which leaves any other value unchanged: 0
 // for a sum, 1 for a product, -infinity for a maximum.
 mlir::TypedAttr identityOf(const Reduction &reduction);
 
-// A result, or a value that depends only on the outer dimensions. It is computed as soon as `level`
+// A result, or a value that depends only on the outer dimensions. It is computed as soon as `pass`
 // passes over the row are done.
 struct Computed {
   mlir::Value value;
   mlir::AffineMap point;
-  unsigned level;
+  unsigned pass;
 };
 
 // A result that sums blocks of rows. It is computed by a linalg.generic that has the loops of the
@@ -96,7 +96,7 @@ struct Computed {
 // the outer dimensions behind it are reduced, so that a block is consecutive rows. For the domain
 // (rows, columns) the loops are (block, row of the block, column).
 struct BlockSum {
-  Reduction sum;         // `init` is a scalar; `pass` is the pass that computes the term
+  Reduction sum;         // the reduction: its `init` is a scalar, and its `pass` computes the term
   mlir::AffineMap loops; // domain -> loops of `term`
   unsigned output;       // operand number in kern.yield
 };
@@ -112,7 +112,7 @@ struct Access {
   unsigned input;
   mlir::AffineMap point;           // domain -> indices of the input; 0 for dynamic indices
   llvm::SmallVector<bool> dynamic; // per index: true if it is computed from values in memory
-  unsigned lastLevel = 0;          // number of the last pass that may read
+  unsigned lastPass = 0;           // number of the last pass that may read
 };
 
 struct RegionInfo {
@@ -134,7 +134,7 @@ struct RegionInfo {
   // argument of type `type`.
   int64_t strideOf(unsigned argument, mlir::RankedTensorType type, unsigned dim) const;
 
-  // Returns the number of dimensions that tell rows apart.
+  // Returns the number of outer dimensions, whose indices select a row.
   unsigned outerDims() const {
     unsigned rank = unsigned(shape.domain.size());
     return rank - std::min(rank, shape.reducedDims);
@@ -146,9 +146,9 @@ struct RegionInfo {
         return true;
     return false;
   }
-  // Returns true if the result covers the domain: it is then written during pass number `level`.
+  // Returns true if the result covers the domain: it is then written during pass number `pass`.
   // Any other result is written outside the passes, when its value is known. A sum over blocks of
-  // rows is updated during pass `level` of every row.
+  // rows is updated during pass `pass` of every row.
   bool coversDomain(const Computed &output) const {
     return output.point == identity && !isBlockSum(output);
   }

@@ -47,10 +47,10 @@ public:
   };
 
   struct Kernel {
-    kern::KernelOp op; // what the code computes; null for a kernel of a command or of a variable
+    kern::KernelOp op; // op of the code; null for a kernel of a command or of a variable
     size_t module;
-    std::string entry = "";  // the module's function; "": it has the op's name
-    std::string source = ""; // the text that was compiled; "": the plan shows the op
+    std::string entry = "";  // name of the function in the module; "": the op's name
+    std::string source = ""; // source text of the kernel; "": the plan shows the op instead
     std::optional<Grid> grid = std::nullopt;
     // These fields are only for a kernel without an op. The kernel's name is then `entry`.
     std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
@@ -131,8 +131,8 @@ public:
   // Returns true if the runtime runs collectives along the two axes of the mesh at the same time, and
   // false if it runs all of them one after the other.
   virtual bool runsAxesAtOnce() const { return false; }
-  // Returns the number of elements of a dtype to whose multiple rows of matrices are padded where
-  // that takes less time; 1: never.
+  // Returns the multiple to which rows of matrices of this dtype are padded if that takes less
+  // time; 1: rows are never padded.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}

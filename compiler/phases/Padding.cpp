@@ -41,8 +41,8 @@ static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t to
   return model.gemm(forward).seconds + model.gemm(input).seconds + model.gemm(weight).seconds;
 }
 
-// Products are priced for this many tokens. The choice then does not depend on the batch: all phases
-// of a run have the same state.
+// The number of tokens for which products are priced. It is fixed, so that the choice does not
+// depend on the batch: all phases of a run have the same state.
 static constexpr int64_t kTokens = 4096;
 
 // Returns how often a step has kTokens tokens on a rank.
@@ -73,8 +73,8 @@ static double stateBytes(const Config &config) {
   return master + copy + /*gradient=*/master + moments;
 }
 
-// Returns `size` with what its key forces; 0 stands for "auto", and `suggested` for the multiple
-// that the target names.
+// Returns `size` padded to a multiple of `forced`, or, if `forced` is 0 ("auto"), of `suggested`,
+// the target's multiple.
 static PaddedSize padded(int64_t size, int64_t forced, int64_t suggested,
                          llvm::function_ref<double(int64_t)> seconds) {
   PaddedSize made;
@@ -109,7 +109,7 @@ Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
   padding.vocabulary.addedBytes =
       double((padding.vocabulary.padded - shape.vocabSize) * shape.hiddenSize) * stateBytes(config);
   const bool isCoded = config.optimizer.type == "adamw8bit";
-  const bool isKept = isCoded || !shape.family->mayPadMlp; // unless the job asks for it
+  const bool isKept = isCoded || !shape.family->mayPadMlp; // unless the job asks for padding
   padding.intermediate = padded(shape.intermediateSize, config.target.intermediateMultiple,
                                 isKept ? 1 : suggested, model ? Price(mlp) : Price());
   const int64_t biases = shape.mlpBias ? 2 : 0; // of gate and up

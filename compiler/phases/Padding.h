@@ -1,4 +1,4 @@
-// Which sizes of the model are padded in the plan, and what that brings.
+// Decides which sizes of the model are padded in the plan, and states the gain.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -30,11 +30,10 @@ struct Padding {
   PaddedSize intermediate; // columns of the MLPs (lm-pad-intermediate)
 };
 
-// Returns what the job's keys force. A size whose key is "auto" is padded to the multiple that the
-// device's target names, if the matrix products with this size are predicted to take less time than
-// without padding; `model` predicts them, and is null if the device has no spec. Then such a size
-// is padded. The MLPs are not padded on their own accord with adamw8bit, whose checkpoints would
-// change.
+// Returns the padding of a job. A key may force a multiple. A size whose key is "auto" is padded to
+// the multiple that the device's target names, if `model` predicts that its matrix products then
+// take less time, or if `model` is null because the device has no spec. With adamw8bit, whose
+// checkpoints would change, "auto" does not pad the MLPs.
 Padding paddingOf(const Config &config, const cost::CostModel *model);
 
 } // namespace lmc

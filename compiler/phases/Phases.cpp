@@ -9,6 +9,7 @@
 #include "passes/distribute/Passes.h"
 #include "passes/fusion/Passes.h"
 #include "passes/memory/Passes.h"
+#include "passes/memory/RecomputeOptions.h"
 #include "passes/schedule/Passes.h"
 
 #include "mlir/IR/Verifier.h"
@@ -37,24 +38,17 @@ std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
   return std::nullopt;
 }
 
+// The modes before Auto are the first options of every layer, in the same order.
+static_assert(size_t(RecomputeMode::Auto) == std::size(kRecomputeModes));
+
 llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
-  switch (mode) {
-  case RecomputeMode::Activation:
-    return "activation";
-  case RecomputeMode::Full:
-    return "full";
-  case RecomputeMode::Block:
-    return "block";
-  case RecomputeMode::KeepAll:
-    return "keep-all";
-  case RecomputeMode::None:
-  case RecomputeMode::Auto: // the module's own attribute states the choice
-    return "none";
-  }
-  return "";
+  if (mode == RecomputeMode::KeepAll)
+    return kKeepAll;
+  // The module's own attribute states the choice of Auto.
+  return kRecomputeModes[mode == RecomputeMode::Auto ? 0 : size_t(mode)];
 }
 
-// Kinds of fusion that compiler passes of their own do before the fusion phase.
+// Kinds of fusion for each of which there is a compiler pass before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
 // Returns true for a kind of fusion that only passes of targets do. A job for another target may
@@ -82,11 +76,11 @@ static ShardStatePassOptions shardingOf(const Config &config) {
   ShardStatePassOptions options;
   options.replicate = distributed.replicateRanks();
   options.shard = distributed.shardRanks();
-  options.level = options.shard == 1               ? "none"
+  options.stage = options.shard == 1               ? "none"
                   : distributed.dividesWeights()   ? "weights"
                   : distributed.dividesGradients() ? "gradients"
                                                    : "optimizer";
-  // With one micro-step, both ways move the same bytes, and the sums of each take less memory.
+  // With one micro-step, "each" and "last" move the same bytes, and "each" takes less memory.
   const bool isEach = distributed.reduce == "each" || distributed.choosesReduce() ||
                       config.training.gradientAccumulationSteps == 1;
   options.reduce = isEach ? "each" : "last";
@@ -124,7 +118,7 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
 }
 
-// Adds the compiler passes of a phase; without `checks`, those that only check are left out. The
+// Adds the compiler passes of a phase; without `checks`, passes that only check are left out. The
 // comments here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const Padding &padding, const cost::CostModel *costModel,
@@ -132,7 +126,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
                       FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
-  SmallVector<std::string> without; // disabled kinds that the fusion passes handle
+  SmallVector<std::string> without; // kinds of fusion that the passes of passes/fusion must not do
   for (const std::string &kind : options.disableFusion)
     if (kind != kMergedLinears && kind != kFlatState && !isKindOfTargets(kind))
       without.push_back(kind);
@@ -141,7 +135,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (padding.vocabulary.isPadded())
       passes.addPass(
           createPadVocabularyPass(PadVocabularyPassOptions{padding.vocabulary.multiple}));
-    // A linear layer is padded before it is merged with others, whose rows would else have one end.
+    // Linear layers are padded before they are merged: afterwards only the last one's rows are at
+    // the end of the matrix.
     if (padding.intermediate.isPadded())
       passes.addPass(
           createPadIntermediatePass(PadIntermediatePassOptions{padding.intermediate.multiple}));
@@ -173,7 +168,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
-    // Only here are the pieces of a matrix that a rank steps known, and the norm that guards it.
+    // Only here is it known which pieces of a matrix a rank steps, and which norm guards it.
     passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel,
                                         shardGroupOf(config.distributed)));
     if (checks)

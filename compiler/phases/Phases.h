@@ -43,7 +43,7 @@ struct CompileOptions {
   bool onlyMeasures = false;
 };
 
-// What becomes of a module that goes through a phase.
+// What a module is used for after its phases.
 enum class PhaseUse {
   Plan,    // it becomes the plan
   Attempt, // it may become the plan: the IR is neither dumped nor printed
@@ -85,7 +85,7 @@ private:
   std::mutex timesMutex; // of `times`
   const Config &config;
   const CompileOptions &options;
-  // These are of the job's device; of the default spec, if the device has none.
+  // The rates of the job's device; those of the default spec if the device has none.
   cost::Rates rates;
   std::unique_ptr<cost::CostModel> costModel; // null without a device spec
   uint64_t gemmWorkspaceBytes = cost::DeviceSpec().gemmWorkspaceBytes;

@@ -171,8 +171,8 @@ BlockGraph blockGraph(const plan::Plan &plan) {
     return graph;
   graph.layer = layers / 2;
 
-  // Every write so far, and the node of the command that wrote; -1 if the command is not part of
-  // the layer.
+  // Each write so far, with the node of the command that wrote; -1: the command is not part of the
+  // layer.
   struct Write {
     const plan::Slice *slice;
     int node;

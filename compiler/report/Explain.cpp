@@ -51,7 +51,7 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   json categories = categoriesJson(bytes);
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
-  categories["fragmentation"] = gaps; // always present: it shows the quality of the packing
+  categories["fragmentation"] = gaps; // always present: shows the packing's quality
   if (uint64_t sum = total(bytes) + gaps; arenas > sum) // the state arena is rounded up
     categories["alignment"] = arenas - sum;
   return categories;
@@ -67,8 +67,8 @@ uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   return budget ? budget : cost::usableBytes(spec);
 }
 
-// Returns what the copy of the state takes in a host's memory, from which checkpoints and exports
-// are written behind the steps; null if the job writes none behind them.
+// Returns the bytes of the copy of the state in a host's memory, from which checkpoints and exports
+// are written while training goes on; null if the job has no such copy.
 json hostCopyReport(const plan::Plan &plan) {
   auto isSet = [&](const char *key, std::string_view no) {
     const std::string_view text = cost::settingOf(plan, key);
@@ -77,7 +77,7 @@ json hostCopyReport(const plan::Plan &plan) {
   if (!isSet("checkpoint.background", "false") ||
       !(isSet("checkpoint.interval", "0") || isSet("checkpoint.export_interval", "0")))
     return nullptr;
-  // Bytes of the rank with the most, and of all ranks of the first node.
+  // `rank`: bytes of the rank that has the most; `node`: bytes of all ranks of the first node.
   uint64_t rank = 0, node = 0;
   for (uint64_t r = 0; r < std::max<uint64_t>(plan.devices_per_node(), 1); ++r) {
     const uint64_t bytes = stateCopyBytes(plan, r);
@@ -228,7 +228,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
       if (function.commands()->Get(c)->stream() != 0)
-        continue; // the wait for it has what it adds to the step
+        continue; // the wait for this command has the seconds that it adds to the step
       Kind &kind = kinds[plan::commandName(*function.commands()->Get(c))];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
@@ -299,7 +299,7 @@ public:
       if (computes(c) && c < of.command)
         isFirst = false;
       else if (computes(c) && text(function.commands()->Get(c)->source()) != text(command.source()))
-        isLast = false; // not what the result is added to
+        isLast = false; // work is left that does not wait for the result
     return isFirst  ? "nothing to compute before it"
            : isLast ? "nothing left to compute"
                     : "what comes next needs it";
@@ -323,7 +323,7 @@ private:
   const std::string overlap;
 };
 
-// Returns what the plan was compiled with, whatever spec it is explained for.
+// Returns the links that the plan was compiled for, whichever spec explains the plan.
 json linksOf(const plan::Plan &plan) {
   json links = json::array();
   for (unsigned i = 0; plan.links() && i < plan.links()->size(); ++i) {
@@ -348,7 +348,7 @@ json axisSpeedsOf(const plan::Plan &plan) {
 }
 
 // Returns the collectives of an optimizer step; those that do the same are one entry. `overlap` is
-// what the plan was made with: yes, gathers or no.
+// the plan's setting: yes, gathers or no.
 json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
   struct Collective {
     std::string function, kind, axis, source, dtype;
@@ -580,7 +580,7 @@ std::vector<std::string> lmc::warningsIn(const plan::Plan &plan) {
   return reportsOf(plan).value("warnings", std::vector<std::string>());
 }
 
-// Returns what runs beside collectives: the choice of the compiler, or the job's setting.
+// Returns the value of distributed.overlap: the compiler's choice, or the job's setting.
 static std::string overlapOf(const plan::Plan &plan, const json &chosen) {
   std::string setting(cost::settingOf(plan, "distributed.overlap"));
   if (chosen.is_object())

@@ -79,7 +79,7 @@ std::string withoutNumbers(const std::string &text) {
   return kept;
 }
 
-// Returns how many fusions the entries of a list stand for.
+// Returns the number of fusions that the entries of a list stand for.
 uint64_t timesOf(const json &entries) {
   uint64_t times = 0;
   for (const json &entry : entries)
@@ -265,7 +265,7 @@ void Text::memory() {
          word(buffer, "source"));
 }
 
-// Prints what the padding of a size costs and brings.
+// Prints the bytes that the padding of a size adds, and the time that it saves.
 void Text::padding(const json &size, const char *products) {
   const std::string bytes = readableBytes(number(size["added_bytes"]));
   if (!size.contains("seconds_per_step")) {
@@ -280,7 +280,7 @@ void Text::padding(const json &size, const char *products) {
        percent(with / without - 1));
 }
 
-// Prints the chunk of the loss, and the chunks that it was chosen from.
+// Prints the chunk of the loss, and the candidates among which it was chosen.
 void Text::lossChunk(const json &chunk) {
   const json candidates = chunk.value("candidates", json::array());
   line("  the loss takes {} tokens at a time ({} of logits){}", number(chunk["tokens"]),
@@ -449,7 +449,7 @@ static std::string ratioText(const json &entry) {
   return entry["ratio"].is_number() ? fmt::format("{:.2f}", number(entry["ratio"])) : "-";
 }
 
-// Prints the first entries of a list of the section `measured`. `nameOf` returns the name of one.
+// Prints the first entries of a list of the section `measured`. `nameOf` gives an entry's name.
 template <typename Name>
 void Text::measuredList(const json &entries, const Name &nameOf, bool showsBound) {
   constexpr size_t kShown = 20;
@@ -495,7 +495,7 @@ void Text::measured() {
          number(fitted["after"]), number(fitted["commands"]));
 }
 
-// Prints the value that the compiler chose for a key of [distributed], and why.
+// Prints the value that the compiler chose for a key of [distributed], with the attempts.
 void Text::fastest(const char *key) {
   if (!report.contains(key))
     return;

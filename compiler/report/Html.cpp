@@ -416,7 +416,7 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
   if (total <= 0)
     return;
   const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-  // Returns the seconds of `commands` on stream 0 that come before a time of the function.
+  // Returns the seconds of `commands` on stream 0 that precede a given time of the function.
   auto shown = [&](double time) {
     double sum = 0;
     for (unsigned c : commands)

@@ -21,8 +21,8 @@ namespace lmc {
 
 namespace {
 
-// Each operator() returns what a command does, the same for all commands that do the same: the name
-// of its kernel, "gemm 2048x512x64 bf16 to f32", "attention 4x2048, 16/8 heads of 64, bf16".
+// Returns the title of each command. Commands that do the same have the same title: the name of a
+// kernel, "gemm 2048x512x64 bf16 to f32", "attention 4x2048, 16/8 heads of 64, bf16".
 class Titles {
 public:
   Titles(const plan::Plan &plan, std::string kind) : plan(plan), kind(std::move(kind)) {}
@@ -60,14 +60,14 @@ private:
 
 } // namespace
 
-// Returns what the entries of all lists have.
+// Returns the fields that the entries of all lists share.
 static json entryOf(double measured, double predicted) {
   return {{"seconds", measured},
           {"predicted_seconds", predicted},
           {"ratio", predicted > 0 ? json(measured / predicted) : json()}};
 }
 
-// Sorts by the difference in a step, the largest first.
+// Sorts entries by their difference in seconds per step, the largest first.
 static json sorted(std::vector<json> entries) {
   auto difference = [](const json &entry) {
     return std::abs(entry["seconds"].get<double>() - entry["predicted_seconds"].get<double>()) *

@@ -24,7 +24,7 @@ cost::Refit refitSpec(const plan::Plan &plan, const plan::MeasuredTimes &times,
 std::string refitToml(const cost::Refit &refit, const plan::MeasuredTimes &times,
                       const std::string &name, const std::string &source);
 
-// Returns what a fit has changed: the list `fitted` of the section `measured`.
+// Returns the rates that a fit has changed: the list `fitted` of the section `measured`.
 nlohmann::json fittedJson(const cost::Refit &refit);
 
 } // namespace lmc

@@ -10,7 +10,7 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns the rest of a row, from the column of speed on.
+// Returns the columns of a row from the speed on.
 static std::string figuresOf(const json &row) {
   const std::string bytes = readableBytes(row["peak_bytes"].get<double>());
   if (!row["fits"])

@@ -12,8 +12,8 @@ using nlohmann::json;
 
 namespace lmc {
 
-// The trace of measured steps (runtime/step/StepTrace.cpp) is another process, so that both can be
-// shown together.
+// The process number of the predicted trace. It differs from that of measured steps
+// (runtime/step/StepTrace.cpp), so that a viewer can show both together.
 constexpr int kProcess = 1;
 
 json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {

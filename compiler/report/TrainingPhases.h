@@ -1,4 +1,4 @@
-// The section "training_phases" of a report (docs/explain.md): what each phase of a run needs.
+// Writes the section "training_phases" of a report (docs/explain.md): the needs of each phase.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"

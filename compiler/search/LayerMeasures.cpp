@@ -48,7 +48,7 @@ void Measurer::addSeconds() {
     for (unsigned c = 0; c < spent.commands.size(); ++c) {
       const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
       if (function.commands()->Get(c)->stream() != 0)
-        continue; // its wait has what it costs
+        continue; // the wait for this collective has the seconds that it costs
       if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
         of->seconds += seconds;
       else if (isMicroStep)

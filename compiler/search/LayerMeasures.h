@@ -19,20 +19,20 @@ namespace lmc {
 struct LayerMeasure {
   uint64_t keptBytes = 0;
   uint64_t transientBytes = 0;
-  double seconds = 0; // predicted, of the layer's commands in an optimizer step
+  double seconds = 0; // predicted seconds of the layer's commands in an optimizer step
 };
 
 struct PlanMeasures {
   std::vector<LayerMeasure> layers; // index N: ops named "layers.N/..."
   uint64_t fixedBytes = 0;          // bytes of the state arena
-  uint64_t headAndLossBytes = 0;    // bytes of head and loss, in addition to kept bytes
+  uint64_t headAndLossBytes = 0;    // bytes that head and loss need in addition to kept bytes
   // Predicted seconds, in an optimizer step, of the micro-steps' commands that belong to no layer:
   // embedding, last norm, head and loss.
   double otherSeconds = 0;
 };
 
-// Measures a plan. The kept and transient bytes are lower bounds of what any packing needs, because
-// buffers that are live at the same time never overlap.
+// Returns the measures of `plan`, with seconds as `model` predicts them. Every packing needs
+// at least the kept and transient bytes, because buffers live at the same time never overlap.
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model);
 
 // Returns the predicted seconds of the micro-steps, in an optimizer step, of a model that has `layers`

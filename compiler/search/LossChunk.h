@@ -1,4 +1,4 @@
-// memory.loss_chunk = "auto" chooses how many tokens have their logits at a time.
+// Chooses how many tokens have their logits at a time, for memory.loss_chunk = "auto".
 //
 // The head's products and the loss are computed for one chunk of tokens after the other. For each
 // chunk, the main gradient of the head's weights (f32 [vocabulary, hidden]) is read and written
@@ -18,9 +18,9 @@
 
 namespace lmc {
 
-// The tokens per chunk, and what depends on them.
+// A size of the chunks of the loss, and the memory and time that depend on it.
 struct LossChunk {
-  int64_t tokens = 0;
+  int64_t tokens = 0;            // tokens per chunk
   uint64_t logitsBytes = 0;      // bytes of a chunk's logits
   uint64_t headAndLossBytes = 0; // PlanMeasures::headAndLossBytes
   double seconds = 0;            // PlanMeasures::otherSeconds
@@ -35,9 +35,9 @@ LossChunk lossChunkOf(mlir::ModuleOp module);
 // micro-batch. Left out are chunks with more than 4 GiB of logits, and those that would make more
 // than 128 chunks, unless they are the module's own. Returns nothing if the module has no loss.
 //
-// Beyond 4 GiB there is little to gain: with 131072 words in bf16 that are 16384 tokens. On an H100
-// the gradient of the head's weights (131072 x 2048) is computed at 508 TFLOP/s from 1024 tokens and
-// at 697 from 4096 (bench/results/gpu-2026-11-26-h100.md).
+// Beyond 4 GiB there is little to gain: with a vocabulary of 131072 and bf16, 4 GiB are the logits
+// of 16384 tokens. On an H100 the gradient of the head's weights (131072 x 2048) is computed at 508
+// TFLOP/s from 1024 tokens and at 697 from 4096 (bench/results/gpu-2026-11-26-h100.md).
 std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
 
 // Sets the chunk of every loss of the module to `tokens`, or to all tokens if there are fewer.

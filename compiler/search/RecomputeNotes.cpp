@@ -5,8 +5,8 @@
 using namespace lmc;
 using nlohmann::json;
 
-// The report lists the options of all kinds of layers one after the other. Returns, for each kind,
-// the index of its first option in that list.
+// Returns, per kind of layer, the index of its first option in the report, which lists the options
+// of all kinds one after the other.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

@@ -11,10 +11,9 @@ namespace lmc {
 // predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports a candidate, which a search chose for layers, with the numbers that
-// the probes measured and all candidates whose plans were packed. `mode` is that of the job:
-// "auto", or the one that it names. `microSteps` is the number of micro-steps per optimizer step:
-// the seconds of options are reported per micro-step.
+// Reports a candidate, which a search chose for layers, with the numbers that the probes measured
+// and all candidates whose plans were packed. `mode` is the job's memory.recompute. `microSteps` is
+// the number of micro-steps per optimizer step: the seconds of options are reported per micro-step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                               int64_t microSteps);
 

@@ -30,7 +30,7 @@ static constexpr int kCandidates = 32;
 // they are a lower bound of the bytes of its plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
-// The bytes at the loss are in no peak of a plan if probes predict less than this part of it.
+// If probes predict less than this share of the peak for the loss, no peak is at the loss.
 static constexpr double kFarBelow = 0.95;
 
 //===-- Candidates --------------------------------------------------------------------------===//
@@ -157,10 +157,10 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
 std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                          int steps, const PositionCosts &positions,
                                                          ArrayRef<LossChunk> chunks) {
-  // Where head and loss need more than any layer does for a moment, the peak of every choice is at
-  // the loss. More bytes there are more bytes of every peak, and the choices stay the same. Where
-  // head and loss need less than the last layer does for a moment, the bytes there are in no peak,
-  // and the choices are the same, too.
+  // If head and loss need more than the transient bytes of any layer, the peak of every choice is
+  // at the loss: a larger chunk raises all peaks alike, and the choices stay the same. If head and
+  // loss need less than the transient bytes of the last layer, no peak is at the loss, and the
+  // choices stay the same, too.
   uint64_t mostTransient = 0, leastLast = problem.layers.empty() ? 0 : UINT64_MAX;
   for (const std::vector<LayerOption> &kind : problem.kinds)
     for (const LayerOption &option : kind)
@@ -170,8 +170,8 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       leastLast = std::min(leastLast, option.transientBytes);
   std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
-  // Where the peak is at a layer, chunks give the same bytes, and the fastest is the only
-  // candidate.
+  // If the peak is at a layer, every chunk gives the same bytes, so that only the fastest chunk is
+  // a candidate.
   std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
   for (const LossChunk &chunk : chunks) {
     RecomputeChoiceProblem same = problem;
@@ -346,7 +346,7 @@ static void keepMicroSteps(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>())
     if (names::isMicroStep(function.getSymName()))
       kept.insert(function);
-  for (size_t next = 0; next < kept.size(); ++next) { // what they call is added to the end
+  for (size_t next = 0; next < kept.size(); ++next) { // appends the functions that it calls
     func::FuncOp function = kept[next];
     function.walk(
         [&](func::CallOp call) { kept.insert(symbols.lookup<func::FuncOp>(call.getCallee())); });
@@ -375,7 +375,7 @@ std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) c
 uint64_t lmc::stateBytes(ModuleOp module) {
   uint64_t bytes = 0;
   for (auto variable : module.getOps<lm::VariableOp>())
-    if (!variable.getStorage()) // its bytes are those of its storage
+    if (!variable.getStorage()) // a variable inside a storage has no bytes of its own
       bytes += byteSize(cast<RankedTensorType>(variable.getType()));
   return bytes;
 }
@@ -390,13 +390,13 @@ static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
   return layers;
 }
 
-// Returns the index of the option that recomputes the same and keeps no weights. The first half of
-// a kind's options keeps none, and their twins follow in the same order (withTwins()).
+// Returns the index of the option that recomputes the same ops and keeps no weights. The first half
+// of a kind's options keeps none, and their twins follow in the same order (withTwins()).
 static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
 
-// Returns true if all layers of a kind recompute the same.
+// Returns true if all layers of a kind recompute the same ops.
 static bool recomputesAlike(ArrayRef<int64_t> choice, const RecomputeOptions &options) {
   std::vector<std::optional<size_t>> known(options.kinds.size());
   for (auto [kind, option] : llvm::zip_equal(options.layers, choice)) {
@@ -456,8 +456,8 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
   return options;
 }
 
-// Finds out whether options that keep weights are worth a look: with the first option of each layer
-// and with its twin, measured on a short model and scaled to the number of layers.
+// Decides whether options that keep weights are worth measuring. Compares the first option of each
+// layer with its twin, on a short model, scaled to the whole number of layers.
 LogicalResult RecomputeSearch::probeKeptWeights() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
@@ -492,7 +492,7 @@ FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
     if (kept && !keepsWeights)
       continue;
     const RecomputeKind &kind = model->options.kinds[0];
-    // The option that keeps the most, where there is one beyond "none".
+    // The option that keeps the most bytes: "keep1" where it exists, else "none".
     const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
     const std::vector<int64_t> choice(model->options.layers.size(),
                                       most + (kept ? int64_t(kind.options.size() / 2) : 0));
@@ -543,10 +543,11 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   return made;
 }
 
-// Measures probes on the threads of the context, the first ones first. Those that are known are not
-// measured again.
+// Measures probes on the threads of the context, in the order of the list. Probes with known
+// measures are skipped.
 LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
-  // The number of layers names the model, and an option keeps its index when twins are added.
+  // The key of a probe: its choice of options, and its chunk of the loss. The length of the choice
+  // tells models apart. An option keeps its index when twins are added.
   using Key = std::pair<std::vector<int64_t>, int64_t>;
   std::map<Key, FailureOr<PlanMeasures>> results;
   std::vector<std::pair<const Probe *, FailureOr<PlanMeasures> *>> missing;
@@ -568,7 +569,7 @@ LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
   return success();
 }
 
-// Measures a probe, unless it is known: several parts of the search ask for the same one.
+// Measures a probe, unless its measures are known: several parts of the search need the same probe.
 FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
                                                  ArrayRef<int64_t> choice, int64_t lossChunk) {
   if (failed(measure(Probe{probed, &options, choice.vec(), lossChunk})))
@@ -592,7 +593,7 @@ FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
 }
 
 LogicalResult RecomputeSearch::probe() {
-  size_t wanted = 0, most = 0; // layers that a probe needs; most options of a kind
+  size_t wanted = 0, most = 0; // layers that a probe needs; maximum number of options of a kind
   std::vector<std::vector<size_t>> distinct = distinctOptions(found);
   for (const std::vector<size_t> &list : distinct) {
     wanted += kRun * list.size();
@@ -694,11 +695,11 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// Where weights may be kept, the candidates of each named mode are spare ones of "auto", so that
-// fastestPlanned() can compare them.
+// If weights may be kept, "auto" also has the candidates of each named mode, marked as spare: only
+// fastestPlanned() compares them.
 //
-// If nothing is chosen for layers, nothing is known of them: the candidates are then the chunks of
-// the loss, and the bytes of the state are the bound of each.
+// If no options are chosen for layers, the layers were not measured: each chunk of the loss is a
+// candidate, and the bytes of the state are its lower bound.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
     return chunks.empty() ? recomputeCandidates(of, kCandidates, at)
@@ -713,7 +714,7 @@ std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
       known.insert({candidate.options, candidate.lossChunk});
     for (size_t mode = 0; mode < std::size(kRecomputeModes); ++mode) {
       if (llvm::all_of(found.kinds, [&](const auto &kind) { return sameAs(kind, mode) != mode; }))
-        continue; // recomputes what an earlier mode does
+        continue; // this mode recomputes the same ops as an earlier one
       RecomputeChoiceProblem alike = problem;
       PositionCosts at = positions;
       for (auto *kinds : {&alike.kinds, &at.border, &at.last})
@@ -781,13 +782,13 @@ FailureOr<double> RecomputeSearch::microStepsOf(ModuleOp planned) const {
 
 FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t budget) {
   if (config.distributed.ranks() == 1 || choices[candidate].options.empty())
-    return candidate;                            // nothing to wait for, or nothing else to choose
-  std::vector<std::pair<double, size_t>> others; // seconds by the probes, and a candidate
+    return candidate;                            // no collectives, or no other choices
+  std::vector<std::pair<double, size_t>> others; // (seconds by the probes, candidate)
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // Where all its layers take one option, as in a probe, `candidate` waits for no more that probes
-  // do not see than the others do: only those that are faster by their sums may be faster.
+  // If all layers of `candidate` take one option, as in a probe, its sum leaves out no more waits
+  // than the sums of the others do. Only candidates with smaller sums can then be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)
@@ -804,10 +805,10 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   if (failed(seconds))
     return failure();
   const size_t first = candidate;
-  // A whole plan takes longer to make than a gain of less than this part of a step is worth.
+  // A whole plan is made only if it may save at least this share of a step.
   constexpr double kWorth = 2.5e-3;
-  // Whole plans wait for what probes do not see: those that were made took at least so many times
-  // the seconds of their probes.
+  // The minimum ratio of a whole plan's seconds to the sum of its probes, over the plans made so
+  // far. Whole plans also wait for collectives in ways that probes do not show.
   std::optional<double> longer;
   planUse = PhaseUse::Probe; // most others are slower
   for (auto [sum, other] : others) {
@@ -884,8 +885,8 @@ RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostMo
   return made;
 }
 
-// Returns the second number of the pair with the fewest seconds; nullopt if another one has about
-// as many.
+// Returns the second number of the pair with the fewest seconds; nullopt if another pair has as
+// many seconds within kTie.
 static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list) {
   constexpr double kTie = 1e-9;
   const auto *least = llvm::min_element(list);
@@ -923,12 +924,12 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   const std::optional<size_t> option = fastestOf(options);
   if (!option)
     return Fastest{};
-  // A plan that is sure to be too large is not made.
+  // No plan is made that is certain to be too large.
   if (double(stateBytes(start) + found.layers.size() * between[*option].keptBytes) >
       1.01 * double(budget))
     return Fastest{};
 
-  // Chunks differ by the same seconds, whatever the number of layers.
+  // The difference in seconds between two chunks does not depend on the number of layers.
   FailureOr<Probed> shortest = failure();
   if (!chunkSizes.empty()) {
     if (failed(shortest = probed(1)))
@@ -960,7 +961,8 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
 std::string RecomputeSearch::nameOf(const RecomputeCandidate &candidate) const {
   if (candidate.options.empty())
     return recomputeModeName(config.memory.recompute).str();
-  std::vector<std::pair<std::string, size_t>> counts; // in order of the first layer with the option
+  std::vector<std::pair<std::string, size_t>> counts; // (option, layers), in order of the first
+                                                      // layer
   for (auto [layer, option] : llvm::enumerate(candidate.options)) {
     const std::string &name = found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;
     auto known = llvm::find_if(counts, [&](const auto &entry) { return entry.first == name; });

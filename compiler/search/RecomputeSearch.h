@@ -36,16 +36,17 @@
 namespace lmc {
 
 struct RecomputeCandidate {
-  // Per layer, an index into the options of its kind; empty if nothing is chosen for layers.
+  // The option of each layer, as an index into the options that RecomputeChoiceProblem::kinds lists
+  // for the layer's kind; empty if only the chunk of the loss is chosen.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
-  // Predicted, in an optimizer step: of all layers, and of what lies outside of the layers if the
-  // loss chunk is chosen.
+  // Predicted seconds of all layers in an optimizer step. If the chunk of the loss is chosen, the
+  // seconds outside of the layers are added.
   double seconds = 0;
-  uint64_t boundBytes = 0; // predicted from probes: no plan of this candidate takes less
-  // The peak is at a layer, by far: fewer bytes at the loss do not lower it.
+  uint64_t boundBytes = 0; // predicted from probes: a lower bound of the plan's bytes
+  // True if the peak is at a layer by a clear margin: fewer bytes at the loss do not lower it.
   bool isAtLayer = false;
-  bool isSpare = false;    // only fastestPlanned() looks at it
+  bool isSpare = false; // true if only fastestPlanned() considers the candidate
 };
 
 // The costs of a layer, per kind and option, in positions where those of the problem do not hold:
@@ -61,14 +62,14 @@ struct PositionCosts {
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                     int steps, const PositionCosts &positions = {});
 
-// Returns those candidates with each of `chunks`, in order of rising seconds.
+// Returns the same candidates with each of `chunks`, in order of rising seconds.
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                     int steps, const PositionCosts &positions,
                                                     llvm::ArrayRef<LossChunk> chunks);
 
 // Returns true if distributed.reshard_after_forward = "auto" is a choice for the job: ranks divide
 // the weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
-// above 1, "auto" is "yes".
+// above 1 there is no choice: "auto" then means "yes".
 bool choosesKeptWeights(const Config &config);
 
 // Returns true if keeping gathered weights saves more than 0.2% of the time, and so may be worth its
@@ -100,23 +101,22 @@ public:
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
         PhaseRunner &phases, const MakeShorter &makeShorter, llvm::ArrayRef<int64_t> chunkSizes);
-  // Does the second half: measures all options and makes the candidates.
+  // Does the second half of create(): measures all options and makes the candidates.
   mlir::LogicalResult complete();
 
   struct Fastest {
     mlir::OwningOpRef<mlir::ModuleOp> module; // after the buffers phase
     int64_t lossChunk = 0;                    // as in RecomputeCandidate
   };
-  // Plans the candidate that is the first without a budget, where fewer probes than complete()
-  // needs show which one this is. Returns no module if they do not, or if its plan takes more than
-  // `budget` bytes.
+  // Makes the plan of the candidate that is the fastest without a budget, if fewer probes than
+  // complete() makes show which one it is. Returns no module if they do not show it, or if the plan
+  // takes more than `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
   // Returns the predicted seconds of all micro-steps of an optimizer step that recomputes nothing
-  // that costs a kernel, from probes of a short model: no plan takes noticeably fewer, whatever its
-  // budget. Returns nothing
-  // if the layers are of several kinds, as a short model does not tell how many there are of each.
-  // It may be called before complete().
+  // that costs a kernel, from probes of a short model: no plan takes noticeably fewer seconds,
+  // whatever its budget. Returns nothing if the layers are of several kinds, as a short model does
+  // not tell how many layers each kind has. It may be called before complete().
   mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
@@ -128,8 +128,8 @@ public:
   // What a candidate's kept weights take and bring; all zero if no layer keeps its weights.
   struct KeptWeights {
     std::vector<int64_t> layers;
-    uint64_t bytes = 0; // on each rank
-    double seconds = 0; // saved in an optimizer step
+    uint64_t bytes = 0; // bytes that the kept weights take on each rank
+    double seconds = 0; // seconds that they save in an optimizer step
   };
   KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
@@ -179,8 +179,8 @@ private:
   std::vector<RecomputeCandidate> makeCandidates() const;
   mlir::FailureOr<double> microStepsOf(mlir::ModuleOp planned) const;
   mlir::FailureOr<Probed> probed(size_t layers);
-  // A plan that is made to measure it: each layer of `module` has its option of `choice`, and the
-  // loss has chunks of `lossChunk` tokens; 0: as in `module`.
+  // A plan that is made only to be measured. Each layer of `module` has its option of `choice`, and
+  // the loss has chunks of `lossChunk` tokens; 0: the chunk of `module`.
   struct Probe {
     mlir::ModuleOp module;
     const RecomputeOptions *options;
@@ -200,27 +200,26 @@ private:
   PhaseRunner &phases;
   const MakeShorter makeShorter;
   const llvm::ArrayRef<int64_t> chunkSizes;
-  bool keepsWeights = false; // options that keep weights are worth a look
+  bool keepsWeights = false; // true if options that keep weights are worth measuring
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
-  // By option of the first layer, in a plan whose layers all have it: the seconds of an optimizer
-  // step that the first and the last layer take beyond those of a layer between them, and that no
-  // candidate has.
+  // Indexed by the option of the first layer: in a plan whose layers all have this option, the
+  // seconds of an optimizer step that the first and the last layer take beyond those of an inner
+  // layer. No candidate's seconds include them.
   std::vector<double> outerSeconds;
-  // By the options of the layers and the chunk of the loss.
+  // The measures of probes, by the options of their layers and their chunk of the loss.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
-  std::vector<LossChunk> chunks; // empty if the chunk is not chosen
+  std::vector<LossChunk> chunks; // empty if the loss chunk is not chosen
   std::vector<RecomputeCandidate> choices;
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastCandidate`
   size_t lastCandidate = SIZE_MAX;
-  PhaseUse planUse = PhaseUse::Attempt; // of candidates
+  PhaseUse planUse = PhaseUse::Attempt; // use for which plans of candidates are made now
 };
 
 // Returns the recompute options of each layer, none of which keeps weights. The costs come from
-// `model`; if it is null, they are
-// those of cost::kDefaultRates.
+// `model` or, if `model` is null, from cost::kDefaultRates.
 mlir::FailureOr<RecomputeOptions> recomputeOptionsOf(mlir::ModuleOp start, const Config &config,
                                                      const cost::CostModel *model);
 

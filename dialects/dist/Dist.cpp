@@ -73,8 +73,8 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks the result's shape: dimension 0 is the input's, times `numerator / denominator`. Checks
-// also that unfinished results are read only where the order of collectives completes them.
+// Checks the result's shape: dimension 0 is the input's, times `numerator / denominator`. Also
+// checks that an unfinished result is read only by an op that runs after the collective has ended.
 static LogicalResult verifyCollective(Operation *op, Type input, Type result, int64_t numerator,
                                       int64_t denominator) {
   if (isAsync(op) && !op->hasOneUse())
@@ -112,8 +112,8 @@ LogicalResult AllReduceOp::verify() {
 LogicalResult WaitOp::verify() {
   if (!isUnfinished(getStarted()))
     return emitOpError("waits for what no async collective has started");
-  // An all-reduce works in the bytes of its input, or in a copy of it. The others read theirs until
-  // they end.
+  // An all-reduce works in the bytes of its input, or in a copy of it. The other collectives read
+  // their inputs until they end.
   for (Operation *op = getStarted().getDefiningOp(); op;) {
     Value input = op->getOperand(0);
     if (!isUnfinished(input) && !isa<AllReduceOp>(op) && !llvm::is_contained(getInputs(), input))

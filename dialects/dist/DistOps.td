@@ -49,7 +49,7 @@ def Axis : I32EnumAttr<"Axis", "an axis of the mesh", [
   I32EnumAttrCase<"ExpertShard", 3, "expert_shard">
 ]> { let cppNamespace = "::lmc::dist"; }
 
-// What a collective reads and writes. One that works in place writes its result over its input.
+// The slices of a collective. One that works in place writes its result over its input.
 class CommandRole<string operands_> { string operands = operands_; }
 def OutOfPlace : CommandRole<[{{"x", getInput()}, {"d", getResult(), Write} }]>;
 def InPlace : CommandRole<[{{"acc", getInput(), Accumulate}, {"d", getResult(), Write} }]>;
@@ -83,8 +83,8 @@ class Dist_Collective<string mnemonic, CommandRole role, list<Trait> traits = []
   let extraClassDefinition = PlainCommand<role.operands>.definition;
 }
 
-// Each of these two is the gradient of the other: what a rank adds to a sum of which another keeps
-// a piece has the gradient that the other has.
+// All-gather and reduce-scatter are each other's gradient: if a rank adds a term to a sum of which
+// another rank keeps a piece, the term has the gradient of that piece.
 def AllGatherOp
     : Dist_Collective<"all_gather", OutOfPlace,
                       [DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>]> {

@@ -7,7 +7,7 @@ namespace lmc {
 
 // The operands and results of an attention op; lm.attention describes them.
 struct AttentionShape {
-  mlir::Value q, k, v;    // [tokens, heads * headDim], k and v [tokens, kvHeads * headDim]
+  mlir::Value q, k, v;    // q is [tokens, heads * headDim], k and v are [tokens, kvHeads * headDim]
   mlir::Value starts;     // [tokens], or null
   mlir::Value out;        // shaped as q
   mlir::Value lse;        // [tokens, heads], f32; f64 where q is f64

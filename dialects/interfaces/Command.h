@@ -12,16 +12,16 @@ namespace lmc {
 
 enum class CommandRole : uint8_t {
   Read,
-  Write,      // overwritten; nothing of it is read
-  Accumulate, // read, and overwritten with a sum that it is part of
-  Scratch,    // its content is undefined before and after the command
+  Write,      // the operand is overwritten, and nothing of it is read
+  Accumulate, // the operand is read and overwritten with a sum that includes it
+  Scratch,    // the operand's content is undefined before and after the command
 };
 
 struct CommandOperand {
   llvm::StringRef name; // "q"
   mlir::Value value;
   CommandRole role = CommandRole::Read;
-  bool mayBeSpaced = false; // its rows may lie apart (a pitch)
+  bool mayBeSpaced = false; // true if rows may lie apart (a pitch)
 };
 
 class CommandOperands : public llvm::SmallVector<CommandOperand, 12> {

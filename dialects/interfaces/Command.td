@@ -21,13 +21,13 @@ def CommandOpInterface : OpInterface<"CommandOpInterface"> {
     }], "::lmc::CommandOperands", "getCommandOperands">
   ];
   let extraSharedClassDeclaration = [{
-    // The name of the command for people: "gemm".
+    // Returns the name of the command in reports: "gemm".
     ::llvm::StringRef getCommandName() { return $_op->getName().stripDialect(); }
-    // Null if the command adds to nothing.
+    // Returns null if the command adds to no operand.
     ::mlir::Value getAccumulated() {
       return ::lmc::valueOf($_op.getCommandOperands(), ::lmc::CommandRole::Accumulate);
     }
-    // Null if the command has no scratch memory.
+    // Returns null if the command has no scratch memory.
     ::mlir::Value getScratch() {
       return ::lmc::valueOf($_op.getCommandOperands(), ::lmc::CommandRole::Scratch);
     }
@@ -61,9 +61,9 @@ class CommandOperandList<string operands> {
       "}\n";
 }
 
-// Implements getCommandOperands in this way, and createCommand for an op whose command has the same
-// name and attributes. The command's operands are what the op reads, its results and the scratch
-// memory, in this order; the attribute `accumulate` stands for an accumulator.
+// Implements getCommandOperands by such a list, and createCommand for an op whose command has the
+// same name and attributes. The command's operands are what the op reads, its results and the
+// scratch memory, in this order; the attribute `accumulate` stands for an accumulator.
 class PlainCommand<string operands> {
   string definition = CommandOperandList<operands>.definition # [{
     void $cppClass::createCommand(::mlir::OpBuilder &b,

@@ -5,7 +5,7 @@
 
 namespace lmc {
 
-// Every op of the dialect may be inlined anywhere.
+// Allows every op of the dialect to be inlined anywhere.
 struct InlineAnywhere : mlir::DialectInlinerInterface {
   using DialectInlinerInterface::DialectInlinerInterface;
   bool isLegalToInline(mlir::Operation *, mlir::Region *, bool, mlir::IRMapping &) const final {

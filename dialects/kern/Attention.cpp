@@ -14,16 +14,17 @@ LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
 // Attention needs no scratch memory on any target.
 void AttentionOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf, Value) {
+  Value starts = sliceOf(getStarts()); // slices are numbered in the order in which they are made
   plan_ir::AttentionOp::create(b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()),
-                               sliceOf(getResult()), sliceOf(getLse()), sliceOf(getStarts()),
+                               starts, sliceOf(getResult()), sliceOf(getLse()), Value(),
                                getHeadDim(), getSeq(), getScale(), getWindow());
 }
 
 void AttentionGradOp::createCommand(OpBuilder &b, llvm::function_ref<Value(Value)> sliceOf,
                                     Value scratch) {
-  plan_ir::AttentionGradOp::create(
-      b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()), sliceOf(getOut()),
-      sliceOf(getLse()), sliceOf(getDout()), sliceOf(getDq()), sliceOf(getDk()), sliceOf(getDv()),
-      sliceOf(getStarts()), sliceOf(getCos()), sliceOf(getSin()), scratch, getHeadDim(),
-      getSeq(), getScale(), getWindow());
+  Value sin = sliceOf(getSin()), cos = sliceOf(getCos()), starts = sliceOf(getStarts());
+  plan_ir::AttentionGradOp::create(b, getLoc(), sliceOf(getQ()), sliceOf(getK()), sliceOf(getV()),
+                                   sliceOf(getOut()), sliceOf(getLse()), sliceOf(getDout()), starts,
+                                   cos, sin, sliceOf(getDq()), sliceOf(getDk()), sliceOf(getDv()),
+                                   scratch, getHeadDim(), getSeq(), getScale(), getWindow());
 }

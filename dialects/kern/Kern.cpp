@@ -28,7 +28,7 @@ void KernDialect::initialize() {
   addInterfaces<InlineAnywhere>();
 }
 
-// kern.fusion HERO (%arg = %input : type, ...) -> types { body } attr-dict
+// Parses: kern.fusion HERO (%arg = %input : type, ...) -> types { body } attr-dict
 ParseResult FusionOp::parse(OpAsmParser &parser, OperationState &result) {
   StringRef heroName;
   SMLoc heroLoc = parser.getCurrentLocation();

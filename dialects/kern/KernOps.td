@@ -43,10 +43,13 @@ class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
-// A call whose command has the same name and attributes.
-class Kern_PlainCall<string mnemonic, string operands, list<Trait> traits = []>
+// A call of the table of commands; `create` is the body of createCommand() in C++.
+class Kern_TableCall<string mnemonic, string operands, string create, list<Trait> traits = []>
     : Kern_Call<mnemonic, operands, traits> {
-  let extraClassDefinition = PlainCommand<operands>.definition;
+  let extraClassDefinition = CommandOperandList<operands>.definition #
+      "void $cppClass::createCommand(::mlir::OpBuilder &b,\n"
+      "    ::llvm::function_ref<::mlir::Value(::mlir::Value)> sliceOf, ::mlir::Value scratch) {\n"
+      # create # "}\n";
 }
 
 def Hero : I32EnumAttr<"Hero", "loop structure of a generated kernel", [
@@ -200,175 +203,6 @@ def AttentionGradOp : Kern_Call<"attention_grad", [{
   let hasVerifier = 1;
 }
 
-def ScatterAddOp : Kern_PlainCall<"scatter_add", [{
-    {"ids", getIds()}, {"x", getX()}, {"acc", getAcc(), Accumulate}, {"d", getResult(), Write}
-  }]> {
-  let summary = "result[ids[t], :] (+)= x[t, :], t ascending, a template call";
-  let description = [{
-    `ids` `[rows]`, `x` `[rows, columns]`, `acc` and the result
-    `[vocabulary, columns]` in f32 (f64 for f64). An id outside of the vocabulary
-    adds nothing.
-  }];
-  let fields = (ins 1DTensorOf<[I32]>:$ids, AnyRankedTensor:$x,
-                    Optional<AnyRankedTensor>:$acc);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = [{
-    $ids `,` $x (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
-}
-
-def Kern_Ids : 1DTensorOf<[I32]>;
-def Kern_Sums : RankedTensorOf<[F32, F64]>;
-
-def RouteOp : Kern_Call<"route", [{
-    {"logits", getLogits()}, {"bias", getBias()}, {"weights", getWeights(), Write},
-    {"experts", getExperts(), Write}, {"counts", getCounts(), Write}, {"mass", getMass(), Write}
-  }]> {
-  let summary = "the k experts of each token, and their weights, a template call";
-  let description = [{Operands and attributes are those of `lm.route`.}];
-  let fields = (ins Kern_Matrix:$logits, Optional<Kern_Sums>:$bias, UnitAttr:$normalize,
-                    UnitAttr:$sigmoid, DefaultValuedAttr<F64Attr, "1.0">:$scale);
-  let results = (outs Kern_Sums:$weights, 2DTensorOf<[I32]>:$experts, Kern_Sums:$counts,
-                      Kern_Sums:$mass);
-  let assemblyFormat = [{
-    $logits (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
-  }];
-}
-
-def RouteGradOp : Kern_PlainCall<"route_grad", [{
-    {"logits", getLogits()}, {"experts", getExperts()}, {"dweights", getDweights()},
-    {"dmass", getDmass()}, {"dlogits", getResult(), Write}
-  }]> {
-  let summary = "gradient of route, a template call";
-  let description = [{Operands and attributes are those of `lm.route_grad`.}];
-  let fields = (ins Kern_Matrix:$logits, 2DTensorOf<[I32]>:$experts, Kern_Sums:$dweights,
-                    Optional<Kern_Sums>:$dmass, UnitAttr:$normalize, UnitAttr:$sigmoid,
-                    DefaultValuedAttr<F64Attr, "1.0">:$scale);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = [{
-    $logits `,` $experts `,` $dweights (`mass` $dmass^)? `:` functional-type(operands, results)
-    attr-dict
-  }];
-}
-
-def SortRowsOp : Kern_Call<"sort_rows", [{
-    {"experts", getExperts()}, {"rank", getRank()}, {"offsets", getOffsets(), Write},
-    {"rows", getRows(), Write}, {"places", getPlaces(), Write}
-  }]> {
-  let summary = "the order of choices by expert, a template call";
-  let description = [{Operands and attributes are those of `lm.sort_rows`.}];
-  let fields = (ins 2DTensorOf<[I32]>:$experts, Optional<0DTensorOf<[F32, F64]>>:$rank,
-                    DefaultValuedAttr<I64Attr, "1">:$groups,
-                    DefaultValuedAttr<I64Attr, "0">:$first);
-  let results = (outs Kern_Ids:$offsets, Kern_Ids:$rows, Kern_Ids:$places);
-  let assemblyFormat = [{
-    $experts (`of` $rank^)? `:` functional-type(operands, results) attr-dict
-  }];
-}
-
-def TakeRowsOp : Kern_PlainCall<"take_rows", [{
-    {"x", getX()}, {"rows", getRows()}, {"y", getResult(), Write}
-  }]> {
-  let summary = "y[r, :] = x[token of row r, :], a template call";
-  let description = [{
-    `x` `[T, n]`, `rows` `[R]`, y `[R, n]`; a token has `chosen` choices. A row of no choice
-    is not written.
-  }];
-  let fields = (ins Kern_Matrix:$x, Kern_Ids:$rows, I64Attr:$chosen);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = "$x `,` $rows `:` functional-type(operands, results) attr-dict";
-}
-
-def TakeRowsGradOp : Kern_PlainCall<"take_rows_grad", [{
-    {"dy", getDy()}, {"places", getPlaces()}, {"dx", getResult(), Write}
-  }]> {
-  let summary = "dx[t, :] = sum over j of dy[places[t k + j], :], a template call";
-  let description = [{Operands are those of `lm.take_rows_grad`.}];
-  let fields = (ins Kern_Matrix:$dy, Kern_Ids:$places);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = "$dy `,` $places `:` functional-type(operands, results) attr-dict";
-}
-
-def CombineRowsOp : Kern_PlainCall<"combine_rows", [{
-    {"y", getY()}, {"weights", getWeights()}, {"places", getPlaces()}, {"out", getResult(), Write}
-  }]> {
-  let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :], a template call";
-  let description = [{
-    `y` `[R, n]`, `weights` `[T, k]`, `places` `[T k]`, out `[T, n]`. A choice without a row adds
-    nothing.
-  }];
-  let fields = (ins Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$places);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = [{
-    $y `,` $weights `,` $places `:` functional-type(operands, results) attr-dict
-  }];
-}
-
-def CombineRowsGradOp : Kern_PlainCall<"combine_rows_grad", [{
-    {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()},
-    {"places", getPlaces()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
-  }]> {
-  let summary = "gradients of combine_rows, a template call";
-  let description = [{
-    Operands are those of `lm.combine_rows_grad`. Rows of no choice of dy are not written.
-  }];
-  let fields = (ins Kern_Matrix:$dout, Kern_Matrix:$y, Kern_Sums:$weights, Kern_Ids:$rows,
-                    Kern_Ids:$places);
-  let results = (outs Kern_Matrix:$dy, Kern_Sums:$dweights);
-  let assemblyFormat = [{
-    $dout `,` $y `,` $weights `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
-  }];
-}
-
-def ExpertLinearOp : Kern_PlainCall<"expert_linear", [{
-    {"x", getX()}, {"weight", getWeight()}, {"offsets", getOffsets()}, {"y", getResult(), Write}
-  }]> {
-  let summary = "products of rows with the matrix of their expert, one call for all experts";
-  let description = [{Operands and attributes are those of `lm.expert_linear`.}];
-  let fields = (ins Kern_Matrix:$x, Kern_Matrix:$weight, Kern_Ids:$offsets, UnitAttr:$transposed);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = [{
-    $x `,` $weight `,` $offsets `:` functional-type(operands, results) attr-dict
-  }];
-}
-
-def ExpertLinearGradOp : Kern_PlainCall<"expert_linear_grad", [{
-    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"acc", getAcc(), Accumulate},
-    {"d", getResult(), Write}
-  }]> {
-  let summary = "gradients of the experts' matrices, one call for all experts";
-  let description = [{Operands are those of `lm.expert_linear_grad`.}];
-  let fields = (ins Kern_Matrix:$dy, Kern_Matrix:$x, Kern_Ids:$offsets,
-                    Optional<Kern_Matrix>:$acc);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = [{
-    $dy `,` $x `,` $offsets (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
-  }];
-}
-
-def ExpertSwigluOp : Kern_PlainCall<"expert_swiglu", [{
-    {"x", getX()}, {"offsets", getOffsets()}, {"y", getResult(), Write}
-  }]> {
-  let summary = "silu of one half of each row times the other, a template call";
-  let description = [{
-    Operands are those of `lm.expert_swiglu`. Rows of no expert are not written.
-  }];
-  let fields = (ins Kern_Matrix:$x, Kern_Ids:$offsets);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = "$x `,` $offsets `:` functional-type(operands, results) attr-dict";
-}
-
-def ExpertSwigluGradOp : Kern_PlainCall<"expert_swiglu_grad", [{
-    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"dx", getResult(), Write}
-  }]> {
-  let summary = "gradient of expert_swiglu, a template call";
-  let description = [{
-    Operands are those of `lm.expert_swiglu_grad`. Rows of no expert are not written.
-  }];
-  let fields = (ins Kern_Matrix:$dy, Kern_Matrix:$x, Kern_Ids:$offsets);
-  let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = "$dy `,` $x `,` $offsets `:` functional-type(operands, results) attr-dict";
-}
+include "dialects/kern/Commands.td"
 
 #endif

@@ -1,4 +1,4 @@
-// The ops of a mixture of experts: what they check, and their vector-Jacobian products.
+// Defines the ops of a mixture of experts: their verifiers and their vector-Jacobian products.
 #include "dialects/lm/Lm.h"
 #include "dialects/lm/TensorTypes.h"
 
@@ -22,7 +22,7 @@ static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> s
   return error << "]";
 }
 
-// Fails unless `values` have the type in which values of `like` are computed.
+// Fails unless `values` have the type in which values like those of `like` are computed.
 static LogicalResult expectReal(Operation *op, Value like, ValueRange values) {
   const bool isDouble = tensorTypeOf(like).getElementType().isF64();
   for (Value value : values)
@@ -138,7 +138,7 @@ LogicalResult ExpertLinearGradOp::verify() {
                      "result");
 }
 
-// Fails unless `x` has the halves that rows of `y` are computed from, in its type.
+// Fails unless `x` has, in the type of `y`, the two halves that rows of `y` are computed from.
 static LogicalResult expectHalves(Operation *op, Value x, Value offsets, Value y, StringRef what) {
   const RankedTensorType rows = tensorTypeOf(y), halves = tensorTypeOf(x);
   if (extent(offsets, 0) < 2)
@@ -176,7 +176,7 @@ LogicalResult LateRowsOp::verify() {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// The weights and the mass of a softmax; which experts are chosen, and how often, changes in steps.
+// Weights and a softmax's mass have a gradient; choices and counts are step functions.
 bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
 
 SmallVector<unsigned> RouteOp::getParameterOperands() {
@@ -248,7 +248,7 @@ LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   return success();
 }
 
-// What people watch has no gradient.
+// The results of these three ops are only reported and have no gradient.
 bool BalanceTermsOp::hasGradient(unsigned) { return false; }
 bool RouterEntropyOp::hasGradient(unsigned) { return false; }
 bool LateRowsOp::hasGradient(unsigned) { return false; }

@@ -191,7 +191,7 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 //===-- Shapes ------------------------------------------------------------------------------===//
 
-// Checks one extent and says which two must agree.
+// Returns one extent of a tensor.
 static int64_t dim(Value value, unsigned index) {
   return cast<RankedTensorType>(value.getType()).getDimSize(index);
 }
@@ -401,7 +401,7 @@ LogicalResult ScaleOp::verify() {
   return success();
 }
 
-// Checks the result of a norm of `values`: sums are computed in f32, of f64 in f64.
+// Checks the result of a norm of `values`: its type is that of sums, f32, or f64 for f64.
 static LogicalResult verifyNorm(Operation *op, ValueRange values, Value norm) {
   if (values.empty())
     return op->emitOpError("needs an operand");
@@ -474,7 +474,7 @@ int64_t AdamW8bitOp::getNumSums(RankedTensorType parameter) {
   return parameter.getNumElements() / kBlock;
 }
 
-// Vectors (norms and biases) are little memory, and few elements that matter much.
+// Only matrices are taken: vectors (norms and biases) are small and matter much.
 bool AdamW8bitOp::takes(const SteppedParameter &parameter) {
   return !parameter.keepsF32Moments && parameter.type.getRank() == 2 &&
          parameter.type.getElementType().isF32() &&
@@ -528,7 +528,7 @@ ArrayRef<OptimizerScalar> BalanceBiasOp::getScalars() {
 
 SmallVector<OptimizerState> BalanceBiasOp::getStates(RankedTensorType) { return {}; }
 
-// It is the optimizer of nothing that has a gradient.
+// The op steps only the bias of a router, which has no gradient.
 bool BalanceBiasOp::takes(const SteppedParameter &) { return false; }
 StringRef BalanceBiasOp::getFallback() { return "adamw"; }
 StringRef BalanceBiasOp::getRequirement() { return "steps the biases of routers alone"; }
@@ -550,7 +550,7 @@ SmallVector<OptimizerState> MuonOp::getStates(RankedTensorType parameter) {
   return {{VariableKind::Moment1, parameter}};
 }
 
-// The embedding, the head, norms and biases have no meaning as maps between layers.
+// Only matrices of layers are stepped, not the embedding, the head, norms or biases.
 bool MuonOp::takes(const SteppedParameter &parameter) {
   return parameter.isHidden && parameter.type.getRank() == 2;
 }
@@ -566,7 +566,7 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
 
 // Checks that the matrices lie in a tensor of `elements` elements, one after the other.
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
-  int64_t end = 0, column = 0; // of a block: its next column
+  int64_t end = 0, column = 0; // end of the matrices so far; next column of a block
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
     const int64_t pitch = matrix.getPitch(), begin = column ? end : matrix.getOffset();
     const bool fansIn = matrix.getTransposed() ? matrix.getFanIn() == matrix.getRows()
@@ -601,7 +601,7 @@ LogicalResult MuonOp::verify() {
       return failure();
   if (failed(verifyCoefficients(*this, getNsCoefficients())))
     return failure();
-  // A rank's piece of a parameter has the matrices of the whole.
+  // The piece of a rank lists the matrices of the whole parameter, so that there is no limit.
   return verifyMatrices(*this, getMatricesAttr(), std::numeric_limits<int64_t>::max());
 }
 

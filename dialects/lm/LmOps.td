@@ -595,9 +595,9 @@ def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
 
 //===-- Mixture of experts ------------------------------------------------------------------===//
 
-// The choices of experts of a micro-step: T tokens choose k of E experts each. Choice c = t k + j is
-// the j-th of token t. There are T k of them, whatever the router says: only where the rows of an
-// expert begin is known late, and that stays in a tensor.
+// The choices of experts of a micro-step: T tokens choose k of E experts each. Choice c = t k + j
+// is the j-th of token t. There are T k choices, whatever the router decides. Only the row at which
+// each expert begins depends on the router, and it stays in a tensor.
 
 def RouteOp : Lm_PureOp<"route", [DifferentiableRouter, BecomesCall]> {
   let summary = "the k experts of each token, and their weights";
@@ -953,7 +953,7 @@ def GuardNormOp : Lm_PureOp<"guard_norm"> {
   let hasVerifier = 1;
 }
 
-// The gradient's norm, and the scalars that the host writes before each step.
+// Operands of AdamW: the gradient's norm, and scalars that the host writes before each step.
 defvar AdamWScalars = (ins Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1, Tensor0D:$beta2,
                            Tensor0D:$eps, Optional<Tensor0D>:$weight_decay,
                            Tensor0D:$bias_correction1, Tensor0D:$bias_correction2,
@@ -1069,7 +1069,7 @@ def MatrixAttr : Lm_Attr<"Matrix", "matrix"> {
                         DefaultValuedParameter<"bool", "false">:$transposed);
   let assemblyFormat = "`<` struct(params) `>`";
   let builders = [
-    // Returns a matrix whose rows are adjacent, and the outputs of a linear map.
+    // Builds a matrix that is one linear map and whose rows are adjacent.
     AttrBuilder<(ins "int64_t":$offset, "int64_t":$rows, "int64_t":$columns, "int64_t":$fan_in), [{
       return $_get($_ctxt, offset, rows, columns, fan_in, 0, 0, false);
     }]>
@@ -1086,10 +1086,10 @@ def AdjustLrAttr : EnumAttr<LmDialect, AdjustLr, "adjust_lr"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
-// What lm.muon and lm.orthogonalize do with each matrix.
+// The Newton-Schulz steps of lm.muon and lm.orthogonalize, and their coefficients.
 defvar NewtonSchulzFields = (ins DefaultValuedAttr<I64Attr, "5">:$ns_steps,
     DefaultValuedAttr<DenseF64ArrayAttr, "{3.4445, -4.775, 2.0315}">:$ns_coefficients);
-// Where the matrices of a parameter lie, and how their updates are scaled.
+// The places of a parameter's matrices, and how their updates are scaled.
 defvar MatricesFields = (ins DefaultValuedAttr<MatricesAttr, "{}">:$matrices,
     DefaultValuedAttr<AdjustLrAttr, "::lmc::lm::AdjustLr::Original">:$adjust_lr_fn);
 

@@ -16,20 +16,20 @@ namespace lmc::lm {
 
 class VariableOp;
 
-// The name of the attribute that lists the matrices which a step steps as a whole.
+// The name of the attribute that lists the matrices that an optimizer step updates as wholes.
 inline constexpr llvm::StringLiteral kMatrices = "matrices";
 
-// What decides whether an optimizer can make the steps of a parameter.
+// The properties of a parameter that decide whether an optimizer supports it.
 struct SteppedParameter {
   mlir::RankedTensorType type;
-  llvm::SmallVector<int64_t> partRows; // of its named parts; all rows if it has none
+  llvm::SmallVector<int64_t> partRows; // rows of each named part; all rows if there is none
   bool isHidden = false;               // a matrix of a layer
-  bool keepsF32Moments = false;        // its group wants no moments of fewer bits
+  bool keepsF32Moments = false;        // its group asks for f32 moments
 };
 SteppedParameter steppedParameter(VariableOp parameter);
 
-// Returns the matrices with a name outside of the graph that `parameter` holds. Their offsets are
-// those in the whole parameter, also if ranks divide it.
+// Returns the matrices, of those with a name outside of the graph, that `parameter` holds. Their
+// offsets are those in the whole parameter, even if ranks divide it.
 llvm::SmallVector<mlir::Attribute> matricesOf(VariableOp parameter);
 
 // State that an optimizer keeps for each parameter, in a variable of its own.
@@ -45,7 +45,7 @@ struct OptimizerScalar {
   llvm::StringLiteral name;            // of the variable: "run.eps"
   llvm::StringLiteral setting = "";    // a key of the configuration: "optimizer.eps"
   std::optional<StepValue> stepValue = {};
-  bool decays = false;                 // only read for parameters with weight decay
+  bool decays = false; // true if only parameters with weight decay read it
 };
 
 // A variable of an optimizer step. The step reads it as `operand` (null if it does not) and writes
@@ -59,7 +59,7 @@ struct OptimizerUse {
 mlir::LogicalResult verifyOptimizer(mlir::Operation *op);
 
 // Returns the name of the variable of `kind` that belongs to `parameter`: "w", "w.grad",
-// "w.moment1". Only for kinds that belong to a parameter.
+// "w.moment1". `kind` must be one that belongs to a parameter.
 std::string stateName(llvm::StringRef parameter, VariableKind kind);
 
 // The variables of a module, by the parameter that they belong to.

@@ -52,7 +52,7 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
   let extraClassDeclaration = [{
     // All variables that the step reads or writes; the parameter comes first.
     ::llvm::SmallVector<::lmc::lm::OptimizerUse> getUses();
-    // The gradient norm and the scalars.
+    // Returns the operands that are the gradient norm and the scalars.
     ::mlir::OperandRange getScalarOperands();
     ::mlir::Value getUpdateSums();
     ::mlir::Value getParameterSums();

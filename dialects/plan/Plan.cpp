@@ -176,8 +176,8 @@ CommandOperands LaunchOp::getCommandOperands() {
 }
 
 //===-- Verifiers ---------------------------------------------------------------------------===//
-// They check what one op says. Whether places lie in their arenas, and whether launches agree with
-// their kernels, is checked for a whole module (compiler/phases/Levels.cpp).
+// A verifier checks one op alone. The checks of a whole module (places lie in their arenas,
+// launches agree with their kernels) are in compiler/phases/Levels.cpp.
 
 static RankedTensorType contentOf(Value slice) {
   return cast<SliceType>(slice.getType()).getContent();

@@ -163,28 +163,28 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
   let hasVerifier = 1;
 }
 
-// The line of an operand in the text of a command. A comment at its end gives the role, the place
-// and the bytes of the slice.
+// The format of one operand of a command: a line of the command's text, with the operand's name,
+// its slice and, as a comment, the role, the place and the bytes of the slice.
 class Line<string name> {
   string format = "`` custom<Operand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
 }
-// A line that is left out if the command lacks the operand.
+// The format of an operand whose line is left out if the command lacks the operand.
 class OptionalLine<string name> {
   string format = "`` custom<OptionalOperand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
 }
-// The text of a command: the op with its attributes, then a line per operand.
+// The format of a command's text: the op with its attributes, then a line per operand.
 class CommandFormat<list<string> lines> {
   string format = "attr-dict ` ` `(` " # !interleave(lines, "") # "`\\n` `)`";
 }
 
-// A command: `fields` are its own operands and attributes.
+// The base class of a command's op. `fields` are the operands and attributes that only this op has.
 class Plan_CommandOp<string mnemonic, list<Trait> traits = []>
     : Plan_Op<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>,
                                              StepOpInterface])> {
   dag fields = (ins);
   let arguments = !con(fields, StepFields);
 }
-// A command; `operands` lists the slices that it reads and writes.
+// The base class of a command's op. `operands` lists the slices that the command reads and writes.
 class Plan_Command<string mnemonic, string operands, list<Trait> traits = []>
     : Plan_CommandOp<mnemonic, traits> {
   let extraClassDefinition = CommandOperandList<operands>.definition;
@@ -239,169 +239,7 @@ def SwigluLinearGradOp : Plan_Command<"swiglu_linear_grad", [{
     Line<"a">.format, OptionalLine<"workspace">.format]>.format;
 }
 
-def AttentionOp : Plan_Command<"attention", [{
-    {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
-    {"v", getV(), Read, mayBeSpaced}, {"starts", getStarts()}, {"out", getOut(), Write},
-    {"lse", getLse(), Write}
-  }]> {
-  let summary = "flash attention forward";
-  let fields = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
-                    Optional<SliceType>:$starts, I64Attr:$head_dim, I64Attr:$seq,
-                    F64Attr:$scale, I64Attr:$window);
-  let assemblyFormat = CommandFormat<[Line<"q">.format, Line<"k">.format, Line<"v">.format,
-    OptionalLine<"starts">.format, Line<"out">.format, Line<"lse">.format]>.format;
-}
-
-def AttentionGradOp : Plan_Command<"attention_grad", [{
-    {"q", getQ(), Read, mayBeSpaced}, {"k", getK(), Read, mayBeSpaced},
-    {"v", getV(), Read, mayBeSpaced}, {"out", getOut()}, {"lse", getLse()},
-    {"dout", getDout()}, {"starts", getStarts()}, {"cos", getCos()}, {"sin", getSin()},
-    {"dq", getDq(), Write, mayBeSpaced}, {"dk", getDk(), Write, mayBeSpaced},
-    {"dv", getDv(), Write, mayBeSpaced}, {"workspace", getWorkspace(), Scratch}
-  }], [AttrSizedOperandSegments]> {
-  let summary = "flash attention backward";
-  let fields = (ins SliceType:$q, SliceType:$k, SliceType:$v, SliceType:$out, SliceType:$lse,
-                    SliceType:$dout, SliceType:$dq, SliceType:$dk, SliceType:$dv,
-                    Optional<SliceType>:$starts, Optional<SliceType>:$cos,
-                    Optional<SliceType>:$sin, Optional<SliceType>:$workspace,
-                    I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale, I64Attr:$window);
-  let assemblyFormat = CommandFormat<[Line<"q">.format, Line<"k">.format, Line<"v">.format,
-    Line<"out">.format, Line<"lse">.format, Line<"dout">.format, OptionalLine<"starts">.format,
-    OptionalLine<"cos">.format, OptionalLine<"sin">.format, Line<"dq">.format, Line<"dk">.format,
-    Line<"dv">.format, OptionalLine<"workspace">.format]>.format;
-}
-
-def ScatterAddOp : Plan_Command<"scatter_add", [{
-    {"ids", getIds()}, {"x", getX()}, {"d", getD(), getAccumulate() ? Accumulate : Write},
-    {"workspace", getWorkspace(), Scratch}
-  }]> {
-  let summary = "d[ids[t], :] (+)= x[t, :]";
-  let fields = (ins SliceType:$ids, SliceType:$x, SliceType:$d,
-                    Optional<SliceType>:$workspace, UnitAttr:$accumulate);
-  let assemblyFormat = CommandFormat<[Line<"ids">.format, Line<"x">.format, Line<"d">.format,
-    OptionalLine<"workspace">.format]>.format;
-  let hasVerifier = 1;
-}
-
-def RouteOp : Plan_Command<"route", [{
-    {"logits", getLogits()}, {"bias", getBias()}, {"weights", getWeights(), Write},
-    {"experts", getExperts(), Write}, {"counts", getCounts(), Write}, {"mass", getMass(), Write},
-    {"workspace", getWorkspace(), Scratch}
-  }], [AttrSizedOperandSegments]> {
-  let summary = "the k experts of each token, and their weights";
-  let fields = (ins SliceType:$logits, Optional<SliceType>:$bias, SliceType:$weights,
-                    SliceType:$experts, SliceType:$counts, SliceType:$mass,
-                    Optional<SliceType>:$workspace, UnitAttr:$normalize, UnitAttr:$sigmoid,
-                    DefaultValuedAttr<F64Attr, "1.0">:$scale);
-  let assemblyFormat = CommandFormat<[Line<"logits">.format, OptionalLine<"bias">.format,
-    Line<"weights">.format, Line<"experts">.format, Line<"counts">.format, Line<"mass">.format,
-    OptionalLine<"workspace">.format]>.format;
-}
-
-def RouteGradOp : Plan_Command<"route_grad", [{
-    {"logits", getLogits()}, {"experts", getExperts()}, {"dweights", getDweights()},
-    {"dmass", getDmass()}, {"dlogits", getDlogits(), Write}
-  }]> {
-  let summary = "gradient of route for the logits";
-  let fields = (ins SliceType:$logits, SliceType:$experts, SliceType:$dweights,
-                    Optional<SliceType>:$dmass, SliceType:$dlogits, UnitAttr:$normalize,
-                    UnitAttr:$sigmoid, DefaultValuedAttr<F64Attr, "1.0">:$scale);
-  let assemblyFormat = CommandFormat<[Line<"logits">.format, Line<"experts">.format,
-    Line<"dweights">.format, OptionalLine<"dmass">.format, Line<"dlogits">.format]>.format;
-}
-
-def SortRowsOp : Plan_Command<"sort_rows", [{
-    {"experts", getExperts()}, {"rank", getRank()}, {"offsets", getOffsets(), Write},
-    {"rows", getRows(), Write}, {"places", getPlaces(), Write},
-    {"workspace", getWorkspace(), Scratch}
-  }], [AttrSizedOperandSegments]> {
-  let summary = "the order of choices by expert";
-  let fields = (ins SliceType:$experts, Optional<SliceType>:$rank, SliceType:$offsets,
-                    SliceType:$rows, SliceType:$places, Optional<SliceType>:$workspace,
-                    DefaultValuedAttr<I64Attr, "1">:$groups,
-                    DefaultValuedAttr<I64Attr, "0">:$first);
-  let assemblyFormat = CommandFormat<[Line<"experts">.format, OptionalLine<"rank">.format,
-    Line<"offsets">.format, Line<"rows">.format, Line<"places">.format,
-    OptionalLine<"workspace">.format]>.format;
-}
-
-def TakeRowsOp : Plan_Command<"take_rows", [{
-    {"x", getX()}, {"rows", getRows()}, {"y", getY(), Write}
-  }]> {
-  let summary = "y[r, :] = x[token of row r, :]";
-  let fields = (ins SliceType:$x, SliceType:$rows, SliceType:$y, I64Attr:$chosen);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"rows">.format,
-    Line<"y">.format]>.format;
-}
-
-def TakeRowsGradOp : Plan_Command<"take_rows_grad", [{
-    {"dy", getDy()}, {"places", getPlaces()}, {"dx", getDx(), Write}
-  }]> {
-  let summary = "dx[t, :] = sum over j of dy[places[t k + j], :]";
-  let fields = (ins SliceType:$dy, SliceType:$places, SliceType:$dx);
-  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"places">.format,
-    Line<"dx">.format]>.format;
-}
-
-def CombineRowsOp : Plan_Command<"combine_rows", [{
-    {"y", getY()}, {"weights", getWeights()}, {"places", getPlaces()}, {"out", getOut(), Write}
-  }]> {
-  let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :]";
-  let fields = (ins SliceType:$y, SliceType:$weights, SliceType:$places, SliceType:$out);
-  let assemblyFormat = CommandFormat<[Line<"y">.format, Line<"weights">.format,
-    Line<"places">.format, Line<"out">.format]>.format;
-}
-
-def CombineRowsGradOp : Plan_Command<"combine_rows_grad", [{
-    {"dout", getDout()}, {"y", getY()}, {"weights", getWeights()}, {"rows", getRows()},
-    {"places", getPlaces()}, {"dy", getDy(), Write}, {"dweights", getDweights(), Write}
-  }]> {
-  let summary = "gradients of combine_rows";
-  let fields = (ins SliceType:$dout, SliceType:$y, SliceType:$weights, SliceType:$rows,
-                    SliceType:$places, SliceType:$dy, SliceType:$dweights);
-  let assemblyFormat = CommandFormat<[Line<"dout">.format, Line<"y">.format,
-    Line<"weights">.format, Line<"rows">.format, Line<"places">.format, Line<"dy">.format,
-    Line<"dweights">.format]>.format;
-}
-
-def ExpertLinearOp : Plan_Command<"expert_linear", [{
-    {"x", getX()}, {"weight", getWeight()}, {"offsets", getOffsets()}, {"y", getY(), Write}
-  }]> {
-  let summary = "y[r, :] = x[r, :] w_e^T for the rows r of each expert e";
-  let fields = (ins SliceType:$x, SliceType:$weight, SliceType:$offsets, SliceType:$y,
-                    UnitAttr:$transposed);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"weight">.format,
-    Line<"offsets">.format, Line<"y">.format]>.format;
-}
-
-def ExpertLinearGradOp : Plan_Command<"expert_linear_grad", [{
-    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()},
-    {"d", getD(), getAccumulate() ? Accumulate : Write}
-  }]> {
-  let summary = "dw_e (+)= sum of dy[r, :]^T x[r, :] over the rows r of each expert e";
-  let fields = (ins SliceType:$dy, SliceType:$x, SliceType:$offsets, SliceType:$d,
-                    UnitAttr:$accumulate);
-  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"x">.format, Line<"offsets">.format,
-    Line<"d">.format]>.format;
-}
-
-def ExpertSwigluOp : Plan_Command<"expert_swiglu", [{
-    {"x", getX()}, {"offsets", getOffsets()}, {"y", getY(), Write}
-  }]> {
-  let summary = "y[r, :] = silu(x[r, :w]) * x[r, w:] for the rows r of all experts";
-  let fields = (ins SliceType:$x, SliceType:$offsets, SliceType:$y);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"offsets">.format,
-    Line<"y">.format]>.format;
-}
-
-def ExpertSwigluGradOp : Plan_Command<"expert_swiglu_grad", [{
-    {"dy", getDy()}, {"x", getX()}, {"offsets", getOffsets()}, {"dx", getDx(), Write}
-  }]> {
-  let summary = "gradient of expert_swiglu for x";
-  let fields = (ins SliceType:$dy, SliceType:$x, SliceType:$offsets, SliceType:$dx);
-  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"x">.format, Line<"offsets">.format,
-    Line<"dx">.format]>.format;
-}
+include "dialects/plan/Commands.td"
 
 def CopyOp : Plan_Command<"copy", [{
     {"x", getX(), Read, mayBeSpaced}, {"d", getD(), Write, mayBeSpaced}

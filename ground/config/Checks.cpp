@@ -2,10 +2,10 @@
 
 #include "ground/config/HuggingFace.h"
 #include "ground/config/ParameterGroups.h"
+#include "ground/config/SettingRules.h"
 #include "ground/config/TrainingPhases.h"
 #include "ground/config/Values.h"
 #include "ground/plan/Names.h"
-#include "ground/settings/SettingRules.h"
 
 #include <fmt/format.h>
 
@@ -89,7 +89,7 @@ void exported(const CheckedJob &job) {
   }
 }
 
-// Reports exports that the run would have to refuse.
+// Reports exports that lmc-run would refuse.
 void exports(const CheckedJob &job) {
   if (!job.sound({"model.architecture", "model.embedding_norm", "checkpoint.export_interval"}) ||
       job.config.checkpoint.exportInterval == 0)
@@ -287,29 +287,14 @@ void intermediatePadding(const CheckedJob &job) {
               multiple, job.config.model.family->name);
 }
 
-// Returns the settings as the plan of the job would have them.
-SettingTable settingsOf(const CheckedJob &job) {
-  Config config = job.config;
-  std::vector<ResolvedSetting> settings;
-  for (const Key &key : job.keys) {
-    if (config.model.family ? !key.isOf(*config.model.family) : !key.families.empty())
-      continue;
-    ResolvedSetting &setting = settings.emplace_back(resolvedSetting(key, config));
-    if (const auto given = job.provenance.keys.find(setting.key);
-        given != job.provenance.keys.end())
-      setting.origin = given->second.file == kOverrides ? ResolvedSetting::Origin::Override
-                                                        : ResolvedSetting::Origin::File;
-  }
-  return settingTable(settings);
-}
-
-// Reports what lmc-run would refuse, by the rules that it applies too.
+// Reports settings that lmc-run would refuse, by the same rules.
 void ofRun(const CheckedJob &job) {
   const auto isBroken = [&](const std::string &key) {
     const auto found = job.provenance.broken.lower_bound(key);
     return found != job.provenance.broken.end() && (*found == key || found->starts_with(key + "."));
   };
-  for (const SettingFault &fault : settingFaults(settingsOf(job))) {
+  const SettingTable table(settingsOf(job.keys, job.provenance, job.config));
+  for (const SettingFault &fault : settingFaults(job.config, table)) {
     if (isBroken(fault.key) || std::ranges::any_of(fault.reads, isBroken))
       continue;
     if (fault.isWarning)
@@ -368,6 +353,21 @@ void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &
   }
 }
 
+std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenance, Config config) {
+  std::vector<Setting> settings;
+  for (const Key &key : keys) {
+    if (config.model.family ? !key.isOf(*config.model.family) : !key.families.empty())
+      continue;
+    Setting &setting = settings.emplace_back(resolvedSetting(key, config));
+    if (const auto given = provenance.keys.find(setting.key); given != provenance.keys.end())
+      setting.origin =
+          given->second.file == kOverrides ? SettingOrigin::CompileSet : SettingOrigin::File;
+    else if (key.runTimeIfGiven)
+      setting.runTime = false;
+  }
+  return settings;
+}
+
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config) {
   ModelConfig &model = config.model;
   TrainingConfig &training = config.training;
@@ -384,7 +384,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
       *std::get<double *>(field) = value;
   }
   if (model.family) {
-    Config initial; // of the family: another family may have the same key with another default
+    Config initial; // initial values of this family: families may share a key but not its default
     for (const Key &own : model.family->keys) {
       own.field(initial);
       if (!provenance.given(own.path()))
@@ -448,7 +448,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
                 shared.size() > 1 ? fmt::format(" (and {} more)", shared.size() - 1) : "",
                 taken[*shared.begin()], name);
   }
-  // The experts of a layer lie in few tensors, which are each of one group.
+  // All experts of a layer lie in few tensors, so they must be in one group.
   std::map<std::string, std::string> firstOf; // by the layer's experts
   for (const std::string &parameter : parameters) {
     const size_t experts = parameter.find(".experts.");

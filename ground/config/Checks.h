@@ -19,7 +19,7 @@ namespace lmc::config {
 // Records which keys were set, and where. Checks do not report a key that already had an error.
 struct Provenance {
   std::string file;                         // path of the TOML file
-  std::map<std::string, Location> sections; // by name; location of the header
+  std::map<std::string, Location> sections; // by name; the location of the section's header
   std::map<std::string, Location> keys; // by path ("model.vocab_size"); the last place that set it
   std::set<std::string> broken;         // paths of keys with a reported error
 
@@ -45,13 +45,16 @@ struct CheckedJob {
   }
 };
 
-// Reports missing required keys of a job of `family` (null if the job's is not known) and adds them
-// to `broken`.
+// Adds each missing required key of a job of `family` (null if unknown) to `broken`, and reports
+// it.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 
 // Sets the keys whose defaults derive from other keys, if they were not given.
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config);
+
+// Returns the settings as the plan of the job has them.
+std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenance, Config config);
 
 // Returns the divisors of n that are the nearest to `value`, for errors: "4 or 8".
 std::string nearestDivisors(int64_t n, int64_t value);

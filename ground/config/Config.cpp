@@ -59,24 +59,10 @@ void assignModelConfig(const Assignment *from, const KeyTable &keys, Config &con
       provenance.broken.insert(key.path());
 }
 
-void fillSettings(const KeyTable &keys, const Provenance &provenance, Config &config) {
-  using Origin = ResolvedSetting::Origin;
-  for (const Key &key : keys) {
-    if (!key.isOf(*config.model.family))
-      continue;
-    ResolvedSetting setting = resolvedSetting(key, config);
-    if (const auto given = provenance.keys.find(setting.key); given != provenance.keys.end())
-      setting.origin = given->second.file == kOverrides ? Origin::Override : Origin::File;
-    else if (key.runTimeIfGiven)
-      setting.runTime = false;
-    config.settings.push_back(std::move(setting));
-  }
-}
-
 } // namespace
 
 static void setText(Config &config, std::string_view key, int64_t value) {
-  for (ResolvedSetting &setting : config.settings)
+  for (Setting &setting : config.settings)
     if (setting.key == key)
       setting.value = fmt::format("{}", value);
 }
@@ -130,7 +116,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
   KeyTable keys(families);
   Config config;
   for (const Key &key : keys)
-    key.field(config); // sets initial values that families define
+    key.field(config); // sets the initial values that families define
   config.path = path;
   config.directory = std::filesystem::absolute(path).lexically_normal().parent_path().string();
 
@@ -144,7 +130,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
 
   const ParsedFile file = parseToml(config.text, path, keys, diagnostics);
   for (const Key &key : keys)
-    key.field(config); // adds the tables of lists, in their order
+    key.field(config); // adds the tables of lists in the order of the file
   const std::vector<Assignment> changes = parseOverrides(overrides, keys, diagnostics);
   Provenance provenance{
       .file = path, .sections = file.sections, .keys = {}, .broken = file.misspelt};
@@ -155,7 +141,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
     if (family->name == config.model.architecture)
       config.model.family = family;
 
-  if (file.valid) { // a syntax error hides which keys are set
+  if (file.valid) { // after a syntax error it is unknown which keys are set
     checkRequired(keys, config.model.family, provenance, diagnostics);
     config.phase = phase;
     resolveSteps({keys, provenance, config, checkDevice, diagnostics}, provenance, config);
@@ -170,7 +156,7 @@ Result<Config> loadConfig(const std::string &path, const std::vector<std::string
     return Error{diagnostics.text()};
   config.warnings = diagnostics.warnings();
   config.settingWarnings = diagnostics.settingWarnings();
-  fillSettings(keys, provenance, config);
+  config.settings = settingsOf(keys, provenance, config);
   return config;
 }
 

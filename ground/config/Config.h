@@ -2,11 +2,12 @@
 // checked.
 //
 // Everything known about a key (type, unit, range, choices, default, doc, whether `lmc-run --set`
-// may change it) is in one place, ground/config/Keys.cpp. Parsing, the error messages and
+// may change it) is in one place, ground/config/keys. Parsing, the error messages and
 // docs/config.md all use that table. Fixed defaults are the initial values of the fields below.
 #pragma once
 
 #include "ground/settings/LrSettings.h"
+#include "ground/settings/SettingTable.h"
 #include "ground/support/Result.h"
 
 #include <cstdint>
@@ -115,18 +116,18 @@ struct OptimizerConfig {
   std::string type = "adamw";
   double weightDecay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   // Of type "muon".
-  double muonLr = 0; // 0: that of the schedule
-  double muonMomentum = 0.95;
-  bool muonNesterov = true;
-  int64_t muonNsSteps = 5;
+  double muonLr = 0;          // peak learning rate of its matrices; 0: that of the schedule
+  double muonMomentum = 0.95; // decay of the momentum
+  bool muonNesterov = true;   // the direction is the next momentum with the same gradient
+  int64_t muonNsSteps = 5;    // steps of Newton-Schulz
   double muonNsA = 3.4445, muonNsB = -4.775, muonNsC = 2.0315; // coefficients of Newton-Schulz
-  double muonEps = 1e-7;
-  std::string muonAdjustLrFn = "match_rms_adamw";
-  std::string muonNsDType = "bf16";
-  std::string muonOwners = "auto"; // auto | yes | no
-  double routerBiasUpdateSpeed = 0.001; // of lm.balance_bias
-  double clipGrad = 1.0; // maximum gradient norm; 0: no clipping
-  bool decayNormsAndBiases = false;
+  double muonEps = 1e-7;                          // smallest norm by which a direction is divided
+  std::string muonAdjustLrFn = "match_rms_adamw"; // match_rms_adamw | original | spectral_unclamped
+  std::string muonNsDType = "bf16";               // bf16 | f32: of the Newton-Schulz iteration
+  std::string muonOwners = "auto";      // auto | yes | no: one rank orthogonalizes a matrix for all
+  double routerBiasUpdateSpeed = 0.001; // change of a router's bias per step (lm.balance_bias)
+  double clipGrad = 1.0;                // maximum L2 norm of all gradients; 0: no clipping
+  bool decayNormsAndBiases = false;     // weight decay on the weights of norms and on biases too
   std::map<std::string, ParameterGroup> groups; // by name
   bool operator==(const OptimizerConfig &) const = default;
 };
@@ -182,21 +183,21 @@ struct DataConfig {
   int64_t shuffleBlock = 0;    // tokens; default: sequence_length
   std::string packing = "concatenate"; // concatenate | best_fit: how documents come to rows
   bool allowRepeats = false;   // a global batch may hold a sequence more than once
-  int64_t numWorkers = 2;
+  int64_t numWorkers = 2;      // threads that prepare batches
 };
 
 // A table [[phase]]: a part of the run's steps, and what is different in it.
 struct PhaseConfig {
   std::string name;
-  int64_t steps = 0;  // of one of these three, given by the user, the steps follow
-  int64_t tokens = 0; // 0: not given
+  int64_t steps = 0;  // computed where the user gives one of the next two
+  int64_t tokens = 0; // rounded up to whole steps; 0: not given
   double share = 0;   // of training.train_tokens, else of training.train_iters; 0: not given
   // Defaults: those of [training]. microBatchSize 0: "auto".
   int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
   std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their weights
   std::string lrStyle = "continue"; // as [lr_schedule].style; continue: [lr_schedule] goes on
-  double lr = 0, minLr = 0;
-  int64_t warmupIters = 0;
+  double lr = 0, minLr = 0;         // peak and last learning rate, with a style of its own
+  int64_t warmupIters = 0;          // steps of warm-up, with a style of its own
 };
 
 // A table [[validation]].
@@ -207,55 +208,64 @@ struct ValidationConfig {
 };
 
 struct CheckpointConfig {
-  int64_t interval = 0;       // steps between checkpoints; 0: only at the end
-  double intervalMinutes =
-      30; // the same in minutes of the predicted step, unless `interval` is given
-  int64_t keep = 5;           // number of newest checkpoints to keep; 0: all
-  int64_t keepEvery = 0;      // steps: checkpoints that are kept too; 0: none
-  std::string keepBest;       // a set of validation data; "": none
-  bool saveBest = false;      // a save follows each validation in which that set is at its best
-  bool background = true;     // the loop does not wait until checkpoints are written
-  int64_t exportInterval = 0; // steps between Hugging Face exports; 0: none
-  std::string exportCommand;  // is run for each of them; "": none
+  int64_t interval = 0;        // steps between checkpoints; 0: only at the end
+  double intervalMinutes = 30; // in the place of `interval`, by the predicted time of a step
+  int64_t keep = 5;            // number of newest checkpoints to keep; 0: all
+  int64_t keepEvery = 0;       // checkpoints at multiples of so many steps are kept too; 0: none
+  std::string keepBest;        // validation set whose best checkpoint is kept too; "": none
+  bool saveBest = false;       // each validation with the lowest loss of `keepBest` saves
+  bool background = true;      // steps go on while checkpoints and exports are written
+  int64_t exportInterval = 0;  // steps between Hugging Face exports; 0: none
+  std::string exportCommand;   // shell command that is run for each export; "": none
 };
 
 struct MonitoringConfig {
-  int64_t logInterval = 1, validationInterval = 0, validationIters = 10;
-  bool logits = false; // true: a function that writes the logits is compiled too
-  bool router = true;  // true: the plan sums what the routers of experts do
-  bool tensorboard = false;
-  std::string prometheus, onEvent;                              // "": none
-  std::string wandbProject, wandbEntity, wandbGroup, wandbName; // "": none
+  int64_t logInterval = 1;        // steps between lines on the console
+  int64_t validationInterval = 0; // steps between validations; 0: only at the end
+  int64_t validationIters = 10;   // global batches of a validation; 0: all of the data
+  bool logits = false;            // a function that writes the logits is compiled too
+  bool router = true;             // the plan sums what the routers of experts do
+  bool tensorboard = false;       // TensorBoard's event files are written
+  std::string prometheus;         // file for Prometheus's textfile collector; "": none
+  std::string onEvent;            // shell command that is started for each event; "": none
+  // Of the run at Weights & Biases. Without a project nothing is sent there.
+  std::string wandbProject, wandbEntity, wandbGroup, wandbName;
 };
 
 // Texts that the model continues now and then.
 struct GenerationConfig {
-  std::string prompts; // file; "": none
-  int64_t interval = 1000, maxNewTokens = 64;
-  double temperature = 0, topP = 1;
+  std::string prompts;       // file with the prompts; "": none
+  int64_t interval = 1000;   // steps between generations; 0: only at the end
+  int64_t maxNewTokens = 64; // tokens for a prompt, at most
+  double temperature = 0;    // divides the logits; 0: the most likely token is taken
+  double topP = 1;           // a token is one of the fewest that have this probability together
 };
 
+// "high", "spike" and "diverged" are explained in docs/running.md, "Spikes and divergence".
 struct GuardConfig {
-  std::string action = "stop";          // stop | warn | off
-  std::string onSpike = "warn";         // warn | skip | rollback | stop
-  int64_t rollbacks = 3;                // at most, of a run
-  int64_t refund = 1000;                // steps without a spike after which they count no more
-  std::string skipSteps;                // "120,130-140"; "": none
-  int64_t window = 100, patience = 100; // steps
-  double spike = 6;                     // deviations above the mean
-  double rise = 1;                      // nats above the lowest level of the loss
-  double plateau = 0.002;               // part of the loss
-  double validation = 0.2;              // nats above the lowest validation loss; 0: not looked for
-  int64_t compareWeights = 1000;        // steps; 0: never
-  double updateRatio = 0.1;             // of a tensor's update to its weights; 0: not judged
-  int64_t deadExpert = 100;             // steps without a token; 0: not looked for
+  std::string action = "stop";  // stop | warn | off: when the loss has diverged
+  std::string onSpike = "warn"; // warn | skip | rollback | stop: at a spike
+  int64_t rollbacks = 3;        // a run goes back to a checkpoint so many times at most
+  int64_t refund = 1000;        // steps without a spike that reset the count of rollbacks; 0: never
+  std::string skipSteps;        // steps without an update, "120,130-140"; "": none
+  int64_t window = 100;         // steps over which deviations are measured; means: a tenth of it
+  int64_t patience = 100;       // a loss that is high for so many steps has diverged
+  double spike = 6;             // standard deviations above the mean that are high
+  double rise = 1;              // nats above the lowest level of the loss that are high
+  // The mean loss of an eighth of the run falls by less than this part of it, which warns; 0:
+  // never.
+  double plateau = 0.002;
+  double validation = 0.2;       // nats above the lowest validation loss that warn; 0: never
+  int64_t compareWeights = 1000; // steps between comparisons of weights that exist twice; 0: none
+  double updateRatio = 0.1; // L2 norm of an update over that of its weights that warns; 0: never
+  int64_t deadExpert = 100; // steps without a token after which an expert warns; 0: never
 };
 
 struct TargetConfig {
   std::string device = "cpu";         // name of a device: "cpu", "cuda:sm_90a"
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
-  double peakTflops = 0;              // peak that MFU is relative to; 0: from the device spec
+  double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
   // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
   int64_t vocabMultiple = 0;
   // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
@@ -264,25 +274,6 @@ struct TargetConfig {
   // compiler/targets/cuda/CudaKernel.h): "shared", "again" or "alone"; "": what is best.
   std::string longRows;
   bool operator==(const TargetConfig &) const = default;
-};
-
-// A key with its final value as canonical text. The plan lists all keys.
-struct ResolvedSetting {
-  enum class Type { Integer, Float, Boolean, String, StringList };
-  enum class Origin { Default, File, Override }; // Override: `lmc compile --set`
-  std::string key; // "lr_schedule.lr"
-  Type type = Type::String;
-  std::string value;                // the value, unless it is a list
-  std::vector<std::string> values;  // the values of a StringList
-  double minimum = 0, maximum = 0;  // range of a number, inclusive; may be infinite
-  std::vector<std::string> choices; // accepted texts; empty: any text
-  std::string doc;
-  bool runTime = false;  // lmc-run --set may change it
-  bool identity = false; // a restart with another value must declare the change
-  Origin origin = Origin::Default;
-  // For a default that follows another key: that key, and the number its value is divided by.
-  std::string derivedFrom;
-  double derivedDivisor = 1;
 };
 
 struct Config {
@@ -305,7 +296,7 @@ struct Config {
   std::string path;               // path of the TOML file, as given
   std::string directory;          // absolute path; paths in settings are relative to it
   std::string text;               // contents of the TOML file
-  std::vector<ResolvedSetting> settings;
+  std::vector<Setting> settings;  // all keys, in the order of the plan
   std::vector<std::string> warnings; // about values that the job asks for and does not get
   // About settings that may do something else than is meant. The plan does not hold them: a run
   // finds them itself, because its --set may change them.

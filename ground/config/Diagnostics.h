@@ -18,12 +18,12 @@ struct Location {
 class Diagnostics {
 public:
   void error(Location location, std::string message);
-  // A warning is no mistake: the job goes on.
+  // Reports a warning, which does not stop the job.
   void warning(const Location &location, const std::string &message);
-  // The same, for a warning that a run finds by itself, too.
+  // Reports a warning that lmc-run reports by itself, too.
   void settingWarning(const Location &location, const std::string &message);
   const std::vector<std::string> &settingWarnings() const { return warnedOfSettings; }
-  // Returns the warnings as "FILE: message", a line each, in the order in which they came.
+  // Returns the warnings as lines "FILE: message", in the order in which they were reported.
   const std::vector<std::string> &warnings() const { return warned; }
   bool empty() const { return entries.empty(); }
   size_t count() const { return entries.size(); }

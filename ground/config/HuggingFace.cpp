@@ -45,7 +45,7 @@ public:
       return {};
     Json merged = family->defaults;
     for (const auto &[name, value] : json.items())
-      merged[name] = value; // also null: "sliding_window": null means no window
+      merged[name] = value; // even if it is null: "sliding_window": null means no window
     for (const auto &[other, name] : family->otherNames)
       if (json.contains(other) && !json.contains(name))
         merged[name] = json[other];
@@ -128,7 +128,7 @@ private:
       if (name == "rope_theta")
         add("model", name, value);
       else if (name == "type" && rope.contains("rope_type"))
-        continue; // `type` repeats rope_type for older versions
+        continue; // `type` is the older name of rope_type
       else if (keys.find("model.rope_scaling", name))
         add("model.rope_scaling", name, value);
       else if (!family.onlyValues.contains(name) || value != family.onlyValues[name])
@@ -142,7 +142,7 @@ private:
   std::vector<Assignment> assignments;
 };
 
-// Returns the keys that describe a Llama and what other families keep of it.
+// Returns the keys that describe a Llama; other families export some of them.
 Json llamaKeys(const ModelConfig &model) {
   return {
       {"hidden_size", model.hiddenSize},
@@ -249,7 +249,7 @@ std::string huggingFaceConfig(const Config &config) {
       {"initializer_range", model.initializerRange},
       {"tie_word_embeddings", model.tieWordEmbeddings},
       {"use_cache", true},
-      // The ids that begin and end a document depend on the tokenizer, which lmc does not know.
+      // These ids depend on the tokenizer, which lmc does not know.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
       {"pad_token_id", nullptr},
@@ -267,8 +267,8 @@ std::string huggingFaceConfig(const Config &config) {
     rope["rope_theta"] = model.ropeTheta;
     json["rope_parameters"] = rope;
   }
-  // Likewise, transformers 4 reads torch_dtype and transformers 5 reads dtype. Exports contain the
-  // f32 master weights.
+  // The dtype, too, has two names: transformers 4 reads torch_dtype and transformers 5 dtype.
+  // Exports contain the f32 master weights.
   json["torch_dtype"] = "float32";
   json["dtype"] = "float32";
   return json.dump(2) + "\n";

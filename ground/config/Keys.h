@@ -1,4 +1,5 @@
-// The table of keys: everything that is known about each key of the TOML.
+// The table of keys: everything that is known about each key of the TOML. ground/config/keys has
+// its rows.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -29,15 +30,12 @@ struct Choice {
 
 // A default that follows another key: the value of `key`, divided by `divisor`.
 struct DerivedDefault {
-  DerivedDefault() = default;
-  DerivedDefault(std::string key, double divisor = 1) : key(std::move(key)), divisor(divisor) {}
-
   std::string key; // "training.train_iters"; "": the default is fixed
   double divisor = 1;
 };
 
 struct Key {
-  std::string section;
+  std::string section = {};
   const char *name = "";
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
@@ -50,10 +48,10 @@ struct Key {
   const char *defaultText = "";
   DerivedDefault derived = {};
   bool runTime = false;  // `lmc-run --set` may change the key
-  // The same, but only if the job gives the key: without it, the plan computes something else.
+  // `lmc-run --set` may change the key if the job gives it; otherwise the plan does not use it.
   bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
-  std::string doc;
+  std::string doc = {};
   // The families that have the key; empty: all families. KeyTable fills it in.
   ModelFamilies families = {};
 
@@ -65,17 +63,17 @@ struct Key {
 struct Section {
   const char *name;
   const char *doc;
-  // Set for a list of tables, [[data.source]]. Each table has a name, given by `name = "web"`, and
+  // Only of a list of tables, [[data.source]]. Each table has a name, given by `name = "web"`, and
   // the keys that this function returns for the name; their section is "data.source.web".
-  std::vector<Key> (*keysOf)(const std::string &name) = nullptr;
+  std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
 // Returns all sections, in the order of docs/config.md.
 const std::vector<Section> &sections();
 // Returns the section with this name; nullptr if there is none.
 const Section *findSection(std::string_view name);
-// Returns the list that has the section of one of its tables, "data.source.web"; nullptr for any
-// other section.
+// Returns the list, "data.source", that has the section of one of its tables, "data.source.web";
+// nullptr for any other section.
 const Section *listOf(std::string_view section);
 // Returns the section as the user writes it: "[data]", or "[[data.source]] web".
 std::string headerText(std::string_view section);
@@ -93,6 +91,9 @@ public:
   std::list<Key>::const_iterator end() const { return keys.end(); }
   // Returns the key with this name or alias; nullptr if there is none.
   const Key *find(std::string_view section, std::string_view name) const;
+  // Returns the key with this path, "data.source.web.paths"; nullptr if there is none. The table of
+  // a list that the path names is added if the table of keys does not have it.
+  const Key *reach(std::string_view path);
   bool hasSection(std::string_view section) const; // that has keys
 
   const ModelFamilies families;
@@ -101,13 +102,8 @@ private:
   // Returns the end of the keys of a section, or of all tables of a list; begin() if it has none.
   std::list<Key>::const_iterator endOf(std::string_view section) const;
 
-  std::list<Key> keys; // a key stays where it is when others are added
+  std::list<Key> keys; // std::list: a key stays where it is when others are added
 };
-
-// Returns the function for Key::field of a family's own key. The value is stored in
-// ModelConfig::familyValues[name] and starts as `initial`. Families that have the same key may have
-// different initial values.
-std::function<Field(Config &)> familyField(const char *name, FamilyValue initial);
 
 // Joins the names as "a, b or c", where "or" is `word`.
 std::string listed(const std::vector<std::string> &names, const char *word);

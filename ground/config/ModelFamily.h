@@ -23,7 +23,7 @@ struct CheckedJob; // ground/config/Checks.h
 // How the checkpoints of a model are exported: as the Hugging Face class of `family`.
 struct Export {
   const ModelFamily *family;
-  std::string reason; // why this one, for errors: "a sliding_window"
+  std::string reason; // reason for this class, for errors: "a sliding_window"
 };
 
 struct ModelFamily {
@@ -32,17 +32,17 @@ struct ModelFamily {
   // Name of the family's Hugging Face class, in "architectures" of config.json.
   const char *className = "";
 
-  // Keys of [model] that this family has in addition to those of Keys.cpp; familyField() makes the
-  // `field` of each. In a job of a family without the key, the key is an error. config.json uses
-  // the same key names. Several families may have the same key, each with a default of its own; the
-  // rest of the key is that of the first of these families.
+  // Keys of [model] that this family has in addition to those of all families (keys/Model.cpp),
+  // made by familyKey() (keys/Traits.h). In a job of a family without the key, the key is an error.
+  // config.json uses the same key names. Several families may have the same key, each with a
+  // default of its own; the rest of the key is that of the first of these families.
   std::vector<config::Key> keys = {};
-  // Names of [model] keys of Keys.cpp that the family does not have: in a job, such a key is an
+  // Names of [model] keys of all families that the family does not have: in a job, such a key is an
   // error. "rope_scaling" stands for all keys of [model.rope_scaling].
   std::vector<std::string> absent = {};
-  // Names of [model] keys of Keys.cpp that the family's Hugging Face class (Python, in the library
-  // transformers) ignores. An import of config.json ignores them too. A job that is exported as
-  // this class may not set them.
+  // Names of [model] keys of all families that the family's Hugging Face class (Python, in the
+  // library transformers) ignores. An import of config.json ignores them too. A job that is
+  // exported as this class may not set them.
   std::vector<std::string> ignored = {};
   // Values that the Hugging Face class uses for keys that config.json leaves out, where they differ
   // from the defaults of [model].
@@ -72,7 +72,7 @@ struct ModelFamily {
   // Returns the keys of an exported config.json that describe the model, but for those that all
   // Hugging Face classes share. Null: Llama's keys.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;
-  // Adds to an exported config.json those keys of Keys.cpp that only some Hugging Face classes
+  // Adds to an exported config.json those keys of [model] that only some Hugging Face classes
   // have. Null if the family's class has no such keys.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
   // Returns the model's graph as data. Parameters have the names of Hugging Face's checkpoints.

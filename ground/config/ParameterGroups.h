@@ -15,8 +15,8 @@ namespace lmc {
 bool matchesPattern(std::string_view pattern, std::string_view parameter);
 
 // Returns those of `parameters` that `pattern` nearly names, for "did you mean": at most `most`,
-// the nearest first. Of parameters whose names differ in numbers alone (those of the layers) it
-// returns the first.
+// the nearest first. Of parameters that differ only in the number of their layer, it returns the
+// first.
 std::vector<std::string> nearestParameters(std::string_view pattern,
                                            const std::vector<std::string> &parameters, size_t most);
 

@@ -46,9 +46,9 @@ struct Unknown {
   std::vector<std::string> meant; // paths of keys
 };
 
-// Returns what lmc has for a name that `section` does not have: a key of another section, or what
-// stands for the name of another program. The message continues that of an error ("; it belongs to
-// [data]"), and is "" if lmc has nothing for the name.
+// Returns a hint for a name that `section` does not have: a key of another section, or lmc's
+// counterpart of another program's name. The message continues that of an error ("; it belongs to
+// [data]"), and is "" if there is no hint.
 Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
   const auto belongsTo = [](const Key &key) -> Unknown {
     return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};
@@ -64,8 +64,8 @@ Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view
     return belongsTo(*key);
   if (const ForeignKey *key = findForeignKey(section, name, /*ofSection=*/true))
     return foreign(*key);
-  // A name of another program is more probable than one of a list's table: torchtitan's `steps` is
-  // training.train_iters, although a [[phase]] has `steps`.
+  // A known name of another program is more probable than a key of a list's table: torchtitan's
+  // `steps` is training.train_iters, although a [[phase]] has `steps`.
   const Key *key = findAnywhere(keys, name);
   const ForeignKey *foreignKey = findForeignKey(section, name, /*ofSection=*/false);
   if (key && !(foreignKey && listOf(key->section)))
@@ -91,7 +91,7 @@ Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_v
   return {what, {}};
 }
 
-// `section` is that of a table that `list` does not have.
+// Returns the hint for `section`, a table that `list` does not have.
 Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view section) {
   const std::string_view name = lastPart(section);
   std::vector<std::string> names;
@@ -103,8 +103,8 @@ Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view
       {}};
 }
 
-// Returns the section that an unknown one probably stands for; "" if there is none. A section
-// inside another, such as Fast-LLM's [training.checkpoint], stands for the one of its last part.
+// Returns the section that an unknown one probably stands for; "" if there is none. Only its last
+// part counts: Fast-LLM's [training.checkpoint] stands for [checkpoint].
 std::string sectionMeant(std::string_view name) {
   if (lastPart(name) != name && findSection(lastPart(name)))
     return std::string(lastPart(name));
@@ -114,8 +114,8 @@ std::string sectionMeant(std::string_view name) {
   return nearestName(name, names);
 }
 
-// Returns true if an unknown section is probably one of lmc's with a slip of the pen. Its keys are
-// then right, and only the section is reported.
+// Returns true if an unknown section is probably a misspelt section of lmc. Its keys are then
+// right, and only the section is reported.
 bool isMisspelt(std::string_view section) {
   if (listOf(section))
     return true;
@@ -173,7 +173,7 @@ Value toValue(const toml::node &node) {
   return OtherValue{node.is_table() ? "a table" : "a date or time"};
 }
 
-// The key of a list's table that names the table, and the letters of names: those of a bare key.
+// The key that names a list's table, and the characters of names (those of a bare key).
 constexpr const char *kTableName = "name";
 constexpr const char *kNameLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
@@ -300,14 +300,14 @@ Unknown unknownOverride(const KeyTable &keys, std::string_view section, std::str
 Result<Value> overrideValue(const Key &key, const std::string &text) {
   Config config;
   const Field field = key.field(config);
-  // An empty text takes back what the file says.
+  // An empty text for a string key removes the value of the file.
   if (text.empty() && std::holds_alternative<std::string *>(field))
     return Value(text);
   if (text.empty())
     return Error{fmt::format("{} has no value; write {}=VALUE", key.path(), key.path())};
   const toml::parse_result result = toml::parse("value = " + text);
   const bool oneValue = result && result.table().size() == 1;
-  // A string may be a command of a shell that begins with a bracket.
+  // A string may begin with a bracket, such as a shell command.
   const bool isString = std::holds_alternative<std::string *>(field);
   const bool quoted =
       std::string_view(isString ? "\"'" : "\"'[{").find(text.front()) != std::string_view::npos;

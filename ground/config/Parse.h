@@ -19,9 +19,9 @@ struct Assignment {
 };
 
 struct ParsedFile {
-  bool valid = false; // true if the text is TOML
+  bool valid = false; // false if the text has a syntax error of TOML
   std::vector<Assignment> assignments;
-  std::map<std::string, Location> sections; // section headers of the file, and tables of lists
+  std::map<std::string, Location> sections; // headers of sections and of tables of lists
   // Paths of the known keys that misspelt names probably stand for. Such a key is reported as
   // misspelt, and not a second time as missing.
   std::set<std::string> misspelt;

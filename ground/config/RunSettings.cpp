@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -15,12 +14,6 @@ namespace lmc {
 namespace {
 
 using namespace lmc::config;
-
-// Splits "data.source.web.paths" into its section and its name.
-std::pair<std::string, std::string> splitPath(const std::string &path) {
-  const size_t dot = std::min(path.rfind('.'), path.size());
-  return {path.substr(0, dot), dot < path.size() ? path.substr(dot + 1) : ""};
-}
 
 class Reader {
 public:
@@ -38,24 +31,14 @@ public:
   }
 
 private:
-  // Returns the key of a setting; null if an earlier release had it, or if it describes the model,
-  // which the plan's programs hold.
-  const Key *keyOf(const std::string &path) {
-    const auto [section, name] = splitPath(path);
-    if (path.starts_with("model."))
-      return nullptr;
-    if (const Section *list = listOf(section); list && !keys.hasSection(section))
-      keys.addTable(*list, section.substr(section.rfind('.') + 1));
-    return keys.find(section, name);
-  }
-
   // Stores the value of an entry, which came from a plan.
   Result<void> store(const Setting &entry) {
-    const Key *key = keyOf(entry.key);
+    // A key may be unknown that an earlier release had. The plan's programs hold those of [model].
+    const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);
     if (!key)
       return {};
-    // A default may stand for "not given", and lie outside of the range of what can be given.
-    const ResolvedSetting present = resolvedSetting(*key, settings.config);
+    // A default may mean "not given", and lie outside of the range of values that can be given.
+    const Setting present = resolvedSetting(*key, settings.config);
     if (present.value == entry.value && present.values == entry.values)
       return {};
     const auto value = planValue(entry);
@@ -99,17 +82,17 @@ private:
           fmt::format("the plan has no '{}'; compile it again with the lmc of this release", path)};
     const Assignment &assignment = parsed.front();
     LMC_TRY(assign(*assignment.key, assignment.value, settings.config));
-    ResolvedSetting resolved = resolvedSetting(*assignment.key, settings.config);
+    Setting resolved = resolvedSetting(*assignment.key, settings.config);
     entries[at].value = std::move(resolved.value);
     entries[at].values = std::move(resolved.values);
     entries[at].origin = SettingOrigin::RunSet;
     return {};
   }
 
-  // A setting that is fixed in the plan needs no new value: the setting that it follows is fixed
-  // too, or the compiled value holds.
+  // Computes the defaults that follow other settings. A setting that is fixed in the plan keeps its
+  // value: the setting that it follows is fixed too, or the compiled value holds.
   Result<void> deriveDefaults() {
-    std::map<std::string, std::string> moved; // the new texts; a setting follows an earlier one
+    std::map<std::string, std::string> moved; // changed texts; each follows an earlier key
     for (Setting &entry : entries) {
       if (entry.origin == SettingOrigin::RunSet)
         moved[entry.key] = entry.value;

@@ -15,7 +15,7 @@ namespace lmc {
 struct RunSettings {
   // The values, without those of [model]; a key that the plan does not have is at its default.
   Config config;
-  SettingTable table; // the texts of all settings, and where they come from
+  SettingTable table; // the texts of all settings, each with its origin
 
   // Reads the settings of `plan` and applies `overrides` in order. Each has the form
   // "section.key=VALUE", as for `lmc compile --set`. The plan must have the key and allow it to

@@ -19,8 +19,8 @@ using namespace lmc::config;
 struct SweepSetting {
   std::string text;
   const Key *key = nullptr;        // null: there is no such key
-  std::vector<std::string> values; // more than one: the sweep varies the key
-  std::string label;               // of a key that the sweep varies: "lr"
+  std::vector<std::string> values; // more than one if the sweep varies the key
+  std::string label;               // label of a varied key in file names: "lr"
 };
 
 // Returns the parts of `text` between the commas that are neither in quotes nor in brackets. A text
@@ -74,30 +74,18 @@ std::vector<std::string> valuesOf(const Key &key, const std::string &text) {
   return values;
 }
 
-// Returns the key with this path; null if there is none. A table of a list that the path names is
-// added to `keys`.
-const Key *findKey(KeyTable &keys, const std::string &path) {
-  const size_t dot = path.rfind('.');
-  if (dot == std::string::npos)
-    return nullptr;
-  const std::string section = path.substr(0, dot);
-  if (const Section *list = listOf(section); list && !keys.hasSection(section))
-    keys.addTable(*list, section.substr(section.rfind('.') + 1));
-  return keys.find(section, path.substr(dot + 1));
-}
-
 SweepSetting readSetting(const std::string &text, KeyTable &keys) {
   SweepSetting setting{text, nullptr, {}, ""};
   if (const size_t equals = text.find('='); equals != std::string::npos) {
-    setting.key = findKey(keys, trimmed(text.substr(0, equals)));
+    setting.key = keys.reach(trimmed(text.substr(0, equals)));
     if (setting.key)
       setting.values = valuesOf(*setting.key, trimmed(text.substr(equals + 1)));
   }
   return setting;
 }
 
-// Returns a value as a part of a file name that a shell takes without quotes: other characters
-// become a dash, and quotes and brackets are left out.
+// Returns a value as a part of a file name that needs no quotes in a shell: quotes and brackets are
+// removed, other special characters become dashes.
 std::string fileText(const std::string &value) {
   std::string text;
   for (const char c : value)

@@ -1,4 +1,4 @@
-// Several values of a key in one `--set`, such as lr_schedule.lr=1e-3,3e-4: a job for each.
+// Expands a `--set` with several values, such as lr_schedule.lr=1e-3,3e-4, to a job per value.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -14,7 +14,7 @@ struct SweepJob {
   std::vector<std::string> settings; // all settings, as loadConfig() takes them
 };
 
-// The most jobs of a sweep, and the most letters of their names: file names have at most 255.
+// The maximum number of jobs of a sweep, and of characters in their names (a file's has 255).
 inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 
 // Returns a job for each combination of values, the values of the last key varying fastest; one job

@@ -28,7 +28,7 @@ int64_t stepsFor(int64_t tokens, int64_t batchSize, int64_t sequenceLength) {
   return (tokens + perStep - 1) / perStep;
 }
 
-// Sets the values that the phase does not give to those of [training].
+// Takes the values that the phase does not give from [training].
 void inherit(const Provenance &provenance, const TrainingConfig &training, PhaseConfig &phase) {
   const std::tuple<const char *, int64_t *, int64_t> values[] = {
       {"sequence_length", &phase.sequenceLength, training.sequenceLength},
@@ -64,7 +64,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   bool sound = job.sound({"training.sequence_length", "training.batch_size", "training.train_iters",
                           "training.train_tokens"});
   double shares = 0;
-  int64_t before = 0; // steps by the shares so far
+  int64_t before = 0; // steps of the phases before, by the sums of their shares
   for (PhaseConfig &phase : config.phases) {
     inherit(job.provenance, training, phase);
     if (!hasOneExtent(job, phase)) {
@@ -119,7 +119,7 @@ void checkTokens(const CheckedJob &job, const Config &config) {
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
   TrainingConfig &training = config.training;
-  // Of the two, the one that was given later counts: --set goes before the file.
+  // If both train_iters and train_tokens are given, a --set replaces the one in the file.
   const auto isOverride = [&](const char *key) {
     const auto found = provenance.keys.find(key);
     return found != provenance.keys.end() && found->second.file == kOverrides;

@@ -14,8 +14,8 @@ void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config)
 // for all phases. Does nothing if there are no phases.
 void enterPhase(Provenance &provenance, Config &config);
 
-// Sets the phase's own sequence length, after the defaults were derived, and as the default of
-// data.shuffle_block the least length that holds whole sequences of each phase.
+// Sets the phase's own sequence length, after the defaults were derived. The default of
+// data.shuffle_block becomes the smallest length that holds whole sequences of each phase.
 void settlePhase(const Provenance &provenance, Config &config);
 
 // Reports keys of phases that contradict each other or other keys.

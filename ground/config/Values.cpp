@@ -187,15 +187,15 @@ Result<void> assign(const Key &key, const Value &value, Config &config) {
   return std::visit(Assigner{key, value}, key.field(config));
 }
 
-ResolvedSetting resolvedSetting(const Key &key, Config &config) {
-  ResolvedSetting setting;
+Setting resolvedSetting(const Key &key, Config &config) {
+  Setting setting;
   setting.key = key.path();
   setting.doc = key.doc;
   setting.runTime = key.runTime || key.runTimeIfGiven;
   setting.identity = key.identity;
   setting.derivedFrom = key.derived.key;
   setting.derivedDivisor = key.derived.divisor;
-  auto number = [&](ResolvedSetting::Type type, std::string text) {
+  auto number = [&](plan::SettingType type, std::string text) {
     setting.type = type;
     setting.value = std::move(text);
     setting.minimum = key.minimum;
@@ -204,7 +204,7 @@ ResolvedSetting resolvedSetting(const Key &key, Config &config) {
   std::visit(
       [&](auto *field) {
         using T = std::remove_pointer_t<decltype(field)>;
-        using Type = ResolvedSetting::Type;
+        using Type = plan::SettingType;
         if constexpr (std::is_same_v<T, bool>) {
           setting.type = Type::Boolean;
           setting.value = *field ? "true" : "false";
@@ -251,7 +251,7 @@ std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key
 std::string defaultMarkdown(const Key &key) {
   const DerivedDefault &derived = key.derived;
   if (!derived.key.empty()) {
-    // Where the key has the name of the one that it follows, the path tells them apart.
+    // A key that has the same last part as the key that it follows is named by the whole path.
     const std::string last = derived.key.substr(derived.key.rfind('.') + 1);
     const std::string &name = last == key.name ? derived.key : last;
     return derived.divisor == 1 ? name : fmt::format("{} / {}", name, derived.divisor);
@@ -263,22 +263,6 @@ std::string defaultMarkdown(const Key &key) {
   for (const auto &[family, value] : otherDefaults(key))
     text += fmt::format("; of `{}` `{}`", family->name, value);
   return text;
-}
-
-plan::SettingType planType(ResolvedSetting::Type type) {
-  switch (type) {
-  case ResolvedSetting::Type::Integer:
-    return plan::SettingType::Integer;
-  case ResolvedSetting::Type::Float:
-    return plan::SettingType::Float;
-  case ResolvedSetting::Type::Boolean:
-    return plan::SettingType::Boolean;
-  case ResolvedSetting::Type::StringList:
-    return plan::SettingType::StringList;
-  case ResolvedSetting::Type::String:
-    break;
-  }
-  return plan::SettingType::String;
 }
 
 Result<Value> planValue(const Setting &setting) {
@@ -305,20 +289,6 @@ Result<Value> planValue(const Setting &setting) {
     return Value(setting.values);
   }
   return wrong("of a known type");
-}
-
-SettingTable settingTable(const std::vector<ResolvedSetting> &settings) {
-  std::vector<Setting> entries;
-  for (const ResolvedSetting &from : settings)
-    entries.push_back({.key = from.key,
-                       .type = planType(from.type),
-                       .value = from.value,
-                       .values = from.values,
-                       .origin = static_cast<SettingOrigin>(from.origin),
-                       .identity = from.identity,
-                       .derivedFrom = from.derivedFrom,
-                       .derivedDivisor = from.derivedDivisor});
-  return SettingTable(std::move(entries));
 }
 
 } // namespace lmc::config

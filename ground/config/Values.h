@@ -18,7 +18,7 @@ struct OtherValue {
   std::string what;
 };
 
-// An empty list is one of strings.
+// A value of a key. An empty list counts as a list of strings.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                            std::vector<int64_t>, OtherValue>;
 
@@ -27,7 +27,7 @@ using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::
 Result<void> assign(const Key &key, const Value &value, Config &config);
 
 // Returns the key and its value in `config` in the form that the plan stores.
-ResolvedSetting resolvedSetting(const Key &key, Config &config);
+Setting resolvedSetting(const Key &key, Config &config);
 
 // Returns the defaults of those of the key's families that differ from that of the first one.
 std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
@@ -35,13 +35,7 @@ std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key
 // Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".
 std::string defaultMarkdown(const Key &key);
 
-// Returns the type's name in the plan's schema.
-plan::SettingType planType(ResolvedSetting::Type type);
-
 // Returns the value of a setting of a plan. Error: its text is none of its type.
 Result<Value> planValue(const Setting &setting);
-
-// Returns the settings in the form in which lmc-run reads them from a plan.
-SettingTable settingTable(const std::vector<ResolvedSetting> &settings);
 
 } // namespace lmc::config

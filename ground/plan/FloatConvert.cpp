@@ -42,7 +42,7 @@ float fromFloat16(uint16_t bits) {
   const uint32_t exponent = size & kExponent;
   const uint32_t normal = size + ((127 - 15) << 23);
   const uint32_t special = normal + ((128 - 16) << 23); // infinity or NaN
-  // A number below 2^-14: its mantissa, behind an exponent of which 1 is subtracted.
+  // A number below 2^-14: the mantissa gets the exponent of 2^-14, and 2^-14 is subtracted.
   const uint32_t small =
       std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
                               std::bit_cast<float>(kSmallestNormal));
@@ -59,8 +59,8 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // `narrow` is not exact and its last bit is 0. The result is the f32 next to it in the direction
-  // of `value`, whose last bit is 1.
+  // Here `narrow` is not exact and its last bit is 0. The result is the f32 next to `narrow` in the
+  // direction of `value`, whose last bit is 1.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }

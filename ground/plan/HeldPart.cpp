@@ -49,13 +49,13 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
   for (uint64_t extent : *shard->shape())
     count *= extent;
   const uint64_t pitch = shard->pitch(), columns = pitch ? shard->shape()->Get(1) : 0;
-  // Returns the number of the tensor's elements before element `place` of the vector.
+  // Returns the number of the tensor's elements that lie before element `place` of the vector.
   auto before = [&](uint64_t place) {
     return place <= shard->offset()
                ? 0
                : std::min(count, elementsBefore(place - shard->offset(), columns, pitch));
   };
-  // The number of the rank's piece.
+  // The number of the piece that this rank has.
   const uint64_t groups = std::max<uint64_t>(shard->groups(), 1);
   const uint64_t number = position % groups * (plan.shard_ranks() / groups) + position / groups;
   const uint64_t begin = number * piece;

@@ -20,8 +20,8 @@ struct HeldPart {
   HeldPart part(uint64_t from, uint64_t number) const;
   // Returns the longest piece at the beginning of the part whose elements are adjacent.
   HeldPart run() const;
-  // Returns all of the slice from the first to the last element of the part, with the padding
-  // between rows, as one piece of adjacent elements.
+  // Returns the part as one piece of adjacent elements of the slice, from its first to its last
+  // element, with the padding between rows.
   HeldPart withPadding() const;
   // Returns the part with `width` bytes in the place of each element.
   HeldPart inBytes(uint64_t width) const;

@@ -81,7 +81,7 @@ static Result<Runs> collect(const json &events, const std::string &path, const P
   return runs;
 }
 
-// No exceptions: parts of the compiler that link this code are built without them.
+// Exceptions are off, because parts of the compiler that link this code are built without them.
 Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::string &path,
                                         const PlanFile &plan) {
   auto trace = parseJsonObject(text, path);

@@ -18,8 +18,8 @@ struct MeasuredTimes {
   std::vector<std::vector<double>> seconds;
 };
 
-// Reads the text of a trace; errors name `path`. Errors: it is no such trace, it is of another plan,
-// or it lacks a function of an optimizer step.
+// Reads the text of a trace; errors name `path`. Errors: the text is no such trace, or of another
+// plan, or lacks a function of an optimizer step.
 Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::string &path,
                                         const PlanFile &plan);
 

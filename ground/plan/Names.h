@@ -29,8 +29,8 @@ inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
 inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, whatever documents
 
-// Names of the variables of the function `generate`: the host writes the rows whose next token it
-// wants to know, and the device the logits of these tokens.
+// Names of the variables of the function `generate`. The host writes the rows whose next token it
+// needs, and the device writes the logits of these tokens.
 inline constexpr const char *kGenerateRows = "generate.rows";
 inline constexpr const char *kGenerateLogits = "generate.logits";
 
@@ -42,18 +42,18 @@ inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
 
-// What the routers of a mixture of experts did in a step: sums over its micro-steps and over all
-// ranks, vectors with an element per expert. They lie in one vector, kRouterSums. Those of a layer
-// are routerSum(which, layer); kRouterBalance alone is of all routers together.
+// Statistics of the routers of a mixture of experts in a step: sums over micro-steps and ranks, as
+// vectors with an element per expert. All lie in one vector, kRouterSums. routerSum(which, layer)
+// names the sum of one layer; the bare name kRouterBalance is the sum over all routers.
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
-inline constexpr const char *kRouterEntropy = "run.router.entropy"; // of -p log p, in nats
+inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
 // One element: choices that were computed after the first window of a rank (lm.late_rows). Only
 // where ranks divide experts, with a capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// What the expert adds to the balancing loss: of a layer, of its own with coefficient 1, so that
-// the elements' sum is that of the micro-steps' losses; of all routers, what is added to the sum
-// of the tokens' losses.
+// The part of each expert in the balancing loss. For a layer: of the layer's loss with coefficient
+// 1, summed over micro-steps. For all routers together: what is added to the sum of the tokens'
+// losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "run.router.counts.3".

@@ -3,6 +3,7 @@
 // An operand's `slice` is an index into Plan.slices. The functions here do not check the index.
 #pragma once
 
+#include "ground/plan/CommandList.inc"
 #include "plan_generated.h"
 
 #include <algorithm>
@@ -96,104 +97,7 @@ inline bool hasTwoWays(const Command &command) {
          (command.body_as_ExpertLinear() && command.launches() && command.launches()->size() > 1);
 }
 
-inline Operands operandsOf(const Attention &op) {
-  return {{"q", op.q(), Role::Read, true}, {"k", op.k(), Role::Read, true},
-          {"v", op.v(), Role::Read, true}, {"starts", op.starts()},
-          {"out", op.out(), Role::Write},  {"lse", op.lse(), Role::Write}};
-}
-
-inline Operands operandsOf(const AttentionGrad &op) {
-  return {{"q", op.q(), Role::Read, true},
-          {"k", op.k(), Role::Read, true},
-          {"v", op.v(), Role::Read, true},
-          {"out", op.out()},
-          {"lse", op.lse()},
-          {"dout", op.dout()},
-          {"starts", op.starts()},
-          {"cos", op.cos()},
-          {"sin", op.sin()},
-          {"dq", op.dq(), Role::Write, true},
-          {"dk", op.dk(), Role::Write, true},
-          {"dv", op.dv(), Role::Write, true}};
-}
-
-inline Operands operandsOf(const ScatterAdd &op) {
-  return {{"ids", op.ids()},
-          {"x", op.x()},
-          {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
-}
-
-inline Operands operandsOf(const Route &op) {
-  return {{"logits", op.logits()},
-          {"bias", op.bias()},
-          {"weights", op.weights(), Role::Write},
-          {"experts", op.experts(), Role::Write},
-          {"counts", op.counts(), Role::Write},
-          {"mass", op.mass(), Role::Write}};
-}
-
-inline Operands operandsOf(const RouteGrad &op) {
-  return {{"logits", op.logits()},
-          {"experts", op.experts()},
-          {"dweights", op.dweights()},
-          {"dmass", op.dmass()},
-          {"dlogits", op.dlogits(), Role::Write}};
-}
-
-inline Operands operandsOf(const SortRows &op) {
-  return {{"experts", op.experts()},
-          {"rank", op.rank()},
-          {"offsets", op.offsets(), Role::Write},
-          {"rows", op.rows(), Role::Write},
-          {"places", op.places(), Role::Write}};
-}
-
-inline Operands operandsOf(const TakeRows &op) {
-  return {{"x", op.x()}, {"rows", op.rows()}, {"y", op.y(), Role::Write}};
-}
-
-inline Operands operandsOf(const TakeRowsGrad &op) {
-  return {{"dy", op.dy()}, {"places", op.places()}, {"dx", op.dx(), Role::Write}};
-}
-
-inline Operands operandsOf(const CombineRows &op) {
-  return {{"y", op.y()},
-          {"weights", op.weights()},
-          {"places", op.places()},
-          {"out", op.out(), Role::Write}};
-}
-
-inline Operands operandsOf(const CombineRowsGrad &op) {
-  return {{"dout", op.dout()},
-          {"y", op.y()},
-          {"weights", op.weights()},
-          {"rows", op.rows()},
-          {"places", op.places()},
-          {"dy", op.dy(), Role::Write},
-          {"dweights", op.dweights(), Role::Write}};
-}
-
-inline Operands operandsOf(const ExpertLinear &op) {
-  return {{"x", op.x()},
-          {"weight", op.weight()},
-          {"offsets", op.offsets()},
-          {"y", op.y(), Role::Write}};
-}
-
-inline Operands operandsOf(const ExpertLinearGrad &op) {
-  return {{"dy", op.dy()},
-          {"x", op.x()},
-          {"offsets", op.offsets()},
-          {"d", op.d(), op.accumulate() ? Role::Accumulate : Role::Write}};
-}
-
-inline Operands operandsOf(const ExpertSwiglu &op) {
-  return {{"x", op.x()}, {"offsets", op.offsets()}, {"y", op.y(), Role::Write}};
-}
-
-inline Operands operandsOf(const ExpertSwigluGrad &op) {
-  return {{"dy", op.dy()}, {"x", op.x()}, {"offsets", op.offsets()}, {"dx", op.dx(), Role::Write}};
-}
+#include "ground/plan/Operands.inc"
 
 inline Operands operandsOf(const Copy &op) {
   return {{"x", op.x(), Role::Read, true}, {"d", op.d(), Role::Write, true}};
@@ -212,48 +116,11 @@ inline Operands operandsOf(const Wait &) { return {}; }
 // result. The type must be known, as it is in every verified plan; otherwise the program aborts.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {
-  case CommandBody::Launch:
-    return visit(*command.body_as_Launch());
-  case CommandBody::Gemm:
-    return visit(*command.body_as_Gemm());
-  case CommandBody::Attention:
-    return visit(*command.body_as_Attention());
-  case CommandBody::AttentionGrad:
-    return visit(*command.body_as_AttentionGrad());
-  case CommandBody::ScatterAdd:
-    return visit(*command.body_as_ScatterAdd());
-  case CommandBody::Copy:
-    return visit(*command.body_as_Copy());
-  case CommandBody::Collective:
-    return visit(*command.body_as_Collective());
-  case CommandBody::Wait:
-    return visit(*command.body_as_Wait());
-  case CommandBody::Route:
-    return visit(*command.body_as_Route());
-  case CommandBody::RouteGrad:
-    return visit(*command.body_as_RouteGrad());
-  case CommandBody::SortRows:
-    return visit(*command.body_as_SortRows());
-  case CommandBody::TakeRows:
-    return visit(*command.body_as_TakeRows());
-  case CommandBody::TakeRowsGrad:
-    return visit(*command.body_as_TakeRowsGrad());
-  case CommandBody::CombineRows:
-    return visit(*command.body_as_CombineRows());
-  case CommandBody::CombineRowsGrad:
-    return visit(*command.body_as_CombineRowsGrad());
-  case CommandBody::ExpertLinear:
-    return visit(*command.body_as_ExpertLinear());
-  case CommandBody::ExpertLinearGrad:
-    return visit(*command.body_as_ExpertLinearGrad());
-  case CommandBody::ExpertSwiglu:
-    return visit(*command.body_as_ExpertSwiglu());
-  case CommandBody::ExpertSwigluGrad:
-    return visit(*command.body_as_ExpertSwigluGrad());
-  case CommandBody::LinearSwiglu:
-    return visit(*command.body_as_LinearSwiglu());
-  case CommandBody::SwigluLinearGrad:
-    return visit(*command.body_as_SwigluLinearGrad());
+#define LMC_VISIT(Name)                                                                            \
+  case CommandBody::Name:                                                                          \
+    return visit(*command.body_as_##Name());
+    LMC_COMMANDS(LMC_VISIT)
+#undef LMC_VISIT
   case CommandBody::NONE:
     break;
   }

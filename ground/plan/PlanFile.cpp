@@ -106,7 +106,7 @@ Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
     close(file);
     return failed("not a file");
   }
-  // A file that is no plan may be too large for the memory.
+  // The header is checked first, because a file that is no plan may not fit into memory.
   char header[kHeaderBytes] = {};
   if (status.st_size > 0 && (::pread(file, header, sizeof(header), 0) < ssize_t(sizeof(header)) ||
                              !plan::PlanBufferHasIdentifier(header))) {
@@ -154,7 +154,7 @@ Result<void> PlanFile::verify() {
   return openPhases();
 }
 
-// Returns what of the two plans differs and must be equal in all phases of a run; "": nothing.
+// Returns what differs between two plans and must be equal in all phases of a run; "": nothing.
 static std::string differenceOfPhases(const plan::Plan &first, const plan::Plan &later) {
   if (first.fingerprint()->string_view() != later.fingerprint()->string_view())
     return "its parameters or moments";

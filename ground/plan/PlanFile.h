@@ -46,8 +46,8 @@ public:
     uint64_t steps = 0;
   };
   const std::vector<Phase> &phases() const { return trainingPhases; }
-  // Returns the plan with the program of phase `index`, whose path names the phase, too. For a run
-  // without phases, index 0 is the plan itself.
+  // Returns the plan of phase `index`, whose path also names the phase. For a run without phases,
+  // index 0 is the plan itself.
   const PlanFile &phasePlan(size_t index) const;
 
   // The bytes of the file.

@@ -1,4 +1,4 @@
-// What a valid plan may contain, as far as this depends on the plan's target.
+// The rules for valid plans that depend on the plan's target.
 //
 // A target with rules of its own has a row in the table in TargetRules.cpp. In a plan for any other
 // target, kernels have no grid, commands have no launches (Command.launches), and no command needs
@@ -16,8 +16,8 @@ namespace lmc::plan {
 
 // Upper limits of a GPU kernel's launch. A launch beyond them runs on no device of the target.
 struct GridLimits {
-  std::array<uint32_t, 3> blocks;   // maximum thread blocks in x, y and z
-  uint32_t threads, threadMultiple; // of a block: the maximum, and what must divide the number
+  std::array<uint32_t, 3> blocks;   // maximum number of thread blocks in x, y and z
+  uint32_t threads, threadMultiple; // threads of a block: the maximum; the number is a multiple
   uint32_t registers, stackBytes;   // maxima per thread
   uint32_t sharedBytes;             // maximum dynamic shared memory of a thread block
 };
@@ -33,8 +33,9 @@ struct TargetRules {
   // The limits of all kernels that have code; each of them must have a grid. Null for a target
   // whose kernels have no grid and whose commands have no launches.
   const GridLimits *grid = nullptr;
-  bool modulesMatch = false; // Module.target must equal the target of the plan
-  // A matrix product may have a workspace (i8) at a multiple of this number. 0: it has none.
+  bool modulesMatch = false; // true if Module.target must equal the target of the plan
+  // A matrix product may have a workspace (i8) at a multiple of this number. 0: matrix products
+  // have none.
   uint32_t gemmWorkspaceAlignment = 0;
   // Returns the minimum workspace of `command`, or nullopt if it needs none. The slices that the
   // command names must exist.

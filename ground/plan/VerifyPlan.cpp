@@ -720,32 +720,6 @@ private:
     return dtypeOf(index) == type ? type : sumType(type);
   }
 
-  template <typename Op> Result<void> attention(const Op &op, DType type) {
-    if (!isFloat(type))
-      return fail("it attends to integers");
-    if (op.batch() == 0 || op.seq() == 0 || op.heads() == 0 || op.kv_heads() == 0 ||
-        op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
-      return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
-                  op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // The head dimension is limited because scratch grows with it, and positions are limited
-    // because kernels compute them in 32 bits.
-    constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
-    if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
-      return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
-                  op.head_dim(), op.seq(), op.window());
-    if (!std::isfinite(op.scale()))
-      return fail("its scale is not finite");
-    const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
-    const uint64_t tokens = product({op.batch(), op.seq()});
-    LMC_TRY(matrix("q", op.q(), type, tokens, product({op.heads(), op.head_dim()})));
-    LMC_TRY(matrix("k", op.k(), type, tokens, product({op.kv_heads(), op.head_dim()})));
-    LMC_TRY(matrix("v", op.v(), type, tokens, product({op.kv_heads(), op.head_dim()})));
-    LMC_TRY(operand("out", op.out(), type, queries));
-    if (op.starts() != -1)
-      LMC_TRY(operand("starts", op.starts(), DType::I32, tokens));
-    return operand("lse", op.lse(), sumType(type), product({op.batch(), op.seq(), op.heads()}));
-  }
-
   // Checks the product of a command that has one with SwiGLU, or its gradient.
   Result<void> productOfSwiglu(const plan::Gemm &gemm) {
     LMC_TRY(shapes(gemm));
@@ -769,87 +743,62 @@ private:
     return operand("dgu", op.dgu(), dtypeOf(gemm.a()), product({gemm.m(), 2, gemm.n()}));
   }
 
-  Result<void> shapes(const plan::Attention &op) { return attention(op, dtypeOf(op.q())); }
-
-  Result<void> shapes(const plan::AttentionGrad &op) {
-    const DType type = dtypeOf(op.q());
-    LMC_TRY(attention(op, type));
-    const uint64_t queries = product({op.batch(), op.seq(), op.heads(), op.head_dim()});
-    const uint64_t tokens = product({op.batch(), op.seq()});
-    LMC_TRY(operand("dout", op.dout(), type, queries));
-    LMC_TRY(matrix("dq", op.dq(), type, tokens, product({op.heads(), op.head_dim()})));
-    LMC_TRY(matrix("dk", op.dk(), type, tokens, product({op.kv_heads(), op.head_dim()})));
-    LMC_TRY(matrix("dv", op.dv(), type, tokens, product({op.kv_heads(), op.head_dim()})));
-    if (op.cos() != -1 || op.sin() != -1) {
-      if (op.head_dim() % 2 != 0)
-        return fail("it rotates heads of {}", op.head_dim());
-      const uint64_t angles = product({op.seq(), op.head_dim() / 2});
-      LMC_TRY(operand("cos", op.cos(), DType::F32, angles));
-      LMC_TRY(operand("sin", op.sin(), DType::F32, angles));
-    }
-    return {};
+  // Returns the dtype of a scalar that is either f32 or f64, and F32 for a slice of another dtype.
+  DType realOf(int64_t index) const {
+    return dtypeOf(index) == DType::F64 ? DType::F64 : DType::F32;
   }
 
-  Result<void> shapes(const plan::ScatterAdd &op) {
-    const DType type = dtypeOf(op.x());
-    if (!isFloat(type) || op.columns() == 0)
-      return fail("it adds rows of {} {}", op.columns(), plan::EnumNameDType(type));
-    LMC_TRY(operand("ids", op.ids(), DType::I32, op.rows()));
-    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.columns()})));
-    LMC_TRY(operand("d", op.d(), sumType(type), product({op.vocabulary(), op.columns()})));
-    return {};
-  }
-
-  // Checks what the commands of a mixture of experts have alike: extents that a command may have,
-  // and their indices, which are as many as 32 bits can count.
-  Result<void> extents(DType type, std::initializer_list<uint64_t> all, uint64_t choices) {
+  // Checks extents and numbers of indices, which are as many as 32 bits can count.
+  Result<void> extents(DType type, std::initializer_list<uint64_t> all) {
     constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
     if (!isFloat(type))
       return fail("it is of {}", plan::EnumNameDType(type));
     for (uint64_t each : all)
       if (each == 0 || each > kMost)
         return fail("it has an extent of {}", each);
-    if (choices > kMost)
-      return fail("it has {} rows", choices);
     return {};
   }
 
-  Result<void> shapes(const plan::Route &op) {
-    const DType type = dtypeOf(op.logits()), real = sumType(type);
-    LMC_TRY(extents(type, {op.tokens(), op.count(), op.chosen()},
-                    product({op.tokens(), op.chosen()})));
-    if (op.chosen() > op.count())
-      return fail("it chooses {} of {} experts", op.chosen(), op.count());
-    const uint64_t choices = product({op.tokens(), op.chosen()});
-    LMC_TRY(operand("logits", op.logits(), type, product({op.tokens(), op.count()})));
-    if (op.bias() != -1)
-      LMC_TRY(operand("bias", op.bias(), real, op.count()));
-    LMC_TRY(operand("weights", op.weights(), real, choices));
-    LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
-    LMC_TRY(operand("counts", op.counts(), real, op.count()));
-    return operand("mass", op.mass(), real, op.count());
+  // Checks what the shapes in commands.toml do not say of a command; most have nothing more.
+  Result<void> rule(const auto &) { return {}; }
+
+  template <typename Op> Result<void> attention(const Op &op) {
+    if (op.batch() == 0 || op.seq() == 0 || op.heads() == 0 || op.kv_heads() == 0 ||
+        op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
+      return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
+                  op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
+    // The head dimension is limited because scratch grows with it, and positions are limited
+    // because kernels compute them in 32 bits.
+    constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
+    if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
+      return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
+                  op.head_dim(), op.seq(), op.window());
+    if (!std::isfinite(op.scale()))
+      return fail("its scale is not finite");
+    return {};
+  }
+  Result<void> rule(const plan::Attention &op) { return attention(op); }
+  Result<void> rule(const plan::AttentionGrad &op) {
+    if ((op.cos() == -1) != (op.sin() == -1))
+      return fail("operand {} does not exist", op.cos() == -1 ? "cos" : "sin");
+    if (op.cos() != -1 && op.head_dim() % 2 != 0)
+      return fail("it rotates heads of {}", op.head_dim());
+    return attention(op);
   }
 
-  Result<void> shapes(const plan::RouteGrad &op) {
-    const DType type = dtypeOf(op.logits()), real = sumType(type);
-    LMC_TRY(extents(type, {op.tokens(), op.count(), op.chosen()},
-                    product({op.tokens(), op.chosen()})));
+  template <typename Op> Result<void> router(const Op &op) {
     if (op.chosen() > op.count())
       return fail("it chooses {} of {} experts", op.chosen(), op.count());
-    const uint64_t choices = product({op.tokens(), op.chosen()});
-    const uint64_t all = product({op.tokens(), op.count()});
-    LMC_TRY(operand("logits", op.logits(), type, all));
-    LMC_TRY(operand("experts", op.experts(), DType::I32, choices));
-    LMC_TRY(operand("dweights", op.dweights(), real, choices));
+    return {};
+  }
+  Result<void> rule(const plan::Route &op) { return router(op); }
+  Result<void> rule(const plan::RouteGrad &op) {
     if (op.sigmoid() && op.dmass() != -1)
       return fail("it has a gradient of the mass of sigmoids");
-    if (op.dmass() != -1)
-      LMC_TRY(operand("dmass", op.dmass(), real, op.count()));
-    return operand("dlogits", op.dlogits(), type, all);
+    return router(op);
   }
 
-  Result<void> shapes(const plan::SortRows &op) {
-    LMC_TRY(extents(DType::F32, {op.choices(), op.count()}, op.choices()));
+  Result<void> rule(const plan::SortRows &op) {
     if (op.groups() == 0 || (op.groups() == 1) != (op.rank() == -1))
       return fail("it sorts experts of {} groups {} the rank", op.groups(),
                   op.rank() == -1 ? "without" : "with");
@@ -859,92 +808,10 @@ private:
     if (op.first() > op.choices() || held > op.choices() - op.first())
       return fail("it sorts rows {} to {} of {} choices", op.first(), op.first() + held,
                   op.choices());
-    if (op.rank() != -1) {
-      const DType type = dtypeOf(uint32_t(op.rank()));
-      if (type != DType::F32 && type != DType::F64)
-        return fail("it has a rank of {}", plan::EnumNameDType(type));
-      LMC_TRY(operand("rank", op.rank(), type, 1));
-    }
-    LMC_TRY(operand("experts", op.experts(), DType::I32, op.choices()));
-    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.count() + 1));
-    LMC_TRY(operand("rows", op.rows(), DType::I32, held));
-    return operand("places", op.places(), DType::I32, op.choices());
+    return {};
   }
 
-  // Checks the matrices with a row per token and per choice, and the indices: `rows`, one for each
-  // row of choices, or `places`, one for each choice.
-  Result<void> rows(const auto &op, std::pair<const char *, uint32_t> tokens,
-                    std::pair<const char *, uint32_t> choices,
-                    std::pair<const char *, uint32_t> indices) {
-    const DType type = dtypeOf(tokens.second);
-    const uint64_t count = product({op.tokens(), op.chosen()});
-    const uint64_t held = op.held() ? op.held() : count;
-    if (held > count)
-      return fail("it has {} rows of {} choices", held, count);
-    LMC_TRY(extents(type, {op.tokens(), op.chosen(), op.columns()}, count));
-    LMC_TRY(operand(tokens.first, tokens.second, type, product({op.tokens(), op.columns()})));
-    LMC_TRY(operand(choices.first, choices.second, type, product({held, op.columns()})));
-    return operand(indices.first, indices.second, DType::I32,
-                   indices.first == std::string_view("rows") ? held : count);
-  }
-
-  Result<void> shapes(const plan::TakeRows &op) {
-    return rows(op, {"x", op.x()}, {"y", op.y()}, {"rows", op.rows()});
-  }
-  Result<void> shapes(const plan::TakeRowsGrad &op) {
-    return rows(op, {"dx", op.dx()}, {"dy", op.dy()}, {"places", op.places()});
-  }
-  Result<void> shapes(const plan::CombineRows &op) {
-    LMC_TRY(rows(op, {"out", op.out()}, {"y", op.y()}, {"places", op.places()}));
-    return operand("weights", op.weights(), sumType(dtypeOf(op.y())),
-                   product({op.tokens(), op.chosen()}));
-  }
-  Result<void> shapes(const plan::CombineRowsGrad &op) {
-    LMC_TRY(rows(op, {"dout", op.dout()}, {"y", op.y()}, {"rows", op.rows()}));
-    LMC_TRY(rows(op, {"dout", op.dout()}, {"dy", op.dy()}, {"rows", op.rows()}));
-    const DType real = sumType(dtypeOf(op.y()));
-    const uint64_t choices = product({op.tokens(), op.chosen()});
-    LMC_TRY(operand("places", op.places(), DType::I32, choices));
-    LMC_TRY(operand("weights", op.weights(), real, choices));
-    return operand("dweights", op.dweights(), real, choices);
-  }
-
-  Result<void> shapes(const plan::ExpertLinear &op) {
-    const DType type = dtypeOf(op.x());
-    LMC_TRY(extents(type, {op.rows(), op.experts(), op.inner(), op.columns()}, op.rows()));
-    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.inner()})));
-    LMC_TRY(operand("weight", op.weight(), type,
-                    product({op.experts(), op.inner(), op.columns()})));
-    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
-    return operand("y", op.y(), type, product({op.rows(), op.columns()}));
-  }
-
-  Result<void> shapes(const plan::ExpertLinearGrad &op) {
-    const DType type = dtypeOf(op.x());
-    LMC_TRY(extents(type, {op.rows(), op.experts(), op.inner(), op.columns()}, op.rows()));
-    LMC_TRY(operand("dy", op.dy(), type, product({op.rows(), op.columns()})));
-    LMC_TRY(operand("x", op.x(), type, product({op.rows(), op.inner()})));
-    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
-    return operand("d", op.d(), sumType(type),
-                   product({op.experts(), op.inner(), op.columns()}));
-  }
-
-  Result<void> shapes(const plan::ExpertSwiglu &op) {
-    const DType type = dtypeOf(op.x());
-    LMC_TRY(extents(type, {op.rows(), op.experts(), op.columns()}, op.rows()));
-    LMC_TRY(operand("x", op.x(), type, product({op.rows(), 2, op.columns()})));
-    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
-    return operand("y", op.y(), type, product({op.rows(), op.columns()}));
-  }
-
-  Result<void> shapes(const plan::ExpertSwigluGrad &op) {
-    const DType type = dtypeOf(op.x());
-    LMC_TRY(extents(type, {op.rows(), op.experts(), op.columns()}, op.rows()));
-    LMC_TRY(operand("dy", op.dy(), type, product({op.rows(), op.columns()})));
-    LMC_TRY(operand("x", op.x(), type, product({op.rows(), 2, op.columns()})));
-    LMC_TRY(operand("offsets", op.offsets(), DType::I32, op.experts() + 1));
-    return operand("dx", op.dx(), type, product({op.rows(), 2, op.columns()}));
-  }
+#include "ground/plan/Shapes.inc"
 
   Result<void> shapes(const plan::Copy &op) {
     LMC_TRY(operand("x", op.x(), dtypeOf(op.x()), 0));

@@ -6,33 +6,26 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string_view>
 
 namespace lmc {
 namespace {
 
-constexpr double kMaxRate = 10; // of the keys `lr` and `min_lr`, too
-
-// In the order of the enumerators.
-constexpr std::string_view kStyles[] = {"constant", "linear",       "cosine",
-                                        "wsd",      "inverse_sqrt", "piecewise"};
-constexpr std::string_view kWsdDecayStyles[] = {"linear", "cosine", "exponential", "minus_sqrt"};
-
 // Returns the enumerator whose name is `name`, the first one if there is none.
-template <typename E, size_t N>
-E named(const std::string_view (&names)[N], const std::string &name) {
+template <typename E> E named(std::span<const char *const> names, const std::string &name) {
   const auto found = std::ranges::find(names, name);
-  return found == std::end(names) ? E() : static_cast<E>(found - names);
+  return found == names.end() ? E() : static_cast<E>(found - names.begin());
 }
 
-LrStyle styleOf(const LrKeys &keys) { return named<LrStyle>(kStyles, keys.style); }
+LrStyle styleOf(const LrKeys &keys) { return named<LrStyle>(kLrStyles, keys.style); }
 
 int whereGiven(const LrKeys &keys, const char *key) {
   const auto found = keys.given.find(key);
   return found == keys.given.end() ? 0 : found->second;
 }
 
-// Returns true if `ratio` was given, and later than `plain`, which says the same in another form.
+// Returns true if `ratio` was given later than `plain`, another form of the same value.
 bool usesRatio(const LrKeys &keys, const char *plain, const char *ratio) {
   return whereGiven(keys, ratio) > whereGiven(keys, plain);
 }

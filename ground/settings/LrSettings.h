@@ -1,6 +1,6 @@
-// The schedule of the learning rate: the keys of [lr_schedule], the rules between them, and what
-// they say together. The compiler checks a job with them, and the runtime checks the changes of
-// `lmc-run --set`.
+// The schedule of the learning rate: the keys of [lr_schedule], the rules between them, and the
+// schedule that they give. The compiler checks a job with them, and the runtime checks the changes
+// of `lmc-run --set`.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,13 @@ namespace lmc {
 enum class LrStyle { Constant, Linear, Cosine, Wsd, InverseSqrt, Piecewise };
 enum class WsdDecayStyle { Linear, Cosine, Exponential, MinusSqrt };
 
+// Their names in a job, in the order of the enumerators.
+inline constexpr const char *kLrStyles[] = {"constant", "linear",       "cosine",
+                                            "wsd",      "inverse_sqrt", "piecewise"};
+inline constexpr const char *kWsdDecayStyles[] = {"linear", "cosine", "exponential", "minus_sqrt"};
+
+inline constexpr double kMaxRate = 10; // of a learning rate
+
 struct RatePoint {
   int64_t step = 0;
   double rate = 0;
@@ -23,14 +30,14 @@ struct RatePoint {
 // the run.
 struct LrSettings {
   LrStyle style = LrStyle::Cosine;
-  int64_t begin = 0;           // step of the run behind which the schedule begins
+  int64_t begin = 0;           // the schedule's first step is the one after this step of the run
   double lr = 0, minLr = 0;    // the highest rate, and the rate at the end
   double warmupInit = 0;       // rate from which the warm-up rises
-  int64_t warmupIters = 0;     // in steps of the schedule, as decayIters
+  int64_t warmupIters = 0;     // number of steps of the schedule, like decayIters
   int64_t decayIters = 0;      // step at which the rate reaches minLr
-  double wsdDecayFraction = 0; // style Wsd: the fraction of decayIters, at its end, with decay
+  double wsdDecayFraction = 0; // style Wsd: last share of decayIters, with decay
   WsdDecayStyle wsdDecayStyle = WsdDecayStyle::Linear;
-  std::vector<RatePoint> points = {}; // style Piecewise: in steps of the schedule, ascending
+  std::vector<RatePoint> points = {}; // for style Piecewise, by ascending step
 };
 
 // The keys of [lr_schedule].
@@ -38,11 +45,11 @@ struct LrKeys {
   std::string style = "cosine";
   double lr = 3e-4;
   double minLr = 0;      // default: lr / 10
-  double minLrRatio = 0; // of lr, in the place of minLr
+  double minLrRatio = 0; // minLr as a fraction of lr
   double warmupInit = 0;
   int64_t warmupIters = 0;
-  double warmupRatio = 0; // of decayIters, in the place of warmupIters
-  int64_t decayIters = 0; // default: the steps up to train_iters
+  double warmupRatio = 0; // warmupIters as a fraction of decayIters
+  int64_t decayIters = 0; // default: the number of steps up to train_iters
   double wsdDecayFraction = 0.2;
   std::string wsdDecayStyle = "linear";
   std::vector<std::string> points = {}; // "STEP:RATE"
@@ -55,10 +62,10 @@ struct LrKeys {
 
 // A mistake in the keys.
 struct LrFault {
-  std::string key;                // that it is reported for: "min_lr"
-  std::vector<std::string> reads; // the other keys of the section that it depends on
+  std::string key;                // the key at which it is reported: "min_lr"
+  std::vector<std::string> reads; // other keys of the section on which it depends
   std::string text;               // "min_lr = 0.02 is more than lr = 0.01"
-  bool isWarning = false;         // the schedule holds, but may not be what was meant
+  bool isWarning = false;         // the schedule is valid, but may not be intended
 };
 
 // Returns the mistakes in the keys of a schedule whose last step is step `lastStep` of the run.

@@ -10,7 +10,7 @@ namespace lmc {
 
 struct PhaseSource {
   std::string name;
-  std::optional<double> weight; // absent: the weight of the [[data.source]]
+  std::optional<double> weight; // absent: the weight that [[data.source]] gives
 };
 
 // Reads "NAME" or "NAME=WEIGHT". Error: the weight is not a finite number above 0.

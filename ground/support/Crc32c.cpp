@@ -4,7 +4,7 @@
 
 namespace lmc {
 
-// table[b] is the register after the byte b, from a register of zeros. 0x82F63B78 is the polynomial
+// table[b] is the register after the byte b, if it was zero before. 0x82F63B78 is the polynomial
 // with its bits reversed.
 static constexpr std::array<uint32_t, 256> makeTable() {
   std::array<uint32_t, 256> table{};

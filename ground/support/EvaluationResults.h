@@ -1,4 +1,4 @@
-// What the command of checkpoint.export_command leaves in OUT/evaluations/STEP, of an export.
+// Reads the results that checkpoint.export_command writes to OUT/evaluations/STEP.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -9,13 +9,13 @@
 
 namespace lmc {
 
-// Name of the empty file that says that the command has ended with exit code 0.
+// The name of the empty file that exists once the command has ended with exit code 0.
 inline constexpr const char *kEvaluationComplete = "complete";
 
 // Numbers by name, such as "hellaswag/acc,none", in the order of their names.
 using EvaluationResults = std::vector<std::pair<std::string, double>>;
 
-// Numbers that are read at most.
+// The maximum number of results that are read.
 inline constexpr size_t kMaxEvaluationResults = 1000;
 
 // Reads the numbers of all JSON files in `folder` and in the folders in it: those of the object

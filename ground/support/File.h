@@ -28,7 +28,7 @@ public:
   static Result<File> create(const std::string &path);
   // Opens an existing file, whose contents stay.
   static Result<File> openForWriting(const std::string &path);
-  // Does the same, cuts the file to its first `bytes` bytes, and lets write() go on after them.
+  // Opens an existing file and cuts it to its first `bytes` bytes; write() continues after them.
   static Result<File> openForAppending(const std::string &path, uint64_t bytes);
 
   File(File &&other) noexcept;
@@ -37,14 +37,14 @@ public:
 
   // Writes `bytes` bytes from `data`, with as many system calls as necessary.
   Result<void> write(const void *data, size_t bytes);
-  // Does the same from byte `offset` of the file on.
+  // Writes `bytes` bytes from byte `offset` of the file on.
   Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
   // Makes the file `bytes` bytes long; bytes behind its present end are zeros.
   Result<void> resize(uint64_t bytes);
   // Reads up to `bytes` bytes and returns how many. The number is smaller only at the end of the
   // file.
   Result<size_t> read(void *data, size_t bytes);
-  // Does the same from byte `offset` of the file on. Several threads may call it at the same time.
+  // Like read(), from byte `offset` of the file on. Several threads may call it at the same time.
   Result<size_t> readAt(void *data, size_t bytes, uint64_t offset) const;
   Result<uint64_t> size() const;
   // Returns when the contents are on the disk.
@@ -90,11 +90,11 @@ Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes)
 // Creates the file `path` with `text` as its contents, and returns when they are on the disk.
 Result<void> writeTextFile(const std::string &path, const std::string &text);
 
-// Writes `text` to PATH.partial and renames that to `path`, which so has at every moment its old
-// contents or the new ones. The result is on the disk when the function returns.
+// Writes `text` to PATH.partial and renames that file to `path`. At every moment `path` has its old
+// or its new contents. The result is on the disk when the function returns.
 Result<void> publishFile(const std::string &path, const std::string &text);
 
-// Does the same for a file that may be lost when the machine fails, and does not wait for the disk.
+// Does the same but does not wait for the disk: a failing machine may lose the new contents.
 Result<void> replaceFile(const std::string &path, const std::string &text);
 
 // Returns when the entries of a folder (new names, renames, removals) are on the disk.

@@ -6,7 +6,7 @@
 
 namespace lmc {
 
-// Of the list, which all threads share.
+// This mutex guards the list, which all threads share.
 static std::mutex waitsMutex;
 static FileWait *oldest = nullptr, *newest = nullptr;
 

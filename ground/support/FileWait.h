@@ -1,5 +1,5 @@
-// Which file a thread of this process is reading or writing just now, so that a watchdog can name
-// the one that does not answer.
+// Records which file each thread of this process is reading or writing, so that a watchdog can name
+// a file that does not answer.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ private:
   const char *action;
   const std::string &path;
   std::chrono::steady_clock::time_point began;
-  FileWait *previous, *next; // in the list of all, the oldest first
+  FileWait *previous, *next; // neighbours in the list of all waits, the oldest first
 };
 
 // Returns "reading PATH for 31 s" for the file operation that has been going on for the longest

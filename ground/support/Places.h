@@ -1,4 +1,4 @@
-// Where the files lie that belong to the running program.
+// Finds the files that belong to the running program.
 #pragma once
 
 #include <filesystem>

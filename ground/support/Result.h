@@ -17,10 +17,10 @@ enum class ExitCode : int {
   Failure = 1,      // the machine failed: disk, memory, device
   UserError = 2,    // something that the user gave is wrong
   DoesNotFit = 3,   // the plan cannot meet its memory budget
-  Diverged = 4,     // the guard stopped a run that has diverged; its state is kept aside
-  RankFailed = 5,   // another rank ended, hangs or disagrees; a restart goes on from a checkpoint
+  Diverged = 4,     // the guard stopped a run that has diverged; its state is kept
+  RankFailed = 5,   // another rank ended, hangs or disagrees; a restart continues
   SlowLink = 6,     // lmc-run --preflight found a link that is slower than the others
-  Interrupted = 75, // by a signal or a time limit; a checkpoint was written, a restart continues
+  Interrupted = 75, // stopped by a signal or a time limit; a restart continues
 };
 
 struct Error {

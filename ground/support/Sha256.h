@@ -10,8 +10,8 @@ namespace lmc {
 // the program sha256sum prints it.
 std::string sha256(const void *data, size_t bytes);
 
-// Returns the HMAC-SHA-256 (RFC 2104) of `text` under `key` in the same notation. Only who knows
-// the key can compute it.
+// Returns the HMAC-SHA-256 (RFC 2104) of `text` under `key` as 64 lower-case hexadecimal digits.
+// Only a program that knows the key can compute the HMAC.
 std::string hmacSha256(const std::string &key, const std::string &text);
 
 } // namespace lmc

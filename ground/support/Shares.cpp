@@ -12,13 +12,14 @@ namespace lmc {
 static constexpr size_t kMostSources = 1000;
 static constexpr uint64_t kMostBlocks = uint64_t(1) << 24;
 
-// Returns whole numbers in the ratio of the weights, as small as possible; none if their sum would
-// be beyond kMostBlocks. A weight counts as the shortest decimal number that is read as its value.
+// Returns whole numbers in the ratio of the weights, as small as possible; no numbers if their sum
+// would exceed kMostBlocks. A weight counts as the shortest decimal number that is read as its
+// value.
 static std::vector<uint64_t> wholeShares(const std::vector<double> &weights) {
-  // Digits and exponent: weight = digits * 10^exponent.
+  // The digits and the exponent of each weight: weight = digits * 10^exponent.
   std::vector<std::pair<uint64_t, int>> decimals;
   for (double weight : weights) {
-    const std::string text = fmt::format("{}", weight); // shortest, such as "0.125" or "1e-07"
+    const std::string text = fmt::format("{}", weight); // shortest, like "0.125" or "1e-07"
     const size_t e = std::min(text.find('e'), text.size());
     std::string digits = text.substr(0, e);
     int exponent = e < text.size() ? std::stoi(text.substr(e + 1)) : 0;

@@ -10,17 +10,17 @@ namespace lmc {
 
 namespace {
 
-// What the process did with signals before this file changed anything.
+// The dispositions of signals that the process had before this file changed any.
 struct AtStart {
   sigset_t mask;
   sigset_t ignored;
   struct sigaction brokenPipe, largeFile; // of SIGPIPE, SIGXFSZ
 };
 
-// What the thread of signals and the others share.
+// Variables that the signal thread and other threads share.
 std::atomic<int> runs = 0;       // objects of StopSignals
-std::atomic<int> stopsCame = 0;  // signals of kStopSignals that came while there was a run
-std::atomic<int> interrupts = 0; // SIGINT among them, since the first of the present runs began
+std::atomic<int> stopsCame = 0;  // signals of kStopSignals that came during a run
+std::atomic<int> interrupts = 0; // SIGINT among them, since the first run began
 
 bool isStop(int signal) {
   for (int stop : kStopSignals)
@@ -77,14 +77,14 @@ void endBy(int signal) {
   sigaddset(&only, signal);
   pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
   (void)::kill(::getpid(), signal);
-  ::_exit(128 + signal); // the first process of a container is not ended by its own signals
+  ::_exit(128 + signal); // signals of its own do not end the first process of a container
 }
 
 void take(int signal) {
   if (!isStop(signal) && signal != SIGQUIT)
     return;
-  // The system also queues a signal that is both blocked and ignored. A shell starts what it puts in the
-  // background with SIGINT ignored, and such a run can still be stopped by it.
+  // The system also queues a signal that is both blocked and ignored. A shell starts background
+  // jobs with SIGINT ignored, and SIGINT can still stop such a run.
   const bool endsProgram = signal == SIGQUIT || runs == 0;
   if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
     return;
@@ -128,7 +128,7 @@ void restoreSignals() {
 
 void startSignalThread() {
   blockSignals();
-  // A process that was forked has no thread but its own.
+  // A forked process has only one thread, so that it needs a signal thread of its own.
   static std::atomic<pid_t> started = 0;
   if (started.exchange(::getpid()) == ::getpid())
     return;

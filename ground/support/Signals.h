@@ -1,4 +1,4 @@
-// Signals of the programs that compute: no handler ever runs on a thread that computes.
+// Handles signals of programs that compute: no handler ever runs on a thread that computes.
 //
 // Why: a matrix product that a library generates may use the stack pointer as a pointer into its
 // data (oneDNN 2.6.3 does so for f32). The kernel writes the frame of a signal handler, some
@@ -23,9 +23,9 @@
 
 namespace lmc {
 
-// These ask a run to stop: the current step is finished and a checkpoint is written. Batch systems
-// warn with SIGUSR1, SIGUSR2 or SIGXCPU before they kill; SIGALRM comes from a parent that has set
-// an alarm. Without a run (see StopSignals) they end the program, as they do by default.
+// Signals that ask a run to stop: it finishes the current step and writes a checkpoint. Batch
+// systems warn with SIGUSR1, SIGUSR2 or SIGXCPU before they kill; SIGALRM comes from a parent that
+// has set an alarm. Without a run (see StopSignals) they end the program, as they do by default.
 inline constexpr std::array<int, 7> kStopSignals = {SIGTERM, SIGINT,  SIGHUP, SIGUSR1,
                                                     SIGUSR2, SIGXCPU, SIGALRM};
 
@@ -43,28 +43,28 @@ void unblockQuit();
 // large) from now on: the write returns an error instead.
 void ignoreFailedWrites();
 
-// Returns whether SIGHUP was ignored when the program started, as under nohup. It stays so.
+// Returns whether SIGHUP was ignored when the program started, as under nohup. It stays ignored.
 bool hangUpIsIgnored();
 
 // Returns the mask that the process had before blockSignals().
 sigset_t signalMaskAtStart();
 
-// Gives the calling thread the mask, and SIGPIPE and SIGXFSZ the actions, that the process had at its
-// start: for a new process, before it starts another program.
+// Restores, for the calling thread, the mask of signals and the actions of SIGPIPE and SIGXFSZ that
+// the process had at its start. A new process calls it before it starts another program.
 void restoreSignals();
 
 // Starts the thread that takes the signals of blockSignals(), which it calls; does nothing if this
 // process has one. While a StopSignals exists, a signal of kStopSignals sets its flag, and a second
-// SIGINT ends the program at once. Without one, and for SIGQUIT, the thread ends the program, as the
-// system does by default. What was ignored when the program started stays ignored, but a run can be
-// stopped by all of kStopSignals but SIGHUP, which nohup ignores. Signals that need no answer are
-// dropped.
+// SIGINT ends the program at once. Without one, and for SIGQUIT, the thread ends the program, as
+// the system does by default. A signal that was ignored when the program started stays ignored, but
+// all of kStopSignals except SIGHUP, which nohup ignores, can stop a run. Signals that need no
+// answer are dropped.
 void startSignalThread();
 
-// A run that signals ask to stop. While an object of this class exists, a signal of kStopSignals makes
-// requested() true and does nothing else. The constructor calls startSignalThread() and
-// ignoreFailedWrites(). There may be several objects at a time: each is asked by a signal that comes
-// while it exists.
+// A run that signals ask to stop. While an object of this class exists, a signal of kStopSignals
+// makes requested() true and does nothing else. The constructor calls startSignalThread() and
+// ignoreFailedWrites(). Several objects may exist at a time: a signal reaches each object that
+// exists when it comes.
 class StopSignals {
 public:
   StopSignals();
@@ -75,7 +75,7 @@ public:
   bool requested() const;
 
 private:
-  int before; // stop signals that had come when this object was made
+  int before; // number of stop signals that came before this object was made
 };
 
 } // namespace lmc

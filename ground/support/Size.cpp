@@ -50,7 +50,7 @@ Result<uint64_t> parseSize(std::string_view text) {
                              fmt::join(names, ", "), hint)};
   }
   const double bytes = std::floor(number * known->bytes + 0.5);
-  if (bytes >= 9.2e18) // 2^63: settings are signed 64-bit integers in TOML
+  if (bytes >= 9.2e18) // about 2^63: a setting is a signed 64-bit integer of TOML
     return Error{fmt::format("\"{}\" is more than any memory", text)};
   return static_cast<uint64_t>(bytes);
 }

@@ -1,4 +1,4 @@
-// Sizes in bytes as people write and read them.
+// Converts sizes in bytes from and to text.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// Returns the bytes of "76GiB", "1.5 GB", "4096".
+// Returns the number of bytes of "76GiB", "1.5 GB", "4096".
 Result<uint64_t> parseSize(std::string_view text);
 
 // Formats bytes in binary units: "1.50 GiB".

@@ -19,7 +19,7 @@ public:
   LogicalResult add(func::FuncOp function, int64_t &traffic);
 
   const int64_t tokens; // of a micro-step
-  int64_t weights = 0;  // elements of the weights of matrix products that a token meets
+  int64_t weights = 0;  // elements of all weights by which a token is multiplied
   // The columns of q, summed per mean number of keys that a query sees: with the mask (causal) and
   // without it (full). Each mean is multiplied by its sum of columns only once, so it is rounded
   // only once.
@@ -53,13 +53,13 @@ static bool readsTable(lm::EmbeddingOp embedding) {
   return variable && variable.getKind() == lm::VariableKind::Table;
 }
 
-// Returns true if the op adds rows of two tables: those of tokens and of learned positions.
+// Returns true if the op adds a row of the token table and a row of the table of learned positions.
 static bool addsRows(lm::AddOp sum) {
   return sum.getLhs().getDefiningOp<lm::EmbeddingOp>() &&
          sum.getRhs().getDefiningOp<lm::EmbeddingOp>();
 }
 
-// Returns true if the op reads the rows of learned positions, which another row is added to.
+// Returns true if the op reads rows of learned positions, which are added to rows of tokens.
 static bool isOfPositions(lm::EmbeddingOp embedding) {
   auto sum = embedding->hasOneUse() ? dyn_cast<lm::AddOp>(*embedding->user_begin()) : lm::AddOp();
   return sum && addsRows(sum) && sum.getRhs() == embedding.getResult();
@@ -126,7 +126,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
       continue; // counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
-      if (cast<ShapedType>(sum.getType()).getRank() > 1) // else of the counts of routers
+      if (cast<ShapedType>(sum.getType()).getRank() > 1) // sums of rank 1 are counts of routers
         move(sum.getResult(), 3);
     } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {
       move(rope.getResult(), 2);

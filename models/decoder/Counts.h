@@ -8,7 +8,7 @@
 namespace lmc {
 
 struct ModelCounts {
-  uint64_t parameters = 0; // elements of all parameters; tied weights count once
+  uint64_t parameters = 0; // elements of all parameters, tied weights counted once
 
   // Floating-point operations per token in the forward and the backward pass, without recompute, as
   // in appendix B of the PaLM paper, https://arxiv.org/abs/2204.02311: 6 per weight of a matrix

@@ -17,17 +17,17 @@ using namespace lmc;
 namespace {
 
 struct Parameter {
-  std::string name; // in a layer: without the layer's prefix
+  std::string name; // name of the parameter, without the prefix of its layer
   SmallVector<int64_t> shape;
   // For a matrix, the standard deviation of its normal initial values; for a vector, its initial
   // value, 0 or 1.
   double initial;
-  // Of a weight [in, out]: the columns of the linear maps that lie side by side in it.
+  // For a weight [in, out]: the columns of each linear map that lies in it, side by side.
   SmallVector<int64_t> columns = {};
-  // Of matrices that lie one below the other: their names and rows, with initial values of
-  // `initial`.
+  // For a matrix of several parts, one below the other: their names and rows. Each has initial
+  // values of `initial`.
   std::vector<std::pair<std::string, int64_t>> parts = {};
-  // Of the bias of a router: the choices that each expert gets in a step if all are equally busy.
+  // For the bias of a router: the choices that each expert gets in a step if all are equally busy.
   double balanced = 0;
 };
 
@@ -36,7 +36,7 @@ struct Parameter {
 struct LayerFunction {
   func::FuncOp function;
   std::vector<Parameter> parameters;
-  int64_t experts = 0; // 0: the layer has no router
+  int64_t experts = 0; // number of experts; 0: the layer has no router
 };
 
 // The sums of a layer's router that people watch (ground/plan/Names.h).
@@ -97,11 +97,11 @@ private:
     return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
-  // Declares a parameter of the layer with this prefix, or, without a prefix, of no layer.
+  // Declares a parameter of the layer with this prefix; "": it belongs to no layer.
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
-    // All parts are of one group (config::checkPatterns).
+    // All parts of a parameter have the same group (config::checkPatterns).
     const ParameterGroup *group = groupOf(
         config.optimizer, parameter.parts.empty() ? name : prefix + parameter.parts.front().first);
     lm::InitAttr init =
@@ -160,7 +160,7 @@ private:
       declareParameter(head());
   }
 
-  // Returns true if a rank computes the choices of its experts in windows, one after the other.
+  // Returns true if a rank computes the choices of its experts window by window.
   bool hasWindows() const { return config.distributed.expertCapacity > 0; }
 
   // Declares the sums of names::kRouterSums, one behind the other.
@@ -181,7 +181,7 @@ private:
       return;
     if (decoder.balanceLoss > 0)
       sums.push_back({names::kRouterBalance, most});
-    constexpr int64_t kAlignment = 64; // elements: wide loads need such addresses
+    constexpr int64_t kAlignment = 64; // in elements: wide loads need aligned addresses
     auto padded = [](int64_t elements) { return llvm::alignTo(elements, kAlignment); };
     int64_t elements = 0;
     for (const auto &[name, count] : sums)
@@ -209,7 +209,7 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // The norm behind the embedding belongs to the module of the last norm.
+  // Returns the name of the norm behind the embedding, which lies beside the last norm.
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }
@@ -336,7 +336,7 @@ private:
             kvColumns = model.numKeyValueHeads * model.headDim;
     double stddev = linearStddev(model.hiddenSize);
     Block &body = layer.function.front();
-    SmallVector<Value> parts; // q, k and v, if one projection has made them
+    SmallVector<Value> parts; // q, k and v, if one projection computes them together
     if (!kind.qkv.name.empty()) {
       Value joined = linear(layer, kind.qkv, h, columns + 2 * kvColumns, stddev,
                             {columns, kvColumns, kvColumns});
@@ -379,7 +379,7 @@ private:
     return linear(layer, downOf, activated, model.hiddenSize, residualStddev());
   }
 
-  // Appends to `results` what the layer returns of its router.
+  // Appends to `results` the statistics that the layer returns of its router.
   Value experts(LayerFunction &layer, const Experts &of, Value h, SmallVectorImpl<Value> &results) {
     const int64_t count = of.count, width = of.intermediateSize, hidden = model.hiddenSize;
     const int64_t choices = tokens * of.chosen;
@@ -402,7 +402,7 @@ private:
     auto sort = lm::SortRowsOp::create(b, named("sort"), sorted, route.getExperts());
     Value rows = lm::TakeRowsOp::create(b, named("take"), tensor({choices, hidden}, compute), h,
                                         sort.getRows(), sort.getPlaces());
-    // Each expert's gate and up are neighbours.
+    // The gate and up matrices of an expert are adjacent.
     Parameter gateUp{
         of.experts + ".gate_up.weight", {count * 2 * width, hidden}, linearStddev(hidden)};
     Parameter down{
@@ -463,7 +463,7 @@ private:
     return argument;
   }
 
-  // `maps` are the columns of several linear maps that the layer does; empty: it is one.
+  // Applies a linear layer to x. `maps`: columns of each linear map in it; empty: it is one map.
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
                double stddev, SmallVector<int64_t> maps = {}) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
@@ -514,8 +514,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens per chunk of the loss: what the job says, else at most 4096, and
-  // at most 256 MiB of logits, but at least 64. The memory phase may choose another number.
+  // Returns the number of tokens per chunk of the loss: the job's, else at most 4096, with at most
+  // 256 MiB of logits, but at least 64. The memory phase may choose another number.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);
@@ -524,7 +524,7 @@ private:
     return std::min(tokens, std::clamp<int64_t>(fit, 64, 4096));
   }
 
-  // Declares a variable that `function` is built with.
+  // Declares an input variable in front of `function`, which reads it.
   void declareFor(func::FuncOp function, StringRef name, RankedTensorType type) {
     OpBuilder::InsertionGuard atModule(b);
     b.setInsertionPoint(function);
@@ -550,7 +550,7 @@ private:
       sin = load("rope.sin", ropeTable);
     }
     if (isRotary() && config.training.documentPositions) {
-      // The row of each token's position, so that the tables have a row per token.
+      // Each token reads the row of its position, so that cos and sin have a row per token.
       Value positions = load(names::kPositions, ids);
       cos = lm::EmbeddingOp::create(b, named("rope.cos"), rotations, positions, cos);
       sin = lm::EmbeddingOp::create(b, named("rope.sin"), rotations, positions, sin);
@@ -645,7 +645,7 @@ private:
   Type compute, master;
   int64_t tokens;
   RankedTensorType activations, ropeTable, ids;
-  RankedTensorType rotations;        // of cos and sin, as layers read them
+  RankedTensorType rotations;        // the type of cos and sin, as layers read them
   std::vector<LayerFunction> layers; // one per kind of layer
 };
 

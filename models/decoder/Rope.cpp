@@ -36,7 +36,7 @@ static void scaleYarn(std::vector<double> &frequencies, const ModelConfig &model
   double low = std::max(std::floor(correctionDim(scaling.betaFast)), 0.0);
   double high = std::min(std::ceil(correctionDim(scaling.betaSlow)), dim - 1);
   if (low == high)
-    high += 0.001; // avoids a division by zero in the ramp below
+    high += 0.001; // prevents a division by zero in the ramp below
   for (size_t i = 0; i < frequencies.size(); ++i) {
     double ramp = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     frequencies[i] = frequencies[i] / scaling.factor * ramp + frequencies[i] * (1 - ramp);

@@ -34,16 +34,16 @@ struct Norms {
 // or the whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
-// An MLP of experts: a router, a linear layer without bias, chooses some of them for each token,
-// and the layer's result is the sum of theirs, each times its weight. An expert is
-// down(silu(gate(x)) * up(x)), without biases. There is none if `count` is 0. A shared expert,
-// whose result is added, has all tokens; there is none if `sharedSize` is 0.
+// An MLP of experts. A router, which is a linear layer without bias, chooses some experts for each
+// token. The layer's result is the sum of their results, each multiplied by its weight. An expert
+// is down(silu(gate(x)) * up(x)), without biases. If `count` is 0, the layer has no experts. If
+// `sharedSize` is not 0, a shared expert computes all tokens, and its result is added.
 struct Experts {
-  int64_t count = 0, chosen = 0; // how many there are, and how many a token has
+  int64_t count = 0, chosen = 0; // number of experts, and number of experts per token
   int64_t intermediateSize = 0;  // of one expert
   bool normalize = false;        // the weights of a token add up to 1
   bool sigmoid = false;          // the router's scores are sigmoids, and not a softmax
-  double scale = 1;              // factor of the weights
+  double scale = 1;              // factor of all weights
   // The bias that is added to the scores for the choice alone (lm.balance_bias); "": none.
   std::string bias = "";
   int64_t sharedSize = 0;
@@ -54,16 +54,16 @@ struct Experts {
 };
 
 struct DecoderLayer {
-  std::string name = "layer"; // name of the function in the graph
+  std::string name = "layer"; // name of the layer's function in the graph
   Norms attention{"input_layernorm", ""}, mlp{"post_attention_layernorm", ""};
   Projection q{"self_attn.q_proj"}, k{"self_attn.k_proj"}, v{"self_attn.v_proj"},
       o{"self_attn.o_proj"};
-  Projection qkv{""}; // one layer in the place of q, k and v, whose outputs stand side by side
+  Projection qkv{""}; // one projection for q, k and v, whose outputs lie side by side
   Projection gate{"mlp.gate_proj"}, up{"mlp.up_proj"}, down{"mlp.down_proj"};
-  Experts experts; // in the place of gate, up and down
+  Experts experts; // used instead of gate, up and down
   HeadNorm headNorm = HeadNorm::None;
   std::string qNorm = "self_attn.q_norm", kNorm = "self_attn.k_norm";
-  int64_t window = 0; // number of keys that a token sees, itself included; 0: all before it
+  int64_t window = 0; // number of keys that a token sees, itself included; 0: no limit
 };
 
 // How a decoder knows the position of a token: RoPE turns q and k, or a learned vector for each
@@ -74,13 +74,13 @@ enum class NormKind { Rms, Layer };
 
 struct Decoder {
   std::vector<DecoderLayer> kinds; // the different layers, each with a unique name
-  std::vector<size_t> pattern;     // per layer, an index into kinds; empty: all are kinds[0]
+  std::vector<size_t> pattern;     // index into `kinds` per layer; empty: all layers are kinds[0]
   NormKind norm = NormKind::Rms;   // of all norms
   double normEps = 0;              // 0: rms_norm_eps
   Positions positions = Positions::Rotary;
-  // The weights of layers are [in, out], as in GPT-2's Conv1D, and not [out, in].
+  // True if the weights of layers are [in, out], as in GPT-2's Conv1D, instead of [out, in].
   bool transposedWeights = false;
-  // Factor of the loss that keeps experts equally busy (lm.balance_loss); 0: none.
+  // Factor of the balancing loss, which keeps experts equally busy (lm.balance_loss); 0: none.
   double balanceLoss = 0;
   // Names of Hugging Face's checkpoints.
   std::string embedding = "model.embed_tokens.weight", positionTable = "", lastNorm = "model.norm",

@@ -8,6 +8,8 @@
 
 namespace lmc {
 
+using namespace config::keys;
+
 static constexpr const char *kExperts = "n_routed_experts", *kShared = "n_shared_experts",
                             *kDense = "first_k_dense_replace", *kScale = "routed_scaling_factor";
 
@@ -59,29 +61,14 @@ const ModelFamily &dots1() {
       .name = "dots1",
       .modelType = "dots1",
       .className = "Dots1ForCausalLM",
-      .keys = {expertsKey(kExperts, 128),
-               chosenKey(6),
-               expertWidthKey(),
-               normalizeKey(),
-               {.section = "model",
-                .name = kShared,
-                .field = config::familyField(kShared, int64_t(1)),
-                .minimum = 1,
-                .maximum = 1024,
-                .doc = "Width of the expert that all tokens have, in widths of an expert."},
-               {.section = "model",
-                .name = kDense,
-                .field = config::familyField(kDense, int64_t(0)),
-                .minimum = 0,
-                .maximum = 1 << 20,
-                .doc = "So many of the first layers have an MLP of `intermediate_size`, and no "
-                       "experts."},
-               {.section = "model",
-                .name = kScale,
-                .field = config::familyField(kScale, 1.0),
-                .minimum = 0,
-                .maximum = 1e6,
-                .doc = "Factor of the weights of a token's experts."}},
+      .keys =
+          {expertsKey(kExperts, 128), chosenKey(6), expertWidthKey(), normalizeKey(),
+           familyKey(kShared, int64_t(1), range(1, 1024),
+                     "Width of the expert that all tokens have, in widths of an expert."),
+           familyKey(
+               kDense, int64_t(0), range(0, 1 << 20),
+               "So many of the first layers have an MLP of `intermediate_size`, and no experts."),
+           familyKey(kScale, 1.0, range(0, 1e6), "Factor of the weights of a token's experts.")},
       .ignored = {"mlp_bias", "sliding_window"},
       .defaults = {{"rms_norm_eps", 1e-6},
                    {"max_position_embeddings", 2048},

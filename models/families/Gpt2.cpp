@@ -3,9 +3,12 @@
 // https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf.
 #include "ground/config/Checks.h"
 #include "ground/config/ModelFamily.h"
+#include "ground/config/keys/Traits.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {
+
+using namespace config::keys;
 
 static constexpr const char *kEps = "layer_norm_epsilon";
 
@@ -27,7 +30,7 @@ static config::Json modelKeys(const ModelConfig &model) {
 }
 
 static void check(const config::CheckedJob &job) {
-  // The table of positions must have the same shape in all phases.
+  // By default the number of positions is the sequence length, which phases of a job may change.
   if (job.sound({"model.max_position_embeddings"}) && job.config.phases.size() > 1 &&
       !job.provenance.given("model.max_position_embeddings"))
     job.error("model.max_position_embeddings",
@@ -61,12 +64,8 @@ const ModelFamily &gpt2() {
       .name = "gpt2",
       .modelType = "gpt2",
       .className = "GPT2LMHeadModel",
-      .keys = {{.section = "model",
-                .name = kEps,
-                .field = config::familyField(kEps, 1e-5),
-                .minimum = 1e-15,
-                .maximum = 0.1,
-                .doc = "Added to the variance in LayerNorm."}},
+      .keys = {familyKey(kEps, 1e-5, range(1e-15, 0.1),
+                                       "Added to the variance in LayerNorm.")},
       .absent = {"num_key_value_heads", "head_dim", "rope_theta", "rms_norm_eps", "attention_bias",
                  "mlp_bias", "sliding_window", "rope_scaling"},
       .defaults = {{"n_positions", 1024},

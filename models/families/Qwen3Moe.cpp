@@ -6,6 +6,8 @@
 
 namespace lmc {
 
+using namespace config::keys;
+
 static constexpr const char *kExperts = "num_experts", *kStep = "decoder_sparse_step",
                             *kDenseLayers = "mlp_only_layers";
 
@@ -61,24 +63,15 @@ static Decoder decoder(const ModelConfig &model) {
 }
 
 static config::Key stepKey() {
-  return {.section = "model",
-          .name = kStep,
-          .field = config::familyField(kStep, int64_t(1)),
-          .minimum = 1,
-          .maximum = 4096,
-          .doc = "A layer has experts if its number, counted from 1, is a multiple of this; the "
-                 "others have an MLP."};
+  return familyKey(kStep, int64_t(1), range(1, 4096),
+                   "A layer has experts if its number, counted from 1, is a multiple of this; the "
+                   "others have an MLP.");
 }
 
 static config::Key denseLayersKey() {
-  return {.section = "model",
-          .name = kDenseLayers,
-          .field = config::familyField(kDenseLayers, std::vector<int64_t>()),
-          .minimum = 0,
-          .maximum = 4095,
-          .defaultText = "none",
-          .doc = "Layers, counted from 0, that have an MLP and no experts, whatever "
-                 "`decoder_sparse_step` says."};
+  return familyKey(kDenseLayers, std::vector<int64_t>(), range(0, 4095), defaultText("none"),
+                   "Layers, counted from 0, that have an MLP and no experts, whatever "
+                   "`decoder_sparse_step` says.");
 }
 
 const ModelFamily &qwen3Moe() {

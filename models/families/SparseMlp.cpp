@@ -2,53 +2,35 @@
 
 namespace lmc {
 
+using namespace config::keys;
+
 config::Key expertsKey(const char *name, int64_t initial) {
-  return {.section = "model",
-          .name = name,
-          .field = config::familyField(name, initial),
-          .minimum = 1,
-          .maximum = 1023,
-          .doc = "Experts in the MLP of a layer."};
+  return familyKey(name, initial, range(1, 1023), "Experts in the MLP of a layer.");
 }
 
 config::Key chosenKey(int64_t initial) {
-  return {.section = "model",
-          .name = kChosen,
-          .field = config::familyField(kChosen, initial),
-          .minimum = 1,
-          .maximum = 32,
-          .doc =
-              "Experts of a token: those that the router finds most probable. No token is dropped, "
-              "whatever the router chooses."};
+  return familyKey(kChosen, initial, range(1, 32),
+                   "Experts of a token: those that the router finds most probable. No token is "
+                   "dropped, whatever the router chooses.");
 }
 
 config::Key balanceLossKey(double initial) {
-  return {.section = "model",
-          .name = kBalanceLoss,
-          .field = config::familyField(kBalanceLoss, initial),
-          .minimum = 0,
-          .maximum = 1,
-          .doc = "Factor of the loss that keeps experts equally busy (Fedus et al. 2021), which is "
-                 "added to the training loss; 0: none."};
+  return familyKey(
+      kBalanceLoss, initial, range(0, 1),
+      "Factor of the loss that keeps experts equally busy (Fedus et al. 2021), which is "
+      "added to the training loss; 0: none.");
 }
 
 config::Key expertWidthKey() {
-  return {.section = "model",
-          .name = kExpertWidth,
-          .field = config::familyField(kExpertWidth, int64_t(0)),
-          .minimum = 1,
-          .maximum = 1048576,
-          .required = true,
-          .doc = "Width of the MLP of one expert. `intermediate_size` is that of layers without "
-                 "experts."};
+  return familyKey(
+      kExpertWidth, int64_t(0), range(1, 1048576), required,
+      "Width of the MLP of one expert. `intermediate_size` is that of layers without experts.");
 }
 
 config::Key normalizeKey() {
-  return {.section = "model",
-          .name = kNormalize,
-          .field = config::familyField(kNormalize, false),
-          .doc = "The weights of a token's experts add up to 1; otherwise they are their "
-                 "probabilities."};
+  return familyKey(kNormalize, false,
+                   "The weights of a token's experts add up to 1; otherwise they are their "
+                   "probabilities.");
 }
 
 void writeBalanceLoss(const ModelConfig &model, config::Json &json) {

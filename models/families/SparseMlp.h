@@ -1,9 +1,9 @@
-// What families with an MLP of experts have in common: their keys of [model], in Hugging Face's
-// names.
+// Keys of [model], under Hugging Face's names, that families with an MLP of experts share.
 #pragma once
 
 #include "ground/config/Checks.h"
 #include "ground/config/ModelFamily.h"
+#include "ground/config/keys/Traits.h"
 #include "models/families/Decoder.h"
 
 namespace lmc {
@@ -13,21 +13,21 @@ inline constexpr const char *kBalanceLoss = "router_aux_loss_coef";
 inline constexpr const char *kExpertWidth = "moe_intermediate_size";
 inline constexpr const char *kNormalize = "norm_topk_prob";
 
-// Returns the key `name`, which is the number of experts of a layer.
+// Returns the key `name`, which gives the number of experts of a layer.
 config::Key expertsKey(const char *name, int64_t initial);
 config::Key chosenKey(int64_t initial);
 config::Key balanceLossKey(double initial);
 config::Key expertWidthKey();
 config::Key normalizeKey();
 
-// Adds to an exported config.json whether the class adds the balancing loss to its loss.
+// Adds a key to an exported config.json that says if the class adds the balancing loss to the loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
 // Returns the experts under the names that most classes give them, `mlp.experts.3.gate_proj`, of
 // `width` columns each.
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
-// Reports a token that has more experts than there are; the key `experts` is their number.
+// Reports a token with more experts than the layer, whose number is the key `experts`.
 void checkExperts(const config::CheckedJob &job, const char *experts);
 
 } // namespace lmc

@@ -139,7 +139,7 @@ void Accumulator::run(bool storeFirst) {
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // another call of the layer accumulates other results
+        continue; // other calls of the layer accumulate other results
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);
@@ -155,7 +155,7 @@ void Accumulator::run(bool storeFirst) {
     }
   }
 
-  llvm::StringMap<Value> current; // per variable, the sum of the contributions so far
+  llvm::StringMap<Value> current; // per variable, the sum so far
   // The last lm.accumulate of each variable.
   llvm::StringMap<Operation *> last;
   for (lm::AccumulateOp op : accumulates)

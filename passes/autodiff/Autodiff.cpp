@@ -38,8 +38,8 @@ namespace {
 // A differentiated function: its forward and its backward half, and which values pass between them.
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
-  func::FuncOp backward; // (cotangents of results, saved, args that it reads) -> gradients
-  SmallVector<bool> hasGradient; // per result of `forward` but the saved ones
+  func::FuncOp backward; // maps (cotangents of results, saved, args that it reads) to gradients
+  SmallVector<bool> hasGradient;           // per result of `forward`, without the saved ones
   SmallVector<unsigned> readArguments;     // arguments of `forward` that `backward` reads
   SmallVector<int> gradientOfArgument;     // per argument: index into backward's results, or -1
 };
@@ -55,8 +55,8 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // The weights of experts have a contribution from each window of rows; each adds to the one
-    // before.
+    // Each window of rows contributes to the gradient of the experts' weights, by adding to the
+    // contribution of the window before.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);
@@ -80,7 +80,7 @@ public:
   LogicalResult run();
 
 private:
-  // A forward op whose VJP computes the op's results too, and these results.
+  // A forward op whose VJP also computes the op's results, and these results.
   struct Recomputed {
     Operation *op;
     SmallVector<Value> results;
@@ -110,7 +110,7 @@ static void markBackward(Operation *first, Operation *end) {
       step.setBackward(true);
 }
 
-// Returns false for a result of an op that only changes in steps.
+// Returns false for a result that is a step function of its operands, whose derivative is 0.
 static bool hasGradient(Value value) {
   auto op = value.getDefiningOp<DifferentiableOpInterface>();
   return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
@@ -133,7 +133,7 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
       continue;
     }
     if (isa<lm::LoadOp>(op))
-      continue; // a load has no operands; run() uses its cotangent
+      continue; // a load has no operands; run() uses the cotangent of its result
     auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
     if (!differentiable)
       return op->emitOpError("is on the path from a parameter to the loss but has no VJP");
@@ -241,7 +241,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
       }
     }
   halves.readArguments.append(readArguments.begin(), readArguments.end());
-  // What lm.route passes back to a bias is a result of its own.
+  // The gradient of a router's bias is a result of lm.route itself, so the forward half returns it.
   for (Value gradient : gradients)
     if (Operation *op = gradient.getDefiningOp(); op && !lastForward->isBeforeInBlock(op))
       saved.insert(gradient);
@@ -325,7 +325,7 @@ LogicalResult Differentiator::run() {
                               "the loss");
   auto lossType = cast<RankedTensorType>(forward.getResultTypes()[0]);
 
-  // Declares the scalars of the micro-step.
+  // Declares the scalar variables of the micro-step.
   b.setInsertionPoint(forward);
   declareScalar(kLossScale, lossType, lm::StepValue::LossScale);
   declareScalar(names::kLoss, lossType);
@@ -390,7 +390,7 @@ LogicalResult Differentiator::run() {
   // Each contribution is added to its main gradient right after it is computed. The gradient of a
   // compute copy belongs to the parameter that it is a copy of.
   llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
-  llvm::DenseMap<Value, unsigned> owners; // number of parameters that a cotangent belongs to
+  llvm::DenseMap<Value, unsigned> owners; // number of parameters that share a cotangent
   for (lm::LoadOp load : loads)
     if (Value gradient = cotangents.get(load.getResult()))
       ++owners[gradient];
@@ -436,10 +436,10 @@ LogicalResult Differentiator::run() {
   b.setInsertionPoint(evalReturn);
   Value evalLoss = evalReturn.getOperand(0);
   if (auto balance = evalLoss.getDefiningOp<lm::BalanceLossOp>())
-    evalLoss = balance.getLoss(); // the loss of the tokens alone
+    evalLoss = balance.getLoss(); // take the loss of the tokens without the balancing loss
   lm::StoreOp::create(b, forward.getLoc(), evalLoss, names::kEvalLoss);
   evalReturn.getOperandsMutable().clear();
-  // What is accumulated over a step is of its micro-steps.
+  // The sums over a step are those of micro-steps, so that @eval accumulates nothing.
   for (auto accumulate : llvm::make_early_inc_range(forward.getOps<lm::AccumulateOp>()))
     accumulate.erase();
   for (Operation *op = evalReturn->getPrevNode(); op;) {

@@ -159,7 +159,7 @@ SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const G
   return storages;
 }
 
-// Replaces the operands `old` of `user`, which sums over all its operands' elements, by `whole`.
+// Replaces the operands `old` of `user` by `whole`; `user` sums over all elements of its operands.
 void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
   SmallVector<Value> operands;
   for (Value operand : user->getOperands()) {
@@ -190,7 +190,7 @@ void StateFlattener::erase(OptimizerOpInterface step) {
       loads.push_back(use.operand.getDefiningOp());
   for (Value result : step->getResults())
     for (Operation *user : llvm::make_early_inc_range(result.getUsers()))
-      user->erase(); // the users are stores: nothing else reads a result
+      user->erase(); // the users are stores, because nothing else reads a result
   step->erase();
   for (Operation *load : loads)
     if (load->use_empty())

@@ -9,8 +9,8 @@
 // the group's own (@run.lr.GROUP) and, if the group gives one, its own weight decay.
 //
 // Any op with OptimizerOpInterface can take the place of lm.adamw. The bias of a router
-// (`balanced`) has lm.balance_bias, and no part in the norms: what is passed back to it is no
-// gradient.
+// (`balanced`) is stepped by lm.balance_bias and is in no norm, because the value that the backward
+// pass gives it is no gradient.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -36,7 +36,7 @@ using lm::OptimizerScalar;
 using lm::OptimizerState;
 using Kind = lm::VariableKind;
 
-// What a step must not exceed: its gradient norm, and its loss.
+// The limits of a step: of its gradient norm, and of its loss.
 static constexpr OptimizerScalar kLimits[] = {
     {.name = "run.norm_limit", .stepValue = lm::StepValue::NormLimit},
     {.name = "run.loss_limit", .stepValue = lm::StepValue::LossLimit},
@@ -46,21 +46,21 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar variable that steps read. The host writes what `setting` or `stepValue` says, if either
-// is given.
+// A scalar variable that steps read. If `setting` or `stepValue` is given, the host writes that
+// value to it.
 struct Scalar {
   std::string name;
   std::string setting;
   std::optional<lm::StepValue> stepValue;
-  lm::GroupAttr group; // whose learning rate it is; may be null
+  lm::GroupAttr group; // the group that has this learning rate; may be null
 };
 
-// The name of an op with OptimizerOpInterface, what the interface says of it (states and scalars),
-// and the attributes of each of its steps.
+// The name of an op with OptimizerOpInterface, the states and scalars that the interface lists for
+// it, and the attributes of each of its steps.
 struct Optimizer {
   std::string op; // "lm.adamw"
   const OptimizerOpInterface::Concept *facts;
-  DictionaryAttr attributes; // of its op; null: those of the op alone
+  DictionaryAttr attributes; // attributes of the op; null: it has none
 };
 
 class OptimizerBuilder {
@@ -109,7 +109,7 @@ private:
 
 } // namespace
 
-// Returns the scalar that the steps of parameters of `group`, which may be null, read as `scalar`.
+// Returns the scalar variable that steps of `group` (which may be null) read as `scalar`.
 static Scalar scalarOf(const OptimizerScalar &scalar, lm::GroupAttr group) {
   Scalar own{scalar.name.str(), scalar.setting.str(), scalar.stepValue, {}};
   if (!group)
@@ -268,8 +268,8 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit". The step of a
-// router's bias is none.
+// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit". The op that
+// steps a router's bias is left out.
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))

@@ -1,4 +1,4 @@
-// lm-pad-intermediate: makes the MLPs wider by zeros, so that tensor cores can take their rows.
+// lm-pad-intermediate: adds columns of zeros to MLPs, so that tensor cores can take their rows.
 // Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
@@ -106,7 +106,7 @@ LogicalResult WidthPadder::padMlp(lm::SwigluOp swiglu) {
   if (size == width)
     return success();
   if (swiglu.getGate().getDefiningOp<lm::SplitOp>())
-    return success(); // of experts, which stay as they are
+    return success(); // the halves are those of experts, which are not padded
   auto gate = swiglu.getGate().getDefiningOp<lm::LinearOp>(),
        up = swiglu.getUp().getDefiningOp<lm::LinearOp>();
   auto down = swiglu->hasOneUse() ? dyn_cast<lm::LinearOp>(*swiglu->user_begin()) : lm::LinearOp();

@@ -33,9 +33,9 @@ namespace {
 
 class BufferAssigner {
 public:
-  // What is known of kernels; the functions of a module share it.
+  // Facts about kernels, which all functions of a module share.
   struct Kernels {
-    llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no kernel computes it
+    llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no analysis
     // True if a result of a kernel may be written over an input; keyed by kernel, result number
     // and input number.
     llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
@@ -85,7 +85,7 @@ private:
   func::FuncOp function;
   const SymbolTable &symbols;
   const Target &target;
-  const uint64_t gemmWorkspace; // the most scratch memory of a matrix product, in bytes
+  const uint64_t gemmWorkspace; // maximum scratch memory of a matrix product, in bytes
   const bool reuse;
   Kernels &kernels;
   BufferAssignment result;
@@ -206,7 +206,7 @@ int64_t BufferAssigner::lastRead(Value value) const {
   int64_t last = -1;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
-    if (isa<lm::StoreOp>(user)) // the copy to its variable may come at the end
+    if (isa<lm::StoreOp>(user)) // a copy to the variable may come at the end
       last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
     else if (!isView(user))
       last = std::max(last, positions.lookup(user));
@@ -251,7 +251,7 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
              info->second && mayShareBuffer(*info->second, body, value.getResultNumber(), input);
 }
 
-// Returns true if `known` says that `value` lies at `view`.
+// Returns true if `known` places `value` at `view`.
 bool BufferAssigner::isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value,
                           BufferView view) const {
   auto place = known.find(value);
@@ -357,7 +357,7 @@ LogicalResult BufferAssigner::assignViews() {
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
-      // What a collective still writes cannot be copied.
+      // A value that a collective still writes must not be copied.
       if (!dist::isUnfinished(accumulator) &&
           (!reuse || readers > 1 || view.pitch ||
            usedAfter(view, byteSize(type), positions[&op], &op) ||
@@ -404,7 +404,7 @@ bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   for (Value member : members[variableBuffer]) {
     if (!isa_and_nonnull<lm::LoadOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp,
                          tensor::CollapseShapeOp>(member.getDefiningOp()))
-      return false; // another value is already computed there
+      return false; // another value is already computed in these bytes
     int64_t last = lastRead(member);
     if (last > made)
       return false;
@@ -508,7 +508,7 @@ bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView regi
   for (OpResult value : op->getResults()) {
     if (result.view(value).buffer != buffer) {
       if (overlaps(value, region, bytes))
-        return false; // another result went there, perhaps one that nobody reads
+        return false; // another result lies there, even if nobody reads it
       continue;
     }
     auto type = cast<RankedTensorType>(value.getType());
@@ -621,7 +621,7 @@ FailureOr<BufferAssignment> BufferAssigner::run() {
 // Checks that a function does not use both a storage and its members: they are the same bytes, but
 // the overlap would not be visible in the function.
 static LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
-  llvm::StringMap<bool> byMember; // per storage: used through a member
+  llvm::StringMap<bool> byMember; // per storage: whether a member of it is used
   for (Operation &op : function.getBody().front()) {
     auto load = dyn_cast<lm::LoadOp>(op);
     auto store = dyn_cast<lm::StoreOp>(op);

@@ -46,7 +46,7 @@ struct BufferAssignment {
   std::vector<Buffer> buffers;
   llvm::DenseMap<mlir::Value, BufferView> views;
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Copy>> copies; // per op, before its command
-  llvm::DenseMap<mlir::Operation *, Scratch> scratch; // per op whose command needs some
+  llvm::DenseMap<mlir::Operation *, Scratch> scratch; // per op whose command needs scratch
 
   BufferView view(mlir::Value value) const { return views.lookup(value); }
   // Returns the copies that must run before `op`'s command.

@@ -33,7 +33,7 @@ bool overlap(const ByteRuns &a, const ByteRuns &b);
 struct Piece {
   ByteRuns place;
   unsigned token = 0;
-  int64_t from = 0, fromPitch = 0; // bytes of the token; with one row, fromPitch is 0
+  int64_t from = 0, fromPitch = 0; // number of the command that wrote it; -1: none yet
   int64_t writer = -1;             // number of the command that wrote it; -1: initial contents
 
   bool sameSource(const Piece &other) const {

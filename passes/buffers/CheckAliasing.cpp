@@ -36,7 +36,7 @@ struct Place {
   ByteRuns runs;
   RankedTensorType type;
   Operation *slice = nullptr;   // null for state
-  int64_t first = 0, last = -1; // commands between which the slice is live
+  int64_t first = 0, last = -1; // first and last command at which the slice is live
 };
 
 struct Variable {
@@ -44,7 +44,7 @@ struct Variable {
   StringRef name, arena;
   int64_t offset = 0, bytes = 0;
   Type type;
-  bool isStorage = false; // other variables are parts of it
+  bool isStorage = false; // true if other variables are parts of this one
 
   ByteRuns runs() const { return ByteRuns::dense(offset, bytes); }
 };
@@ -53,34 +53,35 @@ struct Arena {
   int64_t bytes = 0, alignment = 1;
 };
 
-// An ArrayAttr of the kind of command, its attributes, the names of its operands, its kernel, and
-// the types of operands and results. Ops and commands with equal signatures compute equal results
-// from equal operands.
+// A signature is an ArrayAttr of the kind of command, its attributes, the names of its operands,
+// its kernel, and the types of operands and results. Ops and commands with equal signatures compute
+// equal results from equal operands.
 using Signature = Attribute;
 
-// An op of the function that computes.
-struct Step {
+// An op of the function before planning, whose results a command of the plan may compute.
+struct ComputedOp {
   Operation *op = nullptr;
   Signature signature;
   SmallVector<Content, 4> reads;
-  SmallVector<unsigned, 2> results; // tokens
-  bool done = false;
+  SmallVector<unsigned, 2> results; // numbers of tokens
+  bool done = false;                // true if a command has computed the op
 };
 
-// A command, or an op of the function.
+// What the check knows of a command of the plan, or of an op of the function before planning.
 struct Command {
   Operation *op = nullptr;
   int64_t index = 0;
   Signature signature;
-  SmallVector<StringRef, 8> names; // of the operands, then of the results
+  SmallVector<StringRef, 8> names; // names of the operands, then of the results
   SmallVector<Value, 4> reads, writes;
-  Value scratch;            // its contents are unknown after the command
-  bool accumulates = false; // the last operand is also the first result
+  Value scratch;            // memory whose contents are unknown after the command
+  bool accumulates = false; // true if the last operand is also the first result
   kern::KernelOp kernel;    // the kernel of a launch
 };
 
+// A value in memory: result number `result` of `op`, or the initial contents of `arena`.
 struct Token {
-  Operation *op = nullptr; // null: the initial contents of an arena
+  Operation *op = nullptr; // the op that computes it; null: the initial contents of an arena
   unsigned result = 0;
   StringRef arena;
 };
@@ -120,12 +121,12 @@ private:
   LogicalResult checkSharing(const Command &command);
   bool touch(Value x, Value y);
   bool mayShare(const Command &command, unsigned read, unsigned write);
-  Step *findStep(const Command &command);
+  ComputedOp *findComputed(const Command &command);
   std::optional<std::pair<unsigned, ContentDifference>> misread(const Command &command,
-                                                                const Step &step);
-  Step *likelyStep(const Command &command);
+                                                                const ComputedOp &computed);
+  ComputedOp *likelyComputed(const Command &command);
   LogicalResult explain(const Command &command);
-  void execute(const Command &command, Step &step);
+  void execute(const Command &command, ComputedOp &computed);
   LogicalResult copy(plan_ir::CopyOp op, int64_t index);
   LogicalResult checkEnd();
 
@@ -139,7 +140,7 @@ private:
   Builder b;
 
   llvm::StringMap<kern::KernelOp> sourceKernels, planKernels;
-  std::vector<Variable> variables; // in the order of their offsets
+  std::vector<Variable> variables; // in the order of arenas and offsets
   llvm::StringMap<unsigned> variableNumbers;
   llvm::StringMap<Arena> arenas;
   SmallVector<kern::KernelOp> kernelClasses;
@@ -148,27 +149,28 @@ private:
   std::map<std::tuple<Operation *, unsigned, unsigned>, bool> overwrites;
 
   std::vector<Token> tokens;
-  llvm::StringMap<unsigned> initialTokens; // per arena with state
+  llvm::StringMap<unsigned> initialTokens; // by arena: number of the token of its first contents
   llvm::DenseMap<Value, Content> contents;
-  std::vector<Step> steps;
-  llvm::DenseMap<Attribute, SmallVector<unsigned>> stepsBySignature;
-  std::map<std::vector<int64_t>, unsigned> stepsByOperands; // equal values have one token
-  size_t next = 0;                                          // the first step not yet computed
-  llvm::StringMap<ByteMemory> stored, memory;               // per arena
+  std::vector<ComputedOp> computedOps;
+  llvm::DenseMap<Attribute, SmallVector<unsigned>> computedBySignature;
+  std::map<std::vector<int64_t>, unsigned> computedByOperands; // equal values have one token
+  size_t next = 0; // index of the first op that no command has computed
+  // The contents of each arena: those that the function demands at its end, and the present ones.
+  llvm::StringMap<ByteMemory> stored, memory;
   SmallVector<Operation *> commands;
 
-  // For each axis, an index of commands: the collectives along the axis before it have ended.
+  // For each axis, the index of a command: collectives along the axis before it have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // What has ended with the last async collective along each axis, and with the last that writes a
-  // slice: a collective and one that works on its unfinished result write the same bytes.
+  // The collectives that have ended when the last async collective along each axis has ended, and
+  // when the last async collective that writes a slice has ended (several may write one slice).
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
 
 } // namespace
 
-// The checker shares no arithmetic with the passes that it checks, or both could be wrong alike.
+// The checker computes sizes by itself, so that it does not repeat an error of the passes.
 static int64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * int64_t(tensor.getElementTypeBitWidth()) / 8;
@@ -497,29 +499,29 @@ LogicalResult AliasingChecker::addStep(Operation &op) {
   FailureOr<Command> described = describe(op);
   if (failed(described))
     return failure();
-  Step step;
-  step.op = &op;
-  step.signature = described->signature;
-  std::vector<int64_t> key{int64_t(uintptr_t(step.signature.getAsOpaquePointer()))};
+  ComputedOp computed;
+  computed.op = &op;
+  computed.signature = described->signature;
+  std::vector<int64_t> key{int64_t(uintptr_t(computed.signature.getAsOpaquePointer()))};
   for (Value read : described->reads) {
-    step.reads.push_back(contents.lookup(read));
-    key.push_back(int64_t(step.reads.back().size()));
-    for (const Piece &piece : step.reads.back())
+    computed.reads.push_back(contents.lookup(read));
+    key.push_back(int64_t(computed.reads.back().size()));
+    for (const Piece &piece : computed.reads.back())
       key.insert(key.end(), {piece.place.offset, piece.place.rows, piece.place.pitch,
                              piece.place.run, piece.token, piece.from, piece.fromPitch});
   }
-  auto [known, isNew] = stepsByOperands.try_emplace(key, unsigned(steps.size()));
+  auto [known, isNew] = computedByOperands.try_emplace(key, unsigned(computedOps.size()));
   for (OpResult result : op.getResults()) {
     if (isNew) {
-      step.results.push_back(unsigned(tokens.size()));
+      computed.results.push_back(unsigned(tokens.size()));
       tokens.push_back({&op, result.getResultNumber(), {}});
     } else {
-      step.results.push_back(steps[known->second].results[result.getResultNumber()]);
+      computed.results.push_back(computedOps[known->second].results[result.getResultNumber()]);
     }
-    contents[result] = contentOf(step.results.back(), bytesOf(result.getType()));
+    contents[result] = contentOf(computed.results.back(), bytesOf(result.getType()));
   }
-  stepsBySignature[step.signature].push_back(unsigned(steps.size()));
-  steps.push_back(std::move(step));
+  computedBySignature[computed.signature].push_back(unsigned(computedOps.size()));
+  computedOps.push_back(std::move(computed));
   return success();
 }
 
@@ -752,55 +754,54 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
   return success();
 }
 
-// Returns the first operand of `step` whose bytes are not in the slice that `command` reads, with
-// the difference.
+// Returns the first operand of `computed` whose bytes are not in the slice that `command` reads,
+// with the difference.
 std::optional<std::pair<unsigned, ContentDifference>>
-AliasingChecker::misread(const Command &command, const Step &step) {
+AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   for (auto [number, slice] : llvm::enumerate(command.reads)) {
     const Place &place = places[slice];
     Content found = memory[place.arena].read(place.runs);
-    if (auto difference = findDifference(step.reads[number], found))
+    if (auto difference = findDifference(computed.reads[number], found))
       return std::make_pair(unsigned(number), *difference);
   }
   return std::nullopt;
 }
 
-// Returns the op that `command` computes. In a plan in the order of the function it is the next
-// one.
-Step *AliasingChecker::findStep(const Command &command) {
-  if (next < steps.size() && steps[next].signature == command.signature &&
-      !misread(command, steps[next]))
-    return &steps[next];
-  auto it = stepsBySignature.find(command.signature);
-  if (it != stepsBySignature.end())
+// Returns the op that `command` computes: the next op, if commands have the order of the function.
+ComputedOp *AliasingChecker::findComputed(const Command &command) {
+  if (next < computedOps.size() && computedOps[next].signature == command.signature &&
+      !misread(command, computedOps[next]))
+    return &computedOps[next];
+  auto it = computedBySignature.find(command.signature);
+  if (it != computedBySignature.end())
     for (unsigned candidate : it->second)
-      if (!misread(command, steps[candidate]))
-        return &steps[candidate];
+      if (!misread(command, computedOps[candidate]))
+        return &computedOps[candidate];
   return nullptr;
 }
 
 // Returns the op that a faulty command was probably meant to compute: the op that it was made from,
 // or the next one with the same signature.
-Step *AliasingChecker::likelyStep(const Command &command) {
-  Step *likely = nullptr;
-  if (auto it = stepsBySignature.find(command.signature); it != stepsBySignature.end())
+ComputedOp *AliasingChecker::likelyComputed(const Command &command) {
+  ComputedOp *likely = nullptr;
+  if (auto it = computedBySignature.find(command.signature); it != computedBySignature.end())
     for (unsigned candidate : llvm::reverse(it->second)) {
-      Step &step = steps[candidate];
-      if (step.op->getLoc() == command.op->getLoc() && !isa<UnknownLoc>(step.op->getLoc()))
-        return &step;
-      if (!step.done)
-        likely = &step;
+      ComputedOp &computed = computedOps[candidate];
+      if (computed.op->getLoc() == command.op->getLoc() && !isa<UnknownLoc>(computed.op->getLoc()))
+        return &computed;
+      if (!computed.done)
+        likely = &computed;
     }
   return likely;
 }
 
 // Reports why a command computes no op of the function.
 LogicalResult AliasingChecker::explain(const Command &command) {
-  Step *meant = likelyStep(command);
+  ComputedOp *meant = likelyComputed(command);
   if (!meant) {
     InFlightDiagnostic error = fault(command) << "computes nothing that the function asks for";
-    if (next < steps.size())
-      error << " at " << nameOf(steps[next].op);
+    if (next < computedOps.size())
+      error << " at " << nameOf(computedOps[next].op);
     return error;
   }
   auto [number, difference] = *misread(command, *meant);
@@ -811,15 +812,15 @@ LogicalResult AliasingChecker::explain(const Command &command) {
                         << describe(difference.found);
 }
 
-void AliasingChecker::execute(const Command &command, Step &step) {
+void AliasingChecker::execute(const Command &command, ComputedOp &computed) {
   if (command.scratch)
     memory[places[command.scratch].arena].forget(places[command.scratch].runs);
-  for (auto [slice, token] : llvm::zip(command.writes, step.results)) {
+  for (auto [slice, token] : llvm::zip(command.writes, computed.results)) {
     const Place &place = places[slice];
     memory[place.arena].write(place.runs, contentOf(token, place.runs.bytes()), command.index);
   }
-  step.done = true;
-  while (next < steps.size() && steps[next].done)
+  computed.done = true;
+  while (next < computedOps.size() && computedOps[next].done)
     ++next;
 }
 
@@ -846,10 +847,10 @@ LogicalResult AliasingChecker::runCommands() {
         return failure();
       continue;
     }
-    Step *step = findStep(*command);
-    if (!step)
+    ComputedOp *computed = findComputed(*command);
+    if (!computed)
       return explain(*command);
-    execute(*command, *step);
+    execute(*command, *computed);
   }
   if (!started.empty())
     return fault(started.front()) << "is never waited for";

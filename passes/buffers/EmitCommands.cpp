@@ -42,11 +42,11 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class CommandEmitter {
 public:
-  // What the functions of a module share.
+  // Facts about kernels, which all functions of a module share.
   struct Kernels {
-    // Per kernel and pitches of its arguments, in elements, the variant for them.
+    // The variant of a kernel, by its name and the pitches of its arguments, in elements.
     std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
-    llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
+    llvm::DenseMap<Operation *, KernelShape> shapes; // by kernels launched so far
   };
 
   CommandEmitter(func::FuncOp function, SymbolTable &symbols, Kernels &kernels)
@@ -56,7 +56,7 @@ public:
   LogicalResult run(BufferAssignment assigned);
 
 private:
-  // `source` is the op that the slice has the name of; null: no name.
+  // `source` is the op that names the slice; null: it gets no name.
   Value slice(const BufferView &view, RankedTensorType type, Operation *source);
   Value slice(Value value) {
     return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
@@ -76,11 +76,11 @@ private:
   Kernels &kernels;
   OpBuilder b;
   BufferAssignment assignment;
-  ArrayRef<int64_t> offsets; // of temporaries, by number of buffer
+  ArrayRef<int64_t> offsets; // offsets of temporaries, by number of buffer
 
   // One slice per view. Its live range, in commands, is set at the end.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
-  SmallVector<int64_t> commandOf; // per position in the function, the commands before it
+  SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
 };
 
 } // namespace
@@ -237,7 +237,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
     const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
-    // This module keeps what the plan has to compute, for plan-check-aliasing.
+    // A copy of the functions on tensors is kept here for plan-check-aliasing.
     ModuleOp tensors;
     if (keepTensors) {
       OpBuilder b = OpBuilder::atBlockEnd(module.getBody());

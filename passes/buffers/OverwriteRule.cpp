@@ -13,9 +13,9 @@ namespace {
 // One read of the input by the kernel: at `point`, a map from the loops to indices.
 struct Read {
   AffineMap point;
-  SmallVector<bool> computed; // per index: it comes from a value, not from `point`
+  SmallVector<bool> computed; // per index: true if it is computed from a value instead of `point`
   bool onLane = false;        // a computed index varies along the innermost loop
-  unsigned pass = 0;          // the last pass over the row that may read it
+  unsigned pass = 0;          // number of the last pass over the row that may read the element
 };
 
 class ReadsOfInput {
@@ -35,10 +35,10 @@ private:
   void collectScalar(Value scalar, AffineMap point, unsigned pass);
   void collectExtract(tensor::ExtractOp extract, AffineMap point, unsigned pass);
   bool variesOnLane(Value scalar, AffineMap point);
-  unsigned passOf(Value tensor); // the first pass in which it is known
+  unsigned passOf(Value tensor); // returns the first pass in which `tensor` is known
   unsigned passOfReduction(linalg::GenericOp reduction);
   AffineMap loopsOf(linalg::GenericOp reduction) const;
-  AffineMap pointOf(Value result); // null: kernels write no result there
+  AffineMap pointOf(Value result); // returns null if kernels do not write `result` at a point
   bool isBefore(const Read &read, AffineMap written) const;
 
   bool isColumn() const { return hero() == kern::Hero::ColumnReduction; }
@@ -124,9 +124,9 @@ void ReadsOfInput::collectAll() {
     unsigned pass = passOfReduction(generic);
     for (Value yielded : generic.getBody()->getTerminator()->getOperands())
       collectScalar(yielded, loopsOf(generic), pass);
+    // The start value of a sum is added after the pass. A sum over blocks starts from a constant.
     if (sumsBlocks(generic))
-      continue; // its sums start from a constant
-    // The start value of a sum is added after the pass.
+      continue;
     for (OpOperand &init : generic.getDpsInitsMutable())
       collect(init.get(), generic.getMatchingIndexingMap(&init), pass + 1);
   }

@@ -19,7 +19,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Of variables: a cache line, which is also the widest vector.
+// The alignment of variables in bytes: a cache line, which is also the widest vector.
 static constexpr uint64_t kStateAlignment = 64;
 
 static uint64_t roundUp(uint64_t value) {
@@ -68,7 +68,7 @@ struct PackArenasPass : lmc::impl::PackArenasPassBase<PackArenasPass> {
 private:
   LogicalResult packFunction(func::FuncOp function);
 
-  // The largest of the functions so far, because the functions run one after the other.
+  // The maxima over the functions so far: functions run one after the other in the same bytes.
   uint64_t workspaceBytes = 0, lowerBound = 0;
 };
 

@@ -62,8 +62,8 @@ static StatePlace placeOf(lm::VariableOp variable) {
   return {variable.getSymName().str(), 0};
 }
 
-// Returns where the whole's variables lie, if they lie one after the other as the parts do, and the
-// parts are all of the whole.
+// Returns the place of the whole's variables if they are neighbours in the order of the parts, and
+// if the parts cover the whole.
 std::optional<StatePlace> PlaceFinder::placeOf(Value whole,
                                                MutableArrayRef<StoredPart> parts) const {
   llvm::sort(parts, [](const StoredPart &x, const StoredPart &y) { return x.first < y.first; });

@@ -28,11 +28,11 @@ struct StatePlace {
 };
 
 struct StatePlaces {
-  // A whole, and the values that it is computed from in place.
+  // The place of each whole, and of the values from which it is computed in place.
   llvm::DenseMap<mlir::Value, StatePlace> wholes;
-  // The values that are inserted into wholes, without reshapes.
+  // The place of each value that is inserted into a whole, before reshapes.
   llvm::DenseMap<mlir::Value, StatePlace> parts;
-  // The variables to which parts of wholes are stored, as bytes of their storages.
+  // For each variable to which a part of a whole is stored, its place in its storage.
   llvm::StringMap<StatePlace> variables;
 };
 

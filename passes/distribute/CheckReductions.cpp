@@ -1,5 +1,5 @@
-// dist-check-reductions: checks that what ranks compute apart is summed over ranks, and once, before
-// it counts. Passes.td lists what that is.
+// dist-check-reductions: checks that each value that ranks compute apart is summed over ranks
+// exactly once before it is used. Passes.td lists these values.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
@@ -39,8 +39,8 @@ private:
   LogicalResult checkScale(lm::ScaledCastOp cast);
   LogicalResult checkNorm(Operation *norm);
 
-  // Returns the axes over which the value of a variable is summed. Ranks along `expert` have other
-  // experts each, and compute the rows of all of them.
+  // Returns the axes over which the value of a variable must be summed. The axis `expert` is none
+  // of them: each rank along it has other experts, and computes the rows of all ranks for them.
   Axes allAxes(StringRef variable = "") {
     auto known = symbols.lookup<lm::VariableOp>(variable);
     const Axis shard = known && known.getGroups() > 1 ? Axis::ExpertShard : Axis::Shard;
@@ -59,8 +59,8 @@ private:
 
 } // namespace
 
-// Checks that the value of `store` is summed over every axis, and over each once. `value` is this
-// value, or what it is made of; `summed` are the axes of the sums between the two.
+// Checks that the value of `store` is summed over every axis, and over each once. `value` is the
+// stored value, or one from which it is computed; `summed` are the axes of the sums between both.
 LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp store) {
   Operation *op = value.getDefiningOp();
   std::optional<Axis> axis;
@@ -99,7 +99,7 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
                                           << dist::stringifyAxis(*missing);
 }
 
-// Checks that ranks scale by the same power of two: the maximum that gives it is that of all ranks.
+// Checks that all ranks scale by the same power of two, which requires a maximum over all ranks.
 LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
   Axes missing = allAxes();
   for (Operation *op = cast.getMax().getDefiningOp();
@@ -113,7 +113,7 @@ LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
          << dist::stringifyAxis(*missing.begin()) << " do not share";
 }
 
-// Checks what the function stores to the variable, and what is then summed over the axes `summed`.
+// Checks values that the function stores to the variable and later sums over the axes `summed`.
 LogicalResult ReductionChecker::checkStores(StringRef function, StringRef variable,
                                             const Axes &summed) {
   if (!checked.insert({function, variable, summed}).second)
@@ -125,7 +125,7 @@ LogicalResult ReductionChecker::checkStores(StringRef function, StringRef variab
   return success();
 }
 
-// Checks the gradients that the optimizer reads: those that the last micro-step of a step stores.
+// Checks the gradients that the optimizer reads, which are those that the last micro-step stores.
 LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
   llvm::StringSet<> read;
   for (auto load : optimizer.getBody().front().getOps<lm::LoadOp>())
@@ -150,7 +150,7 @@ LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
   return success();
 }
 
-// Checks that a norm of a rank's pieces is only read by what joins it with those of other ranks.
+// Checks that only an op that joins the norms of all ranks reads the norm of a rank's pieces.
 LogicalResult ReductionChecker::checkNorm(Operation *norm) {
   auto isJoined = [](Value operand) {
     while (operand.getDefiningOp() && movesElements(operand.getDefiningOp()))

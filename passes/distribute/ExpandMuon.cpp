@@ -22,12 +22,10 @@ using namespace mlir;
 using namespace lmc;
 using dist::Axis;
 
-// The scalar that holds the rank's position along the axis `shard`.
-
-// The most bytes of directions of steps that are taken together. Of the smallest matrices, several
-// layers then are, and of the largest one.
+// The maximum bytes of the directions of steps that are expanded together, as one window. A window
+// has several layers of the smallest matrices, and one layer of the largest.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
-// The most steps that are taken together.
+// The maximum number of steps in a window.
 static constexpr size_t kMostSteps = 64;
 
 namespace {
@@ -36,14 +34,14 @@ enum class Owners { Auto, Yes, No };
 
 // How the matrices of one shape are orthogonalized.
 enum class Way {
-  InPlace, // by all ranks: those that lie next to each other together
-  Stacked, // by all ranks: copied to one stack
+  InPlace, // by all ranks: adjacent matrices together
+  Stacked, // by all ranks: all matrices, copied to one stack
   Owned,   // each by one rank
 };
 
 // A matrix of a step.
 struct Place {
-  size_t step, matrix; // indices in a window and in the step's `matrices`
+  size_t step, matrix; // index of the step in its window, of the matrix in the step
   int64_t offset;      // in the step's parameter
   int64_t column = 0, pitch = 0; // as lm::MatrixAttr has them
 };
@@ -84,8 +82,8 @@ private:
   const Owners owners;
   const cost::CostModel *model; // may be null
   const cost::Group group;
-  SmallVector<Value> directions;         // of the window's steps: whole, as vectors
-  SmallVector<SmallVector<Value>> parts; // of each step: its orthogonalized matrices
+  SmallVector<Value> directions;         // per step of the window, the whole direction as a vector
+  SmallVector<SmallVector<Value>> parts; // per step, its orthogonalized matrices
 };
 
 } // namespace
@@ -114,7 +112,7 @@ static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
 
 //===-- Who orthogonalizes what -------------------------------------------------------------===//
 
-// Returns the number of matrices from `first` on that lie next to each other.
+// Returns the number of adjacent matrices from `first` on.
 static size_t runLength(const Group &group, size_t first) {
   const int64_t elements = group.rows * group.columns;
   const Place &begin = group.places[first];
@@ -128,7 +126,7 @@ static size_t runLength(const Group &group, size_t first) {
   return count;
 }
 
-// Returns the time of the group's matrices. Without a cost model, it is the operations of one rank.
+// Returns the predicted time of the group's matrices; without a cost model, one rank's FLOPs.
 double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const {
   const Type type = newtonSchulzType(step);
   cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
@@ -153,7 +151,7 @@ double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const
 }
 
 Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
-  // Rows that lie apart are copied to a stack.
+  // Rows that are not adjacent are copied to a stack.
   const bool copies = llvm::any_of(group.places, [](const Place &place) { return place.pitch; });
   const Way first = copies ? Way::Stacked : Way::InPlace;
   if (group.places.size() < 2)
@@ -170,7 +168,7 @@ Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
   return best;
 }
 
-// Returns the number of steps that are taken together.
+// Returns the number of steps of the first window.
 size_t MuonExpander::windowSize(Window steps) const {
   size_t best = 1;
   double least = 0;
@@ -219,7 +217,7 @@ Value MuonExpander::orthogonalize(lm::MuonOp step, Value stack, int64_t rows) {
                                      step.getNsCoefficientsAttr());
 }
 
-// Makes stacks of matrices that lie next to each other.
+// Orthogonalizes each run of adjacent matrices as one stack.
 void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
   const int64_t elements = group.rows * group.columns;
   for (size_t begin = 0, count = 0; begin < group.places.size(); begin += count) {
@@ -239,8 +237,7 @@ void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
   }
 }
 
-// Returns a matrix [rows, columns] of a direction. Its rows are adjacent: they are copied, if they
-// lie apart there.
+// Returns a matrix [rows, columns] of a direction. Rows that are not adjacent are copied together.
 Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &group) {
   Value direction = directions[place.step];
   if (!place.pitch)
@@ -260,8 +257,8 @@ Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &grou
   return lm::CastOp::create(b, loc, part.getType(), part);
 }
 
-// Stacks all matrices of the group. Of `ranks` ranks, each takes as many rows of the stack, which
-// the last matrix fills up, and gathers the results of the others.
+// Stacks all matrices of the group. Each of `ranks` ranks orthogonalizes an equal share of the
+// stack and gathers the results of the others. Copies of the last matrix fill up the shares.
 void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
   lm::MuonOp step = window.back();
   Location loc = step.getLoc();
@@ -340,7 +337,7 @@ void MuonExpander::expandWindow(Window window) {
                                update.getParamSq()};
     if (step.getCompute())
       results.push_back(update.getCompute());
-    // Stores of earlier steps stand before this place.
+    // Moves the stores of earlier steps, which stand before this place.
     for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
       if (user->isBeforeInBlock(last))
         user->moveBefore(last);

@@ -19,18 +19,18 @@ using namespace lmc;
 
 namespace {
 
-// Collectives of which each but the first takes the result of the one before it, and no other op
-// does: the reduce-scatter and the all-reduce of a gradient, or one all-gather.
+// A chain of collectives: each takes the result of the one before it, which no other op reads.
+// Examples: the reduce-scatter and the all-reduce of a gradient, or one all-gather.
 struct Chain {
   SmallVector<Operation *, 2> ops;
-  SetVector<Operation *> dependents; // of sums: the ops that need the result
+  SetVector<Operation *> dependents; // of a sum of gradients: the ops that need the result
 
   Operation *first() const { return ops.front(); }
   Operation *last() const { return ops.back(); }
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// Chains between which nothing is computed that does not need their results.
+// Chains between which every op needs a result of one of them.
 using Group = SmallVector<Chain, 1>;
 
 class Overlapper {
@@ -57,7 +57,7 @@ static bool computes(Operation *op) {
   return isa<CommandOpInterface>(op) && !dist::isCollective(op) && !isa<dist::WaitOp>(op);
 }
 
-// Returns the groups of the chains that begin at an op of the function, in order.
+// Returns the groups of those chains that begin at an op of the function, in order.
 SmallVector<Group>
 Overlapper::groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
   SmallVector<Group> all;
@@ -124,7 +124,7 @@ static void collectReaders(Value value, SetVector<Operation *> &views, Operation
     }
 }
 
-// Starts each all-gather of weights where the group `distance` before it has started.
+// Starts each all-gather of weights as early as the group that is `distance` groups before it.
 void Overlapper::prefetch(int64_t distance) {
   SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
     auto gather = dyn_cast<dist::AllGatherOp>(op);
@@ -132,7 +132,7 @@ void Overlapper::prefetch(int64_t distance) {
       return std::nullopt;
     return Chain{{op}, {}};
   });
-  // The ops before which the next groups start.
+  // The ops before which the groups that follow start.
   SmallVector<Operation *> places;
   for (const Group &group : all)
     places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
@@ -175,8 +175,8 @@ static LogicalResult collectDependents(Value value, SetVector<Operation *> &all)
   return success();
 }
 
-// Returns true if `ops` need, beside `given`, only variables and scalars that are known before
-// `first`: the scale of gradients that travel in f16.
+// Returns true if `ops` need, besides `given`, only variables and scalars that are known before
+// `first`, such as the scale of gradients in f16.
 static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -189,9 +189,9 @@ static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Oper
   });
 }
 
-// Lets the sums of gradients end where the group `distance` after them has started, and with them
-// what adds them to the gradients of earlier micro-steps. The links then have the next sum to go on
-// with when one has ended.
+// Lets each sum of gradients end after the group that follows it by `distance` has started,
+// together with the ops that add it to the gradients of earlier micro-steps. The links then always
+// have a next sum to work on.
 void Overlapper::delay(int64_t distance) {
   SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
     if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
@@ -221,7 +221,7 @@ void Overlapper::delay(int64_t distance) {
 
 //===-- Tokens of experts -------------------------------------------------------------------===//
 
-// Lets what ranks exchange along `expert` end where its result is read first.
+// Lets an exchange along `expert` end where its result is first read.
 void Overlapper::exchange() {
   SmallVector<Operation *> exchanges;
   for (Operation &op : body)

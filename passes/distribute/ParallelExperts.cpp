@@ -50,9 +50,9 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  // The ranks that have the experts of a layer between them.
+  // The number of ranks that divide the experts of a layer between them.
   const int64_t ranks;
-  // The rows of a window, in multiples of the choices of a rank's own tokens; 0: one window.
+  // Rows of a window, as a multiple of the choices of a rank's own tokens; 0: one window.
   const double capacity;
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
   llvm::DenseMap<Operation *, Value> rankOf;        // by function
@@ -66,7 +66,7 @@ static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
   return type.clone(shape);
 }
 
-// Returns the values that have a row for each row of `sort`, from lm.take_rows to lm.combine_rows.
+// Returns the values that have the rows of `sort`, from lm.take_rows to lm.combine_rows.
 static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
   for (Operation *user : sort.getRows().getUsers())
@@ -79,9 +79,9 @@ static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   return values;
 }
 
-// Returns the `value` of all ranks along the axis `expert`, by an op with the name `name`. They
-// exchange it right after the op that makes it: what stands between this op and the use may run at
-// the same time.
+// Returns the `value` of all ranks along the axis `expert`. The exchange, an op named `name`,
+// stands right behind the op that computes `value`, so that it can run beside the ops before the
+// first use.
 Value ExpertDivider::exchanged(Value value, StringRef name) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(value);
@@ -119,7 +119,7 @@ Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
   return known;
 }
 
-// Gives the variable that `weight` is loaded from the experts of one rank.
+// Reduces the variable from which `weight` is loaded to the experts of one rank.
 LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   auto load = weight.getDefiningOp<lm::LoadOp>();
   auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
@@ -139,7 +139,7 @@ LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   return success();
 }
 
-// Gives the weight of an op the experts of one rank.
+// Reduces the weight that an op reads to the experts of one rank.
 LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   auto argument = dyn_cast<BlockArgument>(operand.get());
   if (!argument)
@@ -184,8 +184,8 @@ static void useRowsOfExperts(lm::SortRowsOp sort) {
   }
 }
 
-// Makes `sort`, and the ops that compute its rows, work on those choices of all ranks that are of
-// the experts of this rank.
+// Makes `sort`, and the ops that compute its rows, work on those choices of all ranks that chose
+// experts of this rank.
 LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   const RankedTensorType choices = tensorTypeOf(sort.getExperts());
   const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
@@ -214,7 +214,7 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
     if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
       return combine.emitOpError("has weights of another router than its rows");
     combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
-    // The sums of each rank's experts are added up.
+    // Adds up the sums that ranks computed with their own experts.
     Value own = combine.getResult();
     const RankedTensorType type = tensorTypeOf(own);
     own.setType(withRows(type, type.getDimSize(0) * ranks));
@@ -247,8 +247,8 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   return success();
 }
 
-// Clones what computes the rows of `sort`, for windows of rows of which each but the first begins
-// where the one before it ends. `choices` are those of a rank's own tokens.
+// Clones the ops that compute the rows of `sort` for each window of rows; a window begins where the
+// one before it ends. `choices` is the number of choices of a rank's own tokens.
 void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
   const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
   const auto most = int64_t(std::ceil(capacity * double(choices)));

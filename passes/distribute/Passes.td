@@ -75,7 +75,7 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
     of such a unit has N equal parts, of the experts of one position along the axis `expert` each,
     and the S / N ranks along `expert_shard` divide one: they gather and sum it between them.
 
-    `level` says what is divided:
+    `stage`, the stage of ZeRO, says what is divided:
 
     * `optimizer` (ZeRO-1) and `gradients` (ZeRO-2): each rank keeps its piece of the
       parameters, of the reduced gradients and, because lm-insert-optimizer runs later, of
@@ -102,7 +102,7 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
       ...
       lm.accumulate %dw, @w.grad : tensor<4x256xf32>
     ```
-    becomes, with two ranks and `level=weights`,
+    becomes, with two ranks and `stage=weights`,
     ```mlir
     lm.variable @unit.0 parameter : tensor<2x256xf32> init none
         {shards = 2, sharded = [#lm.sharded<"w", tensor<4x256xf32>, offset = 0, init = ones>]}
@@ -118,7 +118,7 @@ def ShardStatePass : Pass<"dist-shard-state", "::mlir::ModuleOp"> {
   let options = [
     Option<"replicate", "replicate", "int64_t", "1", "ranks that have the same piece">,
     Option<"shard", "shard", "int64_t", "1", "ranks that divide the state between them">,
-    Option<"level", "level", "std::string", "\"optimizer\"",
+    Option<"stage", "stage", "std::string", "\"optimizer\"",
            "what is divided: none, optimizer, gradients or weights">,
     Option<"reduce", "reduce", "std::string", "\"each\"",
            "the micro-steps whose gradients are summed over ranks: each or last">,

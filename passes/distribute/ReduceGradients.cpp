@@ -65,7 +65,7 @@ struct ReduceGradientsPass : lmc::impl::ReduceGradientsPassBase<ReduceGradientsP
       }
       b.setInsertionPointAfter(last);
       SmallVector<Value> sums = reducer.reduce(b, unit, values);
-      // The gradients of this rank alone are of no further use.
+      // The gradients of this rank alone are not needed any more.
       for (auto [index, sum] : llvm::enumerate(sums))
         lm::StoreOp::create(b, sum.getLoc(), sum,
                             unit.piece.empty() ? unit.members[index].variable : unit.piece);

@@ -66,7 +66,7 @@ static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
       b.clone(*view, mapping);
     for (OpOperand &operand : use->getOpOperands())
       operand.set(mapping.lookupOrDefault(operand.get()));
-    // Views that this use does not read are left over.
+    // Removes views that this use does not read.
     for (Operation *view : llvm::reverse(ordered))
       if (Operation *made = mapping.lookup(view->getResult(0)).getDefiningOp(); made->use_empty())
         made->erase();

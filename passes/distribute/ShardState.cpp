@@ -26,26 +26,26 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// What the ranks along the axis `shard` divide between them. Each level contains the ones before.
-enum class Level { None, Optimizer, Gradients, Weights };
+// What the ranks along the axis `shard` divide between them. Each stage includes the ones before.
+enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
   lm::VariableOp parameter, gradient;
   lm::VariableOp copy; // the parameter in the compute dtype; null if functions read the parameter
-  int64_t offset = 0;  // of its first element in the unit's vector
+  int64_t offset = 0;  // offset of the member's first element in the unit's vector
 };
 
 // Parameters with equal keys may share a unit.
 struct UnitKey {
   int64_t layer;   // -1: outside of layers
-  int64_t alone;   // outside of layers, the number of the matrix, else -1
-  bool isVector;   // norms and biases, of all layers
+  int64_t alone;   // number of a matrix outside of layers, else -1
+  bool isVector;   // the key of norms and biases, over all layers
   bool decays;     // weight decay
-  lm::GroupAttr group; // of the optimizer; may be null
+  lm::GroupAttr group; // parameter group of the optimizer; may be null
   FloatAttr balanced;  // of the bias of a router; else null
-  bool isTaken;    // the optimizer takes the parameter; otherwise its fallback does
+  bool isTaken;        // true if the optimizer takes it, false if its fallback does
   bool hasCopy;
-  int64_t groups; // ranks that have the experts of the unit between them; 1: it has none
+  int64_t groups; // number of ranks that divide the unit's experts; 1: no experts
   Type element;
   bool operator==(const UnitKey &) const = default;
 };
@@ -53,17 +53,17 @@ struct UnitKey {
 struct Unit {
   UnitKey key;
   SmallVector<Member> members;
-  int64_t elements = 0; // of the vector, with padding; of experts: of one of its equal parts
+  int64_t elements = 0; // padded length of the vector; for experts, of one rank's part
   std::string name;     // "unit.0"
   RankedTensorType piece; // of each rank
 };
 
 class Sharder {
 public:
-  Sharder(ModuleOp module, int64_t ranks, Level level, bool reducesEach, StringRef optimizer,
+  Sharder(ModuleOp module, int64_t ranks, ZeroStage stage, bool reducesEach, StringRef optimizer,
           Type payload)
       : module(module), symbols(module), state(module), b(module.getContext()), ranks(ranks),
-        level(ranks > 1 ? level : Level::None), reducesEach(reducesEach),
+        stage(ranks > 1 ? stage : ZeroStage::None), reducesEach(reducesEach),
         facts(lm::OptimizerOpInterface::lookup(module.getContext(), optimizer)), payload(payload) {}
 
   LogicalResult run();
@@ -71,7 +71,7 @@ public:
 
 private:
   bool dividesWeights(const Unit &unit) const {
-    return level == Level::Weights && !unit.key.isVector;
+    return stage == ZeroStage::Weights && !unit.key.isVector;
   }
   int64_t layerOf(lm::VariableOp variable);
   void formUnits();
@@ -91,7 +91,7 @@ private:
   lm::ParameterState state;
   OpBuilder b;
   const int64_t ranks;
-  const Level level;
+  const ZeroStage stage;
   const bool reducesEach;
   const lm::OptimizerOpInterface::Concept *const facts;
   Type payload;
@@ -162,8 +162,8 @@ void Sharder::formUnits() {
 
 // Chooses the offsets of the unit's members, and the type of a piece.
 void Sharder::layOut(Unit &unit) {
-  // Each parameter begins at a moment block. A block then has elements of one parameter, as it has
-  // without dividing, and wide loads have their addresses.
+  // Each parameter begins at a moment block. So a block has elements of only one parameter, as on
+  // one rank, and wide loads are aligned.
   int64_t end = 0;
   for (Member &member : unit.members) {
     member.offset = end;
@@ -172,7 +172,7 @@ void Sharder::layOut(Unit &unit) {
   const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
   unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
   const int64_t own = unit.elements / sharing;
-  // A vector where the optimizer must not take the unit, because it takes matrices only.
+  // The piece is a vector if the optimizer, which takes matrices only, must not take the unit.
   unit.piece = unit.key.isTaken
                    ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
                    : RankedTensorType::get({own}, unit.key.element);
@@ -189,7 +189,7 @@ lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type
 }
 
 // Lists the tensors of the unit by the names that they have outside of the graph. `variable` holds
-// the parameters, or the gradients or compute copies of all of them.
+// all parameters of the unit, or all their gradients or compute copies.
 ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
   SmallVector<Attribute> tensors;
   auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
@@ -227,7 +227,7 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
             /*pitch=*/0, parameter.getColumnsAttr());
         continue;
       }
-      // Those of the group's experts: all experts have as many.
+      // Lists the parts of this group's experts: each group has as many experts as any other.
       ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
       const size_t count = parts.size() / size_t(unit.key.groups);
       addParts(member, parts.slice(size_t(group) * count, count), offset);
@@ -292,7 +292,7 @@ void Sharder::readWhole(Unit &unit) {
   }
 }
 
-// Gives a gradient, which functions only add to, another name.
+// Renames a gradient to which functions only add.
 void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
   for (Operation *user : users.lookup(gradient.getSymName()))
     cast<lm::AccumulateOp>(user).setVariable(name);
@@ -302,8 +302,8 @@ void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
   symbols.insert(gradient);
 }
 
-// Replaces the function's loads of the unit's weights by parts of an all-gather before the first
-// op that uses one of them.
+// Replaces the function's loads of the unit's weights by parts of one all-gather, which stands
+// before the first op that uses one of them.
 void Sharder::gather(func::FuncOp function, Unit &unit) {
   SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
   Operation *first = nullptr;
@@ -421,7 +421,7 @@ LogicalResult Sharder::run() {
   } else {
     SmallVector<Attribute> left;
     for (const Unit &unit : units) {
-      // Their own names are those of the reduced gradients, which the ranks divide.
+      // The gradients of a rank get other names; the reduced gradients keep the original ones.
       for (Member member : unit.members)
         if (ranks > 1) {
           rename(member.gradient, (member.gradient.getSymName() + ".local").str());
@@ -456,10 +456,10 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
     };
     if (replicate < 1 || shard < 1)
       return fail("needs at least one rank along each axis");
-    static constexpr StringLiteral kLevels[] = {"none", "optimizer", "gradients", "weights"};
-    const auto *known = llvm::find(kLevels, StringRef(level));
-    if (known == std::end(kLevels))
-      return fail("level must be none, optimizer, gradients or weights, not '" + level + "'");
+    static constexpr StringLiteral kStages[] = {"none", "optimizer", "gradients", "weights"};
+    const auto *known = llvm::find(kStages, StringRef(stage));
+    if (known == std::end(kStages))
+      return fail("stage must be none, optimizer, gradients or weights, not '" + stage + "'");
     if (reduce != "each" && reduce != "last")
       return fail("reduce must be each or last, not '" + reduce + "'");
     if (!lm::OptimizerOpInterface::lookup(&getContext(), optimizer))
@@ -467,8 +467,8 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
     const std::optional<Type> travels = payloadType(payload, &getContext());
     if (!travels)
       return fail("payload must be f32, bf16 or f16, not '" + payload + "'");
-    if (known == std::begin(kLevels) && shard > 1)
-      return fail("level none divides nothing, so the axis shard must have one rank");
+    if (known == std::begin(kStages) && shard > 1)
+      return fail("stage none divides nothing, so the axis shard must have one rank");
     // dist-parallel-experts may have declared it.
     if (auto mesh = SymbolTable(module).lookup<dist::MeshOp>(kMesh)) {
       if (int64_t(mesh.getReplicate()) != replicate || int64_t(mesh.getShard()) != shard)
@@ -480,8 +480,8 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
     }
     if (replicate * shard == 1)
       return;
-    Sharder sharder(module, shard, Level(known - std::begin(kLevels)), reduce == "each", optimizer,
-                    *travels);
+    Sharder sharder(module, shard, ZeroStage(known - std::begin(kStages)), reduce == "each",
+                    optimizer, *travels);
     if (failed(sharder.run()))
       return signalPassFailure();
     numUnits += sharder.numUnits();

@@ -1,4 +1,4 @@
-// dist-sync-optimizer: joins what the ranks compute apart. Passes.td lists what that is.
+// dist-sync-optimizer: joins the values that ranks compute apart. Passes.td lists these values.
 //
 //   %n = lm.global_norm(%piece)   =>   %n = lm.global_norm(all_gather([lm.global_norm(%piece)]))
 #include "passes/distribute/Passes.h"
@@ -83,7 +83,7 @@ void OptimizerSync::joinNorms(func::FuncOp optimizer) {
 
 void OptimizerSync::sumLosses(func::FuncOp optimizer) {
   if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
-    // lm.guard_norm reads the loss of all ranks.
+    // lm.guard_norm must read the loss of all ranks.
     Block &body = optimizer.getBody().front();
     SmallVector<lm::LoadOp> readers;
     for (auto load : body.getOps<lm::LoadOp>())
@@ -107,7 +107,7 @@ void OptimizerSync::sumLosses(func::FuncOp optimizer) {
       }
 }
 
-// Sums what people watch of routers.
+// Sums the statistics of routers over all ranks.
 void OptimizerSync::sumRouters(func::FuncOp optimizer) {
   auto sums = symbols.lookup<lm::VariableOp>(names::kRouterSums);
   if (!sums)
@@ -118,7 +118,7 @@ void OptimizerSync::sumRouters(func::FuncOp optimizer) {
   lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
 }
 
-// Lists the tensors in the optimizer state of each piece, as those in its parameter are listed.
+// Lists the tensors in the optimizer state of each piece as those in its parameter are listed.
 void OptimizerSync::listStates() {
   for (auto variable : module.getOps<lm::VariableOp>()) {
     if (variable.getShards() || !variable.getParameter())
@@ -126,7 +126,7 @@ void OptimizerSync::listStates() {
     auto parameter = symbols.lookup<lm::VariableOp>(*variable.getParameter());
     if (!parameter || !parameter.getShards())
       continue;
-    // A scale belongs to so many elements; any other state has one element for each.
+    // Parameter elements per element of the state: 256 for scales of 8-bit moments, else 1.
     const int64_t share = typeOf(parameter).getNumElements() / typeOf(variable).getNumElements();
     SmallVector<Attribute> tensors;
     for (auto tensor : parameter.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
@@ -144,7 +144,7 @@ void OptimizerSync::listStates() {
   }
 }
 
-// Gathers the new weights of the unit whose parameters are `parameter`; this rank has `piece`.
+// Gathers a unit's new weights. `parameter` holds its parameters; `piece` is this rank's.
 void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece) {
   Location loc = NameLoc::get(b.getStringAttr("weights/" + parameter.getSymName()));
   auto type = cast<RankedTensorType>(piece.getType());
@@ -156,7 +156,7 @@ void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, V
                       whole.getSymName());
 }
 
-// Returns the value that the optimizer stores to `source`, a piece, or null.
+// Returns the value that the optimizer stores to the variable `source`, a rank's piece, or null.
 Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
   const StringRef target = source.getStorage().value_or(source.getSymName());
   for (auto store : optimizer.getBody().front().getOps<lm::StoreOp>()) {
@@ -186,7 +186,7 @@ LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
   Block &body = *refresh.addEntryBlock();
   b.setInsertionPointToStart(&body);
   auto end = func::ReturnOp::create(b, module.getLoc());
-  llvm::StringSet<> unused; // variables of copies that only this pass would read
+  llvm::StringSet<> unused; // names of compute copies of pieces, which whole weights replace
   for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
     if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
       continue;

@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace lmc;
 
-// The variable from which padding is filled. It has as many zeros as the longest gap in a unit.
+// The variable of zeros from which padding is filled, as long as the longest gap in a unit.
 static constexpr StringLiteral kZeros = "dist.zeros";
 
 bool lmc::movesElements(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
@@ -183,12 +183,12 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   Type element = getElementTypeOrSelf(values.front());
   auto piece = unit.piece.empty() ? lm::VariableOp() : symbols.lookup<lm::VariableOp>(unit.piece);
   Value sum = join(b, unit, values);
-  // A matrix, so that kernels work row by row.
+  // The sum gets the shape of a matrix, so that kernels work row by row.
   constexpr int64_t kColumns = 256;
   if (unit.elements % kColumns == 0)
     sum = reshapeTo(b, loc, sum, {unit.elements / kColumns, kColumns});
   const bool isRounded = payload && element.isF32() && !unit.counts;
-  Value scale; // the maximum that gives the scale of f16
+  Value scale; // the maximum from which the scale of f16 is computed
   auto cast = [&](Type to) {
     auto type = mlir::cast<RankedTensorType>(sum.getType()).clone(to);
     const int64_t ranks =

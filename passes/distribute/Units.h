@@ -24,19 +24,19 @@ inline constexpr llvm::StringLiteral kShardRank = "run.shard_rank";
 // The gradients of a unit, for summing them over ranks.
 struct UnitGradients {
   struct Member {
-    std::string variable; // the gradient of this rank's tokens
-    int64_t offset;       // of its first element in the vector
+    std::string variable; // the variable of the gradients of this rank's own tokens
+    int64_t offset;       // offset of the first element in the vector
   };
-  std::vector<Member> members; // by offset
-  int64_t elements = 0;        // of the vector, with padding
+  std::vector<Member> members; // in the order of their offsets
+  int64_t elements = 0;        // length of the vector, with padding
   // The variable of this rank's piece of the sum; "" if the ranks divide nothing: each member then
   // gets its part of the sum.
   std::string piece;
   int64_t layer = -1;
-  // They are numbers of choices, which must not be rounded on their way.
+  // True if the values are numbers of choices, which must not be rounded on their way.
   bool counts = false;
-  // The ranks that have the experts of the unit between them: only those with the same experts sum
-  // their gradients. 1: it has no experts that ranks divide.
+  // The number of ranks that divide the unit's experts: only ranks with the same experts sum their
+  // gradients. 1: no experts are divided.
   int64_t groups = 1;
 
   mlir::Attribute toAttribute(mlir::Builder &b) const;
@@ -46,8 +46,8 @@ struct UnitGradients {
 // The module attribute that lists the units whose gradients dist-reduce-gradients sums.
 inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 
-// Returns the dtype in which gradients travel, by its name: null for "f32", which is their own;
-// nothing for a name that is not "f32", "bf16" or "f16".
+// Returns the dtype `name` to which f32 gradients are cast before they travel between ranks; null
+// (no cast) for "f32"; nullopt if `name` is not "f32", "bf16" or "f16".
 std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
 
 // The module attribute that lists the layers whose gathered weights stay from the forward to the
@@ -57,12 +57,13 @@ inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients in f32 travel in the dtype `payload`; null, and gradients in f64: in their own. In
-  // f16 they are scaled (lm.scaled_cast) by what the largest gradient of the unit on any rank gives.
+  // Gradients in f32 travel between ranks in the dtype `payload`, or in f32 if `payload` is null.
+  // Gradients in f64 travel in f64. In f16 they are scaled (lm.scaled_cast) according to the unit's
+  // largest gradient on any rank.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Adds the ops before the insertion point of `b`. `values` are the gradients of the unit's
-  // members, tensors of any shape. Returns what is to be stored: one value of the type of
+  // members, tensors of any shape. Returns the values to store: one value of the type of
   // `unit.piece`, or, without a piece, a value for each member.
   llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, const UnitGradients &unit,
                                         llvm::ArrayRef<mlir::Value> values);
@@ -91,8 +92,8 @@ mlir::Value elementsOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value vecto
                        int64_t count);
 
 // Creates a collective of `input` along `axis`. Dimension 0 of the result is that of the input,
-// times the ranks along the axis (AllGatherOp), divided by it (ReduceScatterOp), or the same
-// (AllReduceOp).
+// multiplied by the number of ranks along the axis (AllGatherOp), divided by it (ReduceScatterOp),
+// or unchanged (AllReduceOp).
 template <typename Op>
 mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                              dist::Axis axis, mlir::Value input, bool backward,

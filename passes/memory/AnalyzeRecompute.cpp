@@ -165,7 +165,7 @@ FailureOr<RecomputeKind> LayerAnalysis::run() {
     if (!known && option.keptBytes < mostBytes)
       kind.options.push_back(std::move(option));
   }
-  // Where memory would else idle, even what a kernel writes beside a gradient may be kept.
+  // If memory is left over, values that cost no kernel to recompute may be kept, too.
   FailureOr<std::vector<BlockRecomputeOption>> kept = solve("none", /*freeOpsCost=*/true);
   if (failed(kept))
     return failure();

@@ -27,8 +27,6 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-static constexpr StringRef kKeepAll = "keep-all";
-
 namespace {
 
 // The forward half of a layer, rewritten for one recompute option.

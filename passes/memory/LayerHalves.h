@@ -34,7 +34,7 @@ layersInOrder(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 struct RecomputePlan {
   llvm::SetVector<mlir::Value> kept;             // the layer's own results first
   llvm::SetVector<mlir::Operation *> recomputed; // in the order of the forward half
-  llvm::SetVector<unsigned> arguments;           // numbers of the arguments that they read
+  llvm::SetVector<unsigned> arguments;           // numbers of the arguments that `recomputed` reads
 };
 
 // Returns the plan that recomputes those ops of `chosen` whose results the backward half needs. A

@@ -24,7 +24,7 @@ bool lmc::isFreeToRecompute(Operation *op) {
 }
 
 bool lmc::mayRecompute(Operation *op) {
-  // The tokens of other ranks take much memory, and may be gathered again.
+  // The tokens of other ranks take much memory, so that the all-gather of them may be repeated.
   if (isa<dist::AllGatherOp>(op) && dist::isExchange(op))
     return true;
   return isPure(op) && !isa_and_nonnull<dist::DistDialect>(op->getDialect());

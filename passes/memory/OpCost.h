@@ -1,4 +1,4 @@
-// The cost of recomputing an op of a layer's forward pass, and the rule which ops may be
+// The cost of recomputing an op of a layer's forward pass, and the rule that says which ops may be
 // recomputed.
 #pragma once
 

@@ -49,12 +49,12 @@ def AnalyzeRecomputePass : Pass<"lm-analyze-recompute", "::mlir::ModuleOp"> {
     module attributes {lm.recompute_options = {
       layer = {
         layers = array<i64: 0, 1>,              // calls of @layer.forward, in order
-        forward_flops = 38912.0,                // matrix products and attention of one
+        forward_flops = 38912.0,                // FLOPs of products and attention in a call
         options = [
           {name = "none",
            recomputed = array<i64: 0, 9, 12>,   // ops of @layer.forward, by position
            ops = ["norm1", "norm2", "mlp"],     // their names in the model
-           kept_bytes = 4160 : i64,             // from the forward to the backward half
+           kept_bytes = 4160 : i64,             // kept between the forward and backward half
            seconds = 6.8e-10,                   // to recompute them
            flops = 0.0},                        // as forward_flops counts them
           ...

@@ -21,6 +21,8 @@ namespace lmc {
 // The names of the first options of every layer, in this order. Options for corners of the lower
 // convex hull follow: first those between "none" and "block", then those that keep more than "none".
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
+// The mode of a model in which every layer keeps all its values.
+inline constexpr llvm::StringLiteral kKeepAll = "keep-all";
 
 struct RecomputeOption {
   std::string name;                // "none", "activation", "full", "block", "hull1", ..., "keep1", ...
@@ -29,9 +31,9 @@ struct RecomputeOption {
   uint64_t keptBytes = 0; // kept between the halves, without the layer's arguments and results
   double seconds = 0;     // to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
-  // Where ranks divide weights: the layer's gathered weights are kept for the backward pass, and not
-  // gathered again. Only a search knows such options (compiler/search/RecomputeSearch.h): they are
-  // not written to attributes.
+  // True if the layer's gathered weights are kept for the backward pass instead of gathered again,
+  // where ranks divide weights. Only a search knows such options
+  // (compiler/search/RecomputeSearch.h): they are not written to attributes.
   bool keepsWeights = false;
 };
 

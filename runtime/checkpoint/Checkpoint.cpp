@@ -25,7 +25,7 @@ namespace lmc {
 static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
 static constexpr uint64_t kVersion = 2;
-static constexpr uint64_t kMaximumStateBytes = 64 << 20; // a data set may have many files
+static constexpr uint64_t kMaximumStateBytes = 64 << 20; // state.json may list many data files
 // Bytes that a file may take on the disk in addition to its size: the unused part of its last disk
 // block, and its share of the file system's own records.
 static constexpr uint64_t kFileOverheadBytes = 16 << 10;
@@ -234,7 +234,7 @@ static Result<void> writeFiles(Communicator &group, const std::string &partial,
 
 static Result<uint64_t> bytesNeeded(const std::string &partial,
                                     const std::vector<CheckpointFile> &files) {
-  uint64_t needed = 2 * kFileOverheadBytes; // for the folder and for state.json
+  uint64_t needed = 2 * kFileOverheadBytes; // overhead of the folder and of state.json
   for (const CheckpointFile &file : files) {
     Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
     LMC_TRY(bytes);
@@ -281,7 +281,7 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
                                                       folder + "/." + name + kReplacedSuffix)
                                       : Result<void>());
   // Frees the disk space now. If this fails too, the next save tries again. The caller gets the
-  // first error.
+  // error of the save.
   if (!written && first)
     (void)static_cast<bool>(removeTree(partial));
   return written;
@@ -611,7 +611,7 @@ loadCheckpoint(Communicator &group, const std::string &directory,
   Result<OpenedFiles> opened = allSucceed(group, openFiles(directory, targets, fault));
   LMC_TRY(opened);
   if (group.size() > 1) {
-    // All ranks take the same way: a fault that one of them found is everyone's.
+    // All ranks act alike: a fault that one of them found counts for all.
     auto faults = gatherTexts(group, fault);
     LMC_TRY(faults);
     for (const std::string &found : *faults)

@@ -10,13 +10,13 @@
 // `.partial` folder, which the next save removes. An existing checkpoint of the same step is
 // replaced by exchanging the names of the two folders. On a file system that cannot do this, the
 // old folder is renamed to `.STEP.replaced` for a moment; after a crash it is found under that
-// name. A damaged checkpoint that a run does not go on from is renamed to STEP.damaged and kept. A
-// folder with such a suffix is a checkpoint only for those who give its path.
+// name. A damaged checkpoint is renamed to STEP.damaged and kept. A folder with such a suffix
+// counts as a checkpoint only if a user gives its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
-// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources":
-// { NAME: { "start", "tokens", "tokens_per_epoch" } }, "files": { NAME: { "bytes", "xxh64": HEX } }
-// } }; "sources" is absent if the data is not mixed. The first "xxh64" (seed 0) is of the compact
+// "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources": {
+// NAME: { "start", "tokens", "tokens_per_epoch" } }, "files": { NAME: { "bytes", "xxh64": HEX } } }
+// }; "sources" is absent if the data is not mixed. The first "xxh64" (seed 0) is of the compact
 // dump of "state" with sorted keys; that of a file is FileDigest::xxh64 (VerifiedRead.h).
 #pragma once
 
@@ -48,10 +48,10 @@ struct TensorView {
   uint64_t bytes;
 };
 
-// What a run has read of a source of its training data.
+// How far a run has read a source of its training data.
 struct SourceState {
-  uint64_t start = 0;          // tokens that were read before position 0 of the order of the data
-  uint64_t tokens = 0;         // tokens that were read, with those
+  uint64_t start = 0;          // tokens read before position 0 of the order of the data
+  uint64_t tokens = 0;         // all tokens read, with those before `start`
   uint64_t tokensPerEpoch = 0; // of the source
 };
 
@@ -63,18 +63,18 @@ struct CheckpointState {
   std::map<std::string, SourceState> sources; // by name; empty: the data has no named sources
   std::string fingerprint;                  // fingerprint of the plan
   nlohmann::json run;                       // the run's identity (RecordedRun.h)
-  std::map<std::string, std::string> extra; // further values of the trainer, such as the best loss
+  std::map<std::string, std::string> extra; // other values of the trainer, such as the best loss
 };
 
-// Bytes of a tensor, counted from its begin.
+// Bytes of a tensor, counted from its beginning.
 struct ByteRange {
   uint64_t offset = 0, bytes = 0;
 };
 
-// Callbacks to tensors that are elsewhere, such as on a device, so that the host needs memory for
-// one tensor at most. fetch(i, data) must fill `data` with tensor i, or with the part of it that
-// this rank writes. store(i, data, bytes, offset) must copy `bytes` bytes to tensor i, from its byte
-// `offset` on; a rank that has only a part of the tensor drops the other bytes.
+// Callbacks that copy tensors from or to another place, such as a device, so that the host needs
+// memory for only one tensor. fetch(i, data) must fill `data` with tensor i, or with the part of it
+// that this rank writes. store(i, data, bytes, offset) must copy `bytes` bytes to tensor i, from
+// its byte `offset` on; a rank that has only a part of the tensor drops the other bytes.
 using FetchTensor = std::function<Result<void>(size_t index, void *data)>;
 using StoreTensor =
     std::function<Result<void>(size_t index, const void *data, uint64_t bytes, uint64_t offset)>;
@@ -82,47 +82,48 @@ using StoreTensor =
 struct CheckpointFile {
   std::string name;                // "model.safetensors"
   std::vector<TensorView> tensors; // their `data` is not used
-  std::vector<ByteRange> parts;    // of each tensor: what this rank writes
+  std::vector<ByteRange> parts;    // per tensor, the bytes that this rank writes
   FetchTensor fetch;
 };
 
-// Key of `extra` in a checkpoint that was made late: the step whose permanent checkpoint it stands
-// for.
+// The key of `extra` that a late permanent checkpoint has: its value is the step whose permanent
+// checkpoint it replaces.
 inline constexpr const char *kStandsFor = "stands_for";
 
-// Which checkpoints a save does not remove.
+// The rules for the checkpoints that a save does not remove.
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
-  int newest;         // so many of the newest; 0: all
-  // And those whose step is a multiple of this, or that stand for one (kStandsFor); 0: none.
+  int newest; // how many of the newest stay; 0: all
+  // Also, the ones of steps that are multiples of this (or that stand for one: kStandsFor); 0:
+  // none.
   uint64_t every = 0;
-  std::string best;   // and the one with the lowest number in `extra` under this key; "": none
+  std::string best; // the one with the lowest extra[best] stays, too; "": none
 };
 
-// All ranks of `group` save and load together: they call the same functions with the same
-// arguments but for the parts. Either all succeed, or all get an Error. What must be done once, the
-// rank at position 0 does.
+// All ranks of `group` call these functions together, with the same arguments except the parts.
+// Either all ranks succeed, or all get an Error. The rank at position 0 does what must be done
+// once.
 
 // Removes from `folder`, OUT/checkpoints or OUT/exports, the folders that interrupted saves or
 // exports have left. What such a save had renamed to `.STEP.replaced` gets its old name back if no
 // folder has that name.
 Result<void> removeInterrupted(const std::string &folder);
 
-// Saves a checkpoint atomically, and then removes all but those that `keep` says. Old checkpoints
-// are removed only after the new one is on the disk. The new checkpoint is always kept and counted,
-// even if an earlier, abandoned run left checkpoints of higher steps. A folder that is not a
-// complete checkpoint is neither counted nor removed. If `suspect` is given, the newest checkpoint
-// of a step before it stays as well: the state from step `suspect` on may be worthless. The free
-// disk space is checked first. An Error (a full or unwritable disk, a failing `fetch`) leaves all
-// earlier checkpoints intact. If only an older checkpoint cannot be removed, the save has
-// succeeded, and `remark` of the rank at position 0 says so; without `remark` it is an Error.
+// Saves a checkpoint atomically, and then removes all others that no rule of `keep` keeps. Old
+// checkpoints are removed only after the new one is on the disk. The new checkpoint is always kept
+// and counted, even if an earlier, abandoned run left checkpoints of higher steps. A folder that is
+// not a complete checkpoint is neither counted nor removed. If `suspect` is given, the newest
+// checkpoint of a step before it stays as well: the state from step `suspect` on may be worthless.
+// The free disk space is checked first. An Error (a full or unwritable disk, a failing `fetch`)
+// leaves all earlier checkpoints intact. If only an older checkpoint cannot be removed, the save
+// has succeeded, and `remark` of the rank at position 0 says so; without `remark` it is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
                             std::string *remark = nullptr);
 
-// Returns the most bytes that a checkpoint with these files takes on a disk, with what the file
-// system needs for them. Their `parts` and `fetch` are not used.
+// Returns the maximum of bytes that a checkpoint with these files takes on a disk, including the
+// file system's own records. Their `parts` and `fetch` are not used.
 Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);
 
 // Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX, where "auto" does not resume from it and no
@@ -143,7 +144,7 @@ struct DamagedCheckpoint {
 // Returns the folder of the newest checkpoint under `runDirectory`: the one with the highest step
 // whose state.json and file sizes are right; nullopt if there is none. Checksums are not compared:
 // loadCheckpoint() does that while it reads. Newer checkpoints that are damaged are skipped and
-// added to `damaged`; those that it lists already are skipped, too. Nothing on the disk is changed.
+// added to `damaged`; those that it lists already are only skipped. Nothing on the disk is changed.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
                                                         std::vector<DamagedCheckpoint> &damaged);
 
@@ -155,7 +156,7 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
 // `verifyChecksums` also their checksums.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
-// What state.json says of a checkpoint, and the files that it lists, in the order of their names.
+// The contents of a checkpoint's state.json, and the files that it lists, ordered by name.
 struct CheckpointContents {
   CheckpointState state;
   std::vector<RecordedFile> files;
@@ -169,16 +170,16 @@ Result<CheckpointContents> readCheckpointContents(const std::string &directory);
 struct CheckpointTarget {
   std::string name;                // "model.safetensors"
   std::vector<TensorView> tensors; // their `data` is not used
-  std::vector<ByteRange> parts;    // of each tensor: what this rank has
+  std::vector<ByteRange> parts;    // per tensor, the bytes that this rank has
   StoreTensor store;
 };
 
 // Loads files of the checkpoint `directory`. One rank reads each byte once, on several threads;
-// several ranks divide the verification among them and then read their parts. Every file
-// must hold exactly the tensors of its target, each with the given dtype and shape; this is
-// verified before the first call of `store`. Checksums are verified while the bytes are stored: if
-// the checkpoint turns out to be damaged, it is returned, and what was stored must not be used.
-// Error: the checkpoint has other tensors, or `store` failed.
+// several ranks divide the verification among them and then read their parts. Every file must hold
+// exactly the tensors of its target, each with the given dtype and shape; this is verified before
+// the first call of `store`. Checksums are verified while the bytes are stored: if they show
+// damage, the checkpoint is returned, and the stored bytes must not be used. Error: the checkpoint
+// has other tensors, or `store` failed.
 Result<std::optional<DamagedCheckpoint>>
 loadCheckpoint(Communicator &group, const std::string &directory,
                const std::vector<CheckpointTarget> &targets);

@@ -32,7 +32,7 @@ static constexpr const char *kEmbeddings[] = {"model.embed_tokens.weight",
                                               "transformer.wte.weight"};
 static constexpr const char *kTieKey = "tie_word_embeddings";
 static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
-static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // a tokenizer has some 30 MB
+static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // a tokenizer's file has some 30 MB
 
 static bool isFolder(const std::string &path) {
   std::error_code error;
@@ -56,7 +56,7 @@ struct ExportTensor {
   TensorView target; // as it is written
 };
 
-// A file of weights of an export, with its tensors in the order of their data.
+// A file of weights in an export, with its tensors in the order of their data.
 struct Shard {
   std::string name;
   std::vector<ExportTensor> tensors;
@@ -69,7 +69,7 @@ struct Shard {
   }
 };
 
-// All that an export writes, before anything is written.
+// The contents of an export, which are decided before anything is written.
 struct Export {
   std::vector<Shard> shards;
   std::vector<std::pair<std::string, std::string>> texts; // names and contents of the JSON files
@@ -127,8 +127,8 @@ static Result<void> checkReplaceable(const std::string &directory, const ExportO
 }
 
 // Divides the tensors between files as huggingface_hub's split_state_dict_into_shards_factory does
-// (huggingface_hub/serialization/_base.py). The names follow, because they hold the number of
-// files.
+// (huggingface_hub/serialization/_base.py). The names of the files are set last, because they
+// contain the number of files.
 static std::vector<Shard> divide(std::vector<ExportTensor> tensors, uint64_t maximumBytes) {
   std::vector<Shard> shards;
   Shard current;
@@ -273,7 +273,7 @@ static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
 
 static Result<void> writeShard(const std::string &partial, const Shard &shard,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
-  // `unconverted` has room for each tensor whose dtype changes.
+  // `unconverted` is as large as the largest tensor whose dtype changes.
   std::vector<TensorView> changing;
   for (const ExportTensor &tensor : shard.tensors)
     if (tensors[tensor.source].dtype != tensor.target.dtype)
@@ -316,7 +316,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                                const ExportOptions &options) {
   std::filesystem::path target = std::filesystem::path(directory).lexically_normal();
-  if (!target.has_filename()) // `directory` ends in a slash, as "a/b/"
+  if (!target.has_filename()) // `directory` ends in a slash, such as "a/b/"
     target = target.parent_path();
   std::string to = target.string(), name = target.filename().string();
   std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
@@ -342,7 +342,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   Result<void> result = writeExport(partial, *contents, tensors, fetch, options);
   if (result)
     result = publishFolder(partial, to, parent + "/." + name + ".replaced");
-  // Removing the folder may fail too; the caller gets the first error.
+  // Removing the folder may fail, too. The caller gets the error of the export.
   if (!result)
     (void)static_cast<bool>(removeTree(partial));
   return result;
@@ -383,7 +383,7 @@ struct Model {
   std::deque<SafeTensorsFile::Entry> experts; // the parts of fused experts
 };
 
-// How checkpoints name the MLP with experts of a layer, and the linear layers of an expert.
+// A checkpoint's names for the MLP with experts of a layer, and for an expert's linear layers.
 struct ExpertNames {
   std::string_view module, gate, up, down;
 };
@@ -482,8 +482,8 @@ static bool isBuffer(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// If `tensors` have names with a first part, "model.", which no name in the file has, adds it to
-// the names in the file.
+// If all names in `tensors` begin with a part such as "model." that no name in the file has, adds
+// this part to the names in the file.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;
@@ -502,7 +502,7 @@ static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   model.tensors = std::move(renamed);
 }
 
-// Returns the number of experts of each layer, by the part of their names that ends in ".experts.".
+// Returns the number of experts per layer, by the beginning of their names up to ".experts.".
 template <typename Names> static std::map<std::string, uint64_t> countExperts(const Names &names) {
   std::map<std::string, uint64_t> counts;
   for (const std::string &name : names) {
@@ -528,7 +528,7 @@ static Error otherExperts(const std::string &path, std::string_view experts, uin
 }
 
 // Replaces the fused experts of a layer, which HuggingFace.h describes, by the tensors of each
-// expert, under the names that `tensors` have. Those of a layer without experts in `tensors` stay.
+// expert, under the names that `tensors` have. Layers without experts in `tensors` keep theirs.
 static Result<void> divideExperts(Model &model, const std::vector<TensorView> &tensors) {
   const std::map<std::string, uint64_t> counts =
       countExperts(tensors | std::views::transform(&TensorView::name));

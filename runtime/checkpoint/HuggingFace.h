@@ -11,10 +11,10 @@ struct ExportOptions {
   std::optional<plan::DType> dtype; // a float type for all tensors; nullopt: each keeps its dtype
   // The largest number of bytes of tensors in one file; a larger tensor gets a file of its own.
   uint64_t maximumShardBytes = 5'000'000'000;
-  // The ids that begin and end a document. nullopt: as config.json says.
+  // The ids that begin and end a document; nullopt: those of config.json.
   std::optional<uint32_t> bosTokenId, eosTokenId;
-  // The embedding and the head get rows of zeros up to a multiple of this, and vocab_size becomes
-  // their number. 1: none.
+  // The rows of the embedding and of the head are padded with zeros to a multiple of this number,
+  // which vocab_size then includes. 1: no padding.
   uint64_t vocabMultiple = 1;
   std::vector<std::string> files; // files that are copied to the folder, such as a tokenizer's
 };
@@ -44,8 +44,8 @@ Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 // requested dtype can hold the value, else rounded once to nearest even. A tensor that is missing,
 // not requested or of another shape is an Error, which is found before the first call of `store`.
 //
-// The names of a file may lack the first part of those requested ("model." or "transformer."), as
-// where `save_pretrained` wrote a model without its head, such as the published GPT-2.
+// The names in a file may lack the first part of the requested names ("model." or "transformer."):
+// `save_pretrained` writes them so for a model without its head, such as the published GPT-2.
 //
 // The experts of a layer may be fused, as transformers 5 holds them in memory and as
 // `save_pretrained` writes them with save_original_format=False (by default it writes each expert's

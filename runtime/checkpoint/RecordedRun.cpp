@@ -27,7 +27,7 @@ std::vector<FileFingerprint> RunIdentity::trainData() const {
   return all;
 }
 
-// Returns true if the setting has the paths of a table of the list `list`.
+// Returns true if the setting is `paths` of a table in the list `list`.
 static bool isPathsOf(std::string_view list, std::string_view key) {
   return key.starts_with(list) && key.substr(list.size()).starts_with('.') &&
          key.ends_with(".paths");
@@ -55,7 +55,7 @@ nlohmann::json toJson(const RunIdentity &identity) {
 
 RunIdentity runIdentityFromJson(const nlohmann::json &json) {
   nlohmann::json complete = json;
-  if (complete.is_object()) { // the identity of an earlier release has none of these
+  if (complete.is_object()) { // an earlier release did not write these members
     complete.emplace("rollbacks", nlohmann::json::array());
     complete.emplace("notExportable", "");
     complete.emplace("device", "");

@@ -33,15 +33,15 @@ struct DeclaredChange {
   std::string key, from, to;
 };
 
-// The guard went back to the checkpoint of `step` because of a spike that began at step `spike`,
-// and over the data up to `position` of its order.
+// A rollback: because of a spike that began at step `spike`, the guard went back to the checkpoint
+// of `step`, and skipped the data before `position` in the order of the data.
 struct Rollback {
   uint64_t step = 0, spike = 0, position = 0;
 };
 
 struct RunIdentity {
-  std::string run;         // drawn at the run's first start, 16 hexadecimal digits
-  std::string startedFrom; // the checkpoint of another run that this one began with; "": none
+  std::string run;         // the run's random name, 16 hexadecimal digits
+  std::string startedFrom; // path of another run's checkpoint that it began with; "": none
   std::string init;        // the initial weights that --init gave; "": none
   std::string planHash; // SHA-256 of the plan file
   std::string planPath; // as it was given
@@ -51,12 +51,12 @@ struct RunIdentity {
   // The device of rank 0, with its driver, and the libraries of its products: "NVIDIA H100 ...,
   // driver for CUDA 13.0); ... cuBLASLt 13.0.2"; "": the release before did not record it.
   std::string device;
-  std::string configPath;         // the TOML file that the plan was compiled from
-  std::string configDirectory;    // relative paths in settings start here
+  std::string configPath;         // path of the TOML file from which the plan was compiled
+  std::string configDirectory;    // folder at which relative paths in settings start
   std::string configToml;         // contents of that file
   std::string huggingfaceConfig;  // config.json of exports; "": none
-  std::string notExportable;      // why there is none; "": not known
-  std::map<std::string, RecordedSetting> settings; // by key
+  std::string notExportable;      // reason why the model has no export; "": none is known
+  std::map<std::string, RecordedSetting> settings; // the settings, by key
   // The fingerprints of token files in the order in which they are read, by the setting that names
   // the files: "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".
   std::map<std::string, std::vector<FileFingerprint>> data;
@@ -71,7 +71,7 @@ inline constexpr const char *kTrainData = "data.train", *kValidationData = "data
 
 // Returns true for the settings that name token files.
 bool namesTokenFiles(std::string_view key);
-// Returns true for those of them that name validation data, which is no part of the identity.
+// Returns true for the settings that name validation data, which is no part of the identity.
 bool namesValidationFiles(std::string_view key);
 
 nlohmann::json toJson(const RunIdentity &identity);

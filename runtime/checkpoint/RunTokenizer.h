@@ -1,4 +1,4 @@
-// The tokenizer of a run's training data, which goes into exports of the run's weights.
+// Finds the tokenizer of a run's training data, which is copied into exports of the run's weights.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -12,10 +12,10 @@ namespace lmc {
 
 // Returns the folder in which lmc-data puts the tokenizer of the token file `tokens`.
 std::string tokenizerFolder(const std::string &tokens);
-// Returns that folder, if it exists.
+// Returns the same folder, if it exists.
 std::optional<std::string> tokenizerOf(const std::string &tokens);
 
-// The names of files that a tokenizer is read from, the best first.
+// The names of files from which a tokenizer can be read, the best first.
 inline constexpr const char *kTokenizerNames[] = {"tokenizer.json", "tokenizer.model"};
 // Returns the file to open for a tokenizer's file or folder. Error: there is none.
 Result<std::string> tokenizerFile(const std::string &path);

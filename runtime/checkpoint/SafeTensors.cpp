@@ -22,8 +22,8 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 static constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 static constexpr size_t kMaximumDimensions = 64;
 static constexpr uint64_t kDataAlignment = 64;
-// The number of bytes that are hashed and then written at a time: few enough to stay in the cache
-// between the two.
+// The number of bytes that are hashed and written at a time. They stay in the cache between the
+// two.
 static constexpr uint64_t kChunkBytes = 1 << 20;
 
 namespace {

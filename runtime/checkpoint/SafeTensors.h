@@ -20,9 +20,9 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
-// Writes the same file with all ranks of `group`: each one its `parts` (bytes of each tensor), for
-// which fetch(i, data) fills parts[i].bytes bytes. The parts of all ranks cover each tensor once.
-// Every rank gets the digest, or an Error.
+// Writes the same file with all ranks of `group`: each rank writes its `parts` (bytes of each
+// tensor), for which fetch(i, data) fills parts[i].bytes bytes. The parts of all ranks cover each
+// tensor once. Every rank gets the digest, or an Error.
 Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::vector<ByteRange> &parts, const FetchTensor &fetch,
@@ -46,7 +46,7 @@ public:
     std::optional<plan::DType> dtype; // nullopt: plans have no such dtype (I64, ...)
     std::vector<uint64_t> shape;
     const void *data; // address in the mapped file, maybe unaligned
-    uint64_t offset;  // of the data in the file
+    uint64_t offset;  // of the first byte of data, from the file's beginning
     uint64_t bytes;
   };
   // All tensors, in the order in which their data is in the file.

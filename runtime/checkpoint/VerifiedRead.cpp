@@ -17,8 +17,7 @@ namespace lmc {
 static_assert(std::endian::native == std::endian::little, "hashes are hashed as little-endian");
 
 static constexpr uint64_t kPieceBytes = 16 << 20;
-// The number of bytes that a thread reads, hashes and passes on at a time: few enough to stay in
-// its cache.
+// The number of bytes that a thread reads, hashes and passes on at a time. They stay in its cache.
 static constexpr uint64_t kBlockBytes = 1 << 20;
 static constexpr unsigned kMaximumThreads = 16;
 
@@ -64,7 +63,7 @@ public:
   Reading(const std::vector<RecordedFile> &files, const ConsumeBytes &consume)
       : files(files), consume(consume), hashes(files.size()) {}
 
-  // Opens the files and checks their sizes. Returns the fault of one.
+  // Opens the files and checks their sizes. Returns a fault, if a file has one.
   std::optional<std::string> open() {
     for (size_t i = 0; i < files.size(); ++i) {
       Result<File> file = File::openForReading(files[i].path);
@@ -93,7 +92,7 @@ public:
       try {
         threads.emplace_back([&, i] { work(blocks[i]); });
       } catch (const std::system_error &) {
-        break; // the machine gives no more threads: those that run do the work
+        break; // the machine has no more threads: the others do the work
       }
     work(blocks[0]);
     for (std::thread &thread : threads)
@@ -197,7 +196,7 @@ static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::s
   LMC_TRY(bytes);
   const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
   const auto ranks = static_cast<uint64_t>(group.size());
-  // Each rank has as many numbers; those of pieces that do not exist are 0.
+  // All ranks have the same number of hashes; the hash of a piece that does not exist is 0.
   std::vector<uint64_t> hashes((pieces + ranks - 1) / ranks);
   std::vector<std::byte> block(kBlockBytes);
   for (uint64_t i = 0; i < hashes.size(); ++i) {

@@ -24,12 +24,12 @@ struct FileDigest {
   uint64_t xxh64 = 0;
 };
 
-// Computes the digest of a file that is written from its begin to its end.
+// Computes the digest of a file that is written from its beginning to its end.
 class FileHasher {
 public:
   FileHasher();
   void update(const void *data, uint64_t bytes);
-  FileDigest digest(); // of all bytes so far; no update may follow
+  FileDigest digest(); // call once, after the last update()
 
 private:
   std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> piece;
@@ -47,8 +47,8 @@ using ConsumeBytes =
     std::function<Result<void>(size_t file, uint64_t offset, const void *data, uint64_t bytes)>;
 
 // Reads each byte of `files` once and passes it to `consume`, before it is known whether the hash
-// is right. Returns nullopt if all files are as recorded. Otherwise returns the fault of one, and
-// what `consume` got must not be used. Error: `consume` failed.
+// is right. Returns nullopt if all files are as recorded. Otherwise returns the fault of one file,
+// and the bytes that `consume` got must not be used. Error: `consume` failed.
 Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
                                                 const ConsumeBytes &consume);
 

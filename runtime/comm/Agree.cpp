@@ -12,7 +12,7 @@ Result<std::vector<std::string>> gatherTexts(Communicator &group, const std::str
   const uint64_t size = mine.size();
   std::vector<uint64_t> sizes(ranks);
   LMC_TRY(group.allGather(&size, sizes.data(), sizeof size));
-  // Every rank sends as many bytes as the longest text has.
+  // Every rank sends as many bytes as the longest text has: shorter texts are padded.
   const uint64_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::string padded = mine, all(ranks * longest, '\0');
   padded.resize(longest);
@@ -48,7 +48,7 @@ Result<void> allSucceed(Communicator &group, const Result<void> &mine) {
     return mine ? failed.error() : mine.error();
   if (!*failed)
     return {};
-  // A text is the exit code and the message.
+  // The text of a rank is its exit code and its error message.
   auto texts = gatherTexts(
       group,
       mine ? "" : fmt::format("{} {}", static_cast<int>(mine.error().code), mine.error().message));

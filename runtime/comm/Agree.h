@@ -1,4 +1,4 @@
-// What the ranks of a group tell each other on the host: texts, and whether something worked.
+// Lets the ranks of a group exchange texts, numbers and errors on the host.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -17,14 +17,14 @@ Result<std::string> broadcastText(Communicator &group, const std::string &text, 
 // Returns the sum of all ranks' numbers.
 Result<double> sumOf(Communicator &group, double mine);
 
-// Returns true on all ranks if `mine` is true on one.
+// Returns true on all ranks if `mine` is true on at least one.
 Result<bool> anyOf(Communicator &group, bool mine);
 
 // Returns no Error if no rank has one. Else every rank gets one: its own, or that of the first rank
 // with one, which it names.
 Result<void> allSucceed(Communicator &group, const Result<void> &mine);
 
-// Returns `mine`, or an Error as of allSucceed().
+// Returns `mine`, or an Error as allSucceed() above returns it.
 template <typename T> Result<T> allSucceed(Communicator &group, Result<T> mine) {
   LMC_TRY(allSucceed(group, mine ? Result<void>() : Result<void>(mine.error())));
   return mine;

@@ -1,14 +1,15 @@
-// What the ranks of a group do together.
+// The operations of a group of ranks.
 //
 // All ranks of a group call the same functions in the same order, with the same sizes. A rank's
-// position in the group is 0 ... size() - 1. On a host a call returns when its result is there and
-// its input may be changed. An Error says which rank failed, and the group is of no use afterwards.
+// position in the group is 0 ... size() - 1. A call on host memory returns when its result is
+// complete and its input may be changed. An Error says which rank failed, and the group is of no
+// use afterwards.
 //
 // Sums are formed in the order of the positions: ((x_0 + x_1) + x_2) + ... If several ranks are on
 // each of several nodes, those of a node are added up first, and then the nodes. Each addition is
 // done in f64 for F64 and in f32 for F32, BF16 and F16; a BF16 or F16 sum of the ranks of a node,
-// and one of nodes, is rounded at its end. So an element of the result depends on the ranks' elements alone,
-// and not on how tensors are divided among calls.
+// and one of nodes, is rounded at its end. So an element of the result depends on the ranks'
+// elements alone, and not on how tensors are divided among calls.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -25,12 +26,12 @@ public:
   virtual int position() const = 0;
   virtual int size() const = 0;
 
-  // d = the x of all ranks, by position. x has `bytes` bytes, d has size() times as many. x may be
-  // the part of d that belongs to this rank.
+  // Gathers: d = the x of all ranks, by position. x has `bytes` bytes, d has size() times as many.
+  // x may be the part of d that belongs to this rank.
   virtual Result<void> allGather(const void *x, void *d, uint64_t bytes) = 0;
 
-  // d = elements [position * elements, (position + 1) * elements) of the sum of the ranks' x. x has
-  // size() * elements elements; it does not overlap d.
+  // Sums and scatters: d = elements [position * elements, (position + 1) * elements) of the sum of
+  // the ranks' x. x has size() * elements elements; it does not overlap d.
   virtual Result<void> reduceScatter(const void *x, void *d, uint64_t elements,
                                      plan::DType dtype) = 0;
 

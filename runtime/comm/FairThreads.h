@@ -1,4 +1,4 @@
-// How many threads a rank computes with, so that the ranks of a host share its CPUs.
+// Computes how many threads a rank uses, so that the ranks of a host share its CPUs.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -19,8 +19,8 @@ struct RankCpus {
 // which a launcher has bound CPUs of its own uses all of these.
 int fairThreads(const std::vector<RankCpus> &ranks, size_t rank);
 
-// The same for this rank, as the scheduling affinity of the ranks' processes is now. All ranks call
-// it together.
+// Returns the threads of this rank, by the present scheduling affinity of all ranks' processes. All
+// ranks call it together.
 Result<int> fairThreads(World &world);
 
 } // namespace lmc

@@ -19,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <sys/epoll.h>
+#include <thread>
 
 namespace lmc {
 
@@ -28,19 +30,19 @@ using plan::DType;
 
 namespace {
 
-// Gloo ends a wait after a time limit, and with it the group. This is as good as none, because the
-// control connection knows when a rank is lost.
+// The time limit of Gloo's waits, after which Gloo ends the whole group. It is so long that it
+// never passes: the control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// The least bytes of a message of a reduceScatter if there are many ranks, and the most bytes of
-// all messages that a rank has received and not yet added up.
+// The minimum bytes of a message of a reduceScatter with many ranks, and the maximum bytes of all
+// messages that a rank has received and not yet added up.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// What the groups of a world share: waits that end when the rank for whose sake they wait is lost.
-// Gloo itself ends only some of them when a connection is closed.
+// The waits of all groups of a world. A wait ends when the rank for which it waits is lost. Gloo
+// itself ends only some waits when a connection is closed.
 class Waits {
 public:
-  // Returns false if `rank` is lost.
+  // Adds a wait for `rank`. Returns false if the rank is lost.
   bool add(UnboundBuffer *buffer, int rank) {
     std::lock_guard lock(mutex);
     buffers.emplace(buffer, rank);
@@ -66,12 +68,12 @@ public:
 
 private:
   std::mutex mutex;
-  std::map<UnboundBuffer *, int> buffers; // and for which rank they wait
+  std::map<UnboundBuffer *, int> buffers; // the waits, and the rank for which each waits
   std::set<int> lost;
   bool allLost = false;
 };
 
-// The keys of the control connection's store, as Gloo wants them.
+// The store of the control connection, in the form that Gloo takes.
 class Store final : public gloo::rendezvous::Store {
 public:
   explicit Store(Rendezvous &rendezvous) : rendezvous(rendezvous) {}
@@ -97,11 +99,11 @@ private:
 };
 
 class GlooCommunicator final : public Communicator {
-  // In the numbers of messages that only two ranks exchange, and in those of no others.
+  // A bit of a message's number that marks messages of an exchange between two ranks.
   static constexpr uint64_t kExchange = uint64_t(1) << 63;
 
 public:
-  // `ranks` has this rank at `here`. A group of one has no context.
+  // `ranks` is the group, with this rank at position `here`. A group of one has no context.
   GlooCommunicator(std::vector<int> ranks, int here, std::shared_ptr<gloo::Context> context,
                    Waits &waits, Rendezvous &rendezvous)
       : ranks(std::move(ranks)), here(here), context(std::move(context)), waits(waits),
@@ -139,9 +141,9 @@ public:
     return messages.wait();
   }
 
-  // In round k each rank hears from the one 2^k positions before it, which by then has heard from
-  // the 2^k - 1 before that one. Hensgen, Finkel, Manber 1988, "Two algorithms for barrier
-  // synchronization".
+  // In round k, each rank receives a message from the rank 2^k positions before it, which by then
+  // has received messages, directly or through others, from the 2^k - 1 ranks before it. Hensgen,
+  // Finkel, Manber 1988, "Two algorithms for barrier synchronization".
   Result<void> barrier() override {
     for (int distance = 1; distance < size(); distance *= 2) {
       char sent = 0, received = 0;
@@ -162,8 +164,8 @@ public:
   }
 
 private:
-  // Messages that are under way at the same time. All ranks of the group make such an object for
-  // the same messages in the same order, so that its number says which messages belong together.
+  // Messages that travel at the same time. All ranks of the group make such an object for the same
+  // messages in the same order: its number tells which messages belong together.
   class Messages {
   public:
     explicit Messages(GlooCommunicator &group) : Messages(group, group.slots++) {}
@@ -178,7 +180,7 @@ private:
       return start(from, data, bytes, /*sends=*/false);
     }
 
-    // Returns when all messages have arrived here, or may be changed here.
+    // Returns when this rank has received all messages and may change those that it sent.
     Result<void> wait() {
       const Progress::Wait waiting(&group->rendezvous.progress());
       for (const Message &message : messages)
@@ -222,23 +224,23 @@ private:
     std::vector<Message> messages;
   };
 
-  // Does something with the rank at position `other`. `act` returns false or throws if that fails.
+  // Calls `act` for the rank at `other`. Returns an Error about the rank if `act` fails or throws.
   template <typename F> Result<void> guarded(int other, F act) {
     try {
       if (act())
         return {};
     } catch (const std::bad_alloc &) {
       return Error{"out of memory", ExitCode::Failure};
-    } catch (const std::exception &) { // Gloo's text names addresses, and no rank
+    } catch (const std::exception &) { // Gloo's text names addresses instead of ranks
     }
     return rendezvous.lossOf(ranks[static_cast<size_t>(other)]);
   }
 
-  // The position that comes `distance` after this one. Each rank begins with another one, so that
-  // not all send to the same rank at once.
+  // Returns the position `distance` after this one. Each rank begins with another position, so that
+  // not all ranks send to the same rank at once.
   int after(int distance) const { return (here + distance) % size(); }
 
-  // Piece i of `elements` elements begins here and ends where piece i + 1 begins.
+  // Returns the first element of piece i of `elements` elements; piece i + 1 begins at its end.
   uint64_t firstOf(int i, uint64_t elements) const {
     return elements * static_cast<uint64_t>(i) / ranks.size();
   }
@@ -258,8 +260,8 @@ private:
     return messages.wait();
   }
 
-  // d = the sum of the ranks' pieces `here`. Each rank sends piece i to the rank at position i,
-  // chunk by chunk, and adds up a chunk while the next ones arrive. d may be the piece of x.
+  // Computes d = the sum of the ranks' pieces number `here`. Each rank sends piece i to the rank at
+  // position i in chunks, and adds up a chunk while the next ones arrive. d may be the piece of x.
   Result<void> reducePieces(const char *x, char *d, uint64_t elements, DType dtype) {
     const uint64_t width = byteWidth(dtype), others = ranks.size() - 1;
     const uint64_t most = (elements + others) / ranks.size(); // elements of the largest piece
@@ -318,7 +320,7 @@ private:
   Rendezvous &rendezvous;
   std::vector<char> scratch;
   uint64_t slots = 0;
-  std::vector<uint64_t> exchanges; // with the rank at each position, so far
+  std::vector<uint64_t> exchanges; // by position, the number of exchanges with the rank so far
 };
 
 class GlooWorld final : public World {
@@ -367,7 +369,7 @@ private:
     rendezvous->onLoss([this](std::optional<int> rank) { waits.end(rank); });
   }
 
-  // A plan places ranks node by node.
+  // Checks that ranks are numbered host by host, as a plan places them.
   Result<void> checkHosts() const {
     const std::vector<std::string> &hosts = rendezvous->hosts();
     std::set<std::string> seen;
@@ -394,8 +396,8 @@ private:
     });
   }
 
-  // Opens connections, and waits until all ranks have: one that left before would take its own
-  // along.
+  // Opens connections with `open`, and waits until all ranks have: a rank that left earlier would
+  // close its connections.
   template <typename Open> Result<void> connected(Open open) try {
     open();
     return everyone->barrier();
@@ -410,7 +412,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // The first of its ranks tells a group from the others of its kind.
+    // The name of a group has its first rank, which no other group of this kind contains.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -429,7 +431,7 @@ private:
       Store store(*rendezvous);
       gloo::rendezvous::PrefixStore named(name, store);
       context = std::make_shared<gloo::rendezvous::Context>(here, static_cast<int>(members.size()));
-      context->setTimeout(limit / 5); // Gloo waits 5 times as long for a connection
+      context->setTimeout(limit / 5); // Gloo multiplies the limit by 5 for a connection
       context->connectFullMesh(named, device);
     }
     return std::make_unique<GlooCommunicator>(std::move(members), here, std::move(context), waits,
@@ -443,7 +445,7 @@ private:
   std::shared_ptr<gloo::transport::Device> device;
   std::unique_ptr<GlooCommunicator> everyone, behind;
   std::array<std::unique_ptr<Communicator>, 4> axes; // by axis
-  std::unique_ptr<Rendezvous> rendezvous; // the last: its threads use `waits`
+  std::unique_ptr<Rendezvous> rendezvous;            // destroyed first: its threads use `waits`
 };
 
 } // namespace
@@ -483,7 +485,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
   if (!options.interface.empty()) {
     const auto interface = findInterface(options.interface);
     LMC_TRY(interface);
-    // NCCL does not see the option. "=": the whole name, and not the beginning of several.
+    // Tells NCCL the interface. "=" means the whole name instead of a prefix.
     // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
   }
@@ -504,3 +506,26 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
 }
 
 } // namespace lmc
+
+// Gloo, which is a shared library, calls this function instead of libc's: a program's own functions
+// come first. It is as libc's, but it ends a busy wait of Gloo's.
+//
+// Gloo's thread reads and writes when epoll names a connection. If another thread holds the lock of
+// that connection, Gloo's thread skips it and asks again, and epoll names it again at once. Where
+// the holder waits for a core, that goes on for milliseconds, on the core that the holder waits
+// for: two ranks on two cores that others used, too, spent nine tenths of their processor time so.
+extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
+  using Clock = std::chrono::steady_clock;
+  // A caller that comes back this soon has read and written nothing.
+  constexpr std::chrono::microseconds kNothing{2}, kSleep{20};
+  constexpr int kPatience = 16; // how often in a row it may do so
+  thread_local Clock::time_point returned;
+  thread_local int nothing = 0;
+
+  nothing = Clock::now() - returned < kNothing ? nothing + 1 : 0;
+  if (nothing > kPatience)
+    std::this_thread::sleep_for(kSleep);
+  const int count = epoll_pwait(epoll, events, most, timeout, nullptr);
+  returned = Clock::now();
+  return count;
+}

@@ -1,8 +1,8 @@
 // Ranks that are processes, on one machine or many, connected by TCP.
 //
 // Every two ranks of a group have a connection by Gloo (https://github.com/facebookincubator/gloo),
-// of which only its messages between two ranks are used. The collectives are this file's, because
-// Gloo's own add in an order that depends on the algorithm, and their waits cannot be ended.
+// which only carries messages between two ranks. This file implements the collectives, because
+// Gloo's own ones add in an order that depends on the algorithm, and their waits cannot be ended.
 #pragma once
 
 #include "runtime/comm/LaunchEnvironment.h"
@@ -16,12 +16,12 @@ namespace lmc {
 // ignoreFailedWrites().
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks = 0);
 
-// Returns after which times a rank counts as hung: the defaults, with what `options` say.
+// Returns the times after which a rank counts as hung: the defaults, unless `options` give others.
 StallLimits stallLimits(const LaunchOptions &options);
 
-// Finds out from `options` and the environment which rank this is, and joins the others. A world of
+// Finds this rank's number in `options` and the environment, and joins the other ranks. A world of
 // one rank opens no connection. Returns an Error if `shardRanks` does not divide the number of
-// ranks, or if they are not numbered host by host. Of `times`, only the times are used.
+// ranks, or if they are not numbered host by host. Of `times`, only the durations are used.
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks = 0,
                                          const RendezvousOptions &times = {});
 

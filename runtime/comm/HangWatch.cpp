@@ -12,12 +12,12 @@ std::string Hang::text() const {
   return fmt::format("no progress for {:.0f} s ({})", seconds, describe(state));
 }
 
-// A save gets on with each tensor, of which a slow disk may write the largest for a minute.
+// The factor of the limit for a save, in which writing the largest tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Unlike a rank that others wait for, a lone one is only warned of. So work beside steps has a
-// short limit, too. A start does not get on all the time. Nor does a console that takes no output,
-// as after Ctrl-S: logs count only if a file is named.
+// Returns the seconds without progress after which a lone rank is warned of. Work beside steps has
+// a short limit, too, because nothing but a warning follows. A start keeps the long limit, and so
+// does a console that takes no output, as after Ctrl-S: logs count only if a file is named.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:
@@ -38,7 +38,7 @@ std::optional<Hang> HangJudge::observe(const Progress::State &state, double now,
     moves = state.moves;
     moved = now;
     warnAt = 0;
-    if (const auto before = std::exchange(told, std::nullopt))
+    if (const auto before = std::exchange(reported, std::nullopt))
       return Hang{Hang::Kind::GoesOn, before->seconds, before->state};
     return std::nullopt;
   }
@@ -49,13 +49,13 @@ std::optional<Hang> HangJudge::observe(const Progress::State &state, double now,
   if (seconds < std::max(warningLimit(state), warnAt))
     return std::nullopt;
   warnAt = 2 * seconds;
-  told = Hang{Hang::Kind::Hangs, seconds, state};
-  return told;
+  reported = Hang{Hang::Kind::Hangs, seconds, state};
+  return reported;
 }
 
 HangWatch::HangWatch(Progress &progress, const StallLimits &limits,
-                     std::function<void(const Hang &)> tell)
-    : progress(progress), judge(limits), tell(std::move(tell)) {
+                     std::function<void(const Hang &)> report)
+    : progress(progress), judge(limits), report(std::move(report)) {
   thread = std::thread([this] { watch(); });
 }
 
@@ -82,7 +82,7 @@ void HangWatch::watch() {
     lock.unlock();
     if (const auto hang = judge.observe(progress.state(), seconds(now - start),
                                         now - due > kBeat ? seconds(now - due) : 0))
-      tell(*hang);
+      report(*hang);
     lock.lock();
   }
 }

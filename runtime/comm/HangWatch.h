@@ -1,4 +1,4 @@
-// Watches a run of one rank, which nobody else waits for: it names what hangs.
+// Watches a run of one rank, for which no other rank waits, and reports what hangs.
 #pragma once
 
 #include "runtime/comm/Progress.h"
@@ -15,42 +15,43 @@ namespace lmc {
 // What a watch has found.
 struct Hang {
   enum class Kind {
-    Hangs,  // no progress for the time of the limit, and again after each doubling of the time
-    GoesOn, // progress after that
-    Ends    // the rank counts as lost (Stall.h): the process is to be ended
+    Hangs,  // the rank makes no progress for too long; reported again when `seconds` has doubled
+    GoesOn, // the rank, which was reported as hanging, has made progress
+    Ends    // the rank counts as lost (Stall.h), and the process must end
   };
   Kind kind = Kind::Hangs;
-  double seconds = 0;    // without progress
-  Progress::State state; // at that time
+  double seconds = 0;    // seconds without progress; of GoesOn, those that were reported last
+  Progress::State state; // what the rank did during these seconds
 
   // Returns "no progress for 31 s (reading data, step 17: reading /data/a.bin for 31 s)".
   std::string text() const;
 };
 
-// Decides what to say. The time is injected, in seconds.
+// Decides what to report. The caller gives the time, in seconds.
 class HangJudge {
 public:
   explicit HangJudge(const StallLimits &limits) : limits(limits) {}
 
-  // Is given the state now and then. `late`: by how much later than planned. Then this thread did
-  // not run for a time, as in a process that was stopped, and probably the others did not either:
-  // that time does not count.
+  // Must be called now and then with the present state. `late` is by how many seconds this call is
+  // later than planned. This thread then did not run for a time (the process was stopped), and the
+  // others probably did not either, so that this time does not count.
   std::optional<Hang> observe(const Progress::State &state, double now, double late = 0);
 
 private:
   double warningLimit(const Progress::State &state) const;
 
   const StallLimits limits;
-  std::optional<double> moved; // when moves was another number
+  std::optional<double> moved; // time of the latest progress, in seconds
   uint64_t moves = 0;
-  double warnAt = 0;        // seconds without progress at the next warning; 0: the limit
-  std::optional<Hang> told; // the latest warning since the last progress
+  double warnAt = 0; // seconds without progress before the next warning; 0: warningLimit()
+  std::optional<Hang> reported; // the latest warning, if there was no progress since
 };
 
-// Looks at the progress every second on a thread of its own, and calls `tell` there.
+// Looks at the progress every second on a thread of its own, which also calls `report`.
 class HangWatch {
 public:
-  HangWatch(Progress &progress, const StallLimits &limits, std::function<void(const Hang &)> tell);
+  HangWatch(Progress &progress, const StallLimits &limits,
+            std::function<void(const Hang &)> report);
   ~HangWatch();
   HangWatch(const HangWatch &) = delete;
   HangWatch &operator=(const HangWatch &) = delete;
@@ -60,7 +61,7 @@ private:
 
   Progress &progress;
   HangJudge judge;
-  const std::function<void(const Hang &)> tell;
+  const std::function<void(const Hang &)> report;
   std::mutex mutex;
   std::condition_variable changed;
   bool closing = false;

@@ -15,7 +15,7 @@ struct Launcher {
   const char *rank, *size, *size2, *localRank; // variables; size2 may be null: another for the size
 };
 
-// In the order in which they are looked for: mpirun and torchrun may themselves run under Slurm.
+// Launchers in the order of the search: mpirun and torchrun may themselves run under Slurm.
 constexpr Launcher kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr,
                                "OMPI_COMM_WORLD_LOCAL_RANK"};
 constexpr Launcher kTorch = {"RANK", "WORLD_SIZE", nullptr, "LOCAL_RANK"};
@@ -84,8 +84,8 @@ private:
     return option ? flag : variable ? variable : "";
   }
 
-  // srun starts steps. Outside of a step, as in a batch script, SLURM_PROCID is set too, and no
-  // other ranks are started.
+  // srun starts steps. SLURM_PROCID is also set outside of a step, as in a batch script, where no
+  // other ranks exist.
   const Launcher *findLauncher() const {
     if (get(kOpenMpi.rank))
       return &kOpenMpi;
@@ -96,7 +96,7 @@ private:
     return nullptr;
   }
 
-  // Returns the value of the flag, else that of the variable that `variable` names, else nothing.
+  // Returns the value of the flag; else that of the variable that `variable` names; else nothing.
   template <typename F>
   Result<std::optional<int64_t>> number(const std::optional<int64_t> &option, const char *flag,
                                         int64_t least, int64_t most, F variable) const {
@@ -121,7 +121,7 @@ private:
     return Error{fmt::format("{}: must be a whole number from {} to {}", what, least, most)};
   }
 
-  // A world of one rank, unless something says that more were meant.
+  // Returns a world of one rank. Error: something says that more ranks were intended.
   Result<Launch> alone() const {
     auto size = number({}, "", 0, std::numeric_limits<int>::max(), [] { return "WORLD_SIZE"; });
     LMC_TRY(size);

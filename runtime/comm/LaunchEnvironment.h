@@ -1,5 +1,5 @@
-// Which rank this process is, and where rank 0 is: from flags, else from what a launcher put into
-// the environment.
+// Finds the number of this process's rank and the address of rank 0: in flags, else in the
+// variables that a launcher has set.
 //
 // In the order in which launchers are tried, the rank, the number of ranks, and the rank on its
 // node are in these variables:
@@ -14,8 +14,8 @@
 // Open MPI's is this host if all ranks are on it.
 //
 // Rank 0's port is LMC_PORT; else MASTER_PORT + 1000, because torchrun's agent listens at
-// MASTER_PORT itself (- 1000 if the sum is no port); else, under Slurm,
-// 20000 + (8 SLURM_JOB_ID + SLURM_STEP_ID) % 10000, so that jobs on one node differ; else 29400.
+// MASTER_PORT itself (- 1000 if the sum is no port); else, under Slurm, 20000 + (8 SLURM_JOB_ID +
+// SLURM_STEP_ID) % 10000, so that jobs on one node differ; else 29400.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -28,26 +28,26 @@
 
 namespace lmc {
 
-// What the command line says of the launch. An empty member says nothing.
+// The settings of a launch on the command line. An empty member was not given.
 struct LaunchOptions {
   std::optional<int64_t> rank, worldSize, localRank, masterPort;
   std::string masterAddress;
   // Name or address of the network interface to which all traffic is bound; "": the one by which
-  // rank 0 is reached.
+  // Name or address of the network interface for all traffic; "": the one on the way to rank 0.
   std::string interface;
-  std::string secretFile; // its text is the secret that all ranks of a run know; "": no secret
+  std::string secretFile;             // path of a file with the secret of the run; "": no secret
   std::optional<int64_t> joinSeconds; // how long the ranks wait for each other at the start
-  // StallLimits::seconds. It also raises RendezvousOptions::silence, so that a debugger may stop a
-  // rank for so long.
+  // The value of StallLimits::seconds. It also raises RendezvousOptions::silence, so that a
+  // debugger may stop a rank for as long.
   std::optional<int64_t> hangSeconds;
   std::optional<int64_t> slowSeconds; // StallLimits::otherSeconds
 };
 
 struct Launch {
   int rank = 0, size = 1;
-  int localRank = 0;   // rank among those of this node
-  std::string address; // name or address of rank 0's host; empty if size is 1
-  int port = 0;        // of rank 0; 0 if size is 1
+  int localRank = 0;   // number of the rank among those of its node
+  std::string address; // name or address of rank 0's host; "" if size is 1
+  int port = 0;        // port of rank 0; 0 if size is 1
 };
 
 // Returns the value of a variable of the environment, or nullptr.

@@ -25,12 +25,12 @@ using plan::DType;
 
 namespace {
 
-// What the ranks of a group share.
+// The state that the ranks of a group share.
 class Group {
 public:
   explicit Group(std::vector<int> ranks) : ranks(std::move(ranks)), shown(this->ranks.size()) {}
 
-  // Returns when all ranks have called it.
+  // Returns when all ranks of the group have called it.
   Result<void> wait() {
     std::unique_lock lock(mutex);
     const uint64_t round = rounds;
@@ -63,7 +63,7 @@ private:
   std::condition_variable changed;
   size_t waiting = 0;
   uint64_t rounds = 0;
-  int left = -1; // the first rank that has left
+  int left = -1; // the first rank that left; -1: none has
 };
 
 class LocalCommunicator final : public Communicator {

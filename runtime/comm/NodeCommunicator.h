@@ -1,5 +1,5 @@
-// A group whose ranks are on several nodes, several on each. What every rank of a node needs
-// crosses the link between nodes once:
+// A group of ranks on several nodes, with several ranks on each. Data that every rank of a node
+// needs crosses the link between nodes only once:
 //
 //   all-gather       between the nodes each rank gathers the pieces of the ranks that have its
 //   place
@@ -20,7 +20,7 @@
 
 namespace lmc {
 
-// The ranks of a group along an axis, by position, and the two groups that it is made of.
+// The ranks of a group along an axis, by position, and the two groups of which it consists.
 struct AxisGroups {
   std::vector<int> all;
   // The ranks of this rank's node, and those at its place on the other nodes. Both are empty if the

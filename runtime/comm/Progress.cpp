@@ -33,8 +33,8 @@ const char *textOf(Activity activity) {
   return "?";
 }
 
-// Adds the time since the last call to that of the step and, if the main thread was busy, to that
-// of the window.
+// Adds the time since the last call to the time of the step and, if the main thread was busy, to
+// the time of the window.
 void Progress::count() {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - counted).count();

@@ -1,7 +1,8 @@
-// What the main thread of a rank is doing: whether it gets on, and whether it waits for others.
+// Records what the main thread of a rank does: if it makes progress, or waits for others.
 //
-// The trainer says what it does; whoever waits for other ranks or for a device marks the wait. The
-// control connection sends the state to rank 0 with each sign of life, where Stall.h judges it.
+// The trainer records each activity; code that waits for other ranks or for a device marks the
+// wait. The control connection sends the state to rank 0 with each sign of life, where Stall.h
+// judges it.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@ enum class Activity : uint8_t {
   Generating, // text
   Comparing,  // weights
   Saving,
-  Logging, // to the console, to logs and metrics, or looking at the run's lock
+  Logging, // writing to the console, to logs or metrics, or checking the run's lock
   Ending
 };
 
@@ -34,18 +35,18 @@ public:
   struct State {
     Activity activity = Activity::Starting;
     uint64_t step = 0;      // the optimizer step of the activity; 0: none yet
-    uint64_t moves = 0;     // another number as soon as the main thread has got on
+    uint64_t moves = 0;     // a number that changes with each progress of the main thread
     bool waits = false;     // the main thread waits for other ranks, or for its device
-    // The time that the longest of the latest kWindow steps took, reading data included, and work
-    // beside steps not. The first two steps do not count, because they also do what is done only
-    // once, such as the capture of graphs. 0: no other step has ended.
+    // Seconds of the longest of the latest kWindow steps, with the reading of data, but without
+    // work beside steps. The first two steps do not count, because they also do work that is done
+    // only once, such as the capture of graphs. 0: no other step has ended.
     double stepSeconds = 0;
-    // The mean time of a step in which the main thread read data or computed, and did not wait,
-    // over the latest window of kBusyWindow steps; and how many windows have ended.
+    // The mean busy time of a step (the main thread reads data or computes, and does not wait) over
+    // the latest window of kBusyWindow steps; and the number of windows that have ended.
     double busySeconds = 0;
     uint64_t windows = 0;
-    std::string what; // which function of the plan the main thread runs, and in which micro-step
-    std::string waitsFor; // while it waits: "other ranks", "its device"
+    std::string what;     // function of the plan that the main thread runs, and its micro-step
+    std::string waitsFor; // during a wait: "other ranks", "its device"
     // The file that a thread of this process has been reading or writing for at least a second
     // (ground/support/FileWait.h).
     std::string file;
@@ -55,28 +56,28 @@ public:
   // The thread that makes this object is the main thread until another one calls enter().
   Progress() : mainThread(std::this_thread::get_id()) {}
 
-  // The main thread, which is the one that calls this, begins with something else or gets on with
-  // it. A step begins when it reads the data of a later step, and then the step before has ended.
+  // The main thread calls it when it begins an activity or makes progress in it. A step begins when
+  // the thread reads the data of a later step; the step before it has then ended.
   void enter(Activity activity, uint64_t step);
 
-  // What the main thread does, with helper threads or without, has got on.
+  // Reports progress in the activity of the main thread, whether helper threads do the work or not.
   void move();
 
-  // The main thread begins with a part of its activity: State::what.
+  // The main thread calls it when it begins a part of its activity: State::what.
   void at(std::string what);
 
   // May be called by any thread.
   State state() const;
 
-  // Seconds since the beginning that the main thread has waited, and written logs. The main thread
-  // calls it.
+  // Seconds since the start in which the main thread waited, and in which it wrote logs. Only the
+  // main thread calls it.
   struct Sums {
     double waited = 0, logged = 0;
   };
   Sums sums();
 
-  // The main thread waits as long as such an object exists. It has no effect on other threads, and
-  // without a Progress.
+  // As long as such an object exists, the main thread waits. On another thread, or without a
+  // Progress, the object has no effect.
   class Wait {
   public:
     explicit Wait(Progress *progress, const char *waitsFor = "other ranks");
@@ -85,10 +86,10 @@ public:
     Wait &operator=(const Wait &) = delete;
 
   private:
-    Progress *progress; // null: also if the main thread waits already
+    Progress *progress; // null if the main thread waits already, too
   };
 
-  // The main thread, which makes such an object, does something else as long as the object exists.
+  // As long as such an object exists, the main thread, which makes it, does another activity.
   class Aside {
   public:
     Aside(Progress &progress, Activity activity) : progress(progress) {
@@ -112,12 +113,12 @@ private:
   mutable std::mutex mutex;
   State current;
   std::thread::id mainThread;
-  std::chrono::steady_clock::time_point counted; // until when the next two have been counted
+  std::chrono::steady_clock::time_point counted; // end of the time that `busy` and `inStep` include
   double busy = 0;                               // seconds in this window
   double inStep = 0;                             // seconds in this step
   Sums total;
   uint64_t steps = 0;                            // that have ended
-  std::array<double, kWindow> latest{}; // seconds of steps; that of step n is at n % kWindow
+  std::array<double, kWindow> latest{};          // seconds of step n are at n % kWindow
 };
 
 } // namespace lmc

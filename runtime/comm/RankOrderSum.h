@@ -1,4 +1,4 @@
-// Sums of the ranks' elements, in the order of the ranks.
+// Adds up the elements of ranks in the order of the ranks.
 #pragma once
 
 #include "plan_generated.h"
@@ -10,9 +10,9 @@ namespace lmc {
 // Returns true if elements of this type can be added up.
 bool canSum(plan::DType dtype);
 
-// d[i] = ((xs[0][i] + xs[1][i]) + xs[2][i]) + ... for `elements` elements of `ranks` inputs. F64 is
-// added in f64, the others in f32; a sum of BF16 or F16 is rounded once, to the nearest, ties to
-// even. `d` may be one of the inputs.
+// Computes d[i] = ((xs[0][i] + xs[1][i]) + xs[2][i]) + ... for `elements` elements of `ranks`
+// inputs. F64 is added in f64, other types in f32; a sum of BF16 or F16 is rounded once, to the
+// nearest, ties to even. `d` may be one of the inputs.
 void sumInRankOrder(const void *const *xs, int ranks, uint64_t elements, plan::DType dtype,
                     void *d);
 

@@ -1,4 +1,4 @@
-// Finds ranks that are busy longer than the others, so that all wait for them in each step.
+// Finds ranks that are busy longer than others, so that all ranks wait for them in each step.
 #pragma once
 
 #include "runtime/comm/Progress.h"
@@ -14,23 +14,23 @@ struct SlowRanks {
   double others = 0;      // the median of the others' seconds
 };
 
-// Returns the ranks that are busy 1.3 times as long as is usual, and 10 ms longer: what is less can
-// be the noise of a machine. What is usual is the median of all ranks; of two, the smaller one.
-// Returns nullopt if there is no such rank, and until all are known.
+// Returns the ranks that are busy 1.3 times as long as usual and at least 10 ms longer: a smaller
+// difference can be noise. The usual time is the median of all ranks, or of two ranks the smaller
+// one. Returns nullopt if there is no such rank, or if not all times are known.
 std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &states);
 
 // Decides when to warn of slow ranks.
 class SlowRankWatch {
 public:
-  // Is given the states of all ranks now and then. Returns the ranks that are slow in two windows
-  // of Progress::kBusyWindow steps in a row, so that a single pause is not reported, and no rank
-  // more often than once in forty windows.
+  // Must be called now and then with the states of all ranks. Returns the ranks that are slow in
+  // two successive windows of Progress::kBusyWindow steps, so that a single pause is not reported.
+  // A rank is reported at most once in forty windows.
   std::optional<SlowRanks> observe(const std::vector<Progress::State> &states);
 
 private:
-  std::vector<uint64_t> judged; // by rank: the number of windows when it was judged last
+  std::vector<uint64_t> judged; // by rank, the number of windows at its last judgment
   std::vector<int> suspects;    // the slow ranks of the latest judgment
-  std::vector<uint64_t> quiet;  // by rank: in so many more judgments it is not reported
+  std::vector<uint64_t> quiet;  // by rank, the number of judgments without a report to come
 };
 
 } // namespace lmc

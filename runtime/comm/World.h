@@ -1,4 +1,4 @@
-// The ranks that run a plan together, as one of them sees them.
+// The ranks that run a plan together, seen from one of them.
 //
 // Ranks are numbered node by node. Once they are divided, rank r has the position r % shardRanks
 // along the mesh's axis Shard, and r / shardRanks along the axis Replicate. The rank with position
@@ -21,12 +21,12 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The group of all ranks, for what the host agrees on. This group and those of the two axes may be
+  // The group of all ranks, by which the hosts agree. This group and the groups of the axes may be
   // used at the same time, each by a thread of its own.
   virtual Communicator &all() = 0;
 
-  // Another group of all ranks, for what a thread of its own writes behind the steps. May be used
-  // at the same time as the other groups.
+  // A second group of all ranks, for a thread that writes during steps. May be used at the same
+  // time as the other groups.
   virtual Communicator &background() = 0;
 
   // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks call it
@@ -34,19 +34,19 @@ public:
   // before must not be used any more.
   virtual Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks = 1) = 0;
 
-  // The group of the ranks along an axis that this rank is in, after divide(). With one expert rank
-  // there is no group along ExpertShard.
+  // Returns the group along an axis to which this rank belongs, after divide(). With one expert
+  // rank there is no group along ExpertShard.
   virtual Communicator &along(plan::Axis axis) = 0;
 
   // Sends `bytes` bytes of x to the rank `other`, and receives as many from it in d, which does not
   // overlap x. Both ranks call it.
   virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
 
-  // What the main thread of this rank says of its progress.
+  // Returns the record of this rank's progress.
   virtual Progress &progress() = 0;
 
-  // On rank 0, returns what all ranks have said lately; empty on other ranks, or if it is not
-  // known.
+  // On rank 0, returns the latest progress of all ranks; returns nothing on other ranks, or if it
+  // is not known.
   virtual std::vector<Progress::State> progressOfRanks() const { return {}; }
 
   // Returns the name of the machine of a rank; "" if all ranks are threads of one process.
@@ -56,7 +56,7 @@ public:
   // ascending order; without the parentheses if hosts have no names.
   std::string namesOf(const std::vector<int> &ranks) const;
 
-  // Returns why not all ranks are there, if that is known: one has failed, or has left at its end.
+  // Returns why a rank is missing, if that is known: it has failed, or has left at its end.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 

@@ -44,7 +44,7 @@ struct BatchLoader::State {
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
   uint64_t nextClaim = 0, nextTake = 0;
   bool stopping = false;
-  std::optional<Error> failure; // the error that next() returned before
+  std::optional<Error> failure; // an error that next() returned; it returns the same again
   std::mutex mutex;
   std::condition_variable filled, freed;
   std::vector<std::thread> threads;

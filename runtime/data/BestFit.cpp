@@ -6,7 +6,7 @@
 namespace lmc {
 
 const PackedWindows::Piece *PackedWindows::find(uint64_t window, uint64_t offset) const {
-  // The last piece that begins at the offset or before it.
+  // The last piece that begins at or before the offset.
   const Piece *found =
       std::upper_bound(pieces.data() + first[window], pieces.data() + first[window + 1], offset,
                        [](uint64_t at, const Piece &piece) { return at < piece.offset; }) -
@@ -31,7 +31,7 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
   std::ranges::stable_sort(falling, std::greater(),
                            [](const Piece &piece) -> uint32_t { return piece.length; });
 
-  // Windows by the tokens that are free in them. Of equally full windows the latest is taken.
+  // Windows by their number of free tokens. Of equally full windows, the latest is taken.
   std::vector<std::vector<uint32_t>> withRoom(window);
   std::set<uint64_t> rooms; // that some window has
   std::vector<uint32_t> windowOf;

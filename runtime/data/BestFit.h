@@ -21,8 +21,8 @@ struct PackedWindows {
     uint32_t endsDocument : 1 = 0;
   };
   std::vector<Piece> pieces;   // window by window
-  std::vector<uint64_t> first; // the first piece of each window; the last element: all pieces
-  uint64_t cut = 0;            // documents that are longer than a window
+  std::vector<uint64_t> first; // index of the first piece of each window; last: all pieces
+  uint64_t cut = 0;            // number of documents that are longer than a window
 
   uint64_t size() const { return first.size() - 1; } // windows
   // Returns the piece of a window that has its token at `offset`, or null if that is padding. Takes

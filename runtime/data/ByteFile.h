@@ -1,5 +1,5 @@
-// A regular file that is read at any position. It is read, not mapped: a file that shrinks or a
-// disk that fails is then an error, not the signal SIGBUS.
+// A regular file that is read at any position. It is not mapped, so that a file that shrinks or a
+// disk that fails gives an error instead of the signal SIGBUS.
 #pragma once
 
 #include "ground/support/Result.h"

@@ -61,11 +61,11 @@ std::string vocabularyText(const TokenFile &file) {
                                : infoOf(file.type()).name;
 }
 
-// Files of lmc-data pack have a hash of the tokenizer. In older ones the vocabulary names it; in
-// those of llm.c the type does.
+// Warns of files of different tokenizers. Files of lmc-data pack have a hash of the tokenizer. In
+// older ones the vocabulary tells the tokenizer, and in files of llm.c the type.
 void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   std::map<TokenFormat, const TokenFile *> firsts; // of each format
-  const TokenFile *named = nullptr;                // the first that says its tokenizer
+  const TokenFile *named = nullptr;                // the first file that tells its tokenizer
   for (const TokenFile *file : files) {
     const TokenFile &first = *firsts.emplace(file->format(), file).first->second;
     if (!named && file->tokenizer() != 0)
@@ -86,7 +86,7 @@ void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   }
 }
 
-// `isUsed`: the run reads where documents end.
+// `isUsed` is true if the run needs to know where documents end.
 Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, bool isUsed,
                             Warnings &warnings) {
   if (file.hasDocuments() || (!isUsed && options.endOfDocument < 0))

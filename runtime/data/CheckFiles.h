@@ -1,4 +1,4 @@
-// What shows, before a token is trained on, that a run would read its token files wrongly.
+// Finds signs, before a token is trained on, that a run would read its token files wrongly.
 #pragma once
 
 #include "runtime/data/DataSource.h"
@@ -16,8 +16,8 @@ inline uint64_t blocksOf(const TokenFile &file, uint64_t block) {
 
 using TokenFiles = std::vector<const TokenFile *>;
 
-// Both return warnings; their errors are those of DataSource::open(). They take the options with
-// `shuffleBlock` set.
+// Both functions return warnings; their errors are those of DataSource::open(). They take the
+// options with `shuffleBlock` set.
 
 // Checks the files of one source against the model.
 Result<std::vector<std::string>> checkFiles(const DataOptions &options, const TokenFiles &files);

@@ -21,11 +21,11 @@ namespace {
 struct Source {
   SourceOptions options;
   std::vector<std::unique_ptr<TokenFile>> files;
-  std::vector<PackedWindows> packed; // of each file; with bestFit only
-  std::vector<uint64_t> firstBlock;  // the first block of each file; the last element is the total
+  std::vector<PackedWindows> packed; // packed windows of each file; only with bestFit
+  std::vector<uint64_t> firstBlock;  // first block of each file; last: number of blocks
   uint64_t blocks = 0, tokens = 0;
   uint64_t seed = 0;
-  uint64_t start = 0; // tokens of the source's stream before the stream of the run
+  uint64_t start = 0; // tokens of the source's stream that precede the run's
 };
 
 } // namespace
@@ -42,7 +42,7 @@ struct DataSource::State {
     const TokenFile *file;
     uint64_t begin, length;
     bool isPadding = false;
-    bool hasSuccessor = true; // of its last token, which is that token's target
+    bool hasSuccessor = true; // the token after the last one is its target
   };
   // Returns the tokens of the stream from `position` to the end of their block or, with bestFit, of
   // their document, at most `most`.
@@ -95,7 +95,7 @@ Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
                   file.path(), document, start)};
 }
 
-// With the file's table of documents.
+// Fills `starts` from the file's table of documents.
 Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length, int32_t first,
                            int32_t *starts) {
   auto table = file.documentsBetween(begin, begin + length);
@@ -106,7 +106,7 @@ Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t lengt
     from = to;
   };
   for (uint64_t number = table->first; uint64_t start : table->tokens) {
-    if (start < begin + from) // the search is right only in a sorted table
+    if (start < begin + from) // the search is only right if the table is sorted
       return damagedTable(file, number, start);
     startDocument(start - begin);
     ++number;
@@ -128,7 +128,7 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
 // Removes the targets of last tokens of documents, with the file's table.
 Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                               int32_t *targets) {
-  // A document that starts behind the last token ends with it.
+  // If a document starts behind the last token, that token ends a document.
   auto table = file.documentsBetween(begin, begin + length + 1);
   LMC_TRY(table);
   for (uint64_t number = table->first, last = begin; uint64_t start : table->tokens) {
@@ -146,7 +146,7 @@ Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t le
 DataSource::DataSource() : state(std::make_unique<State>()) {}
 DataSource::~DataSource() = default;
 
-// Returns windows of whole documents of the file.
+// Returns windows of the file that hold whole documents.
 static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
   auto starts = file.documentStarts(0, file.documents());
   LMC_TRY(starts);
@@ -359,7 +359,7 @@ Result<void> DataSource::State::fillPiece(const Piece &piece, int32_t *tokens,
 
 Result<void> DataSource::State::fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
                                            int32_t *starts) const {
-  if (options.bestFit) // a piece is of one document
+  if (options.bestFit) // all tokens of a piece belong to one document
     std::fill_n(starts, piece.length, first);
   else if (piece.file->hasDocuments())
     return startsByTable(*piece.file, piece.begin, piece.length, first, starts);

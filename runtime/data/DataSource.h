@@ -29,20 +29,20 @@
 
 namespace lmc {
 
-inline constexpr int32_t kIgnoredTarget = -100; // a position without a loss, as in PyTorch
+inline constexpr int32_t kIgnoredTarget = -100; // marks a position without a loss
 
 struct SourceOptions {
-  std::string name;               // "": a source that is not mixed with others
+  std::string name;               // "": the source is not mixed with others
   std::string key;                // setting that errors name: "data.source.web.paths"
   std::vector<std::string> paths; // files or globs; globs expand in sorted order
   double weight = 1;              // share of the blocks, relative to the weights of all sources
-  double maxEpochs = 0;           // how often a run may read the source; 0: any number of times
+  double maxEpochs = 0; // maximum number of times that a run reads the source; 0: no limit
 };
 
 struct DataOptions {
   std::vector<SourceOptions> sources;
-  std::string baseDirectory;            // folder that relative paths start from
-  std::string key;                      // setting that errors name: "data.train", "data.source"
+  std::string baseDirectory;            // folder at which relative paths start
+  std::string key;                      // the setting that errors name: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
   // Tokens that keep their order when the stream is shuffled: a multiple of sequenceLength; 0:
@@ -50,20 +50,20 @@ struct DataOptions {
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
-  bool allowRepeats = false;  // a file may be given twice
+  bool allowRepeats = false;  // false: a file that is given twice is an error
   bool shuffle = true;        // false: each source in file order (validation)
-  bool bestFit = false;       // blocks, which are rows, have whole documents of one file
+  bool bestFit = false;       // blocks are rows and hold whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
   bool documentLossMask = false;                      // the last token of a document has no target
-  std::string documentKey = "training.document_mask"; // setting of these two, for errors
-  int32_t endOfDocument = -1; // the id that ends a document in files without a table; -1: none
+  std::string documentKey = "training.document_mask"; // key of the masks, for error texts
+  int32_t endOfDocument = -1; // id that ends documents in files without a table; -1: none
 };
 
-// What a source has, for the console and for limits.
+// The facts about a source that are printed, and that limits need.
 struct SourceFacts {
   std::string name, key; // of SourceOptions
   double maxEpochs = 0;
-  double share = 1;               // of the blocks of the stream
+  double share = 1;               // share of the blocks of the stream
   std::vector<std::string> paths; // of all files
   uint64_t tokens = 0;            // in all files
   uint64_t tokensPerEpoch = 0;    // in whole blocks, with padding
@@ -85,10 +85,10 @@ public:
 
   uint64_t sequenceLength() const;
   uint64_t blockLength() const; // tokens of a block
-  // In whole blocks of all sources.
+  // Returns the rows in whole blocks of all sources.
   uint64_t samplesPerEpoch() const;
   std::vector<SourceFacts> sources() const; // in the order of DataOptions::sources
-  // What the user may not want, for the console: a file that is too short for one block,
+  // Returns warnings about data that may not be intended: a file that is too short for one block,
   // copies of a file, files of different tokenizers, an end-of-document token that a file does not
   // seem to have.
   const std::vector<std::string> &warnings() const;
@@ -96,15 +96,15 @@ public:
   // has them.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
 
-  // Returns the bytes of text that each id stands for, or kUnknownBytes (TokenFormats.h); empty
-  // unless all files say it and agree.
+  // Returns the bytes of text that each id stands for, or kUnknownBytes (TokenFormats.h). Returns
+  // nothing unless all files state them and agree.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
 
-  // Lets the stream begin where starts[i] tokens of the stream of source i were read; at first,
-  // none were. Must be called before fill(), if at all.
+  // Lets the stream begin behind the first starts[i] tokens of the stream of source i; by default
+  // all are 0. If at all, it must be called before fill().
   void startAt(const std::vector<uint64_t> &starts);
-  // Returns the tokens of the source that are read when the stream is read up to `position`, with
-  // those before its start.
+  // Returns the tokens of the source that have been read when the stream is read up to `position`,
+  // with those before its start.
   uint64_t tokensRead(size_t source, uint64_t position) const;
 
   // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
@@ -143,8 +143,8 @@ public:
   struct Batch {
     std::vector<int32_t> tokens;  // [rows, sequenceLength]
     std::vector<int32_t> targets; // [rows, sequenceLength]
-    std::vector<int32_t> starts;  // [rows, sequenceLength] with a document mask, else empty
-    uint64_t validTargets = 0;    // targets that are part of the loss
+    std::vector<int32_t> starts;  // [rows, sequenceLength] with a document mask; else empty
+    uint64_t validTargets = 0;    // number of targets that are part of the loss
   };
   // The first call of next() returns rows of the step that begins at token `position` of the stream,
   // the next call rows of the step after it. `source` must outlive the loader. With 0 workers,

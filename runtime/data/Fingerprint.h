@@ -19,8 +19,8 @@ struct FileFingerprint {
   std::string tokenType; // "uint16"
   uint64_t bytes = 0;
   uint64_t tokens = 0;
-  // XXH64, seed 0, of the header; of Megatron's format: of a sample of the index, which has its
-  // header; 0 if there is none.
+  // XXH64, seed 0, of the header. For Megatron's format: of a sample of the index, which has the
+  // header. 0: there is no header.
   uint64_t headerHash = 0;
   // XXH64, seed 0, of the tokens that ByteFile::sample() visits.
   uint64_t sampleHash = 0;
@@ -29,15 +29,15 @@ struct FileFingerprint {
   bool operator==(const FileFingerprint &) const = default;
 };
 
-// Returns true if both files say which tokenizer made them, and it is not the same.
+// Returns true if both files tell their tokenizers and these differ.
 bool haveOtherTokenizers(const FileFingerprint &first, const FileFingerprint &second);
 
-// Returns how the contents of a file differ from what they were, for an error: "120 tokens, were
-// 100". Returns nothing if they agree, wherever the file is.
+// Returns how the contents of a file differ from those recorded, for an error: "120 tokens, were
+// 100". Returns nothing if they agree, even if the path differs.
 std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is);
 
-// To and from an object with the names of the members. Hashes are hexadecimal strings: not every
-// program reads integers of 64 bits.
+// Converts to an object with the names of the members. Hashes are hexadecimal strings, because not
+// every program reads integers of 64 bits.
 nlohmann::ordered_json toJson(const FileFingerprint &fingerprint);
 // Error: a member is missing or of another type.
 Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json);

@@ -12,7 +12,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kChunk = 1 << 16; // sequences or documents that are read at a time
+constexpr uint64_t kChunk = 1 << 16; // number of sequences or documents read at a time
 constexpr std::string_view kOldMagic{"TNTIDX\0\0", 8};
 
 template <typename Integer> Integer integerAt(const char *bytes) {
@@ -116,7 +116,7 @@ Result<void> MegatronIndex::checkSequences(uint64_t dataBytes) const {
   const uint64_t width = infoOf(tokenType).bytes;
   std::vector<int32_t> lengths(std::min(kChunk, sequences));
   std::vector<int64_t> pointers(lengths.size());
-  uint64_t end = 0; // of the sequence before, in bytes
+  uint64_t end = 0; // end of the sequence before, in bytes
   for (uint64_t first = 0; first < sequences; first += kChunk) {
     const uint64_t count = std::min(kChunk, sequences - first);
     LMC_TRY(file.read(kMegatronHeaderBytes + first * sizeof(int32_t), count * sizeof(int32_t),
@@ -176,7 +176,7 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
   auto pointersOf = [&](uint64_t sequence, uint64_t number, uint64_t *pointers) {
     return file.read(pointersAt() + sequence * sizeof(int64_t), number * sizeof(int64_t), pointers);
   };
-  // The pointers are read at once where each document is one sequence or a few, as is usual.
+  // All pointers are read at once if each document has only a few sequences, as is usual.
   const uint64_t begin = out[0], end = std::min(out[count - 1] + 1, sequences);
   std::vector<uint64_t> pointers;
   if (begin < end && end - begin <= 8 * count) {
@@ -186,7 +186,7 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t sequence = out[i];
     if (sequence >= sequences)
-      out[i] = tokens; // a document without tokens, at the end
+      out[i] = tokens; // a document at the end without tokens
     else if (sequence >= begin && sequence - begin < pointers.size())
       out[i] = pointers[sequence - begin] / width;
     else {

@@ -26,12 +26,12 @@ public:
   static Result<MegatronIndex> open(const std::string &path, uint64_t dataBytes);
 
   TokenType type() const { return tokenType; }
-  // The number of documents, with those that have no tokens.
+  // Returns the number of documents, including those without tokens.
   uint64_t documents() const { return entries - 1; }
   // Writes the index of the first token of each of the documents [first, first + count) to `out`.
   // The indices do not descend; a document without tokens starts where the next one starts.
   Result<void> documentStarts(uint64_t first, uint64_t count, uint64_t *out) const;
-  // Returns XXH64, seed 0, of a sample of the index, which has the whole header.
+  // Returns XXH64, seed 0, of a sample of the index, which includes the whole header.
   Result<uint64_t> hash() const { return file.sampleHash(0, file.bytes()); }
 
 private:
@@ -45,7 +45,7 @@ private:
   ByteFile file;
   TokenType tokenType = TokenType::UInt16;
   uint64_t sequences = 0;
-  uint64_t entries = 0; // of the array of documents: one more than there are documents
+  uint64_t entries = 0; // length of the array of documents, which is their number + 1
   uint64_t tokens = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which source each block of a run's stream comes from, for sources with weights.
+// The source from which each block of a run's stream comes, for sources with weights.
 //
 // At every prefix of the stream, the blocks of a source differ by less than one from the source's
 // share: |count(source, n) - n * weight / sum of weights| < 1. The order is that of R. Tijdeman,
@@ -21,11 +21,11 @@ public:
 
   struct Place {
     uint32_t source;
-    uint64_t index; // of the block among those of the source
+    uint64_t index; // number of the block among those of its source
   };
   Place operator()(uint64_t block) const;
 
-  // Returns how many of the first `blocks` blocks are of the source.
+  // Returns how many of the first `blocks` blocks belong to the source.
   uint64_t count(uint32_t source, uint64_t blocks) const;
 
   uint64_t period() const { return sources.size(); } // blocks
@@ -33,12 +33,12 @@ public:
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // The index of a block among those of its source is found from the latest count before it.
+  // The index of a block in its source is counted from the latest entry of `counts` before it.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // by source
-  std::vector<uint16_t> sources; // of the blocks of a period
-  std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: in the blocks before
+  std::vector<uint16_t> sources; // source of each block of a period
+  std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: blocks before each stride
 };
 
 } // namespace lmc

@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Returns the first token of each place, ascending, for a file of more than kSampledTokens tokens.
+// Returns the first token of each place, ascending. The file has more than kSampledTokens tokens.
 static std::vector<uint64_t> placesOf(uint64_t size) {
   const uint64_t last = size - kTokensPerPlace;
   std::vector<uint64_t> places = {0, last};
@@ -21,8 +21,8 @@ static std::vector<uint64_t> placesOf(uint64_t size) {
   return places;
 }
 
-// Text of a large vocabulary has ids of its upper half in a few hundred tokens. Smaller
-// vocabularies and samples say nothing.
+// In text with a large vocabulary, a few hundred tokens include ids of its upper half. Smaller
+// vocabularies and smaller samples prove nothing.
 constexpr uint64_t kLargeVocabulary = 1024, kTellingSample = 4096, kFarBelow = 8;
 
 Result<std::vector<std::string>> sampleTokens(const TokenFile &file, uint64_t vocabSize,

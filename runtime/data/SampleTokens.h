@@ -1,4 +1,4 @@
-// A look at a few thousand tokens of a token file before a run trains on it.
+// Checks a few thousand tokens of a token file before a run trains on it.
 #pragma once
 
 #include "runtime/data/TokenFile.h"
@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-inline constexpr uint64_t kSamplePlaces = 8; // of a file: its start, its end and 6 drawn ones
+inline constexpr uint64_t kSamplePlaces = 8; // in a file: its start, its end, 6 random
 inline constexpr uint64_t kTokensPerPlace = 1024;
 inline constexpr uint64_t kSampledTokens = kSamplePlaces * kTokensPerPlace;
 

@@ -1,4 +1,4 @@
-// The tokens that end documents, counted in tokens that are read anyway.
+// Counts the tokens that end documents while tokens are read for another purpose.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@ namespace lmc {
 
 class SeparatorCount {
 public:
-  // `id`: the token that ends a document; below 0: nothing is counted.
+  // `id` is the token that ends a document; if it is below 0, nothing is counted.
   explicit SeparatorCount(int32_t id) : wanted(id) {}
 
-  // Counts the tokens from position `begin` of the file on. A call whose tokens follow those of the
-  // call before sees a separator that is doubled across the two.
+  // Counts the tokens from position `begin` of the file on. If the tokens follow those of the call
+  // before, a separator that ends that call and begins this one counts as doubled.
   void add(uint64_t begin, std::span<const int32_t> tokens);
 
   int32_t id() const { return wanted; }
   uint64_t tokens() const { return read; }          // that were looked at
   uint64_t separators() const { return found; }     // that are the id
   uint64_t doubled() const { return foundDoubled; } // directly behind another one
-  uint64_t firstDoubled() const { return first; }   // its position; only if there is one
+  uint64_t firstDoubled() const { return first; }   // of the first, if doubled() > 0
 
-  // Returns one line on the file `path` if separators are doubled, with what to do; "" otherwise.
+  // Returns a line about the file `path` with a remedy if separators are doubled; "" otherwise.
   std::string faultOf(const std::string &path) const;
 
 private:

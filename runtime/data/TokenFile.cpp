@@ -26,10 +26,10 @@ struct TokenFile::State {
   int32_t endOfDocument = -1;
   uint64_t checksum = 0;  // of a file of the lmc format
   uint64_t tokenizer = 0; // LmcTokenHeader::tokenizer
-  bool hasBytes = false;  // true if the file says how many bytes tokens stand for
+  bool hasBytes = false;  // true if the file has the bytes of text per token
   uint64_t bytesTable = 0; // its offset, in bytes
-  uint64_t table = 0;     // of a file of the lmc format: offset of the table of documents, in bytes
-  uint64_t documents = 1; // entries of the table or index
+  uint64_t table = 0;      // lmc format: offset of the table of documents, in bytes
+  uint64_t documents = 1;  // number of entries of the table or index
   std::optional<MegatronIndex> index;
 
   explicit State(ByteFile file) : file(std::move(file)) {}
@@ -47,9 +47,9 @@ struct TokenFile::State {
 
 namespace {
 
-constexpr uint64_t kReadChunk = 1 << 16; // tokens or documents that are read at a time
+constexpr uint64_t kReadChunk = 1 << 16; // number of tokens or documents read at a time
 
-// The names that data.format and --format take, in the order of DataFormat.
+// The names of formats for data.format and --format, in the order of DataFormat.
 constexpr std::string_view kDataFormats[] = {"auto", "uint16", "uint32", "megatron"};
 
 } // namespace
@@ -159,11 +159,11 @@ Result<void> TokenFile::State::readMegatron(const std::string &indexPath) {
   return {};
 }
 
-// A file that gets its size before its contents, as np.memmap makes it, or a copy that broke off,
-// has zeros where tokens are missing.
+// Finds missing tokens: a file that gets its size before its contents (as np.memmap makes it), or
+// an interrupted copy, has zeros there.
 Result<void> TokenFile::State::checkIsWritten() const {
   constexpr uint64_t kHole = 4096; // bytes; a disk page
-  uint64_t hole = 0;               // offset after the first hole; 0: there is none
+  uint64_t hole = 0;               // end of the first hole; 0: there is none
   LMC_TRY(file.sample(payload, file.bytes(),
                       [&](uint64_t offset, std::span<const unsigned char> piece) {
                         uint64_t zeros = 0;
@@ -181,12 +181,13 @@ Result<void> TokenFile::State::checkIsWritten() const {
   return {};
 }
 
-// If ids of 32 or 64 bits are read as uint16, every second value, or three of four, belongs to a high
-// part of an id and is 0 or small. most[p] is the largest sampled uint16 at positions p modulo 4.
+// Checks that a bare file has uint16 tokens. If ids of 32 or 64 bits are read as uint16, one value
+// of two, or three of four, are high and so small parts of ids. most[p] is the largest sampled
+// uint16 at positions p modulo 4.
 Result<void> TokenFile::State::checkIsUInt16() const {
   constexpr uint64_t kEnough = 256;   // uint16: fewer prove nothing
-  constexpr uint16_t kHighHalf = 32;  // more than the high half of any id: a vocabulary of 2^21
-  constexpr uint16_t kLowHalf = 4096; // the low halves of 2^16 ids and more exceed it
+  constexpr uint16_t kHighHalf = 32;  // above the high half of any id below 2^21
+  constexpr uint16_t kLowHalf = 4096; // below some low half of ids from 2^16 values
   std::array<uint16_t, 4> most{};
   uint64_t seen = 0;
   LMC_TRY(file.sample(0, file.bytes(), [&](uint64_t offset, std::span<const unsigned char> piece) {
@@ -241,7 +242,7 @@ Result<void> TokenFile::State::readHeader(DataFormat wanted) {
     if (magic == kLlmCMagic16 || magic == kLlmCMagic32)
       return readLlmCHeader(magic);
   }
-  // Other programs name these files .bin too.
+  // Files of other programs also have names that end in .bin.
   const std::pair<std::string_view, const char *> others[] = {
       {"\x93NUMPY", "a NumPy array with its header; write the ids alone, with tofile()"},
       {"PK\x03\x04", "a ZIP archive, as PyTorch saves weights"}};
@@ -407,7 +408,7 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
   case TokenType::Int16:
     widen(int16_t());
     break;
-  default: // 32 bits are already in place
+  default: // 32-bit values are already in place
     break;
   }
   return {};
@@ -453,7 +454,7 @@ Result<bool> TokenFile::sampleHas(uint32_t id) const {
   const uint64_t width = state->tokenBytes(), begin = state->payload;
   bool found = false;
   if (width < sizeof(id) && id >> (8 * width) != 0)
-    return found; // no token of this width is the id
+    return found; // no token of this width has such an id
   LMC_TRY(state->file.sample(begin, begin + state->tokens * width,
                              [&](uint64_t offset, std::span<const unsigned char> piece) {
                                for (uint64_t at = (width - (offset - begin) % width) % width;

@@ -32,7 +32,7 @@ enum class TokenFormat { Lmc, LlmC, Megatron, Bare };
 // Returns "lmc", "llm.c", "megatron" or "bare".
 const char *nameOf(TokenFormat format);
 
-// What the user says of files without a header: the setting data.format.
+// The format that the user gives for files without a header: the setting data.format.
 //   Auto      an `.idx` file or a sample decides
 //   UInt16    bare uint16 tokens; no sample is checked, and an `.idx` file is not read
 //   UInt32    bare uint32 tokens; likewise
@@ -56,28 +56,28 @@ public:
   TokenFormat format() const;
   const std::string &path() const;
   std::pair<uint64_t, uint64_t> identity() const; // as ByteFile's
-  // A number that every id is below, from the header; 0 if the format has no such field.
+  // Returns a number above all ids, from the header; 0 if the format has no such field.
   uint32_t vocabulary() const;
-  // A hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: not known.
+  // Returns a hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: not known.
   uint64_t tokenizer() const;
   TokenType type() const;
   uint32_t tokenBytes() const; // of one token in the file: 1, 2, 4 or 8
-  // The id of the token that separates documents; -1 if there is none or the header does not give
-  // it.
+  // Returns the id of the token that separates documents; -1 if there is none or the header has
+  // none.
   int32_t endOfDocument() const;
-  // Returns the bytes of text that each id below vocabulary() stands for, or kUnknownBytes; empty if
-  // the file does not say it.
+  // Returns the bytes of text that each id below vocabulary() stands for, or kUnknownBytes. Returns
+  // nothing if the file does not have them.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
   // Returns true if the file has a table of its documents.
   bool hasDocuments() const;
-  // The number of documents; 1 if the file has no table of documents.
+  // Returns the number of documents; 1 if the file has no table of documents.
   uint64_t documents() const;
   // Returns the index of the first token of each of the documents [first, first + count), which
   // must exist. The indices ascend from 0; without a table the only document starts at 0. In
   // Megatron's format a document may have no tokens, and the next one then has the same start.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
-  // Returns those starts of documents that lie in (begin, end), as the table has them, and the
-  // number of the first of them. Takes a logarithmic number of reads.
+  // The starts of those documents that begin in (begin, end), as the table has them, and the number
+  // of the first of them. Finding them takes a logarithmic number of reads.
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;
@@ -87,10 +87,10 @@ public:
   // more becomes negative. Error: the file has become shorter, or cannot be read.
   Result<void> read(uint64_t begin, uint64_t count, int32_t *out) const;
   // Returns an Error that names the token at `position` and its id, exactly as the file has it:
-  // "a.bin: token 7 is id -1, negative". `limit` is the vocabulary that the id is beyond.
+  // "a.bin: token 7 is id -1, negative". `limit` describes the vocabulary that the id exceeds.
   Error badId(uint64_t position, const std::string &limit) const;
   Result<FileFingerprint> fingerprint() const;
-  // Returns true if `id` is in the sample of the tokens whose hash is in the fingerprint.
+  // Returns true if `id` occurs in the sample of tokens whose hash is in the fingerprint.
   Result<bool> sampleHas(uint32_t id) const;
   // Reads the whole file. Returns an error unless the checksum and the table of documents are right
   // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such

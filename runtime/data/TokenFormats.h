@@ -50,7 +50,7 @@ inline constexpr uint32_t kLmcBytesVersion = 2;
 inline constexpr uint32_t kLmcTokenizerVersion = 3;
 // LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of the text "bytes".
 inline constexpr uint64_t kBytesAsTokens = 0x2d83aaba506794c4;
-// The bytes of a token that stands for different texts, such as an unknown character's.
+// The bytes of a token that stands for different texts, such as that of unknown characters.
 inline constexpr uint16_t kUnknownBytes = 0xffff;
 
 // An llm.c file starts with 256 int32; the first three are magic, version and token count.

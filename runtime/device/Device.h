@@ -1,13 +1,13 @@
 // The interface of a device: the operations that running a plan needs.
 //
 // Each type of device implements the interface: runtime/device/cpu, runtime/device/cuda, and for
-// tests test/simt, which runs CUDA kernels on the host.
-// test/runtime/device/ConformanceTest.cpp tests each implementation.
+// tests test/simt, which runs CUDA kernels on the host. test/runtime/device/conformance
+// tests each implementation.
 //
-// A device executes its work in the order in which the host enqueues it: runs of functions
-// (submit), copies (upload, download) and marks (place). Enqueuing does not wait. The host learns
-// that work is complete when it waits for a mark behind the work. If work fails, every later wait
-// returns the error.
+// A device executes work in the order in which the host enqueues it: runs of functions (submit),
+// copies (upload, download) and marks (place). Enqueuing does not wait. The host learns that work
+// is complete when it waits for a mark behind the work. If work fails, every later wait returns the
+// error.
 #pragma once
 
 #include "ground/plan/HeldPart.h"
@@ -30,29 +30,29 @@ struct DeviceInfo {
   double peakFlops = 0;     // dense FLOP/s in the plan's compute dtype
   std::string peakSource;   // where peakFlops comes from
   uint64_t memoryBytes = 0;
-  uint64_t freeBytes = 0; // of the memory, at the time of the call; GPU only
-  // Differences between the device and what the plan says of it that change no result, one line
+  uint64_t freeBytes = 0; // free memory at the time of the call; GPU only
+  // Differences between the device and its description in the plan that change no result, one line
   // each.
   std::vector<std::string> remarks;
 };
 
 class GemmChoices;
 
-// What the user, not the plan, decides about a device.
+// Options of a device that the user chooses, and not the plan.
 struct DeviceOptions {
   // Threads of a CPU. 0: OMP_NUM_THREADS threads or, if that is not set, one per CPU that this
   // process may run on.
   int threads = 0;
-  World *world = nullptr; // of the plan's ranks; may be null for a plan without collectives
-  int index = 0; // which of several devices of the plan's type
+  World *world = nullptr; // the ranks; may be null for a plan without collectives
+  int index = 0;          // number of the device among those of the plan's type
   // Number of this rank on its machine. If it sees several devices, it takes index + localRank.
   int localRank = 0;
-  // The implementations of matrix products, which the device looks up, and to which it adds those
-  // that it chooses. It must outlive the device. Null: the device takes a fixed choice.
+  // The implementations of matrix products: the device looks up choices, and adds the ones that it
+  // makes. It must outlive the device. Null: the device makes a fixed choice.
   GemmChoices *gemms = nullptr;
-  // Ranks on GPUs exchange data through the host's memory and `world`, not by NCCL.
+  // True if ranks on GPUs exchange data through the host's memory and `world` instead of NCCL.
   bool hostCollectives = false;
-  bool graphs = true;             // runs of a function may be captured and replayed
+  bool graphs = true; // true if the device waits after each command, so that errors name it
   bool checkEveryCommand = false; // the device waits after each command, so that errors name it
 };
 
@@ -62,8 +62,8 @@ public:
   virtual ~Executable() = default;
 };
 
-// When a device ran a command of a function, in seconds; `start` counts from the start of the
-// function's run.
+// The time at which a device ran a command of a function, in seconds; `start` counts from the start
+// of the function's run.
 struct CommandTime {
   double start = 0, seconds = 0;
 };
@@ -100,7 +100,7 @@ public:
 
   virtual DeviceInfo info(plan::DType computeDType) const = 0;
 
-  // Returns what the device has to say of its work since the last call, in lines for the log.
+  // Returns the device's remarks on its work since the last call, as lines for the log.
   virtual std::vector<std::string> takeNotes() { return {}; }
 
   // Allocates all arenas and loads all modules of `plan`. It must be called once, and `plan` must
@@ -115,14 +115,14 @@ public:
   // once.
   virtual Result<std::unique_ptr<Executable>> record(int index) = 0;
 
-  // Sets what the runs that are enqueued from now on belong to, for errors: "step 3, micro-step 2
-  // of 4". "": nothing is known.
+  // Sets the purpose of the runs that are enqueued from now on, for errors: "step 3, micro-step 2
+  // of 4". "": it is not known.
   void setPurpose(std::string text) { purpose = std::move(text); }
 
   // Enqueues one run of a recorded function.
   virtual Result<void> submit(Executable &executable) = 0;
-  // Called with the number of a command when it is complete, and no later one runs yet. A
-  // collective on a stream of its own may still run; it is complete when its Wait is.
+  // Is called with the number of a command when the command is complete and no later one runs yet.
+  // A collective on a stream of its own may still run; it is complete when its Wait is.
   using AfterCommand = std::function<Result<void>(uint32_t command)>;
 
   // Runs a recorded function once, as submit() does, but command by command (never as a graph) and

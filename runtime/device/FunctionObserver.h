@@ -1,4 +1,4 @@
-// Who runs the functions of a plan in place of the device, to see what each command does.
+// Runs the functions of a plan in place of the device, to see what each command does.
 #pragma once
 
 #include "runtime/device/Device.h"

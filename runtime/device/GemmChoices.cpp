@@ -78,7 +78,7 @@ void GemmChoices::readRun(const std::string &path) { read(path, Origin::Run); }
 void GemmChoices::readCache(const std::string &path) {
   if (!measuring || path.empty())
     return;
-  // What the run has precedes what the cache has, in whichever order they are read.
+  // Choices of the run replace choices of the cache, whichever file is read first.
   const std::map<GemmKey, Entry> before = std::move(entries);
   entries.clear();
   read(path, Origin::Cache);
@@ -121,7 +121,7 @@ Result<bool> GemmChoices::agree(World &world) {
       continue;
     for (auto &[key, choice] : fromJson(nlohmann::json::parse(*text))) {
       Entry &entry = entries[key];
-      // Measured times differ in any case.
+      // The measured times are not compared, because they always differ.
       if (entry.choice.implementation == choice.implementation &&
           entry.choice.payload == choice.payload)
         continue;
@@ -141,7 +141,7 @@ void GemmChoices::writeCache(const std::string &path) {
     return;
   auto write = [&]() -> Result<void> {
     LMC_TRY(makeFolders(std::filesystem::path(path).parent_path()));
-    // The lock makes processes that write at the same time add to each other's choices.
+    // With the lock, processes that write at the same time keep each other's choices.
     const std::string lock = path + ".lock";
     int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -208,7 +208,7 @@ std::string GemmChoices::summary() const {
 }
 
 std::string GemmChoices::formerDevice() const {
-  std::set<std::string> made; // the products that were chosen anew
+  std::set<std::string> made; // products with a new choice in this run
   for (const auto &[key, entry] : entries)
     if (entry.used && entry.origin != Origin::Run)
       made.insert(key.product);

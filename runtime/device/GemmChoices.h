@@ -5,7 +5,7 @@
 // the last bits of the result, so a run that goes on must take the same one. Two files therefore
 // hold choices:
 //
-//   CACHE/lmc/gemm.json   of the user: what was timed once is not timed again
+//   CACHE/lmc/gemm.json   the user's: a product that was timed once is not timed again
 //   OUT/gemm.json         of a run: what it uses. It precedes the cache
 //
 // CACHE is $XDG_CACHE_HOME or ~/.cache.
@@ -32,7 +32,7 @@ struct GemmKey {
   // The device and the versions of all libraries that may compute the product:
   // "AMD EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
   std::string device;
-  // Shape, layouts, dtypes, and all else that an implementation may depend on:
+  // The shape, layouts, dtypes, and all other properties on which an implementation may depend:
   // "f32 2048x768x4096 b^T +d".
   std::string product;
 
@@ -40,9 +40,9 @@ struct GemmKey {
 };
 
 struct GemmChoice {
-  std::string implementation; // a name that the device knows; its first word is the library
-  std::string payload;        // more that the device needs, for example 64 bytes in hexadecimal
-  double seconds = 0;         // of one product, as measured; 0: the choice is not measured
+  std::string implementation; // a name that the device knows; the first word names the library
+  std::string payload;        // data that the device also needs, such as 64 bytes in hexadecimal
+  double seconds = 0;         // measured seconds of one product; 0: not measured
 
   auto operator<=>(const GemmChoice &) const = default;
 };
@@ -72,14 +72,14 @@ public:
   // must call find() again.
   Result<bool> agree(World &world);
 
-  // Adds what was measured to the file. Other processes may do so at the same time. A file that
+  // Adds the measured choices to the file. Other processes may do so at the same time. A file that
   // cannot be written becomes a warning.
   void writeCache(const std::string &path);
   // Writes the choices in use, those of other ranks, and those that were read from the run for
   // other devices.
   Result<void> writeRun(const std::string &path) const;
 
-  // The choices in use: those that find() returned or add() recorded.
+  // A choice in use: one that find() returned or add() recorded.
   struct Use {
     GemmKey key;
     GemmChoice choice;
@@ -87,10 +87,10 @@ public:
   std::vector<Use> inUse() const;
   // Returns "12 shapes, 3 measured in 0.4 s, 9 as in the run; 9 MKL, 3 packed"; "" without any.
   std::string summary() const;
-  // Returns the device of a choice that the run had for a product in use, but that this device
-  // could not take; "": there is none. The run's last bits differ from then on.
+  // Returns the former device of the run if this device could not take over the run's choice for a
+  // product, so that the run's last bits differ from now on; "": there is none.
   std::string formerDevice() const;
-  // Returns the products for which the device could not use the choice that the run had.
+  // Returns the products whose choice in the run the device could not use.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
   // Returns the warnings since the last call.
   std::vector<std::string> takeWarnings();

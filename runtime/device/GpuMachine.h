@@ -1,12 +1,11 @@
-// What a machine has to run plans for GPUs with, for `lmc-run --devices`.
+// Describes a machine's support for plans for GPUs, for `lmc-run --devices`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 namespace lmc {
 
-// Returns what lmc-run finds without a plan. A part that fails does not keep the others from being
-// found:
+// Returns what lmc-run finds without a plan. If one part fails, the others are still found:
 //   cuda_driver   the newest CUDA that the driver supports, "13.0"; absent without a driver
 //   devices       of each GPU: index, name, uuid, compute_capability ("9.0"), multiprocessors,
 //                 memory_bytes, free_bytes; and memory, which says how 64 MiB went to the GPU and

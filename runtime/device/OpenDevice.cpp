@@ -18,7 +18,7 @@ namespace {
 
 struct Opener {
   std::string_view target; // the part of a plan's target before ':'
-  const char *name;        // the device, for error messages
+  const char *name;        // name of the device, for errors
   // Null: this build lacks the device.
   Result<std::unique_ptr<Device>> (*open)(const DeviceOptions &options);
 };

@@ -1,5 +1,5 @@
-// The bounds of what a caller names: slices, ranges of arenas and of host buffers, functions. All
-// devices check them in the same way.
+// Checks the ranges that a caller names: slices, ranges of arenas and of host buffers, functions.
+// All devices use these checks.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -12,10 +12,10 @@ namespace lmc {
 // (nothing is loaded), or the plan has no such slice, or the slice is too short.
 Result<ArenaRange> rangeInSlice(const plan::Plan *plan, int slice, uint64_t bytes, uint64_t offset);
 
-// Error: `plan` is null, or `range` is not inside one arena of it.
+// Checks a range of an arena. Error: `plan` is null, or `range` is not inside one arena of it.
 Result<void> checkRange(const plan::Plan *plan, const ArenaRange &range);
 
-// Error: `bytes` bytes from byte `offset` are not all inside `buffer`.
+// Checks a range of a buffer. Error: `bytes` bytes from byte `offset` are not all inside `buffer`.
 Result<void> checkRange(const HostBuffer &buffer, uint64_t offset, uint64_t bytes);
 
 // Returns function `index` of the plan. Error: `plan` is null, or has no such function.

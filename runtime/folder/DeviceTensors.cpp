@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// The parts below are in bytes.
+// In this file, the members of a HeldPart count bytes.
 
 void withoutPadding(const HeldPart &part, const char *slice, char *data) {
   if (part.pitch == 0) {

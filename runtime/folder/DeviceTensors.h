@@ -9,16 +9,16 @@
 
 namespace lmc {
 
-// A variable as a host tensor, and where a rank has its part.
+// A variable as a host tensor, and the part of it that a rank has.
 struct StateTensor {
-  TensorView view; // under the name of its parameter, without data
+  TensorView view; // named like its parameter, without data
   int slice = 0;
   bool decays = false;    // a parameter with weight decay
   std::string group;      // parameter group; "": none
-  HeldPart held, written; // in bytes: what the rank has, and what it writes where several have it
+  HeldPart held, written; // parts in bytes that the rank has, and that it writes
 };
 
-// Returns the variables of `kind` in the plan's order; a gradient of a rank's own tokens is none.
+// Returns the variables of `kind` in the plan's order, without gradients of a rank's own tokens.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 
@@ -31,15 +31,15 @@ void withoutPadding(const HeldPart &part, const char *slice, char *data);
 struct DeviceTensors {
   std::vector<TensorView> tensors;
   std::vector<ByteRange> held;    // what this rank has
-  std::vector<ByteRange> written; // what it writes where several ranks have the same
+  std::vector<ByteRange> written; // the part that this rank writes if several ranks have it
   FetchTensor fetch;
   StoreTensor store;
 
   void add(const StateTensor &tensor);
 };
 
-// Returns the names, dtypes and shapes of the variables of `kind` in the plan's order, as they are
-// below; their `data` is null.
+// Returns the names, dtypes and shapes of the variables of `kind`, in the plan's order; their
+// `data` is null.
 std::vector<TensorView> viewsOfKind(const PlanFile &plan, plan::VariableKind kind);
 
 // Returns the variables of `kind`, as stateTensors() does. Each call of `fetch`

@@ -41,7 +41,7 @@ static constexpr std::array<std::pair<const char *, VariableKind>, 5> kStateFile
     {"moment2_scale.safetensors", VariableKind::Moment2Scale},
 }};
 
-// Returns the line in the lock file: which process holds the lock.
+// Returns the line in the lock file, which says which process holds the lock.
 static std::string readLock(int fd) {
   std::array<char, 512> text{};
   ssize_t count = ::pread(fd, text.data(), text.size(), 0);
@@ -55,8 +55,8 @@ static Error isHeld(const std::string &path, int fd) {
                   holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
 }
 
-// Locks the lock file `fd` of the folder `path`. Only a run keeps its lock: the shared lock of
-// checkFree() is over in a moment.
+// Locks the lock file `fd` of the folder `path`. If a check holds it (checkFree() with its shared
+// lock), tries again: only a run holds it for long.
 static Result<void> lockToWrite(int fd, const std::string &path) {
   constexpr int kTries = 1000;
   for (int i = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++i) {
@@ -110,7 +110,7 @@ Result<void> RunDirectory::checkFree(const std::string &path) {
   const int fd = ::open((path + "/run.lock").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return {};
-  // Several processes may look at the same time: a shared lock keeps away only the one that writes.
+  // Several processes may check at a time: a shared lock conflicts only with a run's lock.
   const bool isFree = ::flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK;
   const Result<void> result = isFree ? Result<void>() : Result<void>(isHeld(path, fd));
   ::close(fd);
@@ -125,8 +125,8 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // A lock file that was removed or moved does not keep a second run away. Any other error says
-  // only that the disk does not answer now.
+  // A lock file that was removed or moved does not keep a second run away. Any other error only
+  // means that the disk does not answer now.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR
@@ -248,8 +248,8 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
       continue;
     auto names = listFolder(from);
     LMC_TRY(names);
-    // The newest is moved first: after a crash in between, the remaining ones are those of a run
-    // that ended earlier. A save that was interrupted may have left `.STEP.replaced`.
+    // The newest is moved first: after a crash in between, the remaining ones form the state of a
+    // run that ended earlier. A save that was interrupted may have left `.STEP.replaced`.
     std::multimap<uint64_t, std::string, std::greater<>> later;
     for (const std::string &name : *names) {
       uint64_t number = 0;
@@ -369,8 +369,8 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark) {
-  // saveCheckpoint() would make a folder that was moved away anew, and nobody would look for a
-  // checkpoint there.
+  // If the folder was moved away, saveCheckpoint() would create a new one, where nobody would look
+  // for a checkpoint.
   struct stat status {};
   const bool isGone = ::stat(runDirectory.c_str(), &status) != 0 && errno == ENOENT;
   LMC_TRY(allSucceed(source.group, isGone
@@ -398,7 +398,7 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
   return loadCheckpoint(world.all(), checkpoint, targets);
 }
 
-// Makes the checkpoint from the weights in the file `weights`.
+// Makes the checkpoint of Hugging Face's format from the weights in the file `weights`.
 static Result<void> exportFile(const std::string &weights, const std::string &directory,
                                const std::string &config, const ExportOptions &options,
                                const std::vector<TensorView> &tensors,

@@ -7,7 +7,7 @@
 //   OUT/plans/HASH.plan     each plan that the run was started with
 //   OUT/metrics.jsonl       one line per optimizer step
 //   OUT/updates.jsonl       one line per save that is written behind the steps
-//   OUT/log.txt             all that the console says, with times
+//   OUT/log.txt             all lines of the console, with times
 //   OUT/generated.jsonl     one line per generated text, with its prompt
 //   OUT/events.jsonl        one line per event: start, change, warning, checkpoint, exit
 //   OUT/tensorboard/, wandb*, on_event.log   see tools/lmc-run/monitors/Monitors.h
@@ -15,8 +15,9 @@
 //   OUT/checkpoints/STEP/   see runtime/checkpoint/Checkpoint.h
 //   OUT/checkpoints/STEP.diverged/   a checkpoint too: of a run that the guard has stopped
 //   OUT/exports/STEP/       Hugging Face folders
-//   OUT/evaluations/STEP/   what checkpoint.export_command leaves of an export
-//   OUT/undone/N/           what a resume or a rewind took back: metrics.jsonl, updates.jsonl,
+//   OUT/evaluations/STEP/   the results of checkpoint.export_command for an export
+//   OUT/undone/N/           the files that a resume or a rewind took back: metrics.jsonl,
+//   updates.jsonl,
 //                           generated.jsonl, checkpoints/, exports/, evaluations/
 #pragma once
 
@@ -41,8 +42,8 @@ public:
   // Creates the folder `path` if necessary and locks it until this object is destroyed or the
   // process ends in any way. Error: another run holds the lock.
   static Result<std::unique_ptr<RunDirectory>> open(const std::string &path);
-  // Opens the folder of a run whose first rank has locked it as `owner`. Error: that lock is not
-  // there, so the folder is another one.
+  // Opens the folder of a run whose first rank has locked it as `owner`. Error: the folder has no
+  // such lock, so it is another folder.
   static Result<std::unique_ptr<RunDirectory>> join(const std::string &path,
                                                     const std::string &owner);
   // Returns the folder `path`, which need not exist, to look at it without its lock: nothing in it
@@ -56,7 +57,7 @@ public:
   RunDirectory &operator=(const RunDirectory &) = delete;
 
   const std::string &path() const { return folder; }
-  // Returns the text in the lock file: which process has the lock.
+  // Returns the text in the lock file, which says which process holds the lock.
   const std::string &lockText() const { return owner; }
 
   // Returns the identity of the latest start; nullopt if the folder has none. A damaged file is
@@ -83,8 +84,8 @@ private:
   RunDirectory(std::string folder, int fd, std::string owner)
       : folder(std::move(folder)), fd(fd), owner(std::move(owner)) {}
   std::string folder;
-  int fd;            // of the lock file; -1: the folder is only looked at
-  std::string owner; // what this process wrote to the lock file
+  int fd;            // descriptor of the lock file; -1: the folder is only looked at
+  std::string owner; // the text that this process wrote to the lock file
   std::string undoneFolder;
 };
 
@@ -96,8 +97,8 @@ std::string gemmPath(const std::string &folder);
 Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
                                                    std::optional<uint64_t> step);
 
-// Returns the path of the latest checkpoint that events.jsonl in `folder` tells of, wherever it is
-// now; nullopt if there was none.
+// Returns the path of the latest checkpoint that events.jsonl in `folder` lists, even if it was
+// moved; nullopt if there was none.
 std::optional<std::string> lastSave(const std::string &folder);
 
 // Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
@@ -122,23 +123,23 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
 // plan has variables of its kind.
 std::span<const std::pair<const char *, plan::VariableKind>> stateFiles();
 
-// Where a save reads the state, and the ranks that write it together.
+// The place from which a save reads the state, and the ranks that write it together.
 struct StateSource {
   std::function<DeviceTensors(plan::VariableKind)> tensorsOfKind;
   Communicator &group;
-  std::function<void()> moved; // called as a save gets on
+  std::function<void()> moved; // is called whenever a save makes progress
 };
 
 // Returns the state on the device. The arguments must outlive the result.
 StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 
-// All ranks call the following functions together, as those of Checkpoint.h.
+// All ranks call the following functions together, like those of Checkpoint.h.
 
-// Returns the most bytes that a checkpoint of the plan takes on a disk. One rank may call it.
+// Returns the maximum of bytes that a checkpoint of the plan takes on a disk. One rank may call it.
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
 // Saves parameters and moments to OUT/checkpoints/STEP. `keep`, `suspect` and `remark` are those of
-// saveCheckpoint(). Error: also if OUT is not there any more.
+// saveCheckpoint(). It is also an Error if OUT does not exist any more.
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark);
@@ -157,8 +158,8 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 // Fails if the plan's model has no Hugging Face class; the error says why.
 Result<void> checkExportable(const PlanFile &plan);
 
-// Writes the master weights to `directory` as a Hugging Face checkpoint, as `options` say. Several
-// ranks first write them to one file beside the folder, from which the first rank makes the
+// Writes the master weights to `directory` as a Hugging Face checkpoint with the given `options`.
+// Several ranks first write them to one file beside the folder, from which the first rank makes the
 // checkpoint.
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
                        const PlanFile &plan, const StateSource &source);

@@ -13,8 +13,8 @@
 
 namespace lmc {
 
-// Calls act(kind, tensor, offset) for each variable in the order in which they lie in the buffer,
-// `offset` being where it begins.
+// Calls act(kind, tensor, offset) for each variable in the order of the buffer; the variable begins
+// at `offset`.
 template <typename Act> static void forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
   uint64_t offset = 0;
   for (const auto &[file, kind] : stateFiles())
@@ -29,11 +29,11 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
                                                  World &world) {
   std::unique_ptr<Snapshot> snapshot(new Snapshot(plan, device, world));
   const uint64_t bytes = stateCopyBytes(*plan, snapshot->rank);
-  uint64_t onHost = 0; // the bytes of all ranks on this host
+  uint64_t onHost = 0; // the copies of all ranks on this host, in bytes
   for (int rank = 0; rank < world.size(); ++rank)
     if (world.hostOf(rank) == world.hostOf(world.rank()))
       onHost += stateCopyBytes(*plan, static_cast<uint64_t>(rank));
-  // The system would otherwise give memory that it does not have, and end the process later.
+  // Without this check the system promises memory that it lacks, and ends the process later.
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
     return Error{fmt::format("copies of the state need {} of the host's memory, of which {} are "
                              "free ({})",

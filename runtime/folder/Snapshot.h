@@ -1,5 +1,5 @@
-// A copy of the state in the host's memory, from which a checkpoint or an export is written while
-// the device goes on.
+// A copy of the state in the host's memory. A checkpoint or an export is written from it while the
+// device continues.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -10,8 +10,8 @@
 
 namespace lmc {
 
-// A variable in a snapshot: where a rank's part of it is, as it lies in the variable's slice, with
-// the padding between rows.
+// A variable in a snapshot: the place of a rank's part, which has the layout of the variable's
+// slice, with the padding between rows.
 struct SnapshotPart {
   StateTensor tensor;
   const char *data = nullptr; // of the bytes tensor.written
@@ -26,15 +26,15 @@ public:
   static Result<std::unique_ptr<Snapshot>> make(const PlanFile &plan, Device &device, World &world);
 
   // Enqueues the copies, behind all work so far. The device changes the state only after they are
-  // complete. Nobody may read tensors of an earlier call any more.
+  // complete. Tensors of an earlier call must not be read any more.
   Result<void> take();
   // Returns true if the copies are complete. Error: as of Device::wait().
   Result<bool> isComplete();
   // Waits until they are complete.
   Result<void> wait();
 
-  // Return the variables of a kind as of the last take(), which is complete. `fetch` may be called
-  // by any thread; there is no `store`.
+  // Return the variables of a kind at the last take(), which must be complete. `fetch` may be
+  // called by any thread; there is no `store`.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 

@@ -25,7 +25,7 @@ public:
     const auto format = parseDataFormat(session.settings.config.data.format);
     if (!format)
       return;
-    std::vector<std::pair<std::string, std::string>> all; // path and key of each file
+    std::vector<std::pair<std::string, std::string>> all; // (path, key) of each file
     for (const SourceFacts &source : data.sources())
       for (const std::string &path : source.paths)
         if (seen.insert(path).second)
@@ -84,7 +84,7 @@ void checkData(const PlanFile &job, const std::vector<std::string> &overrides, W
   for (size_t phase = 0; phase < phases; ++phase) {
     auto session = Session::open(job, phase, overrides, world);
     if (!session)
-      return; // prepare() names what is wrong with the settings
+      return; // prepare() reports mistakes in the settings
     Sampler sampler(**session, 0);
     auto look = [&](const Result<std::unique_ptr<DataSource>> &data) {
       if (!data)

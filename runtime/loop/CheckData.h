@@ -1,4 +1,4 @@
-// The check of a run's token files before the first step.
+// Checks a run's token files before the first step.
 #pragma once
 
 #include "runtime/loop/Phases.h"
@@ -16,16 +16,15 @@ namespace lmc {
 void checkData(const PlanFile &job, const std::vector<std::string> &overrides, World &world,
                Findings &findings);
 
-// A start looks at no more files than this: each costs some reads of a disk or a network.
+// The maximum number of files that a start samples: each costs some reads of a disk or a network.
 inline constexpr size_t kFilesAtStart = 64;
 
-// Returns `most` of the numbers below `count`, or all if there are no more: in order, evenly
-// spread, the first and the last included if `most` is at least 2.
+// Returns `most` of the numbers below `count`, or all if there are no more, in order and evenly
+// spread. If `most` is at least 2, the first and the last are among them.
 std::vector<size_t> spreadOver(size_t count, size_t most);
 
-// Returns what a start of a run says of a sample of kFilesAtStart of its files: nothing if all is
-// well. Files of at most kSampledTokens tokens are left out, because training reads all of them
-// soon.
+// Returns the warnings from a sample of kFilesAtStart of a run's files. Files of at most
+// kSampledTokens tokens are left out, because training reads all of them soon.
 std::vector<std::string> sampleAtStart(const Session &session, const DataSource &data);
 
 } // namespace lmc

@@ -20,8 +20,8 @@ bool readsSameStream(const TrainSettings &a, const TrainSettings &b) {
   });
 }
 
-// Returns which sources the phase chooses, as Run.cpp compares them where one phase follows
-// another.
+// Returns the names of the sources that the phase chooses, which Run.cpp compares between
+// successive phases.
 static std::vector<std::string> sourcesOf(const PhaseData &phase) {
   const Setting *setting =
       phase.session->settingTable.find(fmt::format("phase.{}.sources", phase.phase.name));
@@ -78,14 +78,14 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
   const double limit = source.maxEpochs * double(source.tokensPerEpoch);
   const uint64_t before = data.tokensRead(index, leg.begin);
   const uint64_t after = data.tokensRead(index, leg.end);
-  // The largest number of steps that fits.
+  // Finds the largest number of steps that fits, by bisection.
   uint64_t fits = leg.firstStep, tooMany = leg.lastStep;
   while (tooMany - fits > 1) {
     const uint64_t middle = fits + (tooMany - fits) / 2;
     const uint64_t position = leg.begin + (middle - leg.firstStep) * phase.tokensPerStep();
     (double(data.tokensRead(index, position)) <= limit ? fits : tooMany) = middle;
   }
-  // At every position a source has less than one block more than its share.
+  // At every position, a source has less than one block more than its share.
   const double left = limit - double(before) - double(data.blockLength());
   const auto weight = weightFor(left / double(leg.end - leg.begin),
                                 phase.session->settings.trainData[index], source.share);

@@ -1,4 +1,4 @@
-// The phases of a run with their sessions, and which training data they read.
+// The phases of a run with their sessions, and the training data that they read.
 #pragma once
 
 #include "runtime/settings/RunPhases.h"
@@ -24,7 +24,7 @@ struct PhaseData {
 // Returns true if the phases read the same sources with the same weights.
 bool readsSameStream(const TrainSettings &a, const TrainSettings &b);
 
-// What a run that goes on reads in one of its phases.
+// The data that a run still has to read in one of its phases.
 struct DataLeg {
   size_t phase = 0;
   uint64_t firstStep = 0, lastStep = 0; // the steps (firstStep, lastStep]
@@ -33,7 +33,7 @@ struct DataLeg {
 };
 
 // Returns the legs of a run that is at `progress` in the phase number `current`, whose stream has
-// the starts `starts`. A phase that chooses the same sources as the one before it goes on in its
+// the starts `starts`. A phase that chooses the same sources as the phase before it continues that
 // stream; the stream of any other phase begins where its sources were left.
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts);
@@ -43,12 +43,12 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
 Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs);
 
 // Returns an error if a step of a phase reads more sequences than a source has, and so reads some
-// of them twice, unless the settings allow it; then `warnings` get the numbers.
+// of them twice, unless the settings allow it; then `warnings` gets the numbers.
 Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
 
-// Returns what a run reads and trains: "data: 1000 tokens in 1 file(s), 960 in whole
-// blocks, read 2.50 times by 50 steps" for each source of each leg, and "job: 50 steps, 2500
-// tokens, 20.0 per parameter".
+// Returns lines about the data that a run reads and the job: "data: 1000 tokens in 1 file(s), 960
+// in whole blocks, read 2.50 times by 50 steps" for each source of each leg, and "job: 50 steps,
+// 2500 tokens, 20.0 per parameter".
 std::vector<std::string> jobFacts(const std::vector<PhaseData> &phases,
                                   const std::vector<DataLeg> &legs, uint64_t totalSteps);
 

@@ -110,7 +110,7 @@ static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t cu
   return {};
 }
 
-// Returns which sources a phase of a recorded run reads, as a text; "": all of them.
+// Returns the sources that a phase of a recorded run reads, as a text; "": all of them.
 static std::string sourcesOf(const RunIdentity &identity, const std::string &phase) {
   const auto found = identity.settings.find(fmt::format("phase.{}.sources", phase));
   const bool chooses = found != identity.settings.end() && !found->second.values.empty();
@@ -154,9 +154,9 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
-// Sets the position in the data to where the last rollback to the checkpoint of `progress` went on,
-// if `rollbacks` has one that the checkpoint does not know. At the border of two phases, that
-// position is one in the stream of the second.
+// Sets the position in the data to that of the last rollback to the checkpoint of `progress`, if
+// `rollbacks` has one that the checkpoint does not know. At the border of two phases, that position
+// is one in the stream of the second.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -165,20 +165,20 @@ static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdent
 
 namespace {
 
-// How a run starts: from which checkpoint, and what an earlier start recorded.
+// The start of a run: its checkpoint, and the record of an earlier start.
 struct Start {
   std::optional<std::string> checkpoint;
-  CheckpointState state;             // of the checkpoint
+  CheckpointState state;             // the state in the checkpoint
   std::optional<RunIdentity> saved;  // the identity in the checkpoint
-  std::optional<RunIdentity> before; // the identity that this start is compared with
-  bool forked = false;               // the checkpoint is of a run in another folder
-  bool begins = false;               // this start is the first of a run with that checkpoint
+  std::optional<RunIdentity> before; // the identity with which this start is compared
+  bool forked = false;               // true if the checkpoint is another run's, in another folder
+  bool begins = false;               // true for the first start of a run with that checkpoint
 };
 
 // The checkpoints that this start found damaged.
 struct Damage {
   std::vector<DamagedCheckpoint> found;
-  size_t warned = 0; // so many of them the user has been told of
+  size_t warned = 0; // number of those about which the user was warned
 };
 
 } // namespace
@@ -219,9 +219,8 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin(), equal);
 }
 
-// Sets start.before to what the folder recorded at its latest start, if it belongs to the
-// checkpoint. The record also has changes that were declared at a start that did not reach its next
-// checkpoint.
+// Sets start.before to the folder's record of its latest start, if the record belongs to the
+// checkpoint. The record also has changes that were declared at a start that reached no checkpoint.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -232,7 +231,7 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
         fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
                     "give --resume={} and a new --out",
                     *start.checkpoint, options.out, *start.checkpoint)};
-  // After a rewind that was interrupted, the record is older than the checkpoint.
+  // If a rewind was interrupted, the record is older than the checkpoint.
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
@@ -253,7 +252,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   LMC_TRY(checkpoint);
   start.checkpoint = *checkpoint;
   std::optional<RunIdentity> recorded;
-  // A rollback keeps what was declared since its checkpoint; a rewind takes it back.
+  // A rollback keeps changes that were declared since its checkpoint; a rewind takes them back.
   if (directory && (!options.rewind || !options.rollbacks.empty())) {
     std::string fault;
     auto read = directory->recorded(fault);
@@ -271,7 +270,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
       return Error{fmt::format("{}: no checkpoint is there; leave --out away to use the initial "
                                "weights",
                                options.out)};
-    // A run that began with another run's checkpoint, and has none of its own yet.
+    // The run began with another run's checkpoint, and has none of its own yet.
     if (recorded && !recorded->startedFrom.empty())
       start.checkpoint = recorded->startedFrom;
   }
@@ -289,7 +288,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
                       *start.checkpoint)};
     }
   }
-  // A restart of a run that began with this checkpoint goes on with that run.
+  // If a run already began with this checkpoint here, the start continues that run.
   start.begins = start.forked;
   if (start.forked && recorded && !recorded->startedFrom.empty()) {
     std::error_code failed;
@@ -321,15 +320,15 @@ static Result<void> checkModel(const Start &start, const PlanFile &plan, const R
                   changes.empty() ? "its parameters or moments differ" : describe(changes))};
 }
 
-// Returns the changes since the recorded start, or an error that names those that must be declared.
+// Returns the changes since the recorded start, or an error that lists those to be declared.
 static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                                                         const RunOptions &options,
                                                         const RunIdentity &now, bool training) {
   if (!start.before)
     return std::vector<SettingChange>();
   std::vector<SettingChange> changes = compareSettings(*start.before, now);
-  // A start that does not train depends only on the model. A run that has no checkpoint loses
-  // nothing.
+  // A start that does not train depends only on the model, so its data is not compared. A run
+  // without a checkpoint loses nothing.
   if (training)
     for (SettingChange &change : compareData(*start.before, now))
       changes.push_back(std::move(change));
@@ -353,14 +352,13 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                            *start.checkpoint)};
 }
 
-// Returns the rollbacks of a run, whose latest start knows all that lead to its checkpoint.
+// Returns the rollbacks of a run; its latest start knows all rollbacks that lead to its checkpoint.
 static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &options) {
   return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
 }
 
 // Completes the run's identity, with the initial weights `init` and the changes since the last
-// start, and records it in session.progress, in the run's folder and as events. `goesOn`: this
-// process has trained the phase before.
+// start, and records it in session.progress, the run's folder and events. `goesOn`: see prepare().
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
                                 const std::string &init, const RunPhase &phase, bool goesOn,
@@ -507,33 +505,33 @@ static Result<void> recordGemms(const Session &session, const std::string &folde
 
 namespace {
 
-// These objects outlive runIn(), so that train() can record how it ended.
+// These objects outlive runIn(), so that train() can record how the run ended.
 struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
-  std::string interruption; // why the run ends with ExitCode::Interrupted
+  std::string interruption;              // reason of a run that ends with ExitCode::Interrupted
   std::unique_ptr<RunObserver> observer; // null on all ranks but the first, and in a trial
 };
 
-// A start up to the point where the weights are loaded. It has changed nothing in the run's folder.
+// A prepared start, before the weights are loaded. It has not changed the run's folder.
 struct Prepared {
   Start start;
-  std::vector<std::string> repeated; // changes of --set of an earlier start
-  std::string init;                  // initial weights, of this start or of an earlier one
-  std::unique_ptr<Session> session;  // of the phase
+  std::vector<std::string> repeated; // changes by --set at an earlier start that count again
+  std::string init;                  // path of the initial weights, of this or an earlier start
+  std::unique_ptr<Session> session;  // the session of `phase`
   int64_t totalSteps = 0;
   RunPhase phase;
   RunIdentity identity;
   std::vector<SettingChange> changes;
-  // Only if the run trains:
+  // Members that are set only if the run trains:
   std::shared_ptr<DataSource> data;
-  std::vector<std::string> job;           // what the run reads and trains
-  std::vector<DamagedCheckpoint> damaged; // checkpoints of the folder that are later than the start
+  std::vector<std::string> job;           // lines about the data and the job (jobFacts)
+  std::vector<DamagedCheckpoint> damaged; // checkpoints in the folder of later steps than the start
 };
 
 } // namespace
 
-// Chooses the start on all ranks. Rank 0 comes first, because it renames what is damaged.
+// Chooses the start on all ranks. Rank 0 chooses first, because it renames damaged checkpoints.
 static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
                                  Console &console, World &world) {
   auto choose = [&] { return chooseStart(options, directory, damage, console); };
@@ -546,7 +544,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   return allSucceed(world.all(), world.rank() == 0 ? std::move(start) : choose());
 }
 
-// Opens all phases of the run and their data. Phases that read the same share one DataSource.
+// Opens all phases of the run and their data. Phases that read the same data share one DataSource.
 static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
                                                  const std::vector<std::string> &overrides,
                                                  const std::vector<RunPhase> &phases, bool training,
@@ -571,7 +569,7 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
   return opened;
 }
 
-// Says what the user may not want of the settings, of the data and of the job's file.
+// Warns of settings and data that may not be intended, and of a TOML file edited since the compile.
 static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &identity,
                        const std::vector<std::string> &repeats, Console &console) {
   for (const std::string &warning : phases.front().session->settings.warnings)
@@ -588,8 +586,8 @@ static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &
   warnOfEditedConfig(identity, console);
 }
 
-// Returns the number of the phase that a start is in. --phase chooses it for a start that does not
-// train.
+// Returns the number of the phase to which a start belongs. --phase chooses the phase of a start
+// that does not train.
 static Result<size_t> choosePhase(const RunOptions &options, const std::vector<RunPhase> &phases,
                                   uint64_t step, bool runsSteps) {
   if (options.phase.empty())
@@ -605,8 +603,8 @@ static Result<size_t> choosePhase(const RunOptions &options, const std::vector<R
       names.front().empty() ? "no phases" : fmt::format("the phases {}", fmt::join(names, ", ")))};
 }
 
-// `directory` is null if the run does not train. `runsSteps`: it trains, or measures steps.
-// `goesOn`: this process has trained the phase before.
+// `directory` is null if the run does not train. `runsSteps` is true if the run trains or measures
+// steps. `goesOn` is true if this process has already trained steps of the run.
 static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool runsSteps,
                                 bool goesOn, Damage &damage, Console &console) {
   const RunOptions &options = run.options;
@@ -618,7 +616,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   LMC_TRY(start);
   if (start->before)
     prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
-  // A new value replaces the repeated one.
+  // A new value of a setting replaces the repeated one.
   std::erase_if(prepared.repeated, [&](const std::string &repeated) {
     const std::string key = repeated.substr(0, repeated.find('=') + 1);
     return std::any_of(options.overrides.begin(), options.overrides.end(),
@@ -723,12 +721,11 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
   }
 }
 
-// What a process goes on with after a phase: `more` is true if the run has another one, or goes
-// back in this one.
+// The end of a phase. `more` is true if the run has another phase, or goes back to a checkpoint.
 struct PhaseEnd {
   ExitCode code = ExitCode::Success;
   bool more = false;
-  std::vector<Rollback> rollbacks = {}; // of the run, if it goes back
+  std::vector<Rollback> rollbacks = {}; // all rollbacks of the run, if it goes back
 };
 
 Result<StartFacts> lookAtStart(const Run &run, Console &console) {
@@ -750,7 +747,7 @@ Result<StartFacts> lookAtStart(const Run &run, Console &console) {
   return facts;
 }
 
-// Warns of data and of a disk that will not do for the run, as far as a quick look shows it.
+// Warns of mistakes in a sample of the token files, and of a disk that is too small for the run.
 static void warnAtStart(const Prepared &prepared, const PlanFile &job, const RunOptions &options,
                         Console &console) {
   const Session &session = *prepared.session;
@@ -763,11 +760,11 @@ static void warnAtStart(const Prepared &prepared, const PlanFile &job, const Run
   const auto free = freeBytes(place);
   if (!need || !free || need->saves == 0)
     return;
-  if (const Finding finding = judgeDisk(*need, *free, place); finding.level != Level::Ok)
+  if (const Finding finding = judgeDisk(*need, *free, place); finding.severity != Severity::Ok)
     console.warning(finding.text);
 }
 
-// Writes the profile, if the user asks for one: a file for each phase.
+// Writes the profile of a phase to a file of its own, if the user asks for profiles.
 static Result<void> writeProfile(const Session &session, const RunOptions &options,
                                  const RunPhase &phase) {
   if (options.profile.empty())
@@ -776,8 +773,8 @@ static Result<void> writeProfile(const Session &session, const RunOptions &optio
                                                   : options.profile + "." + phase.name);
 }
 
-// Returns what to tell of the time limit at the start.
-static std::string sayLimit(const TimeBudget &time) {
+// Returns the line about the run's time limit that is printed when the run starts.
+static std::string describeLimit(const TimeBudget &time) {
   const TimeLimit &limit = *time.what();
   const auto end = std::chrono::system_clock::from_time_t(static_cast<time_t>(limit.end));
   return fmt::format("time: the run saves and ends before {} ({}), in {}; a save is expected to "
@@ -802,8 +799,7 @@ static std::string reasonOf(ExitCode code, const std::string &interruption) {
   }
 }
 
-// Trains the phase of the start, or measures it. `goesOn`: this process has trained the phase
-// before.
+// Trains the phase that prepare() chooses, or measures it. `goesOn` is as in prepare().
 static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measurement *measurement,
                                  TimeBudget &time, bool goesOn, Console &console) {
   const RunOptions &options = run.options;
@@ -846,7 +842,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     LMC_TRY(bytes);
     time.expectSave(expectedSaveSeconds(*bytes, options.out));
     if (options.timeLimit)
-      console.note(sayLimit(time));
+      console.note(describeLimit(time));
   }
   if (!time.hasStepped())
     time.expectStep(plan::predictedStepSeconds(**session.plan));
@@ -884,16 +880,16 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
           fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
   }
   LMC_TRY(trainer.prepare());
-  auto tellNotes = [&] {
+  auto reportNotes = [&] {
     for (const std::string &note : session.device->takeNotes())
       console.note(note);
   };
-  tellNotes();
+  reportNotes();
   if (session.progress.step >= static_cast<uint64_t>(totalSteps))
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  tellNotes(); // functions with collectives are captured after their first run
+  reportNotes(); // functions with collectives are captured after a first run
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);
@@ -906,9 +902,9 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
                                session.progress.step < static_cast<uint64_t>(totalSteps)};
 }
 
-// Runs one phase after the other, and goes back where the guard says so. At the end of a phase the
-// trainer saves a checkpoint, which the next phase begins with: a run that is killed there loses
-// nothing, and goes on as this one does.
+// Runs one phase after the other, and goes back if the guard requires it. At the end of a phase the
+// trainer saves a checkpoint, with which the next phase begins: a run that is killed there loses
+// nothing and can be restarted.
 static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement *measurement,
                               Console &console) {
   TimeBudget time(run.options.timeLimit);
@@ -924,7 +920,7 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
     next.rewind.reset();
     if (!next.rollbacks.empty())
       next.rewind = next.rollbacks.back().step;
-    // A rollback is first recorded; then the run ends before its next step.
+    // If there is a rollback, it is first recorded; the run then stops before its next step.
     double stops = run.stop.requested() && next.rollbacks.empty() ? 1 : 0;
     LMC_TRY(run.world.all().allReduce(&stops, 1, plan::DType::F64));
     if (stops > 0) {
@@ -938,7 +934,7 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
   return end->code;
 }
 
-// Opens the folder of the run. Rank 0 locks it, and the others find its lock there.
+// Opens the folder of the run. Rank 0 locks it, and the other ranks find the lock in it.
 static Result<void> openFolder(Folder &folder, const RunOptions &options, World &world) {
   auto open = [&](auto directory, const std::string &logs) -> Result<void> {
     LMC_TRY(directory);
@@ -965,7 +961,7 @@ Result<ExitCode> train(const Run &run) {
   World &world = run.world;
   const auto begin = std::chrono::steady_clock::now();
   Console console(options.output, options.errors);
-  Folder folder; // its observer warns on the console
+  Folder folder; // Console is older: the folder's observer warns on it
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
   std::unique_ptr<HangWatch> watch;

@@ -1,4 +1,4 @@
-// A run of a plan: it trains from one checkpoint to the next, or hands its weights to a program that
+// Runs a plan: trains from checkpoint to checkpoint, or gives the weights to a program that
 // measures them.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace lmc {
 // `world` by its mesh.
 Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &world);
 
-// A run as one of the plan's ranks has it. All ranks call the functions below together.
+// A run, seen from one of the plan's ranks. All ranks call the functions below together.
 struct Run {
   const RunOptions &options; // rank 0 writes to its `output` and `errors`, others to OUT/ranks/R
   const StopSignals &stop;
@@ -33,15 +33,15 @@ struct Run {
 // or Interrupted after a signal of kStopSignals or before the time limit.
 Result<ExitCode> train(const Run &run);
 
-// What a program does with the weights of a start in the place of training. Nothing is written to
-// the run's folder.
+// The use that a program makes of a start's weights instead of training. Nothing is written to the
+// run's folder.
 struct Measurement {
-  // Called with the session, whose weights are there.
+  // Is called with the session when the weights are loaded.
   std::function<Result<ExitCode>(Session &, Console &)> use;
-  // Sets who runs the functions of the plan in the place of the device; empty: nobody.
+  // Makes what runs the functions of the plan in place of the device; empty: nothing does.
   ObserverMaker observer = {};
-  // True: it runs steps, and the session is of the phase that trains the next one. False: the
-  // session is of the phase that trained the last one.
+  // True if `use` runs steps: the session belongs to the phase that trains the next step. Otherwise
+  // it belongs to the phase that trained the last one.
   bool runsSteps = false;
 };
 Result<ExitCode> measure(const Run &run, const Measurement &measurement);
@@ -50,10 +50,10 @@ Result<ExitCode> measure(const Run &run, const Measurement &measurement);
 struct StartFacts {
   std::optional<std::string> checkpoint; // path
   std::string init;                      // initial weights; "": none
-  std::vector<std::string> overrides;    // all changes of --set, with those of earlier starts
-  uint64_t step = 0, totalSteps = 0;     // steps that are done, and the number of the last one
+  std::vector<std::string> overrides;    // all changes by --set, with those of earlier starts
+  uint64_t step = 0, totalSteps = 0;     // number of finished steps, and number of the last step
   std::vector<RunPhase> phases;
-  std::vector<std::string> job; // what the run reads and trains (jobFacts)
+  std::vector<std::string> job; // lines about the data and the job (jobFacts)
 };
 
 // Prepares a start up to where weights are loaded, and changes nothing in the run's folder.

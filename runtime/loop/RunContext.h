@@ -1,4 +1,4 @@
-// What a run in its folder has: the parts that the trainer and its saves work with.
+// The parts of a run in its folder with which the trainer and its saves work.
 #pragma once
 
 #include "ground/support/Signals.h"
@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// Seconds that were spent on one kind of work beside the steps, and how often it was done.
+// Seconds spent on one kind of work beside the steps, and how often it was done.
 struct TimeSpent {
   double seconds = 0;
   int64_t times = 0;
@@ -44,8 +44,8 @@ struct RunContext {
   Progress &progress() const { return session.world.progress(); }
   bool isFirstRank() const { return session.world.rank() == 0; }
 
-  // Writes what watches have found to the console and to events.jsonl.
-  void tell(const WatchFindings &found) const {
+  // Writes the findings of watches to the console and to events.jsonl.
+  void report(const WatchFindings &found) const {
     for (const WatchFinding &finding : found) {
       if (!finding.warning.empty())
         console.warning(finding.warning);
@@ -54,8 +54,8 @@ struct RunContext {
     }
   }
 
-  // Returns the estimated seconds of the work that is due at each multiple of `interval` that is
-  // still to come; it is done at least `least` times.
+  // Returns the estimated seconds of future work that is due at each multiple of `interval`, and is
+  // done at least `least` times.
   double pendingSeconds(const TimeSpent &spent, int64_t interval, int64_t least) const {
     const int64_t times =
         interval > 0 ? int64_t(totalSteps) / interval - int64_t(session.progress.step) / interval

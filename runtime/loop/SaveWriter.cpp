@@ -35,7 +35,7 @@ static Result<void> writeExport(const SaveJob &job, const PlanFile &plan, const 
                        : Result<void>();
   if (!tokenizer)
     warnings.push_back(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
-  // The tokenizer of an earlier export in the folder stays there.
+  // If the folder has the tokenizer of an earlier export, it stays there.
   std::error_code unknown;
   if (options.files.empty() && std::filesystem::is_directory(job.exportFolder, unknown))
     if (auto files = tokenizerFiles(job.exportFolder))
@@ -65,7 +65,7 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
     });
   if (!remark.empty())
     outcome.warnings.push_back(remark);
-  // An export that failed because its disk was away may have left a part that could not be removed.
+  // An export that failed because its disk was away may have left a folder that was not removed.
   if (const std::string exports = folder + "/exports";
       !job.exportFolder.empty() && source.group.position() == 0 && exists(exports))
     if (auto removed = removeInterrupted(exports); !removed)

@@ -16,16 +16,16 @@
 
 namespace lmc {
 
-// What is to be written of the state after one step.
+// The files to write of the state after one step.
 struct SaveJob {
   CheckpointState state;
   bool checkpoint = false;
-  KeepRules keep; // as of saveCheckpoint(), as is `suspect`
+  KeepRules keep; // the arguments of saveCheckpoint(), with `suspect`
   std::optional<uint64_t> suspect;
   std::string exportFolder;     // "": no export
-  std::function<void()> before; // called first, by the thread that writes; may be null
-  // The step that has made the state. After a snapshot is written, the thread computes what the
-  // step has done to each tensor. Absent: the step was skipped.
+  std::function<void()> before; // called by the writing thread at its begin; may be null
+  // The step that made the state. After a snapshot is written, the thread computes the step's
+  // update of each tensor. Absent: the step was skipped.
   std::optional<AdamWStep> update;
 };
 
@@ -40,7 +40,7 @@ struct SaveOutcome {
   uint64_t step = 0;
   std::optional<Part> checkpoint, exported;
   std::optional<StepUpdates> updates;
-  double updateSeconds = 0; // that it took to compute them
+  double updateSeconds = 0; // seconds that computing the updates took
   std::vector<std::string> warnings;
 };
 
@@ -75,7 +75,7 @@ public:
   // Waits until the job is written. Each piece that is written counts as progress of this rank.
   // Error: the device failed, so that there is no copy of the state.
   Result<SaveOutcome> finish();
-  // What the job that is under way writes, and of which step. isBusy() must be true.
+  // Return what the present job writes, and of which step. isBusy() must be true.
   bool isCheckpoint() const { return job->checkpoint; }
   bool isExport() const { return !job->exportFolder.empty(); }
   uint64_t step() const { return job->state.step; }
@@ -93,8 +93,8 @@ private:
   std::optional<SaveJob> job;
   SaveOutcome outcome;               // of the thread
   std::atomic<bool> written = false; // the thread has set `outcome`
-  std::atomic<uint64_t> pieces = 0;  // that the thread has read from the snapshot
-  std::thread thread;                // while a job is being written
+  std::atomic<uint64_t> pieces = 0;  // pieces of the snapshot that the thread has read
+  std::thread thread;                // runs while a job is being written
 };
 
 } // namespace lmc

@@ -79,7 +79,7 @@ double Saves::writingSeconds() const {
 void Saves::watch() {
   if (!writer.isBusy() || writer.isWritten() || !writer.isCheckpoint() || writer.isExport())
     return;
-  run.tell(watches.ask(&Watch::writing, writer.step(), secondsSince(began)));
+  run.report(watches.ask(&Watch::writing, writer.step(), secondsSince(began)));
 }
 
 KeepRules Saves::keepRules() const {
@@ -94,7 +94,7 @@ KeepRules Saves::keepRules() const {
 
 SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
   if (checkpoint)
-    run.tell(watches.ask(&Watch::saving));
+    run.report(watches.ask(&Watch::saving));
   watches.save(run.session.progress.extra);
   run.session.progress.extra.erase(kStandsFor);
   const uint64_t done = run.session.progress.step;
@@ -118,8 +118,8 @@ SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
               .keep = keepRules(),
               .suspect = watches.suspectSince(),
               .exportFolder = std::move(exportFolder)};
-  // The records of the steps reach the disk before the checkpoint that follows them, also those
-  // that were kept while it could not be written. That it still cannot has been told.
+  // The records of the steps reach the disk before the checkpoint that follows them, even records
+  // that could not be written before. A further failure has already been reported.
   if (metrics) {
     (void)metrics->flush();
     job.before = [&records = *metrics] { records.sync(); };
@@ -174,12 +174,12 @@ void Saves::postpone(uint64_t done, bool saves, bool exports) {
 
 Result<void> Saves::completeExports() {
   const uint64_t done = run.session.progress.step;
-  bool isMissing = false; // known to rank 0, which writes the folder's names
+  bool isMissing = false; // known only to rank 0, which reads the folder
   if (run.isFirstRank()) {
     if (const std::string exports = run.directory.path() + "/exports"; exists(exports))
       if (auto removed = removeInterrupted(exports); !removed)
         run.console.warning(fmt::format("{}; the run goes on", removed.error().message));
-    // A checkpoint of another run (--resume=PATH) is not the newest of this folder.
+    // A checkpoint of another run (--resume=PATH) does not count as the newest of this folder.
     isMissing = knownSave && knownSave->step == done &&
                 isDue(done, settings.config.checkpoint.exportInterval) &&
                 !exists(exportFolder(done));
@@ -206,7 +206,7 @@ Result<void> Saves::saveDue(const StepRecord &record) {
   const auto start = std::chrono::steady_clock::now();
   began = start;
   SaveJob job = jobOf(saves, folder);
-  // The moments after a step that was skipped are those of an earlier one.
+  // After a skipped step, the moments are those of an earlier step.
   if (record.skipped == SkipReason::None)
     job.update = adamWStep(settings, record.step, record.lr);
   LMC_TRY(writer.begin(std::move(job)));
@@ -268,7 +268,7 @@ void Saves::reportFailed(uint64_t step, const Error &error) {
 
 void Saves::takeOutcome(const SaveOutcome &outcome, double seconds) {
   const double copied = std::exchange(copySeconds, 0);
-  waited += seconds - copied; // the copy was counted when it was made
+  waited += seconds - copied; // `copied` was counted when the copy was made
   for (const std::string &warning : outcome.warnings)
     run.console.warning(warning);
   if (outcome.checkpoint)
@@ -283,12 +283,12 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
   const SaveOutcome::Part &part = *outcome.checkpoint;
   const auto took = part.written ? std::optional(part.seconds) : std::nullopt;
   if (!part.written) {
-    run.tell(watches.ask(&Watch::saved, outcome.step, took));
-    if (!latePermanent) // no later one is due already
+    run.report(watches.ask(&Watch::saved, outcome.step, took));
+    if (!latePermanent) // no later step is due already
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
-    // 1, 2, 4 ... steps later, but no later than the interval. All ranks have enqueued the same
-    // steps, and may have settled others.
+    // The delay of the retry: 1, 2, 4 ... steps, but at most the interval. It counts from the
+    // enqueued step, which is equal on all ranks; the settled step may differ.
     const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
     retryStep =
         enqueuedStep +
@@ -314,7 +314,7 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
     event[kStandsFor] = *writesPermanent;
   }
   run.log.event("checkpoint", event);
-  run.tell(watches.ask(&Watch::saved, outcome.step, took));
+  run.report(watches.ask(&Watch::saved, outcome.step, took));
 }
 
 void Saves::takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds) {
@@ -346,7 +346,7 @@ void Saves::takeUpdates(const StepUpdates &step) {
   updatesHeldBack = !written;
   if (run.observer)
     run.observer->updated(step);
-  run.tell(watches.ask(&Watch::updated, step));
+  run.report(watches.ask(&Watch::updated, step));
 }
 
 Result<void> Saves::saveNewest() {

@@ -1,4 +1,4 @@
-// When checkpoints and exports of a run are made, and what is told of them. SaveWriter writes them.
+// Decides when checkpoints and exports of a run are made, and reports them. SaveWriter writes them.
 #pragma once
 
 #include "runtime/loop/RunContext.h"
@@ -24,45 +24,42 @@ public:
   Saves(const RunContext &run, Watches &watches, std::optional<MetricsWriter> &metrics,
         const uint64_t &enqueuedStep);
 
-  // Allocates what saves in the background need, and opens updates.jsonl.
+  // Allocates the memory that saves in the background need, and opens updates.jsonl.
   Result<void> prepare();
-  // Does what a start that was killed in an export has left: removes its part, and writes the
-  // export of the checkpoint that this start goes on from, if that is due and not there.
+  // Cleans up after a start that was killed during an export: removes its incomplete folder, and
+  // writes the export of the checkpoint from which this start continues, if it is due and missing.
   Result<void> completeExports();
 
-  // The state of the step is worth a checkpoint (checkpoint.save_best).
+  // Marks a step whose state shall be saved (checkpoint.save_best).
   void want(uint64_t step) { bestStep = step; }
   // Returns true if a checkpoint or an export follows the step.
   bool isDueAfter(uint64_t step) const { return savesAfter(step) || exportsAfter(step); }
-  // Saves and exports what is due after the newest step, whose record is given, in the background
-  // if that is possible. Error: the device failed.
+  // Saves and exports what is due after the newest step, whose record is given; in the background
+  // if possible. Error: the device failed.
   Result<void> saveDue(const StepRecord &record);
-  // Saves and exports at once, after what is being written in the background. Error: the device
-  // failed.
+  // Saves and exports at once, when the background job is finished. Error: the device failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
   // Saves the newest step, unless it is saved already.
   Result<void> saveNewest();
-  // The same at the end of a run or phase, with the export that is late.
+  // Does the same at the end of a run or phase, and makes an export that is late.
   Result<void> saveLast(bool hasTrained);
 
   // Must be called now and then, so that writing begins when the copy of the state is complete.
   Result<void> poll() { return writer.poll(); }
-  // Returns true if what this rank writes in the background is complete, so that finish() returns
-  // at once when all ranks are so far.
+  // Returns true if the background job of this rank is complete. When it is complete on all ranks,
+  // finish() returns at once.
   bool isComplete() const { return writer.isBusy() && writer.isWritten(); }
-  // Waits for what is being written in the background, and reports what became of it. Error: the
-  // device failed.
+  // Waits for the background job and reports its result. Error: the device failed.
   Result<void> finish();
-  // Warns of a checkpoint that is being written for longer than is usual.
+  // Warns of a checkpoint whose writing takes longer than usual.
   void watch();
 
-  // Returns the estimated seconds until what is written in the background is complete; of an export
-  // after `step`, which is that of a save before the first one; and of all saves and exports that
-  // are still to come.
+  // Return the estimated seconds until the background job is complete; of an export after `step`
+  // (before the first export, that of a save); and of all saves and exports to come.
   double writingSeconds() const;
   double exportSecondsAfter(uint64_t step) const;
   double pendingSeconds() const;
-  // Returns the seconds that the loop has waited since this was called last.
+  // Returns the seconds that the loop has waited since the last call.
   double takeWaited() { return std::exchange(waited, 0); }
 
   // Returns the error of the latest checkpoint or export, if it failed.
@@ -80,12 +77,12 @@ private:
   KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
   Result<void> openUpdates();
-  // Notes what is due after step `done` and cannot be written now. What was due before it, and is
-  // late still, is lost.
+  // Records what is due after step `done` and cannot be written now. What was due before and is
+  // still late is lost.
   void postpone(uint64_t done, bool saves, bool exports);
-  // Reports that a checkpoint or export, if it is `late` still, will not be made.
+  // Reports that a checkpoint or export of step `late`, if there is one, will not be made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
-  // Reports what became of a save, for which the loop has waited `seconds`.
+  // Reports the result of a save for which the loop has waited `seconds`.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
   void takeCheckpoint(const SaveOutcome &outcome, double seconds, double copied);
   void takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds);
@@ -105,24 +102,24 @@ private:
   const uint64_t &enqueuedStep;
   const TrainSettings &settings;
   SaveWriter writer;
-  std::optional<UpdatesWriter> updates; // absent if nothing is written in the background
-  bool updatesHeldBack = false;         // the latest record could not be written
+  std::optional<UpdatesWriter> updates; // absent if no save is made in the background
+  bool updatesHeldBack = false;         // true if the latest record could not be written
 
   TimeSpent saves, exports;
-  double waited = 0;        // seconds that the loop waited since takeWaited()
-  double copySeconds = 0;   // part of them: the copy for the job that is written in the background
+  double waited = 0;        // seconds that the loop has waited since takeWaited()
+  double copySeconds = 0;   // of these, the seconds of the copy for the background job
   double exportSeconds = 0; // that the latest export took
-  std::chrono::steady_clock::time_point began; // of the job in the background
+  std::chrono::steady_clock::time_point began; // begin of the background job
 
-  bool isLate = false; // a checkpoint was due while another was being written
-  // The steps of a permanent checkpoint and of an export that are still to be made.
+  bool isLate = false; // true if one was due during the writing of another
+  // The steps of a permanent checkpoint and of an export that must still be made.
   std::optional<uint64_t> latePermanent, lateExport;
-  // The steps whose permanent checkpoint and export the latest ones are or stand for.
+  // The steps whose permanent checkpoint, and whose export, the latest save makes.
   std::optional<uint64_t> writesPermanent, writesExport;
-  uint64_t retryStep = 0;  // a save that has failed is tried again from this step on; 0: none has
+  uint64_t retryStep = 0;  // step from which a failed save is tried again; 0: none failed
   int64_t failedSaves = 0; // in a row
-  uint64_t bestStep = 0;   // the step whose validation is the best; 0: none
-  uint64_t savedStep;      // step of the newest checkpoint that is on the disk
+  uint64_t bestStep = 0;   // step with the best validation; 0: none
+  uint64_t savedStep;      // step of the newest checkpoint on the disk
   // The newest checkpoint that this rank knows of, for a time in which its folder cannot be read.
   struct KnownSave {
     uint64_t step = 0;
@@ -132,7 +129,7 @@ private:
   std::optional<Error> errorOfSave, errorOfExport;
 };
 
-// Returns the key of a set's latest loss in the extra state of a checkpoint.
+// Returns the key in a checkpoint's extra state of the latest loss of a validation set.
 std::string lossKey(const ValidationSettings &set);
 
 // Returns the seconds since `start`.

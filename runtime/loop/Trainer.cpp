@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// At most two steps are enqueued, and the newer one is timed from the end of the older one.
+// Marks at ends of steps: two steps may be enqueued, timed from the end of the step before.
 static constexpr int kEnds = 3;
 Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
     : run(run), firstStep(run.session.progress.step), data(std::move(data)),
@@ -132,7 +132,7 @@ StepLimits Trainer::nextLimits(bool &named) const {
   named = std::ranges::any_of(run.session.settings.skipSteps, [&](const StepRange &range) {
     return range.first <= number && number <= range.last;
   });
-  // Neither losses nor norms are below 0.
+  // A limit of -1 excludes every step, because neither losses nor norms are below 0.
   return named ? StepLimits{-1, -1} : watches.limitsOf(static_cast<int64_t>(number));
 }
 
@@ -220,7 +220,7 @@ Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
 }
 
 std::vector<SourceRecord> Trainer::recordSources() {
-  // Sources that only other phases read stay as they are.
+  // The state of sources that only other phases read does not change.
   std::erase_if(run.session.progress.sources, [&](const auto &source) {
     return !run.session.settingTable.find(fmt::format("{}.{}.paths", kSources, source.first));
   });
@@ -325,7 +325,7 @@ Error Trainer::stopDiverged(const WatchFinding &finding) {
 
 Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
   const GuardConfig &guards = run.session.settings.config.guard;
-  // A rollback is refunded after so many steps without another spike.
+  // A rollback no longer counts after `refund` steps without another spike.
   const auto quiet = static_cast<uint64_t>(guards.refund);
   int64_t done = 0;
   uint64_t before = 0;
@@ -442,7 +442,7 @@ void Trainer::reportUnvalidated(const Validation *first) {
     if (first->set->isDue(step, step == run.totalSteps))
       sets.push_back(first->set->name);
   const std::string &source = run.time.what()->source;
-  // The only set may have no name.
+  // If there is only one set, it may have no name.
   const std::string names = fmt::format("{}", fmt::join(sets, ", "));
   run.console.warning(
       fmt::format("step {}: {} leaves no time for the validation{}: its loss is not "
@@ -457,13 +457,13 @@ void Trainer::reportUnvalidated(const Validation *first) {
 double Trainer::secondsAfter(uint64_t step) const {
   double seconds = saves.exportSecondsAfter(step);
   if (generation && generation->isDue(step, step == run.totalSteps))
-    seconds += generations.mean(); // one that does not fit is cut off
+    seconds += generations.mean(); // a generation that does not fit is cut off
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
-    // A validation goes forward only, and so takes less than a step per batch. Before the first
-    // step of a start this bound does not count: a run whose slots are shorter would not go on in
-    // any, and a validation that does not fit is cut off.
+    // A validation runs only the forward pass, so that a batch takes less time than a step. Before
+    // the first step of a start this bound does not count: a run whose time slots are shorter could
+    // never start, and a validation that does not fit is cut off.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())
@@ -482,7 +482,7 @@ Result<void> Trainer::leaveInTime() {
                                {"save_seconds", run.time.save()}});
   if (run.time.hasStepped())
     return {};
-  // A restart (--restarts) may come too late without anybody's mistake.
+  // A start by --restarts may be too late without a mistake of the user.
   return Error{fmt::format("{} leaves {:.1f} s at step {}, and a step with its checkpoint needs "
                            "about {:.1f} s: nothing was trained; give the run more time",
                            limit.source, std::max(left, 0.0), run.session.progress.step,
@@ -521,7 +521,7 @@ void Trainer::report(StepRecord &record) {
   record.saveSeconds = saves.takeWaited();
   run.time.stepped(record.stepSeconds);
   record.pendingSeconds = pendingSeconds();
-  // The file comes first: a step that a person has seen is in it, whatever happens next.
+  // The metrics file is written first, so that it has every step that the console shows.
   auto written = metrics ? metrics->write(record) : Result<void>();
   run.console.step(record);
   if (run.observer)
@@ -546,7 +546,7 @@ bool Trainer::hasWorkAfter(uint64_t step) const {
 }
 
 void Trainer::take(const WatchFindings &found) {
-  run.tell(found);
+  run.report(found);
   for (const WatchFinding &finding : found) {
     switch (finding.action) {
     case WatchAction::GoOn:
@@ -579,8 +579,8 @@ Result<ExitCode> Trainer::train() {
     auto next = nextBatch();
     if (!next) {
       LMC_TRY(drain(0));
-      // If a token file is damaged or cannot be read, the weights are still those of the last
-      // complete step, so they are saved.
+      // If a token file is damaged or cannot be read, the weights are those of the last complete
+      // step, so they are saved.
       if (dataFailed) {
         if (stops)
           return stopDiverged(*stops);
@@ -607,7 +607,7 @@ Result<ExitCode> Trainer::train() {
     if (mustLeave())
       break;
     if (!validated) {
-      // The weights are sound, whatever is wrong with the validation data.
+      // The weights are saved, because faulty validation data does not affect them.
       if (run.session.device->synchronize())
         LMC_TRY(saves.saveNewest());
       return validated.error();
@@ -631,7 +631,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   uint64_t done = run.session.progress.step;
   run.progress().enter(Activity::Ending, done);
   if (run.session.trace &&
-      !run.session.trace->isWritten()) // it has fewer steps than were asked for
+      !run.session.trace->isWritten()) // the trace has fewer steps than were requested
     writeTrace();
   if (outOfTime)
     LMC_TRY(leaveInTime());

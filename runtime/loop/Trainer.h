@@ -23,16 +23,16 @@ namespace lmc {
 // which is known before the first micro-step.
 //
 // The host enqueues a step and then the next one, and never waits between micro-steps. The results
-// of a step are read when they arrive. What they decide (the run has diverged) is done after the
-// next step was enqueued, on every device alike. The loop empties the device's queue only for work
-// that needs the state of one step: validation, a save, an export, the end. With
-// checkpoint.background, saves and exports then copy the state to the host's memory, and are
+// of a step are read when they arrive. Their consequences (such as the end of a run that has
+// diverged) follow after the next step was enqueued, on every device. The loop empties the device's
+// queue only for work that needs the state of one step: validation, a save, an export, the end.
+// With checkpoint.background, saves and exports then copy the state to the host's memory, and are
 // written behind the next steps.
 //
-// All ranks train together. Before each step they tell each other how many targets have a loss, and
-// whether one of them got a signal or has no batch, and rank 0 whether another step fits before the
-// run's time limit (TimeLimit.h), so that all stop behind the same step. Their
-// losses and norms are equal, and so is what their watches find. Rank 0 writes the metrics.
+// All ranks train together. Before each step they exchange the number of targets with a loss, and
+// whether one of them got a signal or has no batch; rank 0 adds whether another step fits before
+// the run's time limit (TimeLimit.h). So all stop behind the same step. Their losses, their norms
+// and the findings of their watches are equal. Rank 0 writes the metrics.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
 // count. Watches (runtime/watch/Watch.h) look at all steps; their state is part of each checkpoint.
@@ -51,8 +51,8 @@ public:
   // time for one step.
   Result<ExitCode> train();
 
-  // After train(): where the run goes back to because of a spike, if it does. Nothing was saved of
-  // the steps since then.
+  // After train(): the rollback because of a spike, if there is one. Nothing was saved of the steps
+  // since the spike began.
   const std::optional<Rollback> &rollback() const { return goesBack; }
   // Returns why train() has returned Interrupted: "signal" or "time_limit".
   const char *interruption() const { return outOfTime ? "time_limit" : "signal"; }
@@ -64,15 +64,15 @@ private:
     double lr = 0;
     StepLimits limits;
     bool named = false;          // guard.skip_steps names the step
-    double dataSeconds = 0;      // that the host waited for the batch
+    double dataSeconds = 0;      // seconds that the host waited for the batch
     uint64_t validTargets = 0;   // of all ranks
-    const Mark *began = nullptr; // the end of the step before, or the start if the device was idle
+    const Mark *began = nullptr; // end of the step before; if the device was idle, the start
     const Mark *ended = nullptr;
   };
   // The rows of this rank in the next step.
   struct NextBatch {
-    BatchLoader::Batch batch; // validTargets are those of all ranks
-    double seconds = 0;       // that the host waited for it
+    BatchLoader::Batch batch; // validTargets is the sum over all ranks
+    double seconds = 0;       // seconds that the host waited for the batch
   };
   struct Validation {
     const ValidationSettings *set = nullptr;
@@ -88,8 +88,8 @@ private:
   // Enqueues the next step.
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Returns the limits of the next step, which are below every loss and norm if guard.skip_steps
-  // names it.
+  // Returns the limits of the next step. If guard.skip_steps names the step, they are below every
+  // loss and norm.
   StepLimits nextLimits(bool &named) const;
   // Waits for the oldest enqueued step and shows it to the watches. The caller reports it.
   Result<StepRecord> settle();
@@ -98,20 +98,20 @@ private:
   // Settles and reports the enqueued steps whose results have arrived.
   Result<void> settleReady();
   Result<StepRecord> readStep(const EnqueuedStep &step);
-  // Returns what was read of each named source up to the position in the data, and notes it for the
+  // Returns how far each named source is read at the position in the data, and records it for the
   // next checkpoint.
   std::vector<SourceRecord> recordSources();
   // Returns true if work that needs the state of `step` follows it.
   bool hasWorkAfter(uint64_t step) const;
-  // Reports what watches have found, and notes what follows from it.
+  // Reports the findings of watches, and records their consequences.
   void take(const WatchFindings &found);
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
   Error stopDiverged(const WatchFinding &finding);
-  // Decides where to go back to because of a spike that began at `spike`. Error: the run has no
+  // Decides on a rollback because of a spike that began at `spike`. Error: the run has no
   // checkpoint from before it, or went back too often.
   Result<Rollback> chooseRollback(uint64_t spike);
-  // Goes back because of the spike.
+  // Prepares the rollback because of the spike.
   Result<ExitCode> goBack();
   // Returns what to do after a divergence, as a clause.
   std::string wayBack(const WatchFinding &finding) const;
@@ -125,16 +125,16 @@ private:
   // Returns the estimated seconds of validations, generations and exports after `step`. Before the
   // first validation of a set, that is the time of its batches at the longest step.
   double secondsAfter(uint64_t step) const;
-  // Reports that the run leaves for its time limit. Error: it has not done one step.
+  // Reports that the run ends because of its time limit. Error: it has not done one step.
   Result<void> leaveInTime();
-  // Returns the estimated seconds of the work beside the steps that is still to come.
+  // Returns the estimated seconds of all future work beside the steps.
   double pendingSeconds() const;
   void reportExpectedTime(const StepRecord &record);
   void report(StepRecord &record);
   Result<ExitCode> finish(bool interrupted);
 
   const RunContext &run;
-  const uint64_t firstStep; // steps that were done before this run
+  const uint64_t firstStep; // number of steps done before this run
   const std::shared_ptr<DataSource> data;
   const std::vector<SourceFacts> sources; // of the data
   std::unique_ptr<BatchLoader> batches;
@@ -144,18 +144,18 @@ private:
   std::deque<EnqueuedStep> enqueued;
   uint64_t enqueuedStep;                   // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends; // ends[n % size] is the end of step n
-  std::unique_ptr<Mark> start;             // of the oldest enqueued step, if the device was idle
+  std::unique_ptr<Mark> start; // begin of the oldest enqueued step, if the device was idle
   std::optional<MetricsWriter> metrics;
-  bool metricsHeldBack = false; // the latest record could not be written
+  bool metricsHeldBack = false; // true if the latest record could not be written
   Watches watches;
   const RouterSums routerSums;
   Saves saves;
-  double stepSeconds = 0; // of the steps of this start after the first, which also warms up
+  double stepSeconds = 0; // sum over this start's steps; the first, a warm-up, is left out
   bool gradientsDumped = false;
   bool dataFailed = false;           // true once a batch could not be read
   bool outOfTime = false;            // true once a step did not fit before the time limit
-  std::optional<WatchFinding> stops; // the first one that ends the run
-  std::optional<uint64_t> spike;     // the first step of a spike that the run goes back because of
+  std::optional<WatchFinding> stops; // the first finding that ends the run
+  std::optional<uint64_t> spike;     // first step of a spike that makes the run go back
   std::optional<Rollback> goesBack;
 };
 

@@ -85,7 +85,7 @@ void Console::warning(const std::string &line) {
 std::string Console::progressLine(const StepRecord &record) const {
   std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);
-  // The MFU of the rate that is shown, which is an average.
+  // The line shows the average rate, so that the MFU is scaled to this rate.
   const double part = smoothedRate / record.tokensPerSecond;
   line +=
       fmt::format("{} tokens/s | MFU {} causal, {} full{} | mem {} | ETA {}", grouped(smoothedRate),

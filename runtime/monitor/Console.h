@@ -40,8 +40,8 @@ private:
   void clearLive();
   void print(const std::string &line);
 
-  // Guards what is printed and what follows. It is taken last: whoever has it calls no function of
-  // the log.
+  // Guards the output and the state below. A thread that holds it must not call functions of the
+  // log.
   std::mutex mutex;
   FILE *out, *err;
   RunLog *log = nullptr;

@@ -8,26 +8,26 @@
 
 namespace lmc {
 
-// Deviations are taken to be at least this large, so that a rise of 0.06 nats, or of the gradient
-// norm by a factor of 1.8, is no spike at the default of 6 deviations, however still the run is.
+// The minimum standard deviations. Due to them, a rise of the loss by 0.06 nats, or of the gradient
+// norm by a factor of 1.8, is no spike at the default of 6 deviations, even in a very steady run.
 static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
 // Losses are cut to this value, so that their squares are finite.
 static constexpr double kHighestLoss = 1e100;
-static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
+static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after as many in a row
 static constexpr size_t kQuarters = 4;
-static constexpr double kFallingBack = 1.0 / 16; // of the height above the lowest level
-static constexpr double kVisibleFall = 1.0 / 20; // of the first loss
-static constexpr double kSmallRate = 1.0 / 10; // of the highest learning rate: no fall is expected
+static constexpr double kFallingBack = 1.0 / 16; // least fall / height above the lowest level
+static constexpr double kVisibleFall = 1.0 / 20; // least fall / first loss, for fresh weights
+static constexpr double kSmallRate = 1.0 / 10;   // lower shares of the highest rate need no fall
 // Initial weights of the usual scale give logits of a deviation of about 1 (0.02 * sqrt(hidden
 // size)), which adds half of their variance to ln(vocab_size): 0.4 nats for a hidden size of 2048,
 // 1.6 for 8192. A fifth of ln(32000) is 2.1.
 static constexpr double kFarFromIgnorance = 1.0 / 5;
-static constexpr double kPeak = 2;          // in deviations: where the tail begins
-static constexpr double kMostExcess = 30;   // a peak counts as no higher than this above kPeak
-static constexpr double kTailReach = 20000; // in steps
-// Probabilities of the tail: a step beyond the first is high, so that two in a row have 1e-10, and
-// one beyond the second is a spike alone.
+static constexpr double kPeak = 2;          // deviations at which the tail begins
+static constexpr double kMostExcess = 30;   // maximum height of a peak above kPeak, in deviations
+static constexpr double kTailReach = 20000; // steps over which the counts of a tail fade
+// Probabilities of the tail: a step beyond kHigh is high, so that two in a row have a probability
+// of 1e-10; a step beyond kFar is a spike by itself.
 static constexpr double kHigh = 1e-5, kFar = 1e-12;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
@@ -51,7 +51,7 @@ void Guard::expectFreshWeights() { memory.ratedSteps = 0; }
 void Guard::expectChange() {
   GuardState anew;
   anew.settling = settings.window;
-  anew.validations = memory.validations; // of data that the run does not train on
+  anew.validations = memory.validations; // a validation's data is not trained on
   memory = anew;
 }
 
@@ -70,7 +70,7 @@ std::string Guard::state() const { return nlohmann::json(memory).dump(); }
 Result<void> Guard::restore(const std::string &text) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
-    // The state of an earlier release lacks these.
+    // The state of an earlier release lacks these members.
     json.emplace("nonFinite", 0);
     json.emplace("limits", nlohmann::json::array());
     json.emplace("plateau", PlateauState());
@@ -80,7 +80,7 @@ Result<void> Guard::restore(const std::string &text) {
       json.emplace(name, 0);
     json.emplace("validations", nlohmann::json::object());
     memory = json.get<GuardState>();
-    if (settings.onSpike != "skip") // the state of a run that skipped spikes
+    if (settings.onSpike != "skip") // limits are only for "skip"
       memory.limits.clear();
     if (settings.action == "off") {
       GuardState counts;
@@ -142,7 +142,8 @@ void Guard::enterTails(double ofLoss, double ofNorm) {
     enterTail(memory.normTail, ofNorm);
 }
 
-// Returns the deviations that a step exceeds with `probability`, and at least `spike`.
+// Returns the height above the running mean, in standard deviations, that the loss or ln(norm) of a
+// step exceeds with `probability` according to `tail`; at least `spike`.
 static double beyond(const GuardState::Tail &tail, double probability, double spike) {
   const double meanExcess = tail.excess / tail.peaks;
   return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
@@ -157,7 +158,7 @@ void Guard::setLimits(int64_t step) {
   std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
   if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
     return;
-  // After a high step, the next high one is part of a spike.
+  // If the step before was high, this step is part of a spike if it is high, too.
   const bool isSuspect = memory.spikeStart != 0 || memory.highStep != 0;
   auto limit = [&](const GuardState::Running &running, const GuardState::Tail &tail,
                    double leastDeviation) {
@@ -189,8 +190,8 @@ void Guard::start(double loss, int64_t step, Verdict &verdict) {
 }
 
 void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) {
-  // The loss of a step that was left out is that of the weights before it, but its batch may be
-  // unusual, which is why the user named the step.
+  // A skipped step has the loss of the weights before it, but its batch may be unusual, which is
+  // why the user named the step.
   if (record.skipped == SkipReason::Named)
     return;
   const int64_t step = record.step;
@@ -209,12 +210,12 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
                highNorm = beyond(memory.normTail, kHigh, settings.spike);
   const bool high = judged ? isAbove(part * highLoss, part * highNorm)
                            : loss > memory.lowest + part * settings.rise;
-  // A batch that is odd but sound has an unusual norm, or an unusual loss, and seldom both.
+  // An odd but harmless batch has an unusual norm or an unusual loss, but seldom both.
   const bool both = judged && judgesNorm() && ofLoss > highLoss && ofNorm > highNorm;
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // The limits of a step that was left out are older than the means.
+  // The limits of a skipped step are older than the means.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
@@ -269,7 +270,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   }
   memory.highestLoss = std::max(memory.highestLoss, loss);
   memory.highestNorm = std::max(memory.highestNorm, norm);
-  // What stays for long, and is too low for a divergence, is a new level.
+  // A loss that stays high for long, but too low for a divergence, is a new level.
   if (step - memory.spikeStart >= settings.patience && memory.riseStart == 0) {
     if (memory.spikeReported)
       verdict.warnings.push_back(

@@ -28,8 +28,8 @@
 // Thus a loss that falls back is not stopped as long as its height falls by a factor e within some
 // ten times `patience` steps. Before the first such mean, the lowest level is ln(vocab_size), the
 // loss of a model that knows nothing, or the first loss if it is higher. MosaicML's KillLossSpike
-// also asks for a height and a patience, but compares with the mean of a window. A loss
-// that rises slowly raises that mean too, and is never found.
+// also has a height and a patience, but compares with the mean of a window, which a slowly rising
+// loss raises, too, so that it is never found.
 //
 // A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
 // Apart from that, such steps and steps without a gradient are ignored.
@@ -49,8 +49,8 @@
 
 namespace lmc {
 
-// What a step must not exceed; the device leaves its update out otherwise. All numbers are values
-// of f32, in which the device may compare.
+// The limits of a step: the device does not apply a step whose loss or gradient norm exceeds them.
+// The numbers are values of f32, in which the device may compare.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity(); // in nats
   double norm = std::numeric_limits<double>::infinity(); // of the gradient, before clipping
@@ -62,38 +62,38 @@ struct GuardState {
     int64_t count = 0; // steps that entered
     double last = 0, mean = 0, variance = 0;
   };
-  // How far the steps without a spike were above the mean, in deviations. Counts fade over
-  // kTailReach steps. They begin with those of a tail that is somewhat heavier than the normal one.
+  // How far steps without a spike were above the mean, in deviations. The counts fade over
+  // kTailReach steps, and start as those of a tail that is a little heavier than a normal one.
   struct Tail {
     double steps = 667, peaks = 20, excess = 10; // peaks: above kPeak; excess: their sum above it
   };
   bool started = false;
   Running loss, logNorm; // the loss in nats, and ln(gradient norm)
   Tail lossTail, normTail;
-  int64_t highStep = 0; // the latest step, if it is high and no spike
+  int64_t highStep = 0; // the latest step if it was high and no spike; 0: it was not
   // Its loss and norm in deviations above the mean. They enter the tails if no spike follows.
   double highLoss = 0, highNorm = 0;
 
-  int64_t spikeStart = 0;                  // first step of a spike that is not over
+  int64_t spikeStart = 0; // first step of a spike that is not over; 0: there is none
   double highestLoss = 0, highestNorm = 0; // in that spike
-  bool spikeReported = false;              // true if there was a warning of that spike
+  bool spikeReported = false;              // true if there was a warning of this spike
   int64_t lastReport = 0;                  // step of the latest warning of a spike
-  int64_t unreported = 0;                  // spikes since then that there was no warning of
+  int64_t unreported = 0;                  // spikes since then without a warning
 
   struct Limit {
     int64_t step = 0;
     double loss = 0, norm = 0; // as in StepLimits, but finite
   };
-  std::vector<Limit> limits; // of the next two steps, where they have any
+  std::vector<Limit> limits; // limits of the next two steps, if they have any
 
   double lowest = 0;         // lowest level of the loss
-  int64_t settling = 0;      // steps to come that do not lower `lowest`
-  double sum = 0;            // of the losses of the quarter that is not complete
+  int64_t settling = 0;      // number of steps to come that do not lower `lowest`
+  double sum = 0;            // sum of the losses of the present quarter
   int64_t summed = 0;        // steps in `sum`
-  std::vector<double> above; // means of the latest quarters, at most four, that are all too high
-  int64_t riseStart = 0;     // first step of the quarters in a row that are too high
+  std::vector<double> above; // means of the latest quarters, if too high; at most 4
+  int64_t riseStart = 0;     // first step of these quarters
 
-  int64_t nonFinite = 0; // latest steps in a row whose loss or gradient norm is not finite
+  int64_t nonFinite = 0; // latest steps in a row without a finite loss and gradient norm
 
   // The lowest loss of each set of validation data, by its name, and whether a rise above it was
   // reported.
@@ -105,8 +105,8 @@ struct GuardState {
   std::map<std::string, Validation> validations;
 
   double firstLoss = 0;
-  int64_t ratedSteps = -1; // steps at half the highest rate or more; -1: no search for a loss that
-                           // has not fallen since the start
+  int64_t ratedSteps = -1; // steps at half the highest rate or more; -1: a loss that has not fallen
+                           // since the start is not searched
   PlateauState plateau;
 };
 
@@ -116,21 +116,21 @@ public:
   Guard(const GuardConfig &settings, uint64_t vocabSize, double highestRate);
 
   struct Divergence {
-    int64_t since;    // the first step that belongs to it
+    int64_t since;    // the first step of the divergence
     std::string text; // what happened, as a clause
     bool lasting = false; // true if the run must stop under every action
   };
-  // The first step of a spike, or the second one of two in a row that together are a spike.
+  // The first step of a spike, or the second of two high steps in a row that form a spike.
   struct Spike {
     int64_t since = 0;           // the first step
     std::string text;            // what happened, as a clause
     double usualLoss, usualNorm; // running means before the spike
   };
   struct Verdict {
-    std::vector<std::string> warnings; // a line each, beginning with "step N: "
-    std::optional<Spike> spike;        // also if there is no warning of it
+    std::vector<std::string> warnings; // one line each, beginning with "step N: "
+    std::optional<Spike> spike;        // set even if there is no warning
     std::optional<Divergence> divergence;
-    std::optional<Plateau> plateau; // that has begun, also in the warnings
+    std::optional<Plateau> plateau; // a plateau that has begun; `warnings` has it, too
   };
 
   // Tells the guard that the weights are freshly drawn. The first loss is then compared with
@@ -139,8 +139,8 @@ public:
   void expectFreshWeights();
 
   // Tells the guard that a setting of the run was changed on purpose. Means, deviations and lowest
-  // level start anew, and for `window` steps the level is not taken, so that only a loss above that
-  // of a model that knows nothing can then stop the run.
+  // level restart. For `window` steps the level is not taken, so that only a loss above that of a
+  // model that knows nothing can stop the run.
   void expectChange();
 
   // Judges a step. With the action "off", it only counts steps that are not finite; their divergence
@@ -168,8 +168,8 @@ public:
   // before that step is worth keeping.
   std::optional<int64_t> suspectSince() const;
 
-  // Save and restore everything that later verdicts depend on, as JSON; the numbers stay exact.
-  // Error: `text` is not what state() returns.
+  // Save and restore, as JSON with exact numbers, everything on which later verdicts depend. Error:
+  // `text` was not made by state().
   std::string state() const;
   Result<void> restore(const std::string &text);
 
@@ -185,7 +185,7 @@ private:
   void enter(GuardState::Running &running, double value) const;
   // Returns true once enough steps are known to judge a norm by them.
   bool judgesNorm() const;
-  // Enters a step that is no spike, whose loss and norm are so many deviations above the mean.
+  // Adds a step without a spike, `ofLoss` and `ofNorm` deviations above the means, to the tails.
   void enterTails(double ofLoss, double ofNorm);
   bool judges(const GuardState::Running &running) const;
 

@@ -20,7 +20,7 @@ MachineUse operator-(const MachineCounters &after, const MachineCounters &before
   MachineUse use;
   use.seconds = after.time - before.time;
   use.ownCpu = after.ownCpu - before.ownCpu;
-  // The ticks of /proc/stat are coarser than this process's own time.
+  // The ticks of /proc/stat are coarser than this process's own time: the rest may be negative.
   use.otherCpu = std::max(0.0, after.busy - before.busy - use.ownCpu);
   use.stolen = after.stolen - before.stolen;
   use.involuntary = after.involuntary - before.involuntary;
@@ -31,7 +31,7 @@ MachineUse operator-(const MachineCounters &after, const MachineCounters &before
 }
 
 CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus) {
-  constexpr std::string_view kProcessor = "cpu"; // begins the name of a line
+  constexpr std::string_view kProcessor = "cpu"; // the names of such lines begin with this word
   CpuTicks ticks;
   std::istringstream lines{std::string(procStat)};
   for (std::string line; std::getline(lines, line);) {
@@ -44,7 +44,7 @@ CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus) 
             std::errc() ||
         std::ranges::find(cpus, cpu) == cpus.end())
       continue;
-    // user nice system idle iowait irq softirq steal
+    // The fields of a line: user nice system idle iowait irq softirq steal.
     double fields[8] = {};
     for (double &field : fields)
       words >> field;
@@ -64,7 +64,7 @@ double parseSwappedPages(std::string_view procVmstat) {
   return pages;
 }
 
-// The processors that this process may use.
+// Returns the processors that this process may use.
 static std::vector<int> ownCpus() {
   std::vector<int> cpus;
   cpu_set_t set;

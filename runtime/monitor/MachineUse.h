@@ -1,5 +1,5 @@
-// What the machine and this process did in a time: whose work the processors did, at which clock,
-// and which pages came from disks.
+// Measures what the machine and this process did in a period: whose work the processors did, at
+// which clock, and which pages came from disks.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@ namespace lmc {
 // Processor times are in seconds, summed over the processors that this process may use.
 struct MachineUse {
   double seconds = 0;     // wall time
-  double ownCpu = 0;      // of all threads of this process
+  double ownCpu = 0;      // time of all threads of this process
   double otherCpu = 0;    // of other processes
-  double stolen = 0;      // that a hypervisor gave to other machines
-  double involuntary = 0; // context switches of this process that it did not ask for
-  double majorFaults = 0; // page faults of this process that read from a disk
-  double swapped = 0;     // pages that the machine moved to or from swap
-  double clockGHz = 0;    // of one processor, near the end; 0: the system does not say it
+  double stolen = 0;      // time that a hypervisor gave to other machines
+  double involuntary = 0; // involuntary context switches of this process
+  double majorFaults = 0; // page faults of this process that read a disk
+  double swapped = 0;     // pages that the machine moved from or to swap
+  double clockGHz = 0;    // clock of one processor near the end; 0: the system does not give it
 };
 
 // Counters since some moment in the past.
@@ -27,10 +27,10 @@ struct MachineCounters {
   double time = 0, ownCpu = 0; // seconds
   double busy = 0, stolen = 0; // of the processors, in seconds
   double involuntary = 0, majorFaults = 0, swapped = 0;
-  double clockGHz = 0; // no counter: the clock of one processor when it was last read
+  double clockGHz = 0; // the latest clock of one processor; not a counter
 };
 
-// Returns what was done between two readings.
+// Returns the use of the machine between two readings.
 MachineUse operator-(const MachineCounters &after, const MachineCounters &before);
 
 // Returns the busy and stolen ticks of the processors `cpus` in the text of /proc/stat
@@ -43,11 +43,11 @@ CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus);
 // Returns pswpin + pswpout in the text of /proc/vmstat.
 double parseSwappedPages(std::string_view procVmstat);
 
-// Reads the counters of this process and machine. What the system does not tell is 0.
+// Reads the counters of this process and machine. A counter that the system does not give is 0.
 class MachineReader {
 public:
-  // Some kernels measure for 10 ms to answer what the clock is (APERF and MPERF, for instance Linux
-  // 5.10: arch/x86/kernel/cpu/aperfmperf.c).
+  // The minimum time between two readings of the clock, because some kernels measure for 10 ms to
+  // answer (APERF and MPERF, for instance Linux 5.10: arch/x86/kernel/cpu/aperfmperf.c).
   static constexpr double kClockSeconds = 10;
 
   // `clockGHz` returns the clock of a processor.

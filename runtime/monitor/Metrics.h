@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// What the run has read of a source of its data.
+// How far the run has read a source of its data.
 struct SourceRecord {
   std::string name;
   uint64_t tokens = 0;
@@ -25,7 +25,7 @@ struct SourceRecord {
 struct ValidationRecord {
   std::string set;                        // its name; "": data.validation
   double loss = 0;                        // nats per token
-  std::optional<double> bitsPerByte = {}; // absent where the bytes of tokens are not known
+  std::optional<double> bitsPerByte = {}; // absent if the bytes of tokens are not known
 };
 
 // Adds a result to `json`: "validation_loss", "validation_perplexity" and, where it is known,
@@ -43,7 +43,7 @@ const char *nameOf(SkipReason reason);
 // The measurements of one optimizer step. Numbers that are not finite are written as null.
 struct StepRecord {
   int64_t step = 0; // number of the step, from 1
-  std::string phase; // of the run; "": it has none
+  std::string phase; // phase of the run; "": the run has no phases
   double loss = 0;  // mean over the step's targets that have a loss
   double lr = 0;
   double gradNorm = 0;        // L2 norm of the gradient before clipping
@@ -55,7 +55,7 @@ struct StepRecord {
   double deviceFlops =
       0; // FLOP/s of the model on each device, with unmasked scores only; 0: unknown
   double stepSeconds = 0;     // without validation and checkpoints
-  double dataSeconds = 0;     // part of stepSeconds in which the step waited for its batch
+  double dataSeconds = 0;     // seconds of the step in which it waited for its batch
   // Seconds spent on validation after this step, and on checkpoints and exports before it, since
   // the step before.
   double validationSeconds = 0, saveSeconds = 0;
@@ -64,10 +64,10 @@ struct StepRecord {
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   SkipReason skipped = SkipReason::None;
-  std::vector<ValidationRecord> validations; // of the sets that were evaluated after the step
+  std::vector<ValidationRecord> validations; // results after this step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
-  std::vector<RouterRecord> routers; // of the layers with experts, if the plan sums what they do
-  // What balancing losses add to `loss`; absent if the model has none, or the plan does not sum it.
+  std::vector<RouterRecord> routers; // of layers with experts, if the plan has their statistics
+  // The balancing losses in `loss`; absent if the model has none, or the plan does not sum them.
   std::optional<double> balanceLoss = {};
 };
 
@@ -78,11 +78,11 @@ public:
   static Result<MetricsWriter> open(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
-  // Writes the records that were kept, and then `record`. After an Error they are kept for the next
-  // call.
+  // Writes the records that an earlier call could not write, and then `record`. After an Error all
+  // of them are kept for the next call.
   Result<void> write(const StepRecord &record);
 
-  // Writes the records that were kept. After an Error they are kept for the next call.
+  // Writes records that an earlier call could not write; after an Error they are kept again.
   Result<void> flush() { return file.flush(); }
 
   // Returns when all written records are on the disk.

@@ -7,7 +7,7 @@ namespace lmc {
 
 static constexpr size_t kMostBlocks = 32, kLeastBlocks = 16;
 static constexpr size_t kWindows = 8; // a window is an eighth of the blocks
-// Deviations. A plateau ends later than it begins, so that noise does not end it.
+// In deviations. A plateau ends at more of them than it begins, so that noise does not end it.
 static constexpr double kCertain = 3, kCertainEnd = 5;
 
 using Block = PlateauState::Block;

@@ -25,11 +25,11 @@ namespace lmc {
 struct PlateauState {
   struct Block {
     int64_t count = 0;            // of steps
-    double mean = 0, squares = 0; // of the losses; the sum of the squared differences from the mean
+    double mean = 0, squares = 0; // mean of the losses; sum of squared differences from the mean
   };
-  std::vector<Block> blocks; // the last one may be a part
+  std::vector<Block> blocks; // the last block may be incomplete
   int64_t length = 64;       // steps of a whole block
-  bool reported = false;     // true while the plateau that was reported lasts
+  bool reported = false;     // true while the reported plateau lasts
 };
 
 struct Plateau {
@@ -37,7 +37,7 @@ struct Plateau {
   int64_t steps = 0;             // of the later mean
 };
 
-// Takes note of the loss of a step. Returns a plateau once when it begins. `fall` is a part of the
+// Records the loss of a step. Returns a plateau once, when it begins. `fall` is a share of the
 // loss.
 std::optional<Plateau> observePlateau(PlateauState &state, double loss, double fall);
 

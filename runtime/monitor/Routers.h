@@ -1,5 +1,5 @@
-// What the routers of a mixture of experts do in a step, and a warning of experts that they never
-// choose.
+// Statistics of the routers of a mixture of experts in a step, and a warning of experts that are
+// never chosen.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace lmc {
 
-// The router of a layer in one step, over all micro-steps and ranks. Of C choices (each token makes
-// num_experts_per_tok of them), an expert e of E got counts[e].
+// The router of a layer in one step, over all micro-steps and ranks. Of C choices
+// (num_experts_per_tok per token), expert e of E experts got counts[e].
 struct RouterRecord {
   int64_t layer = 0;
   std::vector<double> counts;
@@ -21,7 +21,7 @@ struct RouterRecord {
   // e per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
   // https://arxiv.org/abs/2101.03961). It is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
-  // Where a rank computes choices in windows: the share of those after the first window.
+  // The share of choices after the first window, if a rank computes choices in windows.
   std::optional<double> late = {};
 
   // Return the share of all choices that the busiest and the idlest expert got; 1 / E for both if
@@ -38,14 +38,14 @@ std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router
 // Warns of experts that got no token in `steps` steps in a row ("dead" experts).
 class DeadExpertWatch {
 public:
-  // `steps`: 0: none is looked for.
+  // `steps`: the number of steps after which an expert is dead; 0: no expert is.
   explicit DeadExpertWatch(int64_t steps) : steps(steps) {}
 
   struct Verdict {
-    std::string warning;                             // a line that begins with "step N: "
-    std::map<int64_t, std::vector<int64_t>> experts; // the dead ones of each layer that has some
+    std::string warning;                             // one line, beginning with "step N: "
+    std::map<int64_t, std::vector<int64_t>> experts; // the dead experts of each layer that has any
   };
-  // Takes a step's routers. Returns all dead experts if one of them has died in this step.
+  // Judges a step's routers. Returns all dead experts if one of them has died in this step.
   std::optional<Verdict> observe(int64_t step, const std::vector<RouterRecord> &routers);
 
 private:

@@ -45,7 +45,7 @@ void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
   json["event"] = name;
   json.update(fields);
   const Lock held = lock();
-  // Texts of the user that are no UTF-8 are written with replacement characters.
+  // User texts that are not UTF-8 are written with replacement characters.
   (void)bool(
       events.write(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
   if (listener)

@@ -1,4 +1,4 @@
-// The history of a run: OUT/log.txt has all that the console says, and OUT/events.jsonl one JSON
+// The history of a run: OUT/log.txt has all lines of the console, and OUT/events.jsonl has one JSON
 // object per event. Both only grow, over all starts of the run.
 #pragma once
 
@@ -35,17 +35,17 @@ public:
   void event(const char *name, const nlohmann::ordered_json &fields);
   void event(const char *name); // without fields
 
-  // Lets `listener` see the name and the line of each event from now on, after it was written; with
-  // nullptr, nobody sees them. It is called with the lock, in the thread of the event.
+  // Calls `listener` from now on with the name and the line of each event, after the event was
+  // written; nullptr: no listener. It is called with the lock, in the thread of the event.
   using Listener =
       std::function<void(const std::string &name, const nlohmann::ordered_json &event)>;
   void listen(Listener to);
 
   // Keeps other threads from writing to the log, and from calling the listener, while the caller
-  // has the lock. The thread that has it may call all functions.
+  // has the lock. A thread that has the lock may call all functions.
   using Lock = std::unique_lock<std::recursive_timed_mutex>;
   Lock lock() { return Lock(*mutex); }
-  // Waits no longer than `limit` for the lock. The caller must ask whether it has it.
+  // Waits no longer than `limit` for the lock. The caller must check if it has the lock.
   Lock lockWithin(std::chrono::milliseconds limit) { return Lock(*mutex, limit); }
 
 private:
@@ -53,7 +53,7 @@ private:
   // A line that cannot be written is kept and written later; it never stops a run.
   LineFile log, events;
   Listener listener;
-  // A listener may write to the log, too.
+  // recursive, because a listener may write to the log, too
   std::unique_ptr<std::recursive_timed_mutex> mutex =
       std::make_unique<std::recursive_timed_mutex>();
 };

@@ -1,4 +1,4 @@
-// Who is shown a run while it trains, beside the files of the run itself. The first rank has one.
+// The interface of observers of a run while it trains. Only the first rank has one.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -23,12 +23,12 @@ struct GeneratedText {
 class RunObserver {
 public:
   virtual ~RunObserver() = default;
-  // Is called after every step, when its line is in metrics.jsonl. The console has the first one,
-  // and those of each `logInterval` steps.
+  // Is called after every step, when its line is in metrics.jsonl. The console shows the first
+  // step, and one in each `logInterval` steps.
   virtual void step(const StepRecord &record, int64_t logInterval) = 0;
-  // Is given texts that the model has generated after `step`.
+  // Is called with the texts that the model generated after `step`.
   virtual void generated(int64_t step, const std::vector<GeneratedText> &texts) = 0;
-  // Is given how far an earlier step has moved each tensor.
+  // Is called with the updates of tensors by an earlier step.
   virtual void updated(const StepUpdates &updates) = 0;
 };
 

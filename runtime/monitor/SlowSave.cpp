@@ -16,15 +16,15 @@ std::optional<SlowSaveWatch::Found> SlowSaveWatch::judge(double seconds) const {
 }
 
 std::optional<SlowSaveWatch::Found> SlowSaveWatch::goesOn(double seconds) {
-  if (told)
+  if (reported)
     return std::nullopt;
   const auto found = judge(seconds);
-  told = found.has_value();
+  reported = found.has_value();
   return found;
 }
 
 std::optional<SlowSaveWatch::Found> SlowSaveWatch::ended(double seconds) {
-  const auto found = std::exchange(told, false) ? std::nullopt : judge(seconds);
+  const auto found = std::exchange(reported, false) ? std::nullopt : judge(seconds);
   latest.push_back(seconds);
   if (latest.size() > kWindow)
     latest.pop_front();

@@ -1,4 +1,4 @@
-// Finds checkpoints whose writing takes longer than usual, as on a disk that others use.
+// Finds checkpoints whose writing takes longer than usual, for example on a shared disk.
 #pragma once
 
 #include <cstddef>
@@ -18,21 +18,21 @@ public:
     double seconds = 0, usual = 0;
   };
 
-  // Is given the seconds for which a save has been going on. Returns a slow save once.
+  // Must be called with the seconds that a save has taken so far. Returns a slow save once.
   std::optional<Found> goesOn(double seconds);
 
-  // Is given the seconds that a save took. Returns a slow save unless goesOn() did. Nothing is slow
-  // before kLeast saves are known.
+  // Must be called with the seconds that a save took. Returns a slow save unless goesOn() did. No
+  // save is slow before kLeast saves are known.
   std::optional<Found> ended(double seconds);
 
-  // A save has failed, so that its time says nothing.
-  void failed() { told = false; }
+  // Must be called if a save has failed; its time does not count.
+  void failed() { reported = false; }
 
 private:
   std::optional<Found> judge(double seconds) const;
 
   std::deque<double> latest; // seconds
-  bool told = false;         // goesOn() has returned the save that goes on
+  bool reported = false;     // goesOn() has returned the present save
 };
 
 } // namespace lmc

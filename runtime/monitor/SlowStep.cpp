@@ -10,11 +10,11 @@
 namespace lmc {
 
 static constexpr double kRatio = 1.5, kExcess = 0.1; // seconds
-// A part of the additional time is named from this share on.
+// The minimum share of the additional time for which a cause is named.
 static constexpr double kShare = 0.1;
-// A clock below this share of the usual one is named: that of a processor varies by some percent.
+// A clock below this share of the usual clock is named as a cause: clocks vary by some percent.
 static constexpr double kClock = 0.9;
-// Below this share of its usual processor time, a process has made room for others.
+// Below this share of its usual processor time, a process has lost processors to others.
 static constexpr double kLessCpu = 0.75;
 
 std::string SlowStep::text() const {
@@ -40,7 +40,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
     slow.causes.push_back({name, std::min(seconds, excess), std::move(text)});
   };
 
-  // What the step itself has measured.
+  // First the causes that the step has measured itself.
   double left = excess; // that no wait explains
   auto addWait = [&](const char *name, double now, double before, const char *text) {
     if (now - before < kShare * excess)
@@ -64,7 +64,8 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    // On processors that were shared before, more processes make each wait longer, not more often.
+    // On shared processors, each further process makes a wait longer but not more frequent, so less
+    // time on processors is a sign of others, too.
     const bool takesTurns =
         machine.involuntary > 2 * usualMachine.involuntary + 10 ||
         (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);
@@ -73,7 +74,7 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
     if (stolen >= kShare * left)
       add("hypervisor", stolen,
           fmt::format("the hypervisor took {:.3g} s of the processors", stolen));
-    // Other processes matter only if this one had to make room for them.
+    // Other processes are a cause only if this process had to wait for them.
     if (others >= kShare * left && takesTurns)
       add("other_processes", others,
           fmt::format("other processes took {:.3g} s of the processors (this one was interrupted "

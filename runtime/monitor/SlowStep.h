@@ -1,4 +1,4 @@
-// Finds steps that took longer than usual, and says what took the time.
+// Finds steps that took longer than usual, and names the causes.
 #pragma once
 
 #include "runtime/monitor/MachineUse.h"
@@ -11,13 +11,13 @@
 
 namespace lmc {
 
-// Where the wall time of a step went, in seconds.
+// The wall time of a step and its parts, in seconds.
 struct StepTimes {
-  double seconds = 0; // of the step, with the three that follow
-  double data = 0;    // that it waited for its batch
-  double ranks = 0;   // that it waited for other ranks
+  double seconds = 0; // the whole step, including the next three
+  double data = 0;    // waiting for its batch
+  double ranks = 0;   // waiting for other ranks
   double logs = 0;    // writing to the console, to logs and to metrics
-  // Of what was done beside the step or just before it.
+  // Work beside the step or just before it.
   double save = 0, validation = 0;
 };
 
@@ -26,23 +26,23 @@ struct SlowStepCause {
   // "data", "ranks", "logs", "save", "validation", "other_processes", "hypervisor", "clock",
   // "page_faults", "swap", "stopped", "more_computation".
   std::string name;
-  double seconds = 0; // of the additional time; 0: it is not known how many
+  double seconds = 0; // share of the additional time; 0: unknown
   std::string text;   // "waiting for data took 3.1 s"
 };
 
 struct SlowStep {
   double seconds = 0, usual = 0;
-  double predictedRatio = 0; // seconds / the time that the plan predicts; 0: it predicts none
-  std::vector<SlowStepCause> causes; // the longest first; empty: nothing is known
+  double predictedRatio = 0;         // seconds / predicted seconds; 0: the plan predicts none
+  std::vector<SlowStepCause> causes; // the longest first; empty: no cause is known
 
   // Returns "took 4.2 s, 3.5 times the usual 1.2 s (1.3 times the predicted time): waiting ...".
   std::string text() const;
 };
 
-// Returns nullopt unless the step took 1.5 times the usual time and 0.1 s longer: what is less can
-// be the noise of a machine. `usual` has the medians of steps before. `machine` is what the machine
-// did in a time that ends with the step and is at least as long, and `usualMachine` what it usually
-// does in as long a time. `predicted`: seconds that the plan predicts of a step, or 0.
+// Returns nullopt unless the step took 1.5 times the usual time and 0.1 s longer: a smaller
+// difference can be noise. `usual` has the medians of earlier steps. `machine` is the use of the
+// machine in a period that ends with the step and is at least as long, and `usualMachine` its usual
+// use in such a period. `predicted` is the plan's seconds for a step, or 0.
 std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &usual,
                                         const MachineUse &machine, const MachineUse &usualMachine,
                                         double predicted);
@@ -55,17 +55,17 @@ public:
 
   struct Found {
     SlowStep step;
-    // Whether to warn: at most once in kPause seconds, of a step that took kWarnSeconds longer.
-    // What the user sees anyway (a console that takes no output, a save, a validation) is no
-    // warning.
+    // True if the step deserves a warning: it took kWarnSeconds longer, the last warning is kPause
+    // seconds ago, and the user does not see the cause anyway (a console that takes no output, a
+    // save, a validation).
     bool warns = false;
   };
 
   explicit SlowStepWatch(double predicted) : predicted(predicted) {}
 
-  // Is given each step, what the machine did since some time before it, and the time in seconds.
-  // The first two steps are left out, because they also do what is done only once. Steps are judged
-  // once kLeast are known.
+  // Must be called with each step, the use of the machine since some time before the step, and the
+  // time in seconds. The first two steps are left out, because they also do work that is done only
+  // once. Steps are judged when kLeast are known.
   std::optional<Found> observe(const StepTimes &step, const MachineUse &machine, double now);
 
 private:

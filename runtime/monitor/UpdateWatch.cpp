@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-static constexpr double kFirstSteps = 5;      // over the limit: steps until the judgement starts
+static constexpr double kFirstSteps = 5;      // kFirstSteps / limit is the first judged step
 static constexpr double kFirstLimit = 10;     // before
 static constexpr size_t kNamedInWarnings = 3; // tensors
 

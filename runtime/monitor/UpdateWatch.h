@@ -2,8 +2,8 @@
 //
 // A tensor is out of range if one of its weights or their updates is not finite, and from the start
 // of the judgement on also if it has never had a gradient. A matrix is out of range, too, if its
-// update ratio (Updates.h) is above a limit L (guard.update_ratio). Norms and biases are not held
-// to L: a bias that belongs at zero has a large ratio in every step.
+// update ratio (Updates.h) is above a limit L (guard.update_ratio). L does not apply to norms and
+// biases: a bias whose best value is zero has a large ratio in every step.
 //
 // The judgement starts behind the warm-up, and not before step 5 / L. Adam moves a weight by up to
 // the learning rate in each of the first steps, whatever its gradient. So a matrix that starts at
@@ -26,7 +26,7 @@ namespace lmc {
 
 class UpdateWatch {
 public:
-  // `limit`: L; 0: nothing is judged. `warmupEnd`: the last step of the warm-up.
+  // `limit` is L; 0: nothing is judged. `warmupEnd` is the last step of the warm-up.
   UpdateWatch(double limit, int64_t warmupEnd) : limit(limit), warmupEnd(warmupEnd) {}
 
   enum class Fault { NotFinite, Ratio, NoGradient };
@@ -36,23 +36,23 @@ public:
     std::optional<double> ratio; // as in TensorUpdate
   };
   struct Verdict {
-    std::string warning;             // a line that begins with "step N: "
+    std::string warning;             // one line, beginning with "step N: "
     std::vector<OutOfRange> tensors; // the worst first
   };
 
-  // Judges a step. Returns the tensors that are out of range and were in range when they were last
-  // seen, if there are any.
+  // Judges a step. Returns the tensors that are out of range now and were not at the step before;
+  // nullopt if there are none.
   std::optional<Verdict> observe(const StepUpdates &updates);
 
-  // Save and restore what later verdicts depend on, as JSON. Error: `text` is not what state()
-  // returns.
+  // Save and restore, as JSON, everything on which later verdicts depend. Error: `text` was not
+  // made by state().
   std::string state() const;
   Result<void> restore(const std::string &text);
 
 private:
   const double limit;
   const int64_t warmupEnd;
-  std::set<std::string> known; // tensors that were out of range when they were last seen
+  std::set<std::string> known; // tensors that were out of range at the latest step
 };
 
 // Returns "not_finite", "ratio" or "no_gradient".

@@ -1,5 +1,5 @@
-// How far a step has moved each tensor. The file OUT/updates.jsonl has a line for each step of
-// which this is known: those whose checkpoint or export is written behind the steps.
+// The update of each tensor by a step. The file OUT/updates.jsonl has a line for each step whose
+// updates are known: those whose checkpoint or export is written in the background.
 #pragma once
 
 #include "runtime/monitor/files/LineFile.h"
@@ -14,12 +14,12 @@ namespace lmc {
 
 struct TensorUpdate {
   std::string name;      // as Hugging Face has it
-  bool isMatrix = false; // neither a norm nor a bias
+  bool isMatrix = false; // false for norms and biases
   // L2 norm of the update / L2 norm of the weights before it; absent if these were zero.
   std::optional<double> ratio;
   double weightRms = 0;    // root mean square of the weights after the step
-  bool isFinite = true;    // false if a weight or its update is not finite; there is no ratio then
-  bool hasGradient = true; // false if each gradient so far was zero
+  bool isFinite = true;    // false if a weight or an update is not finite; `ratio` is then absent
+  bool hasGradient = true; // false if every gradient so far was zero
 };
 
 struct StepUpdates {
@@ -35,9 +35,9 @@ public:
   static Result<UpdatesWriter> open(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
-  // Writes the records that were kept, and then {"step", "lr", "update_ratio": {TENSOR: RATIO},
-  // "weight_rms": {TENSOR: RMS}}. A ratio that is absent is null. After an Error they are kept for
-  // the next call.
+  // Writes the records that an earlier call could not write, and then {"step", "lr",
+  // "update_ratio": {TENSOR: RATIO}, "weight_rms": {TENSOR: RMS}}. An absent ratio is null. After
+  // an Error they are kept for the next call.
   Result<void> write(const StepUpdates &updates);
 
 private:

@@ -1,4 +1,4 @@
-// The numbers of one step of AdamW, which are the same for all parameters but those of groups.
+// The numbers of one step of AdamW, which are equal for all parameters outside of groups.
 #pragma once
 
 #include "runtime/settings/Settings.h"
@@ -17,7 +17,7 @@ struct AdamWStep {
   double weightDecay = 0; // of parameters with weight decay
   std::map<std::string, ParameterGroup> groups = {}; // by name
 
-  // Returns the numbers of the step for parameters of `group`; "" stands for those of no group.
+  // Returns the numbers of the step for parameters of `group`; "": for those of no group.
   AdamWStep of(const std::string &group) const;
 };
 

@@ -48,7 +48,7 @@ static nlohmann::json toJson(const StartingPoint &start) {
           {"init", start.init}};
 }
 
-// Returns how this rank differs from rank 0; "": not at all.
+// Returns a text on how this rank differs from rank 0; "": it does not.
 static std::string differenceFrom(const RunIdentity &first, const nlohmann::json &firstStart,
                                   const RunIdentity &own, const StartingPoint &start) {
   std::vector<SettingChange> changes = compareSettings(first, own);

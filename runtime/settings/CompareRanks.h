@@ -1,4 +1,4 @@
-// The check, before the first step, that all ranks are about to do the same.
+// Checks, before the first step, that all ranks will do the same.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -20,8 +20,8 @@ struct StartingPoint {
   std::string init; // initial weights; "": none
 };
 
-// Returns an Error, on all ranks, if a rank has another setting, data or starting point than rank
-// 0. It names the rank and what differs.
+// Returns an Error, on all ranks, if a rank has other settings, other data or another starting
+// point than rank 0. The Error names the rank and the difference.
 Result<void> compareRanks(World &world, const RunIdentity &identity, const StartingPoint &start);
 
 } // namespace lmc

@@ -19,7 +19,7 @@ static double rateBetween(const std::vector<RatePoint> &points, int64_t step) {
   return from.rate + (after->rate - from.rate) * progress;
 }
 
-// Returns the part of lr - minLr that is left after the part `progress` of a decay.
+// Returns the share of lr - minLr that is left after the share `progress` of a decay.
 static double remaining(LrStyle style, WsdDecayStyle wsdStyle, double progress) {
   if (style == LrStyle::Cosine || (style == LrStyle::Wsd && wsdStyle == WsdDecayStyle::Cosine))
     return 0.5 * (1.0 + std::cos(std::numbers::pi * progress));

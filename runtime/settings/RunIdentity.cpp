@@ -113,7 +113,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
-  // A setting that one of the two does not know has no effect there, and none as a default here.
+  // A setting that only one of the two knows, and that is at its default there, is no change.
   auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
     return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
   };
@@ -186,7 +186,7 @@ std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
     return std::any_of(declared.begin(), declared.end(),
                        [&](const std::string &name) { return covers(name, key); });
   };
-  // The default of a setting may follow one whose own default follows another.
+  // The default of a setting may follow a setting whose default follows another one.
   auto isCovered = [&](const SettingChange *change) {
     for (size_t depth = 0; depth <= changes.size(); ++depth) {
       if (isDeclared(change->key))

@@ -1,5 +1,5 @@
-// Makes the identity of a run. When a run goes on, its identity is compared with the recorded one,
-// so that nothing changes in silence.
+// Makes the identity of a run. When a run continues, its identity is compared with the recorded
+// one, so that no change goes unnoticed.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -11,12 +11,12 @@
 
 namespace lmc {
 
-// A setting whose value changed between two starts of a run, or the data.
+// A setting with another value, or other contents of its token files, than at an earlier start.
 struct SettingChange {
-  std::string key;      // "lr_schedule.lr"
-  std::string from, to; // as texts
-  bool identity = false;
-  std::string derivedFrom; // a declaration of this key covers the change, too; "": none
+  std::string key;         // "lr_schedule.lr"
+  std::string from, to;    // the values at the earlier and at the later start, as texts
+  bool identity = false;   // true if the change makes the run train another model
+  std::string derivedFrom; // key whose declared change covers this one, too; "": none
 };
 
 // Describes a run of `plan` with `settings`, but sets neither `run`, the data nor `changes`.
@@ -26,15 +26,15 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 std::string drawRunId();
 
 // Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan`
-// repeats, in the form that RunSettings::read takes. A change is repeated if the plan's own
-// value of the setting is what it was, so that a new value in the TOML file is not hidden by an old
-// `--set`. With `hasPosition`, data.shuffle_block is also repeated if it is a default in the plan,
-// because the recorded position counts tokens in the order that this block gives.
+// repeats, in the form that RunSettings::read takes. A change is repeated if the plan's own value
+// of the setting is the same as before, so that an old `--set` does not hide a new value in the
+// TOML file. With `hasPosition`, data.shuffle_block is also repeated if it is a default in the
+// plan, because the recorded position counts tokens in the order that this block gives.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
-// Returns the settings that differ. Those that name token files are left out, and those that only
-// one of both has, with their default: a newer release knows more settings.
+// Returns the settings that differ. Left out are those that name token files, and those that only
+// one side knows and that are at their default: a newer release has more settings.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
 // Returns how the data differs, as changes of the settings that name token files. The contents of
@@ -42,11 +42,11 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
 // no part of the identity.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
-// Returns true if one of the changes gives the training data another order. The position in the
-// data then has no meaning.
+// Returns true if a change gives the training data another order, so that the position in the data
+// loses its meaning.
 bool reordersData(const std::vector<SettingChange> &changes);
-// Returns true if, whatever the changes do to the order of all data, that of the source whose files
-// the setting `key` names is as it was.
+// Returns true if the changes, whatever they do to the order of all data, keep the order of the
+// source whose files the setting `key` names.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
 // Returns the changes of identity that no element of `declared` names. An element is a key, the key

@@ -1,4 +1,4 @@
-// The phases of a run ([[phase]]): which steps each has.
+// Computes which steps each phase of a run ([[phase]]) has.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -10,17 +10,17 @@
 
 namespace lmc {
 
-// Key of the phase's name in the extra state of a checkpoint.
+// The key of the phase's name in a checkpoint's extra state.
 inline constexpr const char *kPhase = "phase";
 
-// The steps (firstStep, lastStep] of a run that one program of its plan does.
+// The steps (firstStep, lastStep] of a run that use one program of its plan.
 struct RunPhase {
   size_t index = 0; // in PlanFile::phases()
   std::string name; // "" for a run without phases
   uint64_t firstStep = 0, lastStep = 0;
 };
 
-// Returns the phases of a run of `plan` that ends with step `totalSteps`. The last phase goes on to
+// Returns the phases of a run of `plan` that ends with step `totalSteps`. The last phase ends
 // there, and earlier ones end there at the latest. A run without phases has one.
 std::vector<RunPhase> phasesOf(const PlanFile &plan, uint64_t totalSteps);
 

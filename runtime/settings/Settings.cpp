@@ -40,8 +40,8 @@ static std::vector<ValidationSettings> validationsOf(const RunSettings &settings
   return sets;
 }
 
-// Leaves the sources that the phase reads, with their weights there. The rules between settings
-// have found no fault in them.
+// Leaves only the sources that the phase reads, with the phase's weights. The rules between
+// settings have been checked before.
 static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceOptions> &sources) {
   if (phase.sources.empty())
     return {};
@@ -57,7 +57,7 @@ static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceO
   return {};
 }
 
-// Sets what is different in a phase: the schedule, if it has one of its own, and the data.
+// Sets what differs in a phase: the schedule, if the phase has one of its own, and the data.
 static Result<void> enterPhase(const RunSettings &from, const PlanFile::Phase &phase,
                                TrainSettings &settings) {
   const auto &phases = from.config.phases;
@@ -65,26 +65,23 @@ static Result<void> enterPhase(const RunSettings &from, const PlanFile::Phase &p
   if (found == phases.end())
     return Error{fmt::format("the plan has no settings of its phase '{}'", phase.name)};
   if (found->lrStyle != "continue") {
-    auto keys = readPhaseLrKeys(from.table, phase.name);
-    LMC_TRY(keys);
-    keys->restartStep = static_cast<int64_t>(phase.firstStep);
-    settings.lr = lrSettings(*keys, static_cast<int64_t>(phase.firstStep + phase.steps));
+    LrKeys keys = phaseLrKeys(from.config, from.table, *found);
+    keys.restartStep = static_cast<int64_t>(phase.firstStep);
+    settings.lr = lrSettings(keys, static_cast<int64_t>(phase.firstStep + phase.steps));
   }
   return enterPhaseData(*found, settings.trainData);
 }
 
 Result<TrainSettings> TrainSettings::make(const RunSettings &from, const PlanFile::Phase *phase) {
   TrainSettings settings;
-  for (const SettingFault &fault : settingFaults(from.table)) {
+  for (const SettingFault &fault : settingFaults(from.config, from.table)) {
     if (!fault.isWarning)
       return Error{fmt::format("{}; --set {}=... changes it", fault.named(), fault.key)};
     settings.warnings.push_back(fault.named());
   }
   settings.config = from.config;
   const Config &config = settings.config;
-  auto lr = readLrKeys(from.table, "lr_schedule", {});
-  LMC_TRY(lr);
-  settings.lr = lrSettings(*lr, config.training.trainIters);
+  settings.lr = lrSettings(lrKeys(config, from.table), config.training.trainIters);
   if (config.optimizer.type == "muon" && config.optimizer.muonLr > 0)
     settings.muonRate = config.optimizer.muonLr / config.lrSchedule.lr;
   settings.trainData = trainDataOf(from);

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "ground/config/RunSettings.h"
+#include "ground/config/SettingRules.h"
 #include "ground/plan/PlanFile.h"
 #include "ground/settings/LrSettings.h"
-#include "ground/settings/SettingRules.h"
 #include "ground/support/Result.h"
 #include "runtime/checkpoint/RecordedRun.h"
 #include "runtime/data/DataSource.h"
@@ -19,9 +19,9 @@ namespace lmc {
 // A set of validation data: a table of [[validation]], or data.validation, which has no name.
 struct ValidationSettings {
   std::string name;               // "": data.validation
-  std::string key;                // setting that names the files: "validation.web.paths"
+  std::string key;                // setting with the files of the set: "validation.web.paths"
   std::vector<std::string> paths; // files or globs
-  int64_t interval = 0;           // in steps; 0: only at the end
+  int64_t interval = 0;           // number of steps between validations; 0: only at the end
   int64_t iters = 0;              // number of batches of GBS sequences; 0: all data
 
   // Returns true if the set is evaluated after step `step`, which may be the last one.
@@ -31,17 +31,17 @@ struct ValidationSettings {
 };
 
 struct TrainSettings {
-  Config config;       // the values of all keys; what follows is made of them
-  double muonRate = 1; // learning rate of Muon, in learning rates of the schedule
+  Config config;       // values of all keys, from which all other members are made
+  double muonRate = 1; // Muon's learning rate as a multiple of the schedule's
   LrSettings lr;
   // The sources of [[data.source]] in the order of their names, or one without a name, which has
   // the files of data.train; empty: no data.
   std::vector<SourceOptions> trainData;
   std::vector<ValidationSettings> validations; // in the order of their names
-  // In steps; 0: only at the end. Session::open() sets it where checkpoint.interval_minutes counts.
+  // Steps between checkpoints; 0: only at the end. Session::open() sets it by interval_minutes.
   int64_t checkpointInterval = 0;
   std::vector<StepRange> skipSteps; // steps whose update is left out
-  // What may not be meant, by the rules between settings (ground/settings/SettingRules.h).
+  // What may not be meant, by the rules between settings (ground/config/SettingRules.h).
   std::vector<std::string> warnings;
 
   // Makes the settings of a run or, with `phase`, of one of its phases. Error: settings break a

@@ -16,13 +16,13 @@ double unixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Later times do not fit into the nanoseconds of std::chrono::system_clock, which end in 2262.
+// The limit of times: std::chrono::system_clock counts nanoseconds, which end in 2262.
 static constexpr double kYear2200 = 7258118400; // date -u -d 2200-01-01 +%s
 static constexpr double kTenYears = 10 * 366 * 86400.0;
 
 std::string textOf(const TimeLimit &limit) { return fmt::format("{} {}", limit.end, limit.source); }
 
-// Removes a number from the front of `text`, and returns it.
+// Removes a number from the beginning of `text`, and returns it.
 static std::optional<double> takeNumber(std::string_view &text) {
   double value = 0;
   const auto [end, error] =
@@ -40,7 +40,7 @@ Result<double> parseDuration(std::string_view text) {
   const std::string_view units = "dhms";
   constexpr double kSeconds[] = {86400, 3600, 60, 1};
   double total = 0;
-  size_t next = 0; // the units follow each other from long to short
+  size_t next = 0; // index of the next unit: they go from long to short
   for (std::string_view rest = text; !rest.empty();) {
     const auto value = takeNumber(rest);
     if (!value)
@@ -146,7 +146,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     if (!end || !rest.empty())
       return Error{
           fmt::format("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm)};
-    if (*end < kYear2200) // else the job has no end
+    if (*end < kYear2200) // a later end means that the job has none
       add(*end, kSlurm);
   }
   return limit;

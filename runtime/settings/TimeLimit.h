@@ -1,4 +1,4 @@
-// When a run must have ended, and whether another step and a checkpoint still fit before.
+// Finds when a run must have ended, and whether another step and a save fit before that time.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -22,8 +22,8 @@ struct TimeLimit {
 // Returns the seconds since 1970-01-01 00:00 UTC.
 double unixSeconds();
 
-// The variable of the environment in which a parent that starts a run again (Supervise.h) gives it
-// its limit: that of all starts together, as "END SOURCE" of a TimeLimit.
+// The environment variable in which a parent that restarts a run (Supervise.h) passes the limit of
+// all starts together: textOf(limit), which is TimeLimit::end, a space and TimeLimit::source.
 inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
 std::string textOf(const TimeLimit &limit);
 
@@ -38,18 +38,18 @@ Result<double> parseDuration(std::string_view text);
 Result<double> parseTime(const std::string &text);
 
 // Returns the earliest of the limits that are given. `maxHours` and `deadline` are the values of
-// --max-hours and --deadline, or "". `began`: when the run has begun. Without --deadline the end of
-// the Slurm job counts (SLURM_JOB_END_TIME, seconds; https://slurm.schedmd.com/sbatch.html);
-// --deadline=none ignores it. If kTimeLimitVariable has a limit, that one counts alone. An Error
-// names the option that is wrong or already over.
+// --max-hours and --deadline, or "". `began` is the time at which the run began. Without --deadline
+// the end of the Slurm job counts (SLURM_JOB_END_TIME, seconds;
+// https://slurm.schedmd.com/sbatch.html); --deadline=none ignores it. If kTimeLimitVariable has a
+// limit, that one counts alone. An Error names the option that is wrong or already over.
 Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began);
 
-// Returns the estimated seconds of a save, for the time before the first one: those of the longest
-// of the latest saves that events.jsonl in `folder` tells of. Without any, the `bytes` of a
-// checkpoint divided by 100 MB/s, which a hard disk or a file server behind a gigabit network
-// writes.
+// Returns the estimated seconds of a save before the first one is measured: those of the longest of
+// the latest saves that events.jsonl in `folder` lists. If it lists none: the `bytes` of a
+// checkpoint divided by 100 MB/s, the speed of a hard disk or of a file server behind a gigabit
+// network.
 double expectedSaveSeconds(uint64_t bytes, const std::string &folder);
 
 // Decides whether the next step must be left out, so that the run has saved and ended before its
@@ -62,31 +62,31 @@ double expectedSaveSeconds(uint64_t bytes, const std::string &folder);
 class TimeBudget {
 public:
   static constexpr size_t kLatestSteps = 20, kLatestSaves = 5;
-  static constexpr double kEnd = 1; // for what follows the save, up to the end of the process
+  static constexpr double kEnd = 1; // seconds between a save and the end of the process
 
   // `clock` returns the time as TimeLimit::end counts it.
   explicit TimeBudget(std::optional<TimeLimit> limit, std::function<double()> clock = unixSeconds)
       : limit(std::move(limit)), clock(std::move(clock)) {}
 
-  // Set the estimates that count until something is measured.
+  // Set the estimated seconds of a save and of a step, which count until one was measured.
   void expectSave(double seconds) { expectedSave = seconds; }
   void expectStep(double seconds) { expectedStep = seconds; }
 
   void stepped(double seconds);
   void saved(double seconds);
 
-  // Returns true if the next step must not begin. `enqueued`: the steps that the device has not
-  // completed. `besides`: the estimated time of validations and exports after the next step.
+  // Returns true if the next step must not begin. `enqueued` is the number of steps that the device
+  // has not completed, `besides` the estimated time of validations and exports after the next step.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if no more than a save fits, so that a validation must stop. `besides`: the
+  // Returns true if only a save still fits, so that a validation must stop. `besides` is the
   // estimated time of what is being written already.
   bool mustSave(double besides = 0) const;
 
-  // What a step with nothing beside it needs before the limit.
+  // Returns the seconds that a step with nothing beside it needs before the limit.
   double neededSeconds() const { return step() + 2 * save() + kEnd; }
   double step() const;
   double save() const;
-  double secondsLeft() const { return limit->end - clock(); } // only if there is a limit
+  double secondsLeft() const { return limit->end - clock(); } // requires a limit
   const std::optional<TimeLimit> &what() const { return limit; }
   bool hasStepped() const { return !steps.empty(); }
 
@@ -94,7 +94,7 @@ private:
   std::optional<TimeLimit> limit;
   std::function<double()> clock;
   double expectedSave = 0, expectedStep = 0;
-  std::deque<double> steps, saves; // the latest
+  std::deque<double> steps, saves; // seconds of the latest steps and saves
 };
 
 } // namespace lmc

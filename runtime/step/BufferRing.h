@@ -21,10 +21,10 @@ public:
   Result<void> enqueued();
 
   // Waits until the copies of the oldest buffer that was not taken yet are complete, and returns
-  // it. Precondition: hasPending(). The buffer stays valid until next() comes to it again.
+  // this buffer. Precondition: hasPending(). The buffer stays valid until next() returns it again.
   Result<HostBuffer *> take();
   bool hasPending() const { return taken < used; }
-  // Returns true if next() would return a buffer that was not taken.
+  // Returns true if next() would return a buffer that was not taken yet.
   bool isFull() const { return used - taken == slots.size(); }
   // Returns true if take() would return at once.
   Result<bool> isReady();
@@ -40,7 +40,7 @@ private:
 
   Device *device;
   std::vector<Slot> slots;
-  uint64_t used = 0, taken = 0; // how many times a buffer was used, and was taken
+  uint64_t used = 0, taken = 0; // number of buffers used so far, and taken so far
 };
 
 } // namespace lmc

@@ -34,7 +34,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   LMC_TRY(bytesOfTokens);
   Evaluation evaluation;
   double sum = 0;
-  // Of the targets of this rank: their bytes, and how many there are whose bytes are not known.
+  // The bytes of this rank's targets, and the number of targets whose bytes are not known.
   double bytes = 0, unknown = 0;
   // Adds the loss of the oldest batch whose loss was requested.
   auto takeLoss = [&]() -> Result<void> {
@@ -47,7 +47,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   };
   const uint64_t ranks = static_cast<uint64_t>(world.size());
   for (uint64_t done = 0; done < samples; done += rows * ranks) {
-    // The next rows are those of rank 0, and so on.
+    // The first of the next rows are those of rank 0, and so on.
     const uint64_t first = std::min(done + static_cast<uint64_t>(world.rank()) * rows, samples);
     uint64_t count = std::min(rows, samples - first);
     Result<void> filled =

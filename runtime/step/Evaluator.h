@@ -15,10 +15,10 @@
 namespace lmc {
 
 struct Evaluation {
-  double loss = 0;      // nats per token, mean over the targets that have a loss
-  uint64_t tokens = 0;  // the number of targets that have a loss
-  // The sum of the losses in bits, divided by the bytes of text that these targets stand for; absent
-  // if the data does not say the bytes of a target.
+  double loss = 0;     // nats per token, mean over the targets with a loss
+  uint64_t tokens = 0; // number of targets with a loss
+  // The sum of the losses in bits, divided by the bytes of text that these targets stand for;
+  // absent if the data does not have the bytes of a target.
   std::optional<double> bitsPerByte;
   bool complete = true; // false: a signal stopped the evaluation
 };
@@ -35,7 +35,7 @@ public:
   // All ranks evaluate together. The evaluation stops if `stopRequested` is true on one of them.
   Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
 
-  // Returns the batches of an evaluation, of GBS sequences each; the last one may be a part.
+  // Returns the number of batches of an evaluation, of GBS sequences each; it may be a fraction.
   double batches() const;
 
 private:
@@ -44,7 +44,7 @@ private:
   Inputs &inputs;
   Scalars &scalars;
   std::unique_ptr<DataSource> data;
-  // The bytes of text that each id stands for, or kUnknownBytes; empty: the data does not say.
+  // The bytes of text that each id stands for, or kUnknownBytes; empty: the data has none.
   Result<std::vector<uint16_t>> bytesOfTokens;
   uint64_t samples;
   World &world;

@@ -16,7 +16,7 @@ namespace lmc {
 using plan::DType;
 using plan::InitializerKind;
 
-// The number of elements that are in host memory at a time, and that one task of a thread computes.
+// The number of elements in host memory at a time, and of one task of a thread.
 static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
 static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
 
@@ -115,8 +115,7 @@ static Result<void> initializeRun(const PlanFile &plan, Device &device, uint64_t
   chunk.resize(std::max<size_t>(chunk.size(), std::min(part.count, kChunkElements) * width));
   for (uint64_t done = 0; done < part.count; done += kChunkElements) {
     uint64_t begin = part.first + done, count = std::min(kChunkElements, part.count - done);
-    // Whether an initializer is valid does not depend on the element, so only the first one is
-    // checked.
+    // An initializer is valid for all elements or for none, so that only the first is checked.
     LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
 #pragma omp parallel for schedule(dynamic)
     for (uint64_t first = 0; first < count; first += kThreadElements)

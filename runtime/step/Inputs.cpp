@@ -29,8 +29,7 @@ bool readsDocuments(const PlanFile &plan) {
   return hasDocumentMask(plan) || plan.findVariable(names::kPositions) >= 0;
 }
 
-// Fails if the plan reads a part of the batch that upload() does not write, as that of a newer
-// compiler.
+// Fails if the plan, of a newer compiler, reads a part of the batch that upload() does not write.
 static Result<void> checkAllAreKnown(const PlanFile &plan) {
   static constexpr std::string_view known[] = {names::kTokens, names::kTargets, names::kStarts,
                                                names::kPositions, names::kRowPositions};

@@ -19,15 +19,15 @@ bool readsDocuments(const PlanFile &plan);
 
 class Inputs {
 public:
-  // Error: an input of the plan is not i32 [mbs * seq].
+  // Checks the inputs and allocates buffers. Error: an input of the plan is not i32 [mbs * seq].
   static Result<std::unique_ptr<Inputs>> open(const PlanFile &plan, Device &device);
 
   // Enqueues copies of `tokens`, `targets` and, with a document mask, `documentStarts` ([mbs, seq]
   // int32 each) into batch.tokens, batch.targets and batch.starts, and of the positions that follow
-  // from them into batch.positions, if the plan has it. Without either of these two, they are not
-  // read. Into batch.row_positions goes the position of each token in its sequence. The arrays may
-  // be changed when the call returns. It waits only if the device is more than kAhead micro-steps
-  // behind.
+  // from them into batch.positions, if the plan has it. Without these two variables,
+  // `documentStarts` is not read. batch.row_positions gets the position of each token in its
+  // sequence. The arrays may be changed when the call returns. It waits only if the device is more
+  // than kAhead micro-steps behind.
   Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
   // The host may prepare this many micro-steps before the device has read their inputs.

@@ -137,8 +137,8 @@ static void fill(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count,
                  T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
-  // A tile begins at a multiple of four elements, not at `begin`, so only a part of the first and
-  // of the last tile may be used.
+  // A tile begins at a multiple of four elements instead of `begin`, so that the first and the last
+  // tile may be used only in part.
   for (uint64_t start = begin / 4 * 4; start < end; start += 4 * kTileBlocks) {
     normalTile(seed, stream, start / 4, tile);
     uint64_t from = std::max(start, begin), to = std::min(start + 4 * kTileBlocks, end);

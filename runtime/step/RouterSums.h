@@ -1,4 +1,4 @@
-// The sums that a plan keeps of its routers (names::kRouterSums).
+// Reads the statistics that a plan keeps of its routers (names::kRouterSums).
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -14,13 +14,13 @@ public:
   // Finds the layers of which `plan` keeps sums; there may be none.
   explicit RouterSums(const PlanFile &plan);
 
-  // Sets what a step's routers did, from the vectors that were read behind the step.
-  // `validTargets`: targets of the step that have a loss, of all ranks.
+  // Sets a step's router records from the vectors that were read after the step. `validTargets` is
+  // the number of targets of the step with a loss, on all ranks.
   void read(const VectorValues &values, uint64_t validTargets, StepRecord &record) const;
 
 private:
   std::vector<int64_t> layers;
-  double tokens = 0, microBatches = 0; // of a step, of all ranks
+  double tokens = 0, microBatches = 0; // of a step, over all ranks
 };
 
 } // namespace lmc

@@ -27,7 +27,7 @@ static bool coversOthers(const plan::Plan &plan, const ArenaRange &range) {
   return false;
 }
 
-// Returns true for a vector that the host reads behind each step.
+// Returns true for a vector that the host reads after each step.
 static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
@@ -76,7 +76,7 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   std::sort(found.begin(), found.end(), [](const Found &a, const Found &b) {
     return std::pair(a.range.arena, a.range.offset) < std::pair(b.range.arena, b.range.offset);
   });
-  constexpr uint64_t kGap = 4096; // bytes that are copied rather than a second range
+  constexpr uint64_t kGap = 4096; // gap in bytes up to which two ranges are copied as one
   Block block;
   for (Found &scalar : found) {
     ArenaRange *last = block.ranges.empty() ? nullptr : &block.ranges.back();
@@ -152,7 +152,7 @@ void Scalars::setStepValue(plan::StepValue which, double value) {
       set(place, value * place.factor);
 }
 
-// Calls copy(range, offset) for every range of a block, `offset` being its place in a host buffer.
+// Calls copy(range, offset) for every range of a block; `offset` is its place in a host buffer.
 // blockOf() starts each range at a multiple of 8 bytes.
 template <typename Copy>
 static Result<void> forRanges(const std::vector<ArenaRange> &ranges, Copy copy) {

@@ -38,8 +38,8 @@ public:
   // together needs several copies.)
   Result<void> upload();
 
-  // Enqueues a copy of the scalars that the device writes, as its work so far leaves them. At most
-  // kPending requests may be waiting to be taken.
+  // Enqueues a copy of the scalars that the device writes, with their values after all work so far.
+  // At most kPending requests may be waiting to be taken.
   Result<void> request();
   // Waits for the oldest request that was not taken yet, and returns its values.
   Result<ScalarValues> take();
@@ -60,8 +60,8 @@ private:
     bool wide = false; // f64, else f32
     std::string setting;
     plan::StepValue stepValue = plan::StepValue::None;
-    std::string group; // whose learning rate it is; "": none
-    double factor = 1; // of the value of the step
+    std::string group; // group whose learning rate it is; "": none
+    double factor = 1; // multiple of the step's value
     uint64_t elements = 1;
     bool isVector = false;
   };

@@ -36,7 +36,7 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   std::optional<PlanFile::Phase> own;
   if (!job.phases().empty()) {
     own = job.phases()[phase];
-    // The last phase ends with the run, and so does its schedule.
+    // The schedule of the last phase ends with the run.
     const auto end = static_cast<uint64_t>(read->config.training.trainIters);
     if (phase + 1 == job.phases().size() && end > own->firstStep)
       own->steps = end - own->firstStep;
@@ -46,8 +46,11 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   session->settings = std::move(*settings);
   session->settingTable = std::move(read->table);
   const double stepSeconds = plan::predictedStepSeconds(*plan);
-  session->settings.checkpointInterval = checkpointInterval(session->settingTable, stepSeconds);
-  if (std::string warning = unsavedWarning(session->settingTable, stepSeconds); !warning.empty())
+  session->settings.checkpointInterval =
+      checkpointInterval(session->settings.config, session->settingTable, stepSeconds);
+  if (std::string warning =
+          unsavedWarning(session->settings.config, session->settingTable, stepSeconds);
+      !warning.empty())
     session->settings.warnings.push_back(std::move(warning));
 
   const plan::BatchInfo &batch = *plan->batch();
@@ -141,7 +144,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     return scalars->upload();
   };
   LMC_TRY(allSucceed(world.all(), copy()));
-  // Ranks that have pieces of the weights gather those that they need whole.
+  // Ranks that have pieces of the weights gather the weights that they need whole.
   if (functions->has(names::kRefresh))
     LMC_TRY(functions->run(names::kRefresh));
   return std::optional<DamagedCheckpoint>();
@@ -157,9 +160,9 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   return setState(init);
 }
 
-// MFU of `lmc explain` counts from the peak of the plan's device spec. The run counts from it too,
-// unless the device's own peak shows that the spec is of another machine: a CPU's clock moves by
-// less than this part of it, and threads or instructions that differ make twice as much or half.
+// A run's MFU uses the peak of the plan's device spec, like `lmc explain`, unless the device's own
+// peak differs by more than this share, as on another machine: a CPU's clock moves by less, and
+// other threads or instructions give half or twice the peak.
 static constexpr double kSameMachine = 0.25;
 
 static void chooseSpecPeak(DeviceInfo &device, const plan::Plan &plan) {
@@ -190,7 +193,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
   const std::string cache = gemmCachePath();
   gemms->readCache(cache);
-  // A run that starts from another run's checkpoint goes on with that run's choices.
+  // A run that starts from another run's checkpoint takes over that run's choices.
   if (checkpoint)
     gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())
@@ -212,7 +215,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
                              allocated, planned),
                  ExitCode::Failure};
   deviceInfo = device->info((*plan)->compute_dtype());
-  // torchrun sets the variable to 1 where the user has not set it.
+  // torchrun sets the variable to 1 if the user has not set it.
   if (const int given = omp_get_max_threads();
       isGiven && threads == 0 && share > 0 && given != share && plan::computesOnHost(**plan))
     deviceInfo.remarks.push_back(fmt::format(

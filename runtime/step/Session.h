@@ -1,4 +1,4 @@
-// A plan on a device, with its state: what training, evaluation and dumps have in common.
+// A plan on a device, with its state: the common parts of training, evaluation and dumps.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -21,7 +21,7 @@
 
 namespace lmc {
 
-// Returns who runs the functions of a plan, which is loaded, in the place of the device.
+// Returns an object that runs the functions of a loaded plan in place of the device.
 using ObserverMaker =
     std::function<Result<FunctionObserver *>(const PlanFile &plan, const DeviceInfo &device)>;
 
@@ -39,9 +39,9 @@ public:
 
   // Prepares the device, checks that it has allocated exactly the planned bytes, records the
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
-  // given, else from the initializers. All ranks do it together. `observer` may be empty; what it
-  // makes must outlive the session. Returns the checkpoint if it is damaged: then the session must
-  // not be used.
+  // given, else from the initializers. All ranks do it together. `observer` may be empty; the
+  // object that it makes must outlive the session. Returns the checkpoint if it is damaged: then
+  // the session must not be used.
   Result<std::optional<DamagedCheckpoint>>
   start(const RunOptions &options, const std::string &init, const ObserverMaker &observer = {});
 
@@ -54,7 +54,7 @@ public:
 
   World &world;
   const PlanFile *job = nullptr;  // the plan file
-  const PlanFile *plan = nullptr; // the program of the session's phase: `job` without phases
+  const PlanFile *plan = nullptr; // the plan of the session's phase; without phases, `job`
   SettingTable settingTable;
   TrainSettings settings;
   std::unique_ptr<GemmChoices> gemms; // of the device
@@ -65,16 +65,16 @@ public:
   std::unique_ptr<Functions> functions;
   std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Scalars> scalars;
-  CheckpointState progress;              // steps, samples and tokens that are done
-  std::optional<std::string> checkpoint; // checkpoint that the run resumes from
-  std::string initialWeights;            // the file or folder of --init; "": none
+  CheckpointState progress;              // finished steps, samples and tokens
+  std::optional<std::string> checkpoint; // checkpoint from which the run resumes
+  std::string initialWeights;            // path that --init gives; "": none
 
-  // The rows of a step that this rank reads.
+  // Returns the rows of a step that this rank reads.
   BatchRows rows() const;
 
 private:
   Session(World &world) : world(world) {}
-  // `share`: the part of the host's CPUs that this rank may use; 0: it is the only rank.
+  // `share` is the number of the host's CPUs for this rank; 0: it is the only rank.
   Result<void> startDevice(const RunOptions &options, int share, const ObserverMaker &observer);
   Result<std::unique_ptr<DataSource>> openData(const char *key, std::vector<SourceOptions> sources,
                                                bool shuffle) const;

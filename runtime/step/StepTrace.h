@@ -1,4 +1,4 @@
-// Records when each command of a plan ran in some steps of a run, beside its predicted time, for
+// Records when each command of a plan ran in some steps of a run, with its predicted time, for
 // `lmc-run --trace`. docs/running.md describes the file.
 #pragma once
 
@@ -13,17 +13,17 @@ namespace lmc {
 
 class StepTrace final : public FunctionObserver {
 public:
-  // The trace of `steps` steps (at least 1), which write() writes to `path`. `plan` must outlive
-  // this object.
+  // Makes a trace of `steps` steps (at least 1), which write() writes to `path`. `plan` must
+  // outlive this object.
   StepTrace(const PlanFile &plan, const std::string &device, std::string path, uint64_t steps);
 
-  // Chooses the steps to record, of a run that has done `done` steps and ends after step `total`:
-  // those behind a warm-up of kWarmUp steps, or a shorter one in a run of fewer steps.
+  // Chooses the steps to record, in a run that has done `done` steps and ends after step `total`:
+  // those after a warm-up of kWarmUp steps, or a shorter one if the run has fewer steps.
   void choose(uint64_t done, uint64_t total);
   static constexpr uint64_t kWarmUp = 2;
 
-  // Must be called around the work of each step; `step` counts from 1. end() returns true if the
-  // step was the last to record: the trace is then complete.
+  // Must be called before and after the work of each step; `step` counts from 1. end() returns true
+  // if the step was the last to record: the trace is then complete.
   void begin(uint64_t step);
   bool end();
   // Returns true during a step to record.

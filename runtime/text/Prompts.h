@@ -1,4 +1,4 @@
-// The prompts that a run continues now and then.
+// The prompts that a run continues at intervals.
 #pragma once
 
 #include "ground/support/Result.h"

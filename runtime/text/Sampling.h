@@ -1,4 +1,4 @@
-// Chooses the next token from the logits that a model gives.
+// Chooses the next token from the logits of a model.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 namespace lmc {
 
 struct SamplingOptions {
-  double temperature = 0; // divides the logits; 0: the most likely token is taken
-  double topP = 1;        // a token is drawn from the fewest that have at least this probability
+  double temperature = 0; // divisor of the logits; 0: the most probable token is taken
+  double topP = 1;        // a token is drawn from the smallest set with this probability
 };
 
-// Returns a number in [0, 1) that depends on nothing but the arguments: the upper 53 bits of the
-// XXH64 of `place` with the seed.
+// Returns a number in [0, 1) that depends only on the arguments: the upper 53 bits of the XXH64 of
+// `place` with the seed.
 double uniformAt(uint64_t seed, std::span<const uint64_t> place);
 
-// Returns the index of a token, `logits` being [vocab]; nullopt if one of them is NaN or infinite.
-// Without a temperature that is the largest, and the first of several. With one, it is drawn by
-// `uniform`, in [0, 1), from softmax(logits / temperature), cut off as `topP` says.
+// Returns the index of a token for the logits [vocab]; nullopt if one of them is NaN or infinite.
+// If the temperature is 0, it is the index of the largest logit, the first of several. Otherwise
+// `uniform`, in [0, 1), draws it from softmax(logits / temperature), restricted by topP.
 std::optional<uint32_t> chooseToken(std::span<const float> logits, const SamplingOptions &options,
                                     double uniform);
 

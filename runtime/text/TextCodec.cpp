@@ -8,9 +8,8 @@
 
 namespace lmc {
 
-// Returns the ids that stand before the first document of `file`, if its tokens are those of
-// `tokenizer`. A file that was packed without a token that begins a document has the one that ends
-// the document before.
+// Returns the ids before a document of `file`, if its tokens are those of `tokenizer`: the token
+// that begins a document or, in a file packed without one, the token that ends the document before.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;
@@ -85,7 +84,7 @@ Result<std::string> TextCodec::textOf(std::span<const int32_t> ids) const {
 
 Result<std::string> TextCodec::decode(std::span<const int32_t> before,
                                       std::span<const int32_t> ids) const {
-  // A tokenizer may leave out a space at the start of a text.
+  // Decodes with the ids before: a tokenizer may drop a space at the start of a text.
   std::vector<int32_t> all(before.begin(), before.end());
   all.insert(all.end(), ids.begin(), ids.end());
   auto start = textOf(before), whole = textOf(all);

@@ -17,17 +17,17 @@ namespace lmc {
 class TextCodec {
 public:
   // Takes the tokenizer that lies beside the token file `tokens`, where lmc-data packs it; without
-  // one, a token is a byte. `endOfDocument` is the id that ends a document if the file does not say
-  // it; -1: none. Error: the file has no tokenizer beside it, and its tokens are no bytes.
+  // one, a token is a byte. `endOfDocument` is the id that ends a document if the file does not
+  // have it; -1: none. Error: the file has no tokenizer beside it, and its tokens are no bytes.
   static Result<TextCodec> open(const std::string &tokens, DataFormat format,
                                 int32_t endOfDocument);
 
-  // Returns the ids of a document that begins with `text`, valid UTF-8: first those that stand
+  // Returns the ids of a document that begins with `text`, valid UTF-8, after the ids that stand
   // before a document in the token file. Error: as of Encoder::encode(); there are no ids at all.
   Result<std::vector<int32_t>> encode(std::string_view text);
   // Returns the text that `ids` add to a document that begins with `before`.
   Result<std::string> decode(std::span<const int32_t> before, std::span<const int32_t> ids) const;
-  // The id that ends a document; -1: none.
+  // Returns the id that ends a document; -1: none.
   int32_t endOfDocument() const { return end; }
 
 private:

@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Most bytes of a text that the console shows.
+// The maximum bytes of a text that the console shows.
 static constexpr size_t kShownBytes = 120;
 
 Result<void> TextGeneration::readPromptsOf(const DataSource &data) {

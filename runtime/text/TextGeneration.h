@@ -16,10 +16,10 @@
 
 namespace lmc {
 
-// All ranks have one, and call the same functions. Rank 0 reads the prompts and writes the results.
+// Every rank has one and calls the same functions. Rank 0 reads the prompts and writes the results.
 class TextGeneration {
 public:
-  // Reads the prompts, and opens OUT/generated.jsonl to go on behind the session's step: later
+  // Reads the prompts, and opens OUT/generated.jsonl to continue after the session's step: later
   // lines are moved to undone/. `data` are the training data, beside which the tokenizer lies.
   // Returns null if the job has no prompts. Errors: as of readPrompts(), TextCodec::open() and
   // Generator::open(); a prompt has an id beyond the vocabulary, or with max_new_tokens it does not
@@ -43,7 +43,7 @@ private:
   // Of rank 0.
   Result<void> readPromptsOf(const DataSource &data);
   Result<void> openFile(RunDirectory &directory);
-  // Gives the ids of the prompts to the other ranks.
+  // Sends the ids of the prompts to the other ranks.
   Result<void> share();
   Result<void> report(uint64_t step, const std::vector<Continuation> &all, double seconds);
 
@@ -58,7 +58,7 @@ private:
   std::optional<TextCodec> codec;
   std::vector<Prompt> texts;
   std::optional<LineFile> file;
-  bool failing = false; // the latest lines could not be written
+  bool failing = false; // true if the latest lines could not be written
 };
 
 } // namespace lmc

@@ -28,7 +28,7 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
                                  first.ranks.size() == 1 ? "has" : "have"));
 }
 
-// Returns the number of parts of a tensor that ranks hold: rank r has the part r mod that.
+// Returns the number of parts into which ranks divide a tensor: rank r has part r mod this.
 static uint64_t partsOf(const plan::Plan &plan, const plan::Variable &variable) {
   return std::max<uint64_t>(variable.shard()        ? plan.shard_ranks()
                             : variable.of_experts() ? plan.expert_ranks()
@@ -63,7 +63,7 @@ Result<std::unique_ptr<WeightComparison>> WeightComparison::open(const PlanFile 
   std::vector<Weight> weights = weightsOf(*plan);
   if (weights.empty())
     return std::unique_ptr<WeightComparison>();
-  uint64_t largest = 0; // bytes of a tensor, with those of its master
+  uint64_t largest = 0; // maximum bytes of a tensor and its master together
   for (const Weight &weight : weights) {
     auto bytes = [&](const plan::Variable &variable) {
       return plan->slices()->Get(variable.slice())->bytes();
@@ -85,7 +85,7 @@ uint64_t WeightComparison::position() const {
 
 namespace {
 
-// Bytes that are read together from the device, and what is done with them.
+// Bytes that are read together from the device, and the function that uses them.
 struct Piece {
   std::vector<ArenaRange> ranges;
   std::function<void(const std::vector<const char *> &)> use; // the data of each range
@@ -206,8 +206,8 @@ Result<std::vector<uint64_t>> WeightComparison::gather(const std::vector<uint64_
   return all;
 }
 
-// Returns the ranks of `group` whose value is not that of most of them; all of them, if there is no
-// such value; none, if all values are equal.
+// Returns the ranks of `group` whose value differs from that of the majority: all of them if there
+// is no majority, none if all values are equal.
 static std::vector<int> oddOnes(const std::vector<std::pair<int, uint64_t>> &group) {
   std::map<uint64_t, size_t> counts;
   for (const auto &[rank, value] : group)
@@ -258,8 +258,8 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
       wrong[w] = *rounded ? 0 : 1;
     }
   }
-  // First a short summary, because there may be thousands of ranks: for each kind of part, the hash
-  // of all hashes, and how many copies are wrong.
+  // The ranks first compare a short summary, because there may be thousands of ranks: per kind of
+  // part, the hash of all hashes, and the number of wrong copies.
   std::map<uint64_t, std::vector<uint64_t>> byParts; // the same numbers on all ranks
   for (size_t w = 0; w < weights.size(); ++w)
     byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);

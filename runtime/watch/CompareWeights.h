@@ -3,8 +3,8 @@
 //
 // Ranks that hold the same part of a parameter or of a compute copy must have the same bits,
 // because each of them applies the same update. A compute copy that lies beside its master weights
-// must have the bits of these, rounded to its dtype. So every weight is checked that exists twice,
-// on several ranks or on one; weights that exist once, as those in f32 of a single rank, cannot be.
+// must have the bits of these, rounded to its dtype. So every weight that exists twice is checked,
+// on several ranks or on one. Weights that exist once, as in f32 on a single rank, cannot.
 //
 // A rank reads its weights from the device once, and takes the XXH3 (64 bits) of each tensor.
 #pragma once
@@ -21,15 +21,15 @@ namespace lmc {
 // A tensor of which not all copies are equal.
 struct WeightDifference {
   std::string tensor;
-  // The ranks whose bits are not those of most ranks that hold the same part, in ascending order;
-  // all of these ranks, if no bits are those of most. Of a copy that is not its rounded master: the
-  // rank that holds both.
+  // The ranks whose bits differ from those of most ranks with the same part, in ascending order;
+  // all ranks with this part if there is no majority. For a copy that differs from its rounded
+  // master: the rank that holds both.
   std::vector<int> ranks;
   bool beside = false; // the copy differs from its master on the same rank
 };
 
-// Returns differences, of which there is one at least, as a clause: "2 tensors differ;
-// model.norm.weight of rank 3 (host b) has not the bits of the other ranks".
+// Returns at least one difference as a clause: "2 tensors differ; model.norm.weight of rank 3 (host
+// b) has not the bits of the other ranks".
 std::string describe(const std::vector<WeightDifference> &differences, const World &world);
 
 class WeightComparison {
@@ -40,9 +40,9 @@ public:
   static Result<std::unique_ptr<WeightComparison>> open(const PlanFile &plan, Device &device,
                                                         World &world);
 
-  // Compares the weights as all work that was enqueued leaves them. All ranks call it together, and
-  // get the same result: the tensors with differences, at most kMostDifferences of them. Error: a
-  // device or a rank failed.
+  // Compares the weights after all work that was enqueued. All ranks call it together, and get the
+  // same result: the tensors with differences, at most kMostDifferences of them. Error: a device or
+  // a rank failed.
   Result<std::vector<WeightDifference>> compare();
 
   static constexpr uint64_t kPieceBytes = 32 << 20;
@@ -54,7 +54,7 @@ private:
   // A variable whose bits are compared with those of other ranks, or with those of its master.
   struct Weight {
     const plan::Variable *variable = nullptr;
-    const plan::Variable *master = nullptr; // on the same rank, of a compute copy; else null
+    const plan::Variable *master = nullptr; // the master on this rank of a compute copy; else null
     bool isReplicated = false;
   };
   static std::vector<Weight> weightsOf(const plan::Plan &plan);
@@ -62,7 +62,7 @@ private:
   Result<uint64_t> hashOf(const plan::Variable &variable);
   Result<bool> isRoundedMaster(const Weight &weight);
   Result<std::vector<uint64_t>> gather(const std::vector<uint64_t> &mine);
-  // Adds the differences between `hashes`, of all ranks one after the other.
+  // Adds the differences in `hashes`, which has the hashes of all ranks, one rank after the other.
   void addDifferences(const std::vector<uint64_t> &hashes, std::vector<WeightDifference> &to) const;
 
   const PlanFile &plan;

@@ -1,4 +1,4 @@
-// Experts that no token chooses (monitor/Routers.h).
+// The watch of experts that no token chooses (monitor/Routers.h).
 #include "runtime/monitor/Routers.h"
 #include "runtime/watch/Watch.h"
 

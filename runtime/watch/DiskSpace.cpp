@@ -66,7 +66,7 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
     if (phase.lastStep > step && phase.lastStep < totalSteps &&
         multiplesIn(phase.lastStep - 1, phase.lastStep, settings.checkpointInterval) == 0)
       ++need.saves;
-  // Those of keep_every that are also saved, and the best one.
+  // Checkpoints that stay: multiples of keep_every that are saved, and the best one.
   if (settings.config.checkpoint.keepEvery > 0 && settings.checkpointInterval > 0)
     need.kept =
         multiplesIn(step, totalSteps - 1,
@@ -101,7 +101,7 @@ Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place)
                                                         std::min(need.present, need.keep)));
   const std::string room = fmt::format("{} are free on the disk of {}", formatBytes(free), place);
   if (need.forSaves() > free)
-    return {"disk", Level::Error,
+    return {"disk", Severity::Error,
             fmt::format("{} need {}, and {}: free {}, lower checkpoint.keep, or give another --out",
                         kept, formatBytes(need.forSaves()), room,
                         formatBytes(need.forSaves() - free)),
@@ -117,11 +117,11 @@ Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place)
   const std::string all =
       fmt::format("over the job, with {}, it writes {}", rest, formatBytes(need.forJob()));
   if (need.forJob() > free)
-    return {"disk", Level::Warning,
+    return {"disk", Severity::Warning,
             fmt::format("{} fit, but {}, and {}: make room, keep fewer checkpoints, export less "
                         "often (checkpoint.export_interval), or give another --out",
                         kept, all, room)};
-  return {"disk", Level::Ok,
+  return {"disk", Severity::Ok,
           fmt::format("{} need {}; {}; {}", kept, formatBytes(need.forSaves()), all, room)};
 }
 

@@ -1,4 +1,4 @@
-// Whether the disk of a run's folder has room for what the run still writes.
+// Computes if the disk of a run's folder has room for all that the run still writes.
 #pragma once
 
 #include "runtime/settings/RunPhases.h"
@@ -16,16 +16,16 @@ namespace lmc {
 struct DiskNeed {
   uint64_t checkpoint = 0;               // bytes of one, at most
   uint64_t keep = 0;                     // checkpoint.keep; 0: all
-  uint64_t present = 0;                  // complete checkpoints that are there already
+  uint64_t present = 0;                  // number of complete checkpoints that exist already
   uint64_t saves = 0;                    // that are still to come
-  uint64_t kept = 0;                     // of these, that no later save removes
-  uint64_t exportBytes = 0, exports = 0; // bytes of one, and how many are still to come
-  uint64_t logs = 0; // bytes of metrics.jsonl for the steps that are still to come
+  uint64_t kept = 0;                     // number of these that no later save removes
+  uint64_t exportBytes = 0, exports = 0; // bytes of an export, and number of exports to come
+  uint64_t logs = 0;                     // bytes of metrics.jsonl for the steps to come
 
-  // Returns the bytes of the `keep` + 1 checkpoints that are there while a save replaces the oldest
-  // one, without those that are there already. If all are kept: those of the next two saves.
+  // Returns the additional bytes for the `keep` + 1 checkpoints that exist while a save replaces
+  // the oldest one, of which `present` exist already. If all are kept: for the next two saves.
   uint64_t forSaves() const;
-  // Returns the bytes of all that the run writes, without what it removes.
+  // Returns the bytes that the run writes in all, without those that it removes.
   uint64_t forJob() const;
 };
 
@@ -35,12 +35,12 @@ struct DiskNeed {
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps);
 
-// Returns the path whose disk will hold OUT/checkpoints: that folder or, if it does not exist yet,
-// the nearest folder above it that does.
+// Returns the path of a folder on the disk that will hold OUT/checkpoints: that folder or, if it
+// does not exist yet, the nearest folder above it.
 std::string diskOf(const std::string &out);
 
-// Judges whether `free` bytes on the disk of `place` are enough: an Error if the checkpoints do not
-// fit, a Warning if what the job writes in all does not fit.
+// Judges if `free` bytes on the disk of `place` are enough. It is an Error if the checkpoints do
+// not fit, and a Warning if all files of the job do not fit.
 Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place);
 
 // Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.

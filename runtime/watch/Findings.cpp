@@ -10,37 +10,37 @@
 
 namespace lmc {
 
-static const char *nameOf(Level level) {
+static const char *nameOf(Severity severity) {
   static constexpr std::array<const char *, 4> names = {"ok", "warning", "error", "skipped"};
-  return names[static_cast<size_t>(level)];
+  return names[static_cast<size_t>(severity)];
 }
 
 void Findings::add(Finding finding) {
   for (const Finding &known : list)
-    if (known.level == finding.level && known.text.ends_with(finding.text))
+    if (known.severity == finding.severity && known.text.ends_with(finding.text))
       return;
   list.push_back(std::move(finding));
 }
 
 void Findings::ok(const std::string &check, const std::string &text) {
-  add({check, Level::Ok, text});
+  add({check, Severity::Ok, text});
 }
 void Findings::warning(const std::string &check, const std::string &text) {
-  add({check, Level::Warning, text});
+  add({check, Severity::Warning, text});
 }
 void Findings::error(const std::string &check, const std::string &text) {
-  add({check, Level::Error, text});
+  add({check, Severity::Error, text});
 }
 
-bool Findings::has(Level level) const {
-  return std::ranges::any_of(list, [&](const Finding &each) { return each.level == level; });
+bool Findings::has(Severity severity) const {
+  return std::ranges::any_of(list, [&](const Finding &each) { return each.severity == severity; });
 }
 
 ExitCode Findings::code() const {
-  if (!has(Level::Error))
+  if (!has(Severity::Error))
     return ExitCode::Success;
   const bool onlySize = std::ranges::all_of(list, [](const Finding &finding) {
-    return finding.level != Level::Error || finding.doesNotFit;
+    return finding.severity != Severity::Error || finding.doesNotFit;
   });
   return onlySize ? ExitCode::DoesNotFit : ExitCode::UserError;
 }
@@ -50,9 +50,9 @@ Result<void> Findings::share(Communicator &group) {
     return {};
   nlohmann::json mine = nlohmann::json::array();
   for (const Finding &finding : list)
-    if (finding.level != Level::Ok)
+    if (finding.severity != Severity::Ok)
       mine.push_back(
-          {finding.check, static_cast<int>(finding.level), finding.text, finding.doesNotFit});
+          {finding.check, static_cast<int>(finding.severity), finding.text, finding.doesNotFit});
   const std::string text =
       mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // paths may be no UTF-8
   auto texts = gatherTexts(group, text);
@@ -61,13 +61,15 @@ Result<void> Findings::share(Communicator &group) {
     if (static_cast<int>(rank) == group.position())
       continue;
     for (const auto &each : nlohmann::json::parse((*texts)[rank])) {
-      const auto level = static_cast<Level>(each[1].get<int>());
+      const auto severity = static_cast<Severity>(each[1].get<int>());
       const std::string what = each[2];
       const bool isKnown = std::ranges::any_of(list, [&](const Finding &known) {
-        return known.level == level && (known.text.ends_with(what) || what.ends_with(known.text));
+        return known.severity == severity &&
+               (known.text.ends_with(what) || what.ends_with(known.text));
       });
       if (!isKnown)
-        add({each[0], level, rank == 0 ? what : fmt::format("rank {}: {}", rank, what), each[3]});
+        add({each[0], severity, rank == 0 ? what : fmt::format("rank {}: {}", rank, what),
+             each[3]});
     }
   }
   return {};
@@ -77,9 +79,10 @@ std::string Findings::table() const {
   std::string text;
   size_t errors = 0, warnings = 0;
   for (const Finding &finding : list) {
-    text += fmt::format("  {:<7}  {:<6}  {}\n", nameOf(finding.level), finding.check, finding.text);
-    errors += finding.level == Level::Error;
-    warnings += finding.level == Level::Warning;
+    text +=
+        fmt::format("  {:<7}  {:<6}  {}\n", nameOf(finding.severity), finding.check, finding.text);
+    errors += finding.severity == Severity::Error;
+    warnings += finding.severity == Severity::Warning;
   }
   return text + fmt::format("check: {} error(s), {} warning(s){}\n", errors, warnings,
                             errors > 0 ? ": the run is not ready" : "");
@@ -89,7 +92,7 @@ nlohmann::ordered_json Findings::json() const {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const Finding &finding : list)
     json.push_back(
-        {{"check", finding.check}, {"level", nameOf(finding.level)}, {"text", finding.text}});
+        {{"check", finding.check}, {"level", nameOf(finding.severity)}, {"text", finding.text}});
   return json;
 }
 

@@ -1,4 +1,4 @@
-// What a check before a run has found: lines of a table, or of JSON.
+// The findings of a check before a run, as lines of a table or as JSON.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -11,15 +11,15 @@
 
 namespace lmc {
 
-// Ok: as it should be. Warning: the run can start, and the user may not want what is said. Error:
-// the run cannot start or cannot end. Skipped: it was not looked at, for the reason that is said.
-enum class Level { Ok, Warning, Error, Skipped };
+// Ok: nothing is wrong. Warning: the run can start, but the finding may not be intended. Error: the
+// run cannot start or cannot end. Skipped: the check was not made, for the reason in the text.
+enum class Severity { Ok, Warning, Error, Skipped };
 
 struct Finding {
   std::string check; // "folder", "disk", "data", "job", "memory", "links", "trial", "totals"
-  Level level = Level::Ok;
-  std::string text;        // one line: what was found and, unless it is Ok, what to do
-  bool doesNotFit = false; // of an Error: memory or disk are too small
+  Severity severity = Severity::Ok;
+  std::string text;        // one line: the finding and, unless it is Ok, a remedy
+  bool doesNotFit = false; // for an Error: memory or disk are too small
 };
 
 class Findings {
@@ -27,17 +27,17 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Does nothing if a finding has the text already, or has it after a longer beginning.
+  // Adds a finding, unless another one has the same text, perhaps after a longer beginning.
   void add(Finding finding);
 
-  bool has(Level level) const;
+  bool has(Severity severity) const;
   const std::vector<Finding> &all() const { return list; }
   // Returns Success without an Error, DoesNotFit if all errors are of memory or disk that are too
   // small, else UserError.
   ExitCode code() const;
 
-  // Adds the warnings and errors of all other ranks that this rank does not have, so that all ranks
-  // have equal warnings and errors. All ranks of the group call it together.
+  // Adds those warnings and errors of other ranks that this rank does not have, so that all ranks
+  // have the same ones. All ranks of the group call it together.
   Result<void> share(Communicator &group);
 
   // Returns a line for each finding, "  warning  disk    TEXT", and the line with the totals.

@@ -24,8 +24,8 @@ static void record(const Hang &hang, const std::string &text, RunLog &log) {
                      {"text", describe(hang.state)}});
 }
 
-// fmt::print would throw in the watching thread, and so end the run, if the line cannot be written.
-static void say(const std::string &line, FILE *errors) {
+// Prints a line. If it cannot be written, fmt::print would throw, and so end the run.
+static void report(const std::string &line, FILE *errors) {
   std::fputs((line + "\n").c_str(), errors);
 }
 
@@ -36,16 +36,16 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
       const std::string text = hang.kind == Hang::Kind::Hangs
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
-      say(text, errors);
-      // If the run hangs in a write to its logs, it keeps their lock, and this thread must not
+      report(text, errors);
+      // A run that hangs in a write to its logs holds their lock, for which this thread must not
       // wait.
       if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
         record(hang, text, log);
       return;
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
-    say("lmc-run: " + text, errors);
-    // What hangs may be the disk that the logs are on.
+    report("lmc-run: " + text, errors);
+    // The disk of the logs may be what hangs, so that another thread writes to them.
     std::thread([&log, hang, text] {
       record(hang, text, log);
       log.event("exit", {{"code", static_cast<int>(ExitCode::Failure)},

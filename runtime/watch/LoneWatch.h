@@ -1,4 +1,4 @@
-// Tells of a run of one rank that makes no progress (runtime/comm/HangWatch.h).
+// Reports a run of one rank that makes no progress (runtime/comm/HangWatch.h).
 #pragma once
 
 #include "runtime/comm/HangWatch.h"
@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// Watches as long as the returned object exists. A hang is a warning on `errors`, a line of log.txt
-// and an event `hang`; so is that the run goes on. When findStall() gives the rank up, the
-// process says so and ends with ExitCode::Failure.
+// Watches as long as the returned object exists. A hang is reported as a warning on `errors`, a
+// line of log.txt and an event `hang`, and so is its end. If findStall() counts the rank as lost,
+// the process reports this and ends with ExitCode::Failure.
 std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &limits, RunLog &log,
                                          FILE *errors);
 

@@ -1,4 +1,4 @@
-// The loss and the gradient norm: monitor/Guard.h judges them, and [guard] says what follows.
+// The watch of the loss and the gradient norm, by monitor/Guard.h and the keys of [guard].
 #include "runtime/watch/Watch.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Ranks that the others wait for (comm/SlowRank.h).
+// The watch of ranks for which others wait (comm/SlowRank.h).
 #include "ground/plan/TargetRules.h"
 #include "runtime/comm/SlowRank.h"
 #include "runtime/watch/Watch.h"
@@ -38,7 +38,7 @@ private:
 
 } // namespace
 
-// What a GPU does is not known from the time of its host's thread.
+// There is none for GPUs: the time of the host's thread does not show what a GPU does.
 Result<std::unique_ptr<Watch>> watchSlowRanks(const WatchedRun &run) {
   if (!plan::computesOnHost(**run.session.plan))
     return noWatch();

@@ -1,4 +1,4 @@
-// Checkpoints that take longer than is usual (monitor/SlowSave.h).
+// The watch of checkpoints that take longer than usual (monitor/SlowSave.h).
 #include "runtime/monitor/SlowSave.h"
 #include "runtime/watch/Watch.h"
 

@@ -1,6 +1,6 @@
-// Steps that take longer than usual (monitor/SlowStep.h): an event for each, and now and then a
-// warning. They are measured on this rank, in the time of the host: from before the batch of a step
-// is read to before that of the next one, without validations and saves.
+// The watch of steps that take longer than usual (monitor/SlowStep.h). Each gives an event, and
+// some give a warning. Steps are measured on this rank, in the time of the host: from before the
+// reading of a step's batch to before that of the next one, without validations and saves.
 #include "ground/plan/Steps.h"
 #include "ground/plan/TargetRules.h"
 #include "runtime/monitor/SlowStep.h"
@@ -22,8 +22,8 @@ double steadySeconds() {
 
 class SlowSteps final : public Watch {
 public:
-  // `predicted`: seconds that the plan predicts of a step, or 0. `waitsForRanks`: what
-  // Progress::Sums::waited has is for other ranks, and not for a device.
+  // `predicted` is the plan's seconds for a step, or 0. `waitsForRanks` is true if
+  // Progress::Sums::waited counts waits for other ranks instead of a device.
   SlowSteps(double predicted, bool waitsForRanks, Progress &progress)
       : judge(predicted), waitsForRanks(waitsForRanks), progress(progress) {}
 
@@ -41,8 +41,8 @@ public:
     if (began == moments.end())
       return {};
     const auto next = std::next(began);
-    // A step that work follows is reported after its validation and before its save. Others are
-    // reported before or after the next one begins.
+    // A step that is followed by other work is reported after its validation and before its save.
+    // Other steps are reported before or after the next one begins.
     const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
     StepTimes times;
     times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);
@@ -55,7 +55,7 @@ public:
     // A step that may be judged slow is at least 0.1 s long (SlowStep.h).
     if (times.seconds >= 0.1)
       read(record.step + 1);
-    // The newest sample from before the step, or else the oldest one.
+    // The newest sample from before the step; if there is none, the oldest sample.
     auto before = std::find_if(samples.rbegin(), samples.rend(),
                                [&](const Sample &sample) { return sample.step <= record.step; });
     const Sample &from = before != samples.rend() ? *before : samples.front();
@@ -82,7 +82,7 @@ public:
   }
 
 private:
-  // What was measured before a step. Counters of the machine are read at most every kSampleSeconds,
+  // The measurements before a step. Counters of the machine are read at most every kSampleSeconds,
   // because each reading opens files in /proc.
   struct Moment {
     int64_t step = 0;

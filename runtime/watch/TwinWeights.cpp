@@ -1,4 +1,4 @@
-// Weights that exist twice and must be equal (CompareWeights.h).
+// The watch of weights that exist twice and must be equal (CompareWeights.h).
 #include "runtime/watch/CompareWeights.h"
 #include "runtime/watch/Watch.h"
 
@@ -21,7 +21,7 @@ public:
     return {};
   }
 
-  // What was saved since the weights were compared may be damaged; a checkpoint from before stays.
+  // Checkpoints since the latest comparison may be damaged; one from before must stay.
   std::optional<uint64_t> suspectSince() const override {
     return equal.empty() ? std::nullopt : std::optional(equalStep() + 1);
   }
@@ -63,7 +63,7 @@ private:
 
   Session &session;
   const std::unique_ptr<WeightComparison> comparison;
-  std::string equal; // the newest step after which all of them were equal; "": not compared yet
+  std::string equal; // newest step after which all were equal; "": not compared yet
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// How far the latest step has moved each tensor, from the ranks' copies of the state after it.
+// Computes each tensor's update by the latest step, from the ranks' copies of the state after it.
 #pragma once
 
 #include "runtime/comm/Communicator.h"

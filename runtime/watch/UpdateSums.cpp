@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// The loop has vector instructions because of -fno-math-errno and the order of sums that OpenMP
-// leaves free (layer.cmake).
+// Vector instructions are possible because of -fno-math-errno, and because OpenMP leaves the order
+// of sums free (layer.cmake).
 template <typename T>
 static UpdateSums sumsOf(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                          const T *moment2, uint64_t count) {
@@ -43,7 +43,7 @@ UpdateSums updateSums(const AdamWStep &step, bool decays, const double *weights,
 
 namespace {
 
-// The moments that the codes stand for, at a scale of 1: first moments at the code + 128.
+// The moments that codes stand for, at a scale of 1. The index of a first moment is its code + 128.
 struct DecodedMoments {
   std::array<float, 256> first{}, second{};
   DecodedMoments() {

@@ -1,4 +1,4 @@
-// What a step of AdamW has done to a tensor, computed on the host from the state after the step.
+// Computes the update of a tensor by a step of AdamW, on the host, from the state after the step.
 //
 // Let w, m and v be a weight and its moments after the step, r the learning rate, d the weight
 // decay, c1 and c2 the bias corrections. The step was (lm.adamw in dialects/lm/LmOps.td)
@@ -26,7 +26,7 @@ struct UpdateSums {
   double update = 0;  // u
   double before = 0;  // w'
   double weights = 0; // w
-  double moment1 = 0; // m: 0 if the tensor has never had a gradient
+  double moment1 = 0; // sum for m: 0 if the tensor never had a gradient
 
   static constexpr uint64_t kNumbers = 4;
 };

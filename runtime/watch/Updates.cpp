@@ -1,4 +1,4 @@
-// Tensors that a step moves too far, or not at all (monitor/UpdateWatch.h).
+// The watch of tensors whose updates are too large or absent (monitor/UpdateWatch.h).
 #include "runtime/monitor/UpdateWatch.h"
 #include "runtime/watch/Watch.h"
 

@@ -1,5 +1,5 @@
-// What looks at a run while it trains, and warns of what goes wrong. Each watch is told what
-// happens, and returns what it has found; Watches.def lists the watches.
+// Watches look at a run while it trains, and warn of faults. The trainer calls each watch with the
+// events of the run, and the watch returns its findings. Watches.def lists the watches.
 #pragma once
 
 #include "runtime/folder/RunDirectory.h"
@@ -20,22 +20,22 @@
 
 namespace lmc {
 
-// What follows a finding. GoBack: the run goes back to before step `since`. Save: the state is
-// worth a checkpoint. Stop: the run ends as one that has diverged since the step `since`, and its
-// state is kept. StopUnsaved: the same, and the state is of no use.
+// The consequence of a finding. GoBack: the run goes back to before step `since`. Save: the state
+// is saved as a checkpoint. Stop: the run ends as one that has diverged since step `since`, and its
+// state is kept. StopUnsaved: the run ends without saving its state, which is useless.
 enum class WatchAction { GoOn, Save, GoBack, Stop, StopUnsaved };
 
 struct WatchFinding {
-  std::string warning = {};          // for the console, one line; "": none
-  const char *event = "";            // its name in events.jsonl; "": none
+  std::string warning = {};          // one line for the console; "": none
+  const char *event = "";            // name of its event in events.jsonl; "": none
   nlohmann::ordered_json facts = {}; // of the event
   WatchAction action = WatchAction::GoOn;
   int64_t since = 0;
-  std::string text = {}; // of an action that stops the run: what has happened, as a clause
+  std::string text = {}; // if the action stops the run: the reason, as a clause
 };
 using WatchFindings = std::vector<WatchFinding>;
 
-// What is watched. It outlives its watches.
+// The run that is watched. It outlives its watches.
 struct WatchedRun {
   Session &session;
   std::string out;         // the run's folder
@@ -47,42 +47,42 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // The run begins with weights that were drawn. Or it goes on, and what it trains was changed on
-  // purpose.
+  // Are called at the start of a run: with freshly drawn weights, or after a deliberate change of
+  // what it trains.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
-  // Save and restore what later findings depend on. A watch with a state returns its key in the
-  // extra state of a checkpoint; the state "" is not saved. An error ends in a warning, and the
-  // watch begins anew.
+  // Save and restore everything on which later findings depend. A watch with a state returns the
+  // state's key in the extra state of a checkpoint; the state "" is not saved. An error becomes a
+  // warning, and the watch starts without a state.
   virtual const char *stateKey() const { return nullptr; }
   virtual std::string state() const { return ""; }
   virtual Result<void> restore(const std::string &text) { return {}; }
 
-  // A step is about to be enqueued.
+  // Is called when a step is about to be enqueued.
   virtual void begins(int64_t step) {}
-  // Returns what the step must not exceed; the device leaves its update out otherwise.
+  // Returns the limits of the step; the device does not apply a step that exceeds them.
   virtual StepLimits limitsOf(int64_t step) const { return {}; }
-  // The results of a step have arrived, of one after the other. Ranks may be at other steps.
+  // Is called with the results of each step, in order. Other ranks may be at other steps.
   virtual WatchFindings settled(const StepRecord &record) { return {}; }
-  // Its record is complete, with the times of what followed it.
+  // Is called with the complete record of a step, with the times of the work that followed it.
   virtual WatchFindings reported(const StepRecord &record) { return {}; }
   virtual WatchFindings validated(const ValidationSettings &set, int64_t step, double loss) {
     return {};
   }
-  // How far a step has moved each tensor is known.
+  // Is called when the updates of tensors by a step are known.
   virtual WatchFindings updated(const StepUpdates &step) { return {}; }
 
-  // Returns true if the watch wants to look at the state after the step; then the device has
-  // nothing to do meanwhile, and look() is called. Error: a device or a rank failed.
+  // Returns true if the watch must examine the state after the step. The device then has no other
+  // work, and look() is called. Error: a device or a rank failed.
   virtual bool isDue(uint64_t step) const { return false; }
   virtual Result<WatchFindings> look(uint64_t step) { return WatchFindings(); }
 
-  // A checkpoint is about to be made. Returns the first step whose state may be damaged; state from
-  // before is worth keeping.
+  // Is called before a checkpoint. Returns the first step whose state may be damaged; state from
+  // before it is worth keeping.
   virtual std::optional<uint64_t> suspectSince() const { return std::nullopt; }
   virtual WatchFindings saving() { return {}; }
-  // A checkpoint of `step` is being written, for `seconds` so far. Or it is written, after
-  // `seconds`; nullopt: that has failed.
+  // Are called while a checkpoint of `step` is being written, for `seconds` so far, and when it is
+  // written, after `seconds`; nullopt: writing failed.
   virtual WatchFindings writing(uint64_t step, double seconds) { return {}; }
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
@@ -90,10 +90,10 @@ public:
 // All watches of a run.
 class Watches {
 public:
-  // Makes those that have something to watch. All ranks call it together.
+  // Makes the watches that have something to watch. All ranks call it together.
   static Result<Watches> open(const WatchedRun &run);
 
-  // Asks all watches the same, as in ask(&Watch::settled, record), and returns what they found.
+  // Calls a function of all watches, as in ask(&Watch::settled, record), and joins the findings.
   template <typename... Parameters, typename... Arguments>
   WatchFindings ask(WatchFindings (Watch::*question)(Parameters...), const Arguments &...about) {
     WatchFindings all;
@@ -102,7 +102,7 @@ public:
         all.push_back(std::move(finding));
     return all;
   }
-  // Tells all watches what needs no answer, as in tell(&Watch::begins, step).
+  // Calls a function without a result of all watches, as in tell(&Watch::begins, step).
   template <typename... Parameters, typename... Arguments>
   void tell(void (Watch::*event)(Parameters...), const Arguments &...about) {
     for (const auto &watch : list)
@@ -123,14 +123,14 @@ private:
   std::vector<std::unique_ptr<Watch>> list;
 };
 
-// For the functions below: return a new watch of class T, or none.
+// The functions below call it to return a new watch of class T, or none.
 template <typename T, typename... Arguments>
 Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
   return std::unique_ptr<Watch>(new T(std::forward<Arguments>(arguments)...));
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each makes a watch, or none where there is nothing to watch. Errors are of this rank alone.
+// Each function makes a watch, or none if it has nothing to watch. Errors are of this rank alone.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

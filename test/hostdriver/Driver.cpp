@@ -39,17 +39,19 @@ void Driver::violation(const std::string &text) {
 
 CUresult Driver::call(const char *name, Kind kind, const std::function<void()> &body) {
   const CUresult result = callLocked(name, kind, body);
-  while (hostility().queue > 0 && isFull())
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  bool executed = false;
+  while (hostility().queue > 0 && isFull(executed))
+    std::this_thread::sleep_for(std::chrono::microseconds(executed ? 20 : 200));
   return result;
 }
 
-// Executes a command if too many are queued. Returns true if there are still too many.
-bool Driver::isFull() {
+// Returns true if too many commands are queued. Then it executes one of them; `executed` is false
+// if none can be.
+bool Driver::isFull(bool &executed) {
   std::lock_guard lock(mutex);
   if (streams.sticky != CUDA_SUCCESS || streams.pendingCommands() <= hostility().queue)
     return false;
-  streams.advance();
+  executed = streams.advance();
   return true;
 }
 
@@ -78,10 +80,10 @@ CUresult Driver::callLocked(const char *name, Kind kind, const std::function<voi
   return failing ? CUDA_ERROR_UNKNOWN : releases ? streams.sticky : CUDA_SUCCESS;
 }
 
-void Driver::advance() {
+bool Driver::advance() {
   std::lock_guard alive(replacement);
   std::lock_guard lock(driver().mutex);
-  driver().streams.advance();
+  return driver().streams.advance();
 }
 
 bool Driver::isInGraph(const void *communicator) {

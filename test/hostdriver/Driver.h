@@ -30,8 +30,9 @@ public:
   // Runs the body of an entry point under the lock, and returns what the entry point returns.
   LMC_HOST_EXPORT CUresult call(const char *name, Kind kind, const std::function<void()> &body);
 
-  // Executes a command on a thread of its own, as a device does whose host does not wait.
-  LMC_HOST_EXPORT static void advance();
+  // Executes a command on a thread of its own, as a device does whose host does not wait. Returns
+  // false if none can be executed.
+  LMC_HOST_EXPORT static bool advance();
 
   // Returns true if a graph has a collective of the communicator.
   LMC_HOST_EXPORT bool isInGraph(const void *communicator);
@@ -60,7 +61,7 @@ public:
 
 private:
   CUresult callLocked(const char *name, Kind kind, const std::function<void()> &body);
-  bool isFull();
+  bool isFull(bool &executed);
 
   std::mutex mutex;
   std::vector<std::string> violations;

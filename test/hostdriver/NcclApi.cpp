@@ -65,9 +65,8 @@ private:
         for (const auto &comm : communicators)
           waited |= comm->memory->someoneWaits();
       }
-      if (waited)
-        Driver::advance();
-      else
+      // Other ranks need the processor while this one waits for them.
+      if (!waited || !Driver::advance())
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }

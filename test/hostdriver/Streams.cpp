@@ -310,10 +310,7 @@ void Streams::execute(const MarkPtr &mark) {
   }
 }
 
-void Streams::advance() {
-  if (sticky == CUDA_SUCCESS)
-    executeOne(nullptr);
-}
+bool Streams::advance() { return sticky == CUDA_SUCCESS && executeOne(nullptr); }
 
 void Streams::finish(const MarkPtr &mark) {
   execute(mark);

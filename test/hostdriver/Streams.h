@@ -124,8 +124,9 @@ public:
 
   // Executes commands until `mark` is done, because the host waits for it.
   void finish(const MarkPtr &mark);
-  // Executes a command, if one can be, as a device does that nobody waits for.
-  void advance();
+  // Executes a command, if one can be, as a device does that nobody waits for. Returns false if
+  // none can be.
+  bool advance();
   // Executes a few commands or none, because the host asks for `mark`. Returns true if it is done.
   bool poll(const MarkPtr &mark);
 

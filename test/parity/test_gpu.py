@@ -224,7 +224,10 @@ def assert_dry(results: Path, sections) -> None:
 
 
 def test_a_pack_is_small_and_needs_no_cuda(packed, tmp_path):
-    assert sum(path.stat().st_size for path in packed.rglob("*") if path.is_file()) < LIMIT_BYTES
+    # Another test may have unpacked libraries and data.
+    brought = [path for path in packed.rglob("*") if path.is_file() and not path.is_relative_to(packed / "build") and
+               not path.with_name(f"{path.name}.xz").exists()]
+    assert 10e6 < sum(path.stat().st_size for path in brought) < LIMIT_BYTES
     assert run(packed, "training", "--dry-run", f"--out={tmp_path}").returncode == 0  # unpacks the large libraries
     listed = subprocess.run(["ldd", packed / "bin/lmc-run"], capture_output=True, text=True, check=True).stdout
     print(listed)
@@ -235,9 +238,14 @@ def test_a_pack_is_small_and_needs_no_cuda(packed, tmp_path):
     assert all(re.match(r"\s*lib(c|m|dl|rt|pthread)\.so", line) for line in outside), outside
 
 
-def test_a_dry_run_measures_nothing(packed, tmp_path):
+def test_a_dry_run_measures_nothing(packed, root, tmp_path):
+    """If this machine has nvcc, one program of each section is compiled, unless an earlier run has compiled the same
+    text (test/data/nvcc)."""
+    path = os.environ["PATH"]
+    if shutil.which("nvcc", path=f"{path}:/usr/local/cuda/bin"):
+        path = f"{root / 'test/data/nvcc'}:{path}"
     out = tmp_path / "results"
-    done = run(packed, "--dry-run", f"--out={out}")
+    done = run(packed, "--dry-run", f"--out={out}", env={"PATH": path})
     print(done.stdout)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("DRY RUN: no GPU is used, and nothing is measured\n")
@@ -314,8 +322,8 @@ def test_smoke_has_every_template(packed, root, tmp_path):
     (data,) = (packed / "build").glob("data-????????")
     jobs = json.loads((data / "smoke/jobs.json").read_text())
     cuda = root / "compiler/targets/cuda"
-    sources = {name: (cuda / f"templates/{name}Templates.cpp").read_text() for name in re.findall(
-        r'#include "compiler/targets/cuda/templates/(\w+)Templates.h"', (cuda / "CudaProgram.cpp").read_text())}
+    sources = {path.name.removesuffix("Templates.cpp"): path.read_text()
+               for path in (cuda / "templates").glob("*Templates.cpp")}
     hero = re.search(r"def Hero : .*?cppNamespace", (root / "dialects/kern/KernOps.td").read_text(), re.S)[0]
     heroes = {*re.findall(r'EnumAttrCase<"\w+", \d+, "(\w+)">', hero),
               *re.findall(r'kernel\.hero = "(\w+)"', "".join(sources.values())),

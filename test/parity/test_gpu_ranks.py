@@ -18,7 +18,7 @@ import pytest
 from safetensors.torch import load_file
 
 from jobs import Job
-from programs import FAILURE, SUCCESS, Programs, checkpoint_digest, checkpoints, losses, metrics
+from programs import FAILURE, SUCCESS, Programs, checkpoint_digest, checkpoints, losses, metrics, until
 from reference import Model, Optimizer
 from test_launch import StoppedThread
 
@@ -182,6 +182,14 @@ def test_equals_one_rank(programs, compiled, train, dtype, strategy, nodes, devi
 SMALL = ("f32", "zero3", 1, 2, 1)
 
 
+def wait_for_graphs(out: Path, processes: list) -> None:
+    """Waits until the ranks train by graphs, which are captured in step 2."""
+    file = out / "metrics.jsonl"
+    until(lambda: file.exists() and file.read_bytes().count(b"\n") > 4 or any(p.poll() is not None for p in processes),
+          "five steps")
+    assert [process.poll() for process in processes] == [None, None]
+
+
 def test_says_how_to_connect_gpus_without_nccl(compiled, train):
     plan = compiled(JOB, *options(*SMALL))
     for library, word in (("/no/libnccl.so.2", "LMC_NCCL=/no/libnccl.so.2"),
@@ -254,10 +262,7 @@ def test_a_rank_that_cannot_enqueue_is_seen_to_wait(compiled, start, tmp_path):
     out = tmp_path / "run"
     processes, finish = start(plan, 2, "--hang-timeout=2", "--slow-timeout=3", out=out,
                               LMC_HOST_QUEUE=1)
-    deadline = time.monotonic() + 60
-    while not (out / "metrics.jsonl").exists() or len(metrics(out)) < 4:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_for_graphs(out, processes)
     try:
         StoppedThread(processes[1].pid)
     except PermissionError:
@@ -268,11 +273,10 @@ def test_a_rank_that_cannot_enqueue_is_seen_to_wait(compiled, start, tmp_path):
     assert re.search(r"(rank 1 \(host .*\) has made no|no rank has made) progress for \d+ s", stderr), stderr
 
 
-def test_a_rank_that_dies_ends_the_other(compiled, start):
+def test_a_rank_that_dies_ends_the_other(compiled, start, tmp_path):
     plan = compiled(replace(JOB, train_iters=100_000, epoch_steps=100_000), *options(*SMALL))
-    processes, finish = start(plan, 2, LMC_HOST_NO_KERNELS=1)
-    time.sleep(4)
-    assert [process.poll() for process in processes] == [None, None]
+    processes, finish = start(plan, 2, out=tmp_path / "run", LMC_HOST_NO_KERNELS=1)
+    wait_for_graphs(tmp_path / "run", processes)
     processes[1].send_signal(signal.SIGKILL)
     killed = time.monotonic()
     run = finish()
@@ -283,12 +287,11 @@ def test_a_rank_that_dies_ends_the_other(compiled, start):
     assert not list(Path("/dev/shm").glob(f"lmc-nccl-{processes[0].pid}-*"))
 
 
-def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, start):
+def test_an_abort_of_nccl_that_never_returns_does_not_keep_the_rank(compiled, start, tmp_path):
     """It is reported of NCCL where a rank of the same machine was killed. A launcher waits for the other."""
     plan = compiled(replace(JOB, train_iters=100_000, epoch_steps=100_000), *options(*SMALL))
-    processes, finish = start(plan, 2, LMC_HOST_NO_KERNELS=1, LMC_HOST_ABORT_HANGS=1)
-    time.sleep(4)
-    assert [process.poll() for process in processes] == [None, None]
+    processes, finish = start(plan, 2, out=tmp_path / "run", LMC_HOST_NO_KERNELS=1, LMC_HOST_ABORT_HANGS=1)
+    wait_for_graphs(tmp_path / "run", processes)
     processes[1].send_signal(signal.SIGKILL)
     rank = finish().ranks[0]
     errors = [line for line in rank.stderr.splitlines() if ": error: " in line]

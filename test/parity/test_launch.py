@@ -65,7 +65,7 @@ def test_a_mistake_ends_all_ranks_with_its_code(programs, tmp_path):
     assert done.seconds < 10
 
 
-# Slow enough to be stopped in the middle: a step is some 20 ms.
+# Of so many steps that it is stopped long before its end.
 LONG = replace(JOB, compute_dtype="f32", train_iters=100000, optimizer=Optimizer(decay_iters=100000), epoch_steps=10,
                settings={"checkpoint": {"interval": 5}})
 
@@ -269,10 +269,14 @@ def test_a_console_that_takes_no_more_output_is_no_hang(running, compiled, tmp_p
     assert max(last_losses(tmp_path / "run")) >= steps
 
 
+# Its steps compute for some 20 ms, so that most pauses of a rank come while it computes.
+HEAVY = replace(LONG, model=replace(JOB.model, hidden_size=128, intermediate_size=352), sequence_length=128)
+
+
 def test_a_slow_rank_is_named(running, compiled, tmp_path):
     """It is stopped for three quarters of the time, in pauses shorter than a sign of life."""
     out = tmp_path / "run"
-    run = running(compiled(LONG, *options("zero3", 1, 2, 1)), out, 2)
+    run = running(compiled(HEAVY, *options("zero3", 1, 2, 1)), out, 2)
     run.wait_for_checkpoint()
     victim = run.ranks()[1]
 

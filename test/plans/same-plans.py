@@ -91,10 +91,10 @@ def normalised(plan):
     return plan
 
 
-def text_of(schema, path):
+def text_of(schema, build, path):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["flatc", "--json", "--strict-json", "--raw-binary", "-o", folder, str(schema),
-                        "--", str(path)], check=True)
+        subprocess.run(["flatc", "--json", "--strict-json", "--raw-binary", "-o", folder,
+                        "-I", str(build / "ground/plan"), str(schema), "--", str(path)], check=True)
         text = (pathlib.Path(folder) / (path.stem + ".json")).read_text(encoding="utf-8")
     plan = json.loads(re.sub(r"(: -?)inf(,?)$", r"\1Infinity\2", text, flags=re.MULTILINE))
     return json.dumps(normalised(plan), indent=1, sort_keys=True) + "\n"
@@ -103,6 +103,7 @@ def text_of(schema, path):
 def dump(arguments):
     out = pathlib.Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
+    build = pathlib.Path(arguments.lmc).resolve().parents[1]  # with the part of the schema that it makes
 
     def one(job):
         name, config, options = job
@@ -110,7 +111,7 @@ def dump(arguments):
             plan = pathlib.Path(folder) / "job.plan"
             made = subprocess.run([arguments.lmc, "compile", str(config), "-o", str(plan), "--quiet",
                                    *options], capture_output=True, text=True)
-            text = (text_of(arguments.schema, plan) if made.returncode == 0 else
+            text = (text_of(arguments.schema, build, plan) if made.returncode == 0 else
                     f"exit code {made.returncode}\n{made.stderr}")
         (out / f"{name}.json").write_text(text.replace(str(ROOT), "ROOT"), encoding="utf-8")
         return name, made.returncode

@@ -990,12 +990,21 @@ LaunchResult execute(const Launch &launch, Memory &memory, const Order &order) {
 void fillGarbage(void *to, uint64_t bytes, uint64_t seed, uint64_t salt) {
   auto *p = static_cast<unsigned char *>(to);
   const uint64_t mixedSeed = mix(seed);
-  for (uint64_t i = 0; i < bytes; i += 8) {
-    uint64_t word = mix(mixedSeed ^ mix(salt + i));
-    // About every fourth word contains NaN, in f32 and in bf16.
-    if ((word & 3) == 0)
-      word |= 0x7fc07fc07fc07fc0u;
-    std::memcpy(p + i, &word, std::min<uint64_t>(8, bytes - i));
+  auto wordAt = [&](uint64_t i) {
+    const uint64_t word = mix(mixedSeed ^ mix(salt + i));
+    // About every fourth word contains NaN, in f32 and in bf16. There is no branch, because this
+    // loop took a third of the time of kernels with much shared memory.
+    const uint64_t isNaN = (word & 3) == 0 ? ~uint64_t(0) : 0;
+    return word | (isNaN & 0x7fc07fc07fc07fc0u);
+  };
+  uint64_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    const uint64_t word = wordAt(i);
+    std::memcpy(p + i, &word, 8);
+  }
+  if (i < bytes) {
+    const uint64_t word = wordAt(i);
+    std::memcpy(p + i, &word, bytes - i);
   }
 }
 

@@ -18,11 +18,11 @@ namespace {
 
 class SimtDevice;
 
-using Step = std::function<Result<void>()>;
+using Task = std::function<Result<void>()>;
 
 struct SimtExecutable final : Executable {
   SimtDevice *owner = nullptr;
-  std::vector<std::vector<Step>> commands; // the steps of each command
+  std::vector<std::vector<Task>> commands; // the tasks of each command
 };
 
 // A mark is reached when all `behind` pieces of work that were enqueued before it are complete.
@@ -102,11 +102,11 @@ private:
             slice.pitch()};
   }
   // `results` says how the kernel accesses the arguments that follow its inputs.
-  Step stepOf(const plan::Launch &launch, Access results, const std::string &source);
-  Result<Step> stepOf(const plan::Collective &op);
-  Result<void> resolve(const plan::Command &command, std::vector<Step> &steps);
+  Task taskOf(const plan::Launch &launch, Access results, const std::string &source);
+  Result<Task> taskOf(const plan::Collective &op);
+  Result<void> resolve(const plan::Command &command, std::vector<Task> &tasks);
   Result<void> resolveInOneOfTwoWays(const plan::Command &command, const std::string &source,
-                                     std::vector<Step> &steps);
+                                     std::vector<Task> &tasks);
   Result<SimtExecutable *> recordedHere(Executable &executable);
   // Executes the queue until `count` pieces of work are complete since the device was opened.
   Result<void> runUntil(uint64_t count);
@@ -119,17 +119,17 @@ private:
   std::vector<Kernel> kernels; // one per kernel of the plan
   // Work that is enqueued and not executed. It stays here until somebody waits, as late as a GPU
   // may execute it: a host buffer that is changed too early has the wrong contents.
-  std::deque<Step> queue;
+  std::deque<Task> queue;
   uint64_t executed = 0;
-  std::optional<Error> failure; // the first failure of a piece of work
+  std::optional<Error> failure; // the first failure of a task
 };
 
 Result<void> SimtDevice::runUntil(uint64_t count) {
   while (!failure && executed < count && !queue.empty()) {
-    Step work = std::move(queue.front());
+    Task task = std::move(queue.front());
     queue.pop_front();
     ++executed;
-    if (auto done = work(); !done)
+    if (auto done = task(); !done)
       failure = done.error();
   }
   if (failure)
@@ -164,8 +164,7 @@ Result<void> SimtDevice::load(const PlanFile &file) {
   return {};
 }
 
-Step SimtDevice::stepOf(const plan::Launch &launch, Access results,
-                        const std::string &source) {
+Task SimtDevice::taskOf(const plan::Launch &launch, Access results, const std::string &source) {
   std::vector<Argument> arguments;
   for (uint32_t slice : *launch.args())
     arguments.push_back(
@@ -178,13 +177,13 @@ Step SimtDevice::stepOf(const plan::Launch &launch, Access results,
   };
 }
 
-Result<Step> SimtDevice::stepOf(const plan::Collective &op) {
+Result<Task> SimtDevice::taskOf(const plan::Collective &op) {
   if (!world)
     return Error{"the plan is for several ranks, and this device has none"};
   const void *x = memory.address(op.x());
   void *d = memory.address(op.d());
   const plan::Slice &in = memory.slice(op.x()), &out = memory.slice(op.d());
-  return Step([&group = world->along(op.axis()), kind = op.kind(), x, d, bytes = in.bytes(),
+  return Task([&group = world->along(op.axis()), kind = op.kind(), x, d, bytes = in.bytes(),
                elements = out.bytes() / byteWidth(out.dtype()), dtype = out.dtype()] {
     switch (kind) {
     case plan::CollectiveKind::AllGather:
@@ -201,7 +200,7 @@ Result<Step> SimtDevice::stepOf(const plan::Collective &op) {
 // The commands of a plan take turns: one is computed in the first way, the next one in the second.
 Result<void> SimtDevice::resolveInOneOfTwoWays(const plan::Command &command,
                                                const std::string &source,
-                                               std::vector<Step> &steps) {
+                                               std::vector<Task> &tasks) {
   const std::vector<const plan::Launch *> launches = plan::launchesOf(command);
   if (launches.empty())
     return Error{fmt::format("a command of the plan has no kernels ({})", source)};
@@ -209,43 +208,43 @@ Result<void> SimtDevice::resolveInOneOfTwoWays(const plan::Command &command,
   if (const plan::Gemm *op = plan::productOf(command); op && !second) {
     auto gemm = cpu::bindGemm(*op, memory, gemms);
     LMC_TRY(gemm);
-    steps.push_back([gemm = *gemm]() -> Result<void> {
+    tasks.push_back([gemm = *gemm]() -> Result<void> {
       gemm.run();
       return {};
     });
   }
-  steps.push_back(stepOf(*launches[second], Access::ReadWrite, source));
+  tasks.push_back(taskOf(*launches[second], Access::ReadWrite, source));
   return {};
 }
 
-Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step> &steps) {
+Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Task> &tasks) {
   const std::string source = command.source() ? command.source()->str() : "";
   if (const plan::Launch *launch = command.body_as_Launch()) {
-    steps.push_back(stepOf(*launch, Access::Write, source));
+    tasks.push_back(taskOf(*launch, Access::Write, source));
     return {};
   }
   if (const plan::Gemm *op = command.body_as_Gemm()) {
     auto gemm = cpu::bindGemm(*op, memory, gemms);
     LMC_TRY(gemm);
-    steps.push_back([gemm = *gemm]() -> Result<void> {
+    tasks.push_back([gemm = *gemm]() -> Result<void> {
       gemm.run();
       return {};
     });
     return {};
   }
   if (plan::hasTwoWays(command))
-    return resolveInOneOfTwoWays(command, source, steps);
+    return resolveInOneOfTwoWays(command, source, tasks);
   if (const plan::Copy *op = command.body_as_Copy()) {
-    steps.push_back([copy = cpu::bindCopy(*op, memory)]() -> Result<void> {
+    tasks.push_back([copy = cpu::bindCopy(*op, memory)]() -> Result<void> {
       copy.run(1);
       return {};
     });
     return {};
   }
   if (const plan::Collective *op = command.body_as_Collective()) {
-    auto collective = stepOf(*op);
+    auto collective = taskOf(*op);
     LMC_TRY(collective);
-    steps.push_back(std::move(*collective));
+    tasks.push_back(std::move(*collective));
     return {};
   }
   if (command.body_as_Wait())
@@ -255,7 +254,7 @@ Result<void> SimtDevice::resolve(const plan::Command &command, std::vector<Step>
   // A launch may write only a part of a command's result or workspace, and may read what an earlier
   // launch of the command wrote.
   for (const plan::Launch *launch : *command.launches())
-    steps.push_back(stepOf(*launch, Access::ReadWrite, source));
+    tasks.push_back(taskOf(*launch, Access::ReadWrite, source));
   return {};
 }
 
@@ -279,8 +278,8 @@ Result<SimtExecutable *> SimtDevice::recordedHere(Executable &executable) {
 Result<void> SimtDevice::submit(Executable &executable) {
   auto recorded = recordedHere(executable);
   LMC_TRY(recorded);
-  for (const std::vector<Step> &steps : (*recorded)->commands)
-    queue.insert(queue.end(), steps.begin(), steps.end());
+  for (const std::vector<Task> &tasks : (*recorded)->commands)
+    queue.insert(queue.end(), tasks.begin(), tasks.end());
   return {};
 }
 
@@ -291,8 +290,8 @@ Result<std::vector<CommandTime>> SimtDevice::submitTimed(Executable &executable,
   LMC_TRY(synchronize());
   CommandClock clock;
   uint32_t command = 0;
-  for (const std::vector<Step> &steps : (*recorded)->commands) {
-    queue.insert(queue.end(), steps.begin(), steps.end());
+  for (const std::vector<Task> &tasks : (*recorded)->commands) {
+    queue.insert(queue.end(), tasks.begin(), tasks.end());
     LMC_TRY(synchronize());
     if (after)
       LMC_TRY(after(command++));

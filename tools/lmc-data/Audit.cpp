@@ -24,7 +24,7 @@ void Occurrences::add(uint64_t times, const DocumentName &document) {
     return;
   count += times;
   ++documents;
-  // Most documents come in order, and need no place then.
+  // Most documents come in order, so that only the first ones need a place.
   if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
     add({0, 0, {{document.ordinal, document.text()}}});
 }
@@ -75,7 +75,7 @@ public:
   }
 
 private:
-  uint8_t last[2] = {0, 0}; // the bytes before the next piece
+  uint8_t last[2] = {0, 0}; // the last two bytes of the text so far
 
   static bool isAsciiControl(uint8_t byte) {
     return ((byte < 0x20) & (byte != '\t') & (byte != '\n') & (byte != '\r')) | (byte == 0x7f);
@@ -93,14 +93,14 @@ private:
   }
 };
 
-// A document, in 8 bytes: the number of its file, and its place in the file.
+// A document in 8 bytes: the number of its file, and its position in the file.
 struct DocumentKey {
   uint64_t file : 24;
   uint64_t at : 40;
 };
 static_assert(sizeof(DocumentKey) == 8);
 
-// A text in the file that save() writes.
+// The record of a text in the file that save() writes.
 struct Record {
   uint64_t hash;
   DocumentKey document;
@@ -118,8 +118,8 @@ struct Audit::State {
   };
   std::vector<Input> files;
   std::unordered_map<uint64_t, DocumentKey> texts; // by the hash of the text
-  std::optional<File> log;                         // has `texts` in the order of the documents
-  std::vector<Record> unsaved;                     // those that are not in `log` yet
+  std::optional<File> log;     // file with `texts` in the order of the documents
+  std::vector<Record> unsaved; // records that are not in `log` yet
   XXH3_state_t *hash = XXH3_createState();
   // Of the current document.
   uint64_t bytes = 0;
@@ -128,7 +128,7 @@ struct Audit::State {
   explicit State(DocumentReceiver &next) : next(next) { XXH3_64bits_reset(hash); }
   ~State() { XXH3_freeState(hash); }
 
-  // Returns "" if the text of the current document is new, else where both of its documents are.
+  // Returns "" if the text of the current document is new; else the places of both documents.
   std::string repeats(uint64_t at) {
     const uint64_t key = XXH3_64bits_digest(hash);
     const DocumentKey document{files.size() - 1, at};

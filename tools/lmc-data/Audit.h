@@ -1,5 +1,5 @@
-// Looks at the documents that `lmc-data pack` reads for what harms a data set: repeated documents
-// and control characters.
+// Finds harmful properties of the documents that `lmc-data pack` reads: repeated documents and
+// control characters.
 #pragma once
 
 #include "tools/lmc-data/input/Documents.h"
@@ -15,23 +15,23 @@
 
 namespace lmc {
 
-// How often something was found, and where first.
+// The number of times that something was found, and the first places.
 struct Finding {
   static constexpr size_t kPlaces = 5;
   uint64_t count = 0;
   std::vector<std::string> places; // of the first kPlaces
 
   void add(std::string place);
-  // Returns "", or ", such as PLACE" if there is one.
+  // Returns ", such as PLACE" if a place is known; else "".
   std::string example() const;
 };
 
-// What was found in documents that may come in another order than that of the files.
+// Findings in documents that may come in another order than that of the files.
 struct Occurrences {
   uint64_t count = 0, documents = 0;
   std::map<uint64_t, std::string> first; // places of the first documents, by their ordinals
 
-  // Adds what a document has, if it is not 0.
+  // Adds the `times` that a document has, if they are not 0.
   void add(uint64_t times, const DocumentName &document);
   void add(const Occurrences &other);
   Finding finding() const;
@@ -39,11 +39,11 @@ struct Occurrences {
 
 class Audit : public DocumentReceiver {
 public:
-  // The most different texts that are remembered to find repeated ones: at about 43 bytes each,
-  // 0.7 GiB of memory. Later documents are compared with these only.
+  // The maximum number of different texts that are remembered to find repeated ones: at about 43
+  // bytes each, 0.7 GiB of memory. Later documents are compared with these only.
   static constexpr uint64_t kRemembered = 1 << 24;
 
-  // Passes all it receives to `next`.
+  // Passes all documents that it receives to `next`.
   explicit Audit(DocumentReceiver &next);
   ~Audit() override;
 
@@ -53,27 +53,27 @@ public:
 
   struct Findings {
     uint64_t documents = 0, bytes = 0; // all that was read
-    Finding repeated;                  // documents whose text another one has, with its place
+    Finding repeated;                  // documents with the text of an earlier one, and its place
     uint64_t repeatedBytes = 0;        // of their texts
     Finding control;                   // documents with control characters
     // Control characters (Unicode's category Cc), without \t, \n and \r.
     uint64_t controlCharacters = 0;
-    Finding replaced; // documents with U+FFFD, which stands for lost characters
+    Finding replaced; // documents with U+FFFD, the sign of lost characters
     uint64_t replacementCharacters = 0;
-    bool complete = true; // false if there were more different texts than are remembered
+    bool complete = true; // false if there were more than kRemembered different texts
   };
   const Findings &findings() const;
 
-  // What save() has put on the disk.
+  // The state that save() has put on the disk.
   struct Saved {
     Findings findings;
     uint64_t texts = 0; // that are remembered
   };
-  // Keeps the hashes of the texts in FOLDER/texts too, so that save() can be called.
+  // Also keeps the hashes of the texts in FOLDER/texts, so that save() can be called.
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
-  // Goes on with what another process has saved in FOLDER. `before` are the files that were read up
-  // to their ends. Error: the file there has less.
+  // Continues with the state that another process has saved in FOLDER. `before` are the files that
+  // were read to their ends. Error: the file in FOLDER has less.
   Result<void> resume(const std::string &folder, const Saved &saved,
                       const std::vector<std::pair<std::string, InputFormat>> &before);
 

@@ -1,4 +1,4 @@
-// A checkpoint that the user names, with what can be known of it without its plan.
+// A checkpoint that the user names, with the facts that are known without its plan.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -14,11 +14,11 @@ struct CheckpointFolder {
   CheckpointState state;
   RunIdentity run;
   std::vector<RecordedFile> files;
-  std::vector<DamagedCheckpoint> skipped; // newer ones, which are damaged
+  std::vector<DamagedCheckpoint> skipped; // newer checkpoints of the run, which are damaged
 };
 
-// Opens the checkpoint `path`: a folder with state.json, or a run's folder, whose newest complete
-// checkpoint it is. The sizes of the files are verified.
+// Opens a checkpoint. `path` is the checkpoint's folder, which has state.json, or a run's folder,
+// whose newest complete checkpoint is opened. Verifies the sizes of files, but no checksums.
 Result<CheckpointFolder> openCheckpoint(const std::string &path);
 
 // Returns the checkpoint's file of master weights.

@@ -23,17 +23,16 @@ DataCommand addDumpCommand(CommandLine &line);
 DataCommand addTokenizerCommand(CommandLine &line);
 DataCommand addExportCommand(CommandLine &line);
 
-// Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files;
-// the Error is that of a damaged one.
+// Prints the report of `lmc-data inspect` on a checkpoint. With `verify`, reads all of its files.
+// Error: a file is damaged.
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 
-// Returns the token that ends a document of the file: `given`, or as a file with a table of
-// documents says it (absent: it has none). For any other file it is a guess, the id of GPT-2 or of
-// Llama 3.
+// Returns the token that ends a document of the file: `given`; or that of a file with a table of
+// documents (absent: it has none); or, for any other file, a guess, the id of GPT-2 or of Llama 3.
 std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
 
-// Adds the option --format, which is to lmc-data what data.format is to lmc-run. `format` must live
-// until the command line is parsed.
+// Adds the option --format, which corresponds to data.format of lmc-run. `format` must live until
+// the command line is parsed.
 void addFormatOption(Command &command, DataFormat &format);
 
 // Adds the options that say how documents are read: --format, --document-separator, --field,

@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// Text that is encoded at a time, in bytes for each thread.
+// The bytes of text per thread that are encoded at a time.
 static constexpr size_t kBatchBytes = 4 << 20;
 
 void EncodedDocuments::Counts::add(const Counts &other) {

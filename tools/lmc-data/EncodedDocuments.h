@@ -1,5 +1,5 @@
 // Writes documents as the tokens of a tokenizer, encoded by several threads. The result does not
-// depend on how many there are.
+// depend on the number of threads.
 #pragma once
 
 #include "corpus/tokenizer/Tokenizer.h"
@@ -17,24 +17,24 @@ namespace lmc {
 class EncodedDocuments {
 public:
   struct Counts {
-    Occurrences merged;   // end-of-document ids that were removed at documents' edges
+    Occurrences merged;   // end-of-document ids removed at the edges of documents
     Occurrences inside;   // end-of-document ids inside documents
-    Occurrences empty;    // documents without ids, which were left out
-    Occurrences spelled;  // places that spell a special token and became text
+    Occurrences empty;    // documents that had no ids and were left out
+    Occurrences spelled;  // spelled special tokens that became text
     Occurrences unknown;  // ids of unknown characters
-    Occurrences fallback; // ids of bytes of characters that the vocabulary does not have
+    Occurrences fallback; // ids of single bytes of characters outside of the vocabulary
     void add(const Counts &other);
   };
 
-  // Makes one with encoders for `threads` threads, 0 for one per processor. All references must
-  // outlive it. Error: that of Tokenizer::encoders.
+  // Makes encoders for `threads` threads; 0: one per processor. All references must outlive the
+  // object. Error: that of Tokenizer::encoders.
   static Result<std::unique_ptr<EncodedDocuments>> create(const Tokenizer &tokenizer,
                                                           const DocumentTokens &borders,
                                                           SpecialTokens mode, uint32_t threads,
                                                           TokenFileWriter &writer);
 
-  // Adds a document, valid UTF-8, which is written when enough of them are there. Error: it, or one
-  // before it, which the message names, cannot be encoded; or tokens cannot be written.
+  // Adds a document, valid UTF-8. It is written when enough are there. Error: this document, or an
+  // earlier one that the message names, cannot be encoded, or tokens cannot be written.
   Result<void> add(std::string document, const DocumentName &name);
   // Writes all documents that are not written yet.
   Result<void> finish();
@@ -47,7 +47,7 @@ private:
   const DocumentTokens &borders;
   TokenFileWriter &writer;
   std::optional<uint32_t> unknown; // the id of unknown characters
-  IdSet fallback;                  // the ids of the tokens "<0x00>" to "<0xFF>", if all exist
+  IdSet fallback;                  // ids of the tokens "<0x00>" to "<0xFF>", if all exist
   std::vector<std::unique_ptr<Encoder>> encoders; // one per thread
   struct Waiting {
     std::string text;

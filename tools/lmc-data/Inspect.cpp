@@ -29,7 +29,7 @@ std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_
 namespace {
 
 constexpr uint64_t kChunk = 1 << 16;    // tokens per read
-constexpr uint32_t kDenseIds = 1 << 20; // smaller ids are counted in a table, others in a map
+constexpr uint32_t kDenseIds = 1 << 20; // ids below it are counted in a table, others in a map
 constexpr size_t kMostFrequent = 10;
 constexpr size_t kBarWidth = 40;
 constexpr uint64_t kNowhere = UINT64_MAX;
@@ -38,14 +38,14 @@ struct Summary {
   std::vector<std::pair<int64_t, uint64_t>> counts; // (id, times), most frequent first
   double entropy = 0;                               // nats per token
   std::optional<uint32_t> eod;
-  bool isGuess = false; // neither the file nor the user says that it is `eod`
+  bool isGuess = false; // `eod` is neither from the file nor from the user
   uint64_t eods = 0;
-  uint64_t doubled = 0;             // end-of-document tokens directly after another one
+  uint64_t doubled = 0;             // end-of-document tokens right behind another one
   uint64_t firstDoubled = kNowhere; // position of the first doubled token
-  // The number of tokens of each document, with its end-of-document token, ascending. Empty if not
-  // known.
+  // The number of tokens of each document, with its end-of-document token, ascending. Empty if they
+  // are not known.
   std::vector<uint64_t> documentLengths;
-  // What data.packing = "best_fit" makes of the file: windows of `window` tokens; 0: not asked for.
+  // The windows of `window` tokens that data.packing = "best_fit" makes of the file; 0: not asked.
   uint64_t window = 0, windows = 0, padding = 0, cutDocuments = 0;
 };
 
@@ -53,7 +53,7 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   if (!file.hasDocuments())
     return Error{fmt::format("{}: does not say where its documents start, which --best-fit needs",
                              file.path())};
-  // The result depends on the lengths alone.
+  // Only the lengths of documents matter, so their starts are sums of lengths.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
   for (uint64_t length : summary.documentLengths) {
@@ -127,7 +127,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   } else if (!ends.empty()) {
     if (ends.back() != file.size())
       ends.push_back(file.size());
-    // If a file has the separator before each document, its first token is one, which is no
+    // If a file has the separator before each document, its first token is a separator, and no
     // document.
     uint64_t begin = 0;
     for (uint64_t end : ends) {
@@ -196,7 +196,7 @@ void printText(const TokenFile &file, const Summary &summary) {
   fmt::print("different ids    {}, the most frequent:\n", summary.counts.size());
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i) {
     auto [id, times] = summary.counts[i];
-    // The character of an id is known only if the vocabulary is the 256 bytes.
+    // The character of an id is only known if the vocabulary is the 256 bytes.
     bool isCharacter = file.vocabulary() == 256 && id >= 0x20 && id < 0x7f;
     fmt::print("  {:>10} {:3}  {:>12}  {:>8}\n", id,
                isCharacter ? fmt::format("'{}'", static_cast<char>(id)) : "", times,

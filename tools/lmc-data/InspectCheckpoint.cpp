@@ -19,7 +19,7 @@ namespace {
 
 struct Weights {
   uint64_t parameters = 0, tensors = 0, bytes = 0;
-  std::set<std::string> dtypes; // as the safetensors format names them
+  std::set<std::string> dtypes; // dtypes, by their names in the safetensors format
 };
 
 Result<Weights> countWeights(const CheckpointFolder &checkpoint) {

@@ -1,4 +1,4 @@
-// lmc-data pack: converts documents to tokens: one per byte, or those of a tokenizer.
+// lmc-data pack: converts documents to tokens, one per byte or those of a tokenizer.
 //
 // Exactly one end-of-document token separates two documents. End-of-document tokens that the text
 // has at the edges of a document are removed first, because two in a row would teach a model to
@@ -42,27 +42,27 @@ constexpr int32_t kNoEod = -1;
 struct PackOptions {
   std::vector<std::string> inputs;
   std::string output, validation;
-  std::optional<double> validationFraction; // default: 0.05
+  std::optional<double> validationFraction; // share of the text; default: 0.05
   DocumentOptions documents;
-  std::optional<std::string> bos, eod; // as given
+  std::optional<std::string> bos, eod; // border tokens as the user gave them
   std::string tokenizer;               // "": bytes are tokens
-  std::string needsTokenizer;          // an option that was given and needs --tokenizer, or ""
+  std::string needsTokenizer;          // name of a given option that needs --tokenizer, or ""
   SpecialTokens special = SpecialTokens::Text;
-  uint32_t threads = 0; // 0: as many as there are processors
+  uint32_t threads = 0; // 0: one per processor
   bool strict = false;
-  bool megatron = false;      // the format that is written
-  std::optional<bool> resume; // default: if all inputs can be read again
-  double saveInterval = 10;   // seconds
+  bool megatron = false;      // true: writes token files in Megatron's format
+  std::optional<bool> resume; // default: true if all inputs can be read again
+  double saveInterval = 10;   // seconds between two saves of the state
 };
 
-// The tokenizer and the tokens around documents that PackOptions ask for.
+// The tokenizer and the border tokens that PackOptions ask for.
 struct Packing {
   std::shared_ptr<const Tokenizer> tokenizer; // null: bytes are tokens
   std::string tokenizerPath;
   uint64_t tokenizerHash = kBytesAsTokens;
   DocumentTokens borders;
   uint32_t vocabulary = 256;
-  std::vector<uint16_t> bytesOfTokens; // as the token file has them
+  std::vector<uint16_t> bytesOfTokens; // bytes of text per token, as in the token file
 };
 
 // Receives the text of documents without end-of-document bytes at their edges. Pieces are never
@@ -76,11 +76,11 @@ struct CleanReceiver {
 // Removes end-of-document ids at the edges of documents, and documents without other tokens.
 class EdgeCleaner : public DocumentReceiver {
 public:
-  // `before`: the documents that another process has read before.
+  // `before` is the number of documents that earlier processes of an interrupted pack have read.
   EdgeCleaner(int32_t eod, uint64_t before, CleanReceiver &next)
       : eod(eod), next(next), ordinal(before) {}
 
-  EncodedDocuments::Counts found; // merged, inside, empty
+  EncodedDocuments::Counts found; // only `merged`, `inside` and `empty` are counted
 
   Result<void> text(std::string_view piece) override {
     if (eod < 0 || eod > 255)
@@ -91,9 +91,9 @@ public:
       merged += first;
       piece.remove_prefix(first);
     }
-    size_t body = piece.find_last_not_of(end) + 1; // npos + 1 is 0: only end-of-document ids
+    size_t body = piece.find_last_not_of(end) + 1; // 0 if there are only end-of-document ids
     if (body > 0) {
-      // More text follows, so the ids that were held back are inside the document.
+      // The document has more text, so the `held` end-of-document ids are not at its end.
       inside += held + std::count(piece.begin(), piece.begin() + body, end);
       for (; held > 0; --held)
         LMC_TRY(pass({&end, 1}));
@@ -120,12 +120,12 @@ private:
   DocumentName name;
   int32_t eod;
   CleanReceiver &next;
-  uint64_t ordinal; // of the current document
+  uint64_t ordinal; // number of the current document
   // Of the current document:
-  bool started = false; // true if it has a token
+  bool started = false; // true if the document has a token
   uint64_t merged = 0;  // end-of-document ids removed at its edges
   uint64_t inside = 0;  // end-of-document ids kept inside it
-  uint64_t held = 0;    // end-of-document ids that may be at its end
+  uint64_t held = 0;    // end-of-document ids that may be at the document's end
 
   Result<void> pass(std::string_view piece) {
     if (piece.empty())
@@ -139,10 +139,10 @@ private:
 class TokenOutput : public CleanReceiver {
 public:
   explicit TokenOutput(std::unique_ptr<TokenFileWriter> writer) : writer(std::move(writer)) {}
-  // Gives all that was received to the writer; documents may follow.
+  // Passes all received text to the writer; documents may follow.
   virtual Result<void> flush() { return {}; }
   TokenFileWriter &file() { return *writer; }
-  // The tokens of the text and of the documents that were left out because they had none.
+  // Returns the counts of the tokens, and of the documents without tokens, which were left out.
   virtual EncodedDocuments::Counts counts() const { return {}; }
 
 protected:
@@ -198,7 +198,7 @@ public:
 
 private:
   std::unique_ptr<EncodedDocuments> documents;
-  std::string document; // what has come of the current one
+  std::string document; // text of the current document so far
 };
 
 // Computes the lengths of the documents in bytes, when the input is read for the first time.
@@ -217,13 +217,13 @@ struct DocumentLengths : CleanReceiver {
   }
 };
 
-// Says which part of the text goes to the validation file.
+// Decides which part of the text goes to the validation file.
 struct Split {
-  std::vector<bool> documents; // true: to validation; if empty, text from `cut` on goes there
+  std::vector<bool> documents; // true: to validation; if empty, text behind `cut` goes there
   uint64_t cut = 0;            // bytes of text that go to the training file
 };
 
-// Chooses which text becomes validation data, about `fraction` of all. `total` is the sum of the
+// Chooses about the share `fraction` of the text as validation data. `total` is the sum of the
 // lengths, at least 2.
 Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
@@ -253,12 +253,12 @@ Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fract
 // second time.
 class Router : public CleanReceiver {
 public:
-  // `wholeCharacters`: text is not cut inside of a character.
+  // If `wholeCharacters` is true, no character is cut in two.
   Router(const Split &split, bool wholeCharacters, TokenOutput &training, TokenOutput &validation)
       : at{.cut = split.cut}, split(split), wholeCharacters(wholeCharacters), training(training),
         validation(validation) {}
 
-  // `cut`: bytes of text that go to the training file, if documents do not decide.
+  // The position in the text. `cut` counts bytes for the training file, if documents do not decide.
   SplitPosition at;
 
   Result<void> text(std::string_view piece) override {
@@ -291,7 +291,7 @@ private:
   const Split &split;
   bool wholeCharacters;
   TokenOutput &training, &validation;
-  bool toTraining = false, toValidation = false; // true if a part of the document went there
+  bool toTraining = false, toValidation = false; // true if a part of the document went to the file
 
   TokenOutput &current() {
     // Documents that were added to a file between the two readings go to training.
@@ -327,7 +327,7 @@ Result<void> checkPaths(const PackOptions &options) {
   return {};
 }
 
-// Finds the bytes of text that each token stands for: none, if it stands around documents.
+// Finds the bytes of text of each token; a border token has none.
 Result<void> findBytes(Packing &packing) {
   std::vector<uint16_t> &bytes = packing.bytesOfTokens;
   bytes.assign(packing.vocabulary, 1); // without a tokenizer
@@ -347,7 +347,7 @@ Result<void> findBytes(Packing &packing) {
   return {};
 }
 
-// Loads the tokenizer, and finds what stands between documents.
+// Loads the tokenizer, and finds the tokens between documents.
 Result<Packing> prepare(const PackOptions &options) {
   Packing packing;
   if (options.tokenizer.empty()) {
@@ -390,7 +390,7 @@ int32_t endOfDocument(const Packing &packing) {
   return end ? static_cast<int32_t>(*end) : kNoEod;
 }
 
-// Opens a token file, after what `saved` says if it is not null.
+// Opens a token file. If `saved` is not null, the file continues after that state.
 Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, const Packing &packing,
                                                 const std::shared_ptr<PartialFolder> &folder,
                                                 const TokenFileWriter::Saved *saved) {
@@ -410,7 +410,7 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
 }
 
-// All on which the token files depend.
+// Returns everything on which the token files depend.
 nlohmann::json identityOf(const PackOptions &options, const Packing &packing,
                           const std::vector<InputStamp> &stamps) {
   const DocumentOptions &documents = options.documents;
@@ -444,7 +444,7 @@ class Saver : public DocumentReceiver {
 public:
   using Save = std::function<Result<void>(uint64_t file, const DocumentPlace &place)>;
 
-  // `first`: the number of the first file that is read.
+  // `first` is the number of the first file that is read.
   Saver(DocumentReceiver &next, uint64_t first, double seconds, Save save)
       : next(next), file(first), interval(seconds), save(std::move(save)) {}
 
@@ -482,7 +482,7 @@ public:
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
-    // Bytes that are end-of-document tokens; a tokenizer's are found in its ids.
+    // The byte that EdgeCleaner removes. With a tokenizer, EncodedDocuments removes ids instead.
     cleaned = this->packing.tokenizer ? kNoEod : endOfDocument(this->packing);
   }
 
@@ -529,18 +529,18 @@ public:
 private:
   const PackOptions &options;
   const Packing packing;
-  const std::vector<InputStamp> stamps; // of the inputs, before they are read
-  const nlohmann::json identity;        // all on which the token files depend
+  const std::vector<InputStamp> stamps; // stamps of the inputs before they are read
+  const nlohmann::json identity;        // everything on which the token files depend
   const PackJournal journal;
-  std::vector<std::string> paths; // of the token files: training, validation
+  std::vector<std::string> paths; // paths of the token files: training, validation
   int32_t cleaned;
   PartialFolders folders; // of the token files
   std::vector<std::unique_ptr<TokenOutput>> outputs;
-  std::vector<TokenizerCopy> tokenizers; // for the outputs
-  std::optional<PackState> saved;        // what an interrupted pack has left
+  std::vector<TokenizerCopy> tokenizers; // one for each token file
+  std::optional<PackState> saved;        // the state that an interrupted pack has left
 
-  // Locks the token files before anything of them is read or written, and completes packs whose
-  // files were getting their names. Returns true if this pack was one of them.
+  // Locks the token files before anything of them is read or written, and completes packs that were
+  // interrupted while their files got their names. Returns true if this pack was one of them.
   Result<bool> lockOutputs() {
     for (const std::string &path : paths) {
       auto folder = PartialFolder::lock(path);
@@ -567,10 +567,10 @@ private:
     return isThis;
   }
 
-  // What a finished pack has in common with one that would write the same and report the same.
+  // Returns what a finished pack must share with another one that would write and report the same.
   nlohmann::json finishedIdentity() const { return {identity, options.strict}; }
 
-  // Goes on with what an interrupted pack has left, or else begins.
+  // Opens the token files: those that an interrupted pack has left, or new ones.
   Result<void> openOutputs(bool resumable) {
     std::string why;
     if (resumable)
@@ -656,16 +656,16 @@ private:
     return journal.write(state);
   }
 
-  // Writes what is still missing when all documents were received.
+  // Writes what is still missing after all documents were received.
   Result<void> complete(TokenOutput &output) const {
     LMC_TRY(output.flush());
-    // As Megatron's preprocess_data.py --append-eod has it, the last document ends like the others.
+    // As with Megatron's preprocess_data.py --append-eod, the last document has the token, too.
     if (options.megatron && packing.borders.between && output.file().documents() > 0)
       return output.file().append({&*packing.borders.between, 1});
     return {};
   }
 
-  // Reports, and gives the files their names.
+  // Reports the results, and gives the files their names.
   Result<void> finish(const EdgeCleaner &cleaner, const Audit &audit, const Split &split) {
     PackReport report;
     report.inputs = options.inputs;
@@ -680,8 +680,8 @@ private:
                               i == 0 ? "" : part});
     if (options.strict)
       LMC_TRY(report.checkStrict());
-    // All files are completed before any gets its name: otherwise an interrupted run could leave
-    // files of two runs, which might have text in common.
+    // All files are completed before any gets its name. Otherwise an interrupted run could leave
+    // files of two runs, which might share text.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));

@@ -1,5 +1,5 @@
-// The last step of a pack: all its files get their names. A record of it in OUT.bin.partial lets
-// the next pack complete what an interrupted one has begun.
+// The last step of a pack, which gives all its files their names. A record of it in OUT.bin.partial
+// lets the next pack complete what an interrupted one has begun.
 #pragma once
 
 #include "tools/lmc-data/write/PartialFolder.h"
@@ -14,23 +14,22 @@
 
 namespace lmc {
 
-// What a pack was, for the next one.
+// Facts about a finished pack, for the next one.
 struct FinishedPack {
-  nlohmann::json identity; // all that its files depend on
+  nlohmann::json identity; // everything on which its files depend
   std::string report;      // for the console
 };
 
 using PartialFolders = std::vector<std::shared_ptr<PartialFolder>>;
 
 // Gives the complete files of a pack their names and removes the folders; the record is in the
-// first of them. After an Error, or if the process ends in the middle, completePack() does what is
-// left.
+// first of them. After an Error, or if the process ends during this, completePack() does the rest.
 Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename> &renames,
                         const FinishedPack &pack);
 
-// Completes what an interrupted commitPack() has left whose record is in `folder`, and empties the
-// folder; nullopt if there is no record. A file that another pack has written since then is left
-// alone. Error: that of publish(), or the record cannot be read.
+// Completes an interrupted commitPack() whose record is in `folder`, and empties the folder;
+// nullopt if there is no record. A file that another pack has written since then is left alone.
+// Error: that of publish(), or the record cannot be read.
 Result<std::optional<FinishedPack>> completePack(PartialFolder &folder);
 
 } // namespace lmc

@@ -34,14 +34,14 @@ std::optional<PackState> PackJournal::read(std::string &why) const {
     if (json && json->at("identity") == identity)
       return json->at("state").get<PackState>();
     why = json ? "it was of other inputs or options" : "its state cannot be read";
-  } catch (const std::exception &) { // of another version of this file
+  } catch (const std::exception &) { // the file is of another version
     why = "its state cannot be read";
   }
   return std::nullopt;
 }
 
 Result<void> PackJournal::write(const PackState &state) const {
-  // A path may be no UTF-8.
+  // A path may contain bytes that are not UTF-8.
   return publishFile(path(), nlohmann::json{{"identity", identity}, {"state", state}}.dump(
                                  -1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

@@ -1,5 +1,5 @@
-// What of an unfinished pack is on the disk, from which the next one goes on after its process was
-// killed. It lies in the folder of the unfinished token file, OUT.bin.partial.
+// Records the state of an unfinished pack on the disk, from which the next pack continues if the
+// process was killed. The file lies in the folder of the unfinished token file, OUT.bin.partial.
 #pragma once
 
 #include "tools/lmc-data/Audit.h"
@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// Where in all of the text a split into training and validation stands (Router in Pack.cpp).
+// The position in the whole text of a split into training and validation (Router in Pack.cpp).
 struct SplitPosition {
   uint64_t document = 0, bytes = 0, cut = 0;
 };
@@ -31,15 +31,15 @@ struct PackState {
 
 class PackJournal {
 public:
-  // `identity`: all that the token file depends on. A state of another identity is not gone on
-  // with.
+  // `identity` is everything on which the token file depends. A state of another identity is not
+  // used.
   PackJournal(const std::string &output, nlohmann::json identity)
       : folder(partialFolder(output)), identity(std::move(identity)) {}
 
-  // Returns the state that an interrupted pack has left, or nullopt. If one is there that cannot be
-  // used, `why` is a clause about it.
+  // Returns the state that an interrupted pack has left, or nullopt. If a state exists but cannot
+  // be used, `why` is a clause about the reason.
   std::optional<PackState> read(std::string &why) const;
-  // Returns when the state is on the disk. What it counts must be there before.
+  // Returns when the state is on the disk. The data that it counts must be there before.
   Result<void> write(const PackState &state) const;
 
 private:
@@ -48,7 +48,7 @@ private:
   std::string path() const { return folder + "/state.json"; }
 };
 
-// Returns what names this program: its release and the commit that it was built from.
+// Returns what identifies this program: its release and its commit.
 nlohmann::json identityOfRelease();
 
 } // namespace lmc

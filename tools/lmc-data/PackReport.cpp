@@ -12,7 +12,7 @@ namespace lmc {
 
 namespace {
 
-// One kind of thing that is reported where it occurs.
+// One kind of finding, which is reported with its places.
 struct Item {
   const char *key; // in the JSON
   uint64_t count;

@@ -1,4 +1,4 @@
-// What `lmc-data pack` reports: on the console, and as JSON beside the token file.
+// The report of `lmc-data pack`: on the console, and as JSON beside the token file.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -15,7 +15,7 @@ struct PackReport {
   struct File {
     std::string path;
     uint64_t tokens = 0, documents = 0;
-    std::string part; // what of the text went there; "": all of it
+    std::string part; // the part of the text in this file; "": all
   };
   std::vector<std::string> inputs;
   std::string tokenizer; // "": bytes are tokens
@@ -27,9 +27,9 @@ struct PackReport {
 
   // Returns the lines for the console.
   std::string text() const;
-  // Writes all of it to `path` as JSON.
+  // Writes the whole report to `path` as JSON.
   Result<void> write(const std::string &path) const;
-  // Returns an Error that lists all that --strict does not allow.
+  // Returns an Error that lists all findings that --strict forbids.
   Result<void> checkStrict() const;
 };
 

@@ -12,7 +12,7 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-// The names of files that say more about a tokenizer than the file that it is read from.
+// The names of files with more facts about a tokenizer, beside the file from which it is read.
 static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "chat_template.jinja", "generation_config.json"};
 

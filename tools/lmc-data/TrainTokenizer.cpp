@@ -1,4 +1,4 @@
-// lmc-data tokenizer train: makes a byte-level BPE tokenizer of a text.
+// lmc-data tokenizer train: trains a byte-level BPE tokenizer on a text.
 
 #include "corpus/tokenizer/models/BpeTrainer.h"
 #include "ground/support/File.h"

@@ -14,7 +14,7 @@
 
 using namespace lmc;
 
-// Runs a command and turns exceptions of libraries into errors, also when memory runs out.
+// Runs a command and turns exceptions of libraries into errors, including a lack of memory.
 static Result<void> runCaught(const DataCommand &command) {
   try {
     LMC_TRY(command.run());

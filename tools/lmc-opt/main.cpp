@@ -1,4 +1,4 @@
-// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and to look at IR.
+// lmc-opt: mlir-opt with lmc's dialects and passes, for tests and for looking at IR.
 #include "compiler/driver/Registration.h"
 #include "ground/support/Release.h"
 

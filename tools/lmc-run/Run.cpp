@@ -46,7 +46,7 @@ static Result<ExitCode> dump(Session &session, const ProgramOptions &options) {
   return ExitCode::Success;
 }
 
-// Returns the record of commands that the options ask for.
+// Returns the record of commands that the options ask for, if any.
 static Result<std::unique_ptr<CommandRecord>> openRecord(const ProgramOptions &options,
                                                          const PlanFile &plan,
                                                          const DeviceInfo &device,
@@ -73,7 +73,7 @@ static Result<ExitCode> measure(const Run &run, const ProgramOptions &options) {
   measurement.use = [&](Session &session, Console &console) -> Result<ExitCode> {
     if (record) {
       auto result = recordCommands(session, *record, options, run.stop, console);
-      record.reset(); // before the device, whose memory it has
+      record.reset(); // destroyed before the device, whose memory it uses
       return result;
     }
     return options.bench > 0 ? bench(session, options, run.stop, console)
@@ -104,7 +104,7 @@ Result<ExitCode> run(const ProgramOptions &options, World &world) {
     own.output = own.errors = nowhere.get();
   }
   if (options.preflight) {
-    signals.reset(); // it writes nothing: a signal may end it at any time
+    signals.reset(); // a preflight writes nothing, so a signal may end it at any time
     return preflight(**plan, world, own);
   }
   const Run run = {own, stop, **plan, world,

@@ -1,4 +1,4 @@
-// What lmc-run does with a plan.
+// Runs a plan as the options of lmc-run say.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -10,22 +10,22 @@
 
 namespace lmc {
 
-// The options of a run, and those of what lmc-run does in the place of training.
+// The options of a run, and those of the work that lmc-run does instead of training.
 struct ProgramOptions : RunOptions {
   bool eval = false;
   std::string dumpLogits;
-  int64_t bench = 0; // steps to time; 0: no bench
-  // What the commands of one step compute is written to the one file, or compared with the other;
+  int64_t bench = 0; // number of steps to time; 0: no bench
+  // Files to which the results of one step's commands are written, or with which they are compared.
   // `tolerance` 0: that of CommandRecord.h.
   std::string recordCommands, compareCommands;
   double tolerance = 0;
-  bool preflight = false; // only measure the links between ranks
-  bool check = false;     // look for what can go wrong, train three steps elsewhere, and end
-  bool json = false;      // the result of a bench, a preflight or a check is printed as JSON
+  bool preflight = false; // only measures the links between ranks
+  bool check = false;     // only looks for faults, and trains three steps elsewhere
+  bool json = false;      // prints the result of a bench, preflight or check as JSON
 
   // True if the commands of one step are recorded or compared.
   bool recordsCommands() const { return !recordCommands.empty() || !compareCommands.empty(); }
-  // True if the run is trained and kept.
+  // True if the run trains in its folder.
   bool trains() const {
     return !preflight && !eval && dumpLogits.empty() && bench == 0 && !recordsCommands();
   }

@@ -22,11 +22,11 @@ using namespace lmc;
 
 namespace {
 
-// What the command line says beside ProgramOptions.
+// The options on the command line that are not in ProgramOptions.
 struct OtherOptions {
   std::string gemm;
   int64_t nproc = 1, restarts = 0;
-  std::string maxHours, deadline; // of TimeLimit.h
+  std::string maxHours, deadline; // parameters of findTimeLimit()
   bool devices = false;
 };
 
@@ -236,7 +236,7 @@ static Result<void> check(const ProgramOptions &options, const OtherOptions &oth
   return {};
 }
 
-// Prints what plans for GPUs find here.
+// Prints the support for plans for GPUs on this machine.
 static ExitCode describeDevices(bool json) {
   const nlohmann::ordered_json found = describeGpus();
   if (json) {
@@ -269,8 +269,8 @@ static ExitCode describeDevices(bool json) {
   return found["problems"].empty() ? ExitCode::Success : ExitCode::Failure;
 }
 
-// Each token file holds a descriptor or two: a data set of a thousand files would exceed the soft
-// limit that most systems set.
+// Raises the soft limit of descriptors: each token file holds one or two, and a data set of a
+// thousand files would exceed the usual limit.
 static void raiseDescriptorLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -318,10 +318,10 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
-    // Commands for events may start other runs, which are no starts of this one.
+    // A run that a command of the job (monitoring.on_event) starts is no restart of this run.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
-    startSignalThread(); // not before: a launcher forks, and has one thread
+    startSignalThread(); // only now: a launcher forks, and must have one thread
     const auto result = run(options);
     LMC_TRY(result);
     return static_cast<int>(*result);
@@ -329,7 +329,7 @@ int main(int argc, char **argv) {
   const Result<int> result = start();
   if (result)
     return *result;
-  // fmt::print would throw if nobody reads any more.
+  // fmt::print would throw if the output is closed.
   std::fputs(fmt::format("lmc-run: error: {}\n", result.error().message).c_str(), stderr);
   return static_cast<int>(result.error().code);
 }

@@ -1,4 +1,5 @@
-// lmc-translate: mlir-translate with lmc's dialects, for tests and to look at kernels. For example,
+// lmc-translate: mlir-translate with lmc's dialects, for tests and for viewing kernels. For
+// example,
 //
 //   lmc-translate --kern-to-cuda kernels.mlir
 //
@@ -33,7 +34,7 @@ int main(int argc, char **argv) {
   llvm::cl::SetVersionPrinter(
       [](llvm::raw_ostream &os) { os << "lmc-translate " << lmc::kRelease.text << "\n"; });
   lmc::registerTargets();
-  std::deque<std::string> texts; // MLIR keeps references to these strings
+  std::deque<std::string> texts; // MLIR refers to these strings
   for (const Target *target : lmc::codegen::targets()) {
     if (target->language().empty())
       continue;

@@ -57,7 +57,7 @@ NOT_FINITE = {"loss", "grad_norm", "update_ratio"}  # null in metrics.jsonl: NaN
 UPDATES, EVALUATION = "updates/step", "evaluation/step"  # steps of records that are part of later rows
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     print(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {text}", flush=True)
 
 
@@ -264,7 +264,7 @@ class Sender:
                                    ("evaluation/*", EVALUATION)):
             self.run.define_metric(step_metric, hidden=True)
             self.run.define_metric(names, step_metric=step_metric)
-        say(f"W&B run {self.state['id']} has steps up to {max(self.sent, 0)}"
+        report(f"W&B run {self.state['id']} has steps up to {max(self.sent, 0)}"
             + (" (offline)" if self.run.offline else f": {self.run.url}"))
         self.metrics.restart()
         self.updates.restart()
@@ -311,7 +311,7 @@ class Sender:
         if self.again or self.goes_back:
             return False
         if self.fork:
-            say("steps that W&B has are trained anew: another W&B run begins")
+            report("steps that W&B has are trained anew: another W&B run begins")
             self.close()
             part = self.state["generation"] + 1
             name = self.state["run"] or self.state["id"].rsplit("-", 1)[0]
@@ -417,7 +417,7 @@ def main() -> int:
     try:
         import wandb
     except ImportError as error:
-        say(f"error: {error}; `pip install wandb` for {sys.executable}, or put another python3 "
+        report(f"error: {error}; `pip install wandb` for {sys.executable}, or put another python3 "
             "before it in PATH")
         return CANNOT_WORK
 
@@ -428,7 +428,7 @@ def main() -> int:
             with open(os.path.expanduser(path), encoding="utf-8") as file:
                 os.environ["WANDB_API_KEY"] = file.read().strip()
         except (OSError, UnicodeDecodeError) as error:
-            say(f"error: WANDB_API_KEY_PATH={path}: {error}")
+            report(f"error: WANDB_API_KEY_PATH={path}: {error}")
             return CANNOT_WORK
 
     sender = Sender(wandb, options)
@@ -448,10 +448,10 @@ def main() -> int:
                 return 0
             over = ended(POLL_SECONDS)
         except (wandb.errors.UsageError, wandb.errors.AuthenticationError) as error:
-            say(f"error: {error}; set WANDB_API_KEY or WANDB_API_KEY_PATH, run `wandb login`, or set WANDB_MODE=offline")
+            report(f"error: {error}; set WANDB_API_KEY or WANDB_API_KEY_PATH, run `wandb login`, or set WANDB_MODE=offline")
             return CANNOT_WORK
         except (wandb.Error, OSError) as error:
-            say(f"error: {error}")
+            report(f"error: {error}")
             if over:
                 return 1
             sender.run = None

@@ -39,7 +39,7 @@ std::string defaultOutput(llvm::StringRef input) {
   return path.str().str();
 }
 
-// Returns an error if the job names a device spec that cannot be read. A job need not name one.
+// Returns an error if the job names a device spec that cannot be read. A job may name none.
 Result<void> checkSpec(const Config &config) {
   if (config.target.spec.empty())
     return {};
@@ -82,11 +82,11 @@ void printTimes(const std::string &path, const CompileResult &result, double sec
 // What became of a job.
 struct Outcome {
   int code = 0;
-  int64_t nodes = 1, devicesPerNode = 1; // of the job, if it could be read
+  int64_t nodes = 1, devicesPerNode = 1; // numbers of the job, if it could be read
 };
 
-// Compiles one job, writes its plan to `path`, and prints errors. If the job is one of a sweep,
-// what it prints to standard output is a comment for a shell, of one line.
+// Compiles one job, writes its plan to `path`, and prints errors. If the job is one of a sweep, it
+// prints only one line to standard output, a comment for a shell.
 Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
                    const std::string &path, const SweepJob *sweepJob = nullptr) {
   const auto failed = [](int code) { return Outcome{code}; };
@@ -151,16 +151,16 @@ std::string shellWord(const std::string &text) {
 
 // Returns the command that trains a plan.
 std::string runLine(const std::string &plan, const std::string &name, const Outcome &of) {
-  // The ranks of one machine are started by lmc-run, those of several by a launcher.
+  // lmc-run starts the ranks of one machine, and a launcher those of several.
   const std::string ranks = of.nodes == 1 && of.devicesPerNode > 1
                                 ? llvm::formatv(" --nproc={0}", of.devicesPerNode).str()
                                 : "";
   return "lmc-run " + shellWord(plan) + " --out=" + shellWord("runs/" + name) + ranks + "\n";
 }
 
-// Compiles each job of a sweep, and prints the command that trains it. A job that fails does not
-// keep the others from being compiled. Returns the exit code of the worst: the machine failed (1)
-// is worse than a mistake (2), and this is worse than a plan that does not fit (3).
+// Compiles each job of a sweep, and prints the command that trains it. If a job fails, the others
+// are still compiled. Returns the exit code of the worst: the machine failed (1) is worse than a
+// mistake (2), and this is worse than a plan that does not fit (3).
 int compileSweep(const CompileArguments &arguments, const CompileOptions &options,
                  const std::vector<SweepJob> &jobs) {
   const std::string several =

@@ -1,4 +1,4 @@
-// lmc config: prints what a TOML file may hold, for people or for editors.
+// lmc config: prints the keys that a TOML file may have, for people or for editors.
 #include "ground/config/Config.h"
 #include "models/families/Families.h"
 #include "tools/lmc/Commands.h"

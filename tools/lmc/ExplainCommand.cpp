@@ -32,13 +32,13 @@ struct ExplainArguments {
   bool json = false;
   std::string html, trace, kernel, measured;
   std::string phase;          // name of the phase to explain; "": the first
-  std::vector<int64_t> scale; // numbers of devices
+  std::vector<int64_t> scale; // numbers of devices for --scale
   // The sections of the report that the user requests; if all are false, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
        kernels = false, commands = false;
 };
 
-// A plan to explain, and the device that it is explained for.
+// A plan to explain, and the device for which it is explained.
 struct Explained {
   std::unique_ptr<PlanFile> file;
   cost::DeviceSpec spec;
@@ -78,7 +78,7 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given
   if (target.spec.empty())
     target.spec = cost::settingOf(plan, "target.spec");
   if (target.spec == cost::defaultDeviceSpec(target.device))
-    target.spec.clear(); // the default spec, with the memory of this machine, as in the compile
+    target.spec.clear(); // takes the default spec with this machine's memory, as compiling does
   return cost::deviceSpecOf(target, plan.config_directory() ? plan.config_directory()->str() : "");
 }
 
@@ -138,7 +138,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
     LMC_TRY(phase);
     explained.phase = *phase;
     config = &(*phases)[*phase];
-  } else { // the result is the plan of the phase that does not fit
+  } else { // the plan is that of the phase that does not fit
     config = &(*phases)[compiled->misfit];
     explained.hints = hintsFor(*config, *explained.plan(), result->budgetBytes, options);
   }
@@ -176,7 +176,7 @@ int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = *explained.plan();
   auto context = makeContext();
   cost::DeviceSpec spec = explained.spec;
-  spec.clock = spec.clockAlone; // the program runs a kernel alone
+  spec.clock = spec.clockAlone; // the extracted kernel runs alone
   const cost::PlanCost cost =
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   llvm::Expected<std::string> program =
@@ -240,7 +240,7 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty())) {
-    if (all && explained.compileTimes.is_null()) // a job that was compiled here has no file
+    if (all && explained.compileTimes.is_null()) // a job that was compiled here has no plan file
       llvm::outs() << "plan: SHA-256 " << explained.file->hash() << "\n\n";
     if (all)
       llvm::outs() << trainingPhasesText(report.value("training_phases", nlohmann::json::array()));

@@ -94,7 +94,7 @@ mlir::FailureOr<CompileResult> compileConfig(const Config &config, const Compile
                                              mlir::MLIRContext &context) {
   context.printOpOnDiagnostic(false);
   if (!options.printIrAfter.empty())
-    context.disableMultithreading(); // as MLIR wants it to print IR
+    context.disableMultithreading(); // MLIR requires this for printing IR
   const std::string phase =
       config.phases.empty() ? "" : "[[phase]] " + config.phases[config.phase].name + ": ";
   context.getDiagEngine().registerHandler(
@@ -140,7 +140,7 @@ mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
 }
 
 std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) {
-  // A device or a pipe is written as it is: a rename would put a file in its place.
+  // A device or a pipe is written directly, because a rename would replace it by a file.
   const bool replaces = !llvm::sys::fs::exists(path) || llvm::sys::fs::is_regular_file(path);
   std::string temporary = replaces ? path + ".partial" : path;
   std::error_code error;

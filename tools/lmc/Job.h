@@ -22,8 +22,8 @@ namespace lmc {
 struct JobOptions {
   std::vector<std::string> settings; // values of --set: "section.key=value"
   std::string target, nodes, devicesPerNode, memoryBudget;
-  std::string spec;        // a name, or a path from the working directory
-  std::string kernelCache; // "off", a folder, or "" for the default
+  std::string spec;        // name, or path relative to the working directory
+  std::string kernelCache; // "off", a folder, or "" for the default folder
   std::vector<std::string> disableFusion;
   std::string longRows;
 };
@@ -31,12 +31,12 @@ struct JobOptions {
 // Adds these options to `command`. The parser writes to `options`, which must live until then.
 void addJobOptions(Command &command, JobOptions &options);
 
-// Reads the TOML file at `path`, as it is in the phase number `phase`, and applies `options`.
-// Prints the error and returns nullopt if it fails.
+// Reads the TOML file at `path` for the phase number `phase`, and applies `options`. If it fails,
+// prints the error and returns nullopt.
 std::optional<Config> readConfig(const std::string &path, const JobOptions &options,
                                  size_t phase = 0);
 
-// Reads the job as it is in each of its phases, in order; one Config for a job without phases.
+// Reads the job for each of its phases, in order; one Config for a job without phases.
 std::optional<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
 // Sets those fields of `to` that `from` contains, with the defaults of the job's target.
@@ -50,10 +50,10 @@ std::unique_ptr<mlir::MLIRContext> makeContext();
 mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
                                              mlir::MLIRContext &context);
 
-// Compiles a job, as it is in each of its phases, and makes one plan of all. The result has the
-// module of the first phase, all times, the largest budget that a phase needs, and `fits` if all
-// phases do; otherwise `misfit` is the number of the first phase that does not, and its plan is the
-// result's. Prints errors as compileConfig() does.
+// Compiles a job for each of its phases, and makes one plan of all. The result has the module of
+// the first phase, all times, and the largest budget that a phase needs. `fits` is true if all
+// phases fit; otherwise `misfit` is the number of the first phase that does not, and the result has
+// its plan. Prints errors as compileConfig() does.
 struct CompiledPhases {
   CompileResult result;
   size_t misfit = 0;
@@ -61,8 +61,8 @@ struct CompiledPhases {
 mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
                                               const CompileOptions &options);
 
-// Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file. A
-// device or a pipe is written as it is.
+// Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file.
+// A device or a pipe is written directly.
 std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes);
 
 // Prints `message` and a newline to stderr, and returns `code` as the program's exit code.

@@ -1,4 +1,4 @@
-// lmc report: shows runs as a page for the browser.
+// lmc report: shows runs as an HTML page.
 #include "ground/support/Signals.h"
 #include "tools/lmc/Commands.h"
 #include "tools/lmc/Job.h"
@@ -27,7 +27,7 @@ int failReport(const std::string &message, ExitCode code = ExitCode::UserError) 
   return fail("lmc report: error: " + message, code);
 }
 
-// Returns an error if the page would take the place of something that is read.
+// Returns an error if the page would replace a file that is read.
 Result<void> checkOutput(const ReportArguments &arguments) {
   std::vector<std::string> read = arguments.curves;
   for (const std::string &folder : arguments.folders)
@@ -66,7 +66,7 @@ void printResult(const ReportArguments &arguments, const std::vector<RunHistory>
   llvm::outs().flush();
 }
 
-// Waits, and returns true if a signal came meanwhile that asks the program to stop. blockSignals()
+// Waits, and returns true if a signal asked the program to stop in the meantime. blockSignals()
 // must have been called.
 bool isStopped(uint64_t seconds) {
   sigset_t stops;
@@ -78,8 +78,8 @@ bool isStopped(uint64_t seconds) {
   return sigtimedwait(&stops, nullptr, &limit) > 0;
 }
 
-// Writes the page again and again until all runs have ended or the user stops it. What fails
-// meanwhile is a warning once, and is tried again.
+// Writes the page again and again until all runs have ended or the user stops the program. A
+// failure is tried again, and gives one warning.
 int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
           const std::vector<PublishedCurve> &curves) {
   blockSignals();

@@ -1,6 +1,6 @@
-// How lmc-data reads Parquet: through a plug-in, a shared library that it opens when an input needs
-// it. Only the plug-in is built against Arrow. The two sides share this table of C functions, and
-// no C++ type, exception or allocator crosses it.
+// The interface of the plug-in, a shared library by which lmc-data reads Parquet. It is opened only
+// when an input needs it. Only the plug-in is built against Arrow. The two sides share this table
+// of C functions, and no C++ type, exception or allocator crosses it.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@ namespace lmc {
 struct ParquetText {
   const char *data;   // null if the value is null; valid until the next call
   uint64_t bytes;     // of `data`
-  uint64_t bytesRead; // of the file, about, up to this row
+  uint64_t bytesRead; // approximate bytes of the file up to this row
 };
 
 struct ParquetPlugin {
   uint32_t version; // kParquetPluginVersion
-  // Opens a file, and its column of strings, before row `firstRow` (from 0). Returns a reader, or
-  // null after writing a clause without the file's name to `error`.
+  // Opens a file and its column of strings at row `firstRow` (from 0). Returns a reader, or null
+  // after writing a clause without the file's name to `error`.
   void *(*open)(const char *path, const char *column, uint64_t firstRow, char *error,
                 size_t errorBytes);
   // Reads the next row. Returns 1, or 0 at the end, or -1 after writing to `error`. One batch of
@@ -27,7 +27,7 @@ struct ParquetPlugin {
 };
 
 inline constexpr uint32_t kParquetPluginVersion = 1;
-// The function that returns the table: const ParquetPlugin *lmcParquetPlugin().
+// The name of the function that returns the table: const ParquetPlugin *lmcParquetPlugin().
 inline constexpr char kParquetPluginEntry[] = "lmcParquetPlugin";
 inline constexpr char kParquetPluginFile[] = "liblmc-parquet.so";
 

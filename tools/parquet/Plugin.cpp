@@ -19,7 +19,7 @@ using namespace lmc;
 namespace {
 
 constexpr int64_t kBatchRows = 256;
-constexpr int64_t kBufferBytes = 1 << 20; // of the file that are read at a time
+constexpr int64_t kBufferBytes = 1 << 20; // bytes of the file that are read at a time
 
 bool isText(const arrow::DataType &type) {
   switch (type.id()) {
@@ -122,7 +122,7 @@ public:
 private:
   std::unique_ptr<parquet::arrow::FileReader> file;
   int leaf = -1;                                     // the number of the column
-  int group = 0;                                     // the row group that is read
+  int group = 0;                                     // number of the present row group
   std::unique_ptr<arrow::RecordBatchReader> batches; // of that row group
   std::shared_ptr<arrow::Array> array;               // of the batch
   int64_t row = 0;                                   // the next one in `array`
@@ -160,7 +160,7 @@ private:
     return true;
   }
 
-  // Names the row group, and where its column lies in the file.
+  // Returns the row group, and where its column lies in the file.
   std::string place() const {
     const auto column = file->parquet_reader()->metadata()->RowGroup(group)->ColumnChunk(leaf);
     const int64_t begin = column->has_dictionary_page() ? column->dictionary_page_offset()

@@ -1,4 +1,4 @@
-// What the command for exports has found in each export of a run: OUT/evaluations.
+// Keeps the results of checkpoint.export_command for the exports of a run: OUT/evaluations.
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
@@ -12,14 +12,14 @@ namespace lmc {
 
 class ExportResults {
 public:
-  static constexpr size_t kMaxSteps = 12; // the latest ones are kept
+  static constexpr size_t kMaxSteps = 12; // most steps whose results are kept: the latest
 
   explicit ExportResults(const std::string &folder) : folder(folder + "/evaluations") {}
 
-  // Reads the results that are complete since the last call, and forgets those that were taken
-  // back. A folder that cannot be read has no results.
+  // Reads the results that were completed since the last update(), and forgets those of steps that
+  // a rewind took back. If the folder cannot be read, no results are kept.
   void update();
-  // By step.
+  // Returns the results, by training step.
   const std::map<int64_t, EvaluationResults> &steps() const { return kept; }
 
 private:

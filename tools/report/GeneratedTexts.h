@@ -14,13 +14,13 @@ namespace lmc {
 class GeneratedTexts {
 public:
   static constexpr size_t kMaxPrompts = 16; // the first ones are kept
-  static constexpr size_t kMaxTexts = 6;    // of each prompt; the latest ones are kept
+  static constexpr size_t kMaxTexts = 6;    // kept per prompt, the latest ones
   static constexpr size_t kMaxBytes = 4000; // of each prompt and text
 
   struct Text {
     int64_t step = 0;
     std::string text;
-    std::string end; // why it ended: "length", "end_of_document", "not_finite"
+    std::string end; // reason of the end: "length", "end_of_document", "not_finite"
   };
   struct Prompt {
     std::string prompt;

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// A line of metrics has its time in milliseconds, so that so many bytes differ between any two of
-// them.
+// The number of last bytes that recognise a file: a line of metrics has its time in milliseconds,
+// so that any two lines differ in them.
 static constexpr size_t kTail = 256;
 
 Result<void> GrowingFile::read(const std::function<void()> &restart,
@@ -34,7 +34,7 @@ Result<void> GrowingFile::read(const std::function<void()> &restart,
     }
   }
   std::vector<char> buffer(size_t{1} << 20);
-  std::string open; // the beginning of a line that goes on in the next buffer
+  std::string open; // beginning of a line that continues in the next buffer
   uint64_t at = offset;
   while (true) {
     auto count = file->readAt(buffer.data(), buffer.size(), at);

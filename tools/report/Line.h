@@ -1,4 +1,4 @@
-// A line of a chart that keeps a bounded number of points, however many values it is made of.
+// A line of a chart that keeps a limited number of points, for any number of values.
 //
 // Consecutive values form buckets of equal size. A bucket keeps its minimum, its maximum and its
 // sum. When there are more than kMaxBuckets, neighbours are merged and the size doubles, so that
@@ -15,11 +15,11 @@
 
 namespace lmc {
 
-// Where a value lies on each of the axes of the report.
+// The position of a value on each of the axes of the report.
 struct RunPosition {
   double step = 0;    // optimizer steps
-  double tokens = 0;  // trained on, including those of the step
-  double seconds = 0; // spent on steps, validations and saves so far
+  double tokens = 0;  // tokens trained on, including those of the step
+  double seconds = 0; // seconds of steps, validations and saves so far
 };
 
 struct LinePoint {
@@ -45,7 +45,7 @@ public:
   // Returns the mean of each bucket, at the position of its last value.
   std::vector<LinePoint> means() const;
 
-  // The number of values in each bucket but the last one.
+  // Returns the number of values in each bucket but the last one.
   int64_t bucketSize() const { return size; }
 
 private:

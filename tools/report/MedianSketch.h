@@ -1,4 +1,4 @@
-// The median of a stream of values in bounded memory.
+// Computes the median of a stream of values in limited memory.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace lmc {
 // g = 1.002 the error of the median is at most 0.1%.
 class MedianSketch {
 public:
-  // Adds a value; one that is not positive and finite is left out.
+  // Adds a value. A value that is not positive and finite is ignored.
   void add(double value) {
     if (!std::isfinite(value) || value <= 0)
       return;
@@ -21,7 +21,7 @@ public:
     ++total;
   }
 
-  // Returns the median, the lower one of an even number of values; nothing without values.
+  // Returns the median (the lower one of an even number of values); nothing without values.
   std::optional<double> median() const {
     uint64_t below = 0;
     for (const auto &[index, count] : counts)

@@ -32,8 +32,8 @@ std::string pageFile(std::string_view stem) {
   return "";
 }
 
-// Returns a number with so many significant digits: JSON then has no more of them. Not finite:
-// null.
+// Returns a number rounded to `digits` significant digits, so that its JSON has no more; null if it
+// is not finite.
 ordered_json rounded(double value, int digits = 6) {
   if (!std::isfinite(value))
     return nullptr;
@@ -123,7 +123,7 @@ ordered_json factsJson(const RunHistory &run) {
 ordered_json eventsJson(const RunHistory &run) {
   ordered_json events = ordered_json::array();
   for (const RunEvent *event : run.events()) {
-    // Their losses are lines of the chart.
+    // The losses of validations are lines of the chart instead of events.
     if (event->kind == "validation")
       continue;
     const RunPosition at =
@@ -139,7 +139,7 @@ ordered_json eventsJson(const RunHistory &run) {
 }
 
 ordered_json slowStepsJson(const RunHistory &run) {
-  // The first step of a start also warms up the machine.
+  // The first step of a start includes a warm-up, so that it is left out.
   std::set<double> firstSteps = {1};
   for (const RunEvent *event : run.events())
     if (event->kind == "start" && event->step)
@@ -266,7 +266,7 @@ std::vector<std::string> namesOf(const std::vector<RunHistory> &runs) {
   return names;
 }
 
-// Returns the settings that are not the same in all runs that recorded any.
+// Returns the settings that differ between the runs that recorded them.
 ordered_json differencesJson(const std::vector<RunHistory> &runs) {
   std::set<std::string> keys;
   for (const RunHistory &run : runs)
@@ -294,7 +294,7 @@ std::string scriptText(const ordered_json &json) {
   std::string text;
   for (char c : json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) {
     if (c == '<')
-      text += "\\u003c"; // outside of strings, JSON has no such character
+      text += "\\u003c"; // JSON has this character only inside strings
     else
       text += c;
   }
@@ -320,8 +320,7 @@ std::string reportPage(const std::vector<RunHistory> &runs,
     data["curves"].push_back(lineJson(curve.line.points()));
     data["curves"].back()["name"] = curve.name;
   }
-  // The parts of the template between its marks, so that no text is searched for marks but the
-  // template's.
+  // The template is divided at its marks first, so that texts of runs are not searched for marks.
   std::string page;
   const std::string text = pageFile("page");
   std::string_view rest = text;

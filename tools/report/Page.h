@@ -11,14 +11,14 @@
 namespace lmc {
 
 struct PageOptions {
-  std::string by = "tokens"; // the x axis at first: "tokens", "hours" or "steps"
-  double writtenAt = 0;      // seconds since 1970, which the page shows
-  int reloadSeconds = 0;     // how often the page loads itself again; 0: never
+  std::string by = "tokens"; // x axis of the page at first: "tokens", "hours" or "steps"
+  double writtenAt = 0;      // time that the page shows, in seconds since 1970
+  int reloadSeconds = 0;     // seconds after which the page reloads itself; 0: never
 };
 
-// Returns the page. It has at most Line::kMaxPoints points a line, so that its size does not depend
-// on the lengths of the runs. Texts of the runs (names, warnings) are in it as data only, and
-// cannot become HTML or script.
+// Returns the page. It has at most Line::kMaxPoints points per line, so that its size does not
+// depend on the lengths of the runs. Texts of the runs (names, warnings) are in it as data only,
+// and cannot become HTML or script.
 std::string reportPage(const std::vector<RunHistory> &runs,
                        const std::vector<PublishedCurve> &curves, const PageOptions &options);
 

@@ -38,7 +38,7 @@ Result<PublishedCurve> readPublishedCurve(const std::string &path) {
   auto text = readTextFile(path, uint64_t{256} << 20);
   LMC_TRY(text);
   std::string_view rest = *text;
-  if (rest.starts_with("\xef\xbb\xbf")) // the byte order mark of spreadsheets
+  if (rest.starts_with("\xef\xbb\xbf")) // spreadsheets write a byte order mark
     rest.remove_prefix(3);
   PublishedCurve curve;
   curve.name = std::filesystem::path(path).stem().string();

@@ -1,4 +1,4 @@
-// A published loss curve, which the report lays beside runs.
+// A published loss curve, which the report shows beside runs.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -9,8 +9,8 @@
 namespace lmc {
 
 struct PublishedCurve {
-  std::string name; // the file's name without its ending
-  Line line; // over tokens only: its steps are the numbers of its points, and it has no seconds
+  std::string name; // name of the file without its ending
+  Line line;        // has only tokens: its steps are the numbers of its points
 };
 
 // Reads a CSV file: a header that names the columns "tokens" and "loss", in any order and with

@@ -26,7 +26,7 @@ static std::optional<int64_t> layerOf(const std::string &key) {
   return number;
 }
 
-// Opens a group for the step, or adds it to the last one. Neighbours merge when there are too many.
+// Opens a group for the step, or adds it to the last group. Neighbours merge if there are too many.
 void RouterFigures::begin(int64_t step) {
   last = step;
   if (groups.empty() || inLastGroup == groupSize) {

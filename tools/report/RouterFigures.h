@@ -1,4 +1,4 @@
-// What the routers of a run's layers did: the objects `router` in the lines of OUT/metrics.jsonl.
+// Statistics of the routers of a run's layers: `router` in the lines of OUT/metrics.jsonl.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,7 +13,7 @@ namespace lmc {
 class RouterFigures {
 public:
   static constexpr size_t kMaxLayers = 256; // the first ones are kept
-  static constexpr size_t kMaxPoints = 64;  // of each layer; an even number
+  static constexpr size_t kMaxPoints = 64;  // points per layer; an even number
 
   struct Highest {
     int64_t step = 0;
@@ -21,25 +21,24 @@ public:
   };
   struct Layer {
     int64_t number = 0;
-    // Of the latest step: the shares of the busiest and of the idlest expert, the entropy in nats,
-    // the balancing loss, and the share of choices after a rank's first window of rows. Absent if
-    // its line has none.
+    // The figures of the latest step: the shares of the busiest and of the idlest expert, the
+    // entropy in nats, the balancing loss, and the share of choices after a rank's first window of
+    // rows. Absent if its line has none.
     std::optional<double> maxLoad, minLoad, entropy, balanceLoss, late;
-    std::optional<Highest> highest; // share of a busiest expert; of equal ones, the first
-    // The highest share of a busiest expert in each group of steps; absent if no step of it has
-    // one.
+    std::optional<Highest> highest; // highest share of a busiest expert; of equal ones, the first
+    // The highest share of a busiest expert in each group of steps; absent if no step has one.
     std::vector<std::optional<double>> loads;
   };
 
-  // Takes the object `router` of a step. Whatever it is, only numbers of layers are taken from it.
+  // Adds the object `router` of a step, of which only the numbers of layers are read.
   void add(int64_t step, const nlohmann::json &router);
 
-  std::vector<const Layer *> layers() const; // by number
+  std::vector<const Layer *> layers() const; // in the order of their numbers
   // Returns the last step of each group of consecutive steps. All groups but the last one have
   // equally many: 1, 2, 4, ... as the run goes on.
   const std::vector<int64_t> &groupSteps() const { return groups; }
   int64_t lastStep() const { return last; }  // 0: no step had routers
-  size_t leftOut() const { return tooMany; } // layers of the latest step that are not kept
+  size_t leftOut() const { return tooMany; } // layers of the latest step not kept
 
 private:
   void begin(int64_t step);

@@ -17,8 +17,8 @@ using nlohmann::json;
 namespace lmc {
 namespace {
 
-// Numbers of steps and tokens are drawn by JavaScript, whose whole numbers are exact up to this
-// one.
+// The maximum of numbers of steps and tokens: JavaScript, which draws them, has exact whole numbers
+// up to 2^53.
 constexpr double kLargest = 9007199254740992; // 2^53
 
 // Returns the number at `key`; nothing if it is absent, null (not finite in the run) or no number.
@@ -61,7 +61,7 @@ std::string shown(const json &value) {
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Returns what an event says, without its time, name and step.
+// Returns the text of an event, without its time, name and step.
 std::string describe(const std::string &kind, const json &event) {
   if (kind == "warning" || kind == "diverged")
     return textAt(event, "text");
@@ -235,7 +235,7 @@ void RunHistory::addSlow(StepPart part, double step, double seconds) {
 }
 
 std::vector<SlowStep> RunHistory::slowSteps(StepPart part) const {
-  // Few steps have a validation, a save or a wait for data.
+  // Validations, saves and waits for data are rare, so they are compared with a step's computation.
   const double usual = part == StepPart::Compute ? computeSeconds.median().value_or(0) : 0;
   const double least = usual + stepSeconds.median().value_or(0) / 2;
   std::vector<SlowStep> result;
@@ -252,7 +252,7 @@ RunPosition RunHistory::positionOfStep(double step) const {
     return end;
   const RunPosition from = next == clock.begin() ? RunPosition() : std::prev(next)->second;
   const RunPosition to = next == clock.end() ? end : next->second;
-  // Between two entries of the clock, tokens and seconds are taken to grow evenly with the steps.
+  // Tokens and seconds are interpolated linearly in the steps between two entries of the clock.
   const double part = to.step > from.step ? (step - from.step) / (to.step - from.step) : 0;
   return {step, from.tokens + part * (to.tokens - from.tokens),
           from.seconds + part * (to.seconds - from.seconds)};
@@ -284,7 +284,7 @@ void RunHistory::readEvent(std::string_view line) {
   ending = event.kind == "exit" ? event.text : "";
   if (event.kind == "warning")
     ++warnings;
-  // A start goes on behind a step. What was done behind that step before it was taken back.
+  // A start continues after a step. Events of an earlier start after this step were taken back.
   if (event.kind == "start" || event.kind == "rewind") {
     if (event.kind == "start")
       ++starts;
@@ -294,7 +294,7 @@ void RunHistory::readEvent(std::string_view line) {
           if (other.step && *other.step > *event.step)
             other.takenBack = true;
   }
-  // A hostile file may have any number of kinds.
+  // The number of kinds is limited, because a hostile file may have any number.
   constexpr size_t kMaxKinds = 64;
   if (!kept.count(event.kind) && kept.size() == kMaxKinds)
     return;

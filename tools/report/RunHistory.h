@@ -1,5 +1,5 @@
-// What the folder of a run says about its training (docs/running.md has the format of its files),
-// in bounded memory however long the run is. The folder may be that of a run that goes on.
+// The history of a run's training, read from its folder (docs/running.md has the format of its
+// files), in limited memory however long the run is. The run may still be training.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -29,7 +29,7 @@ inline constexpr std::array<const char *, 9> kDrawnQuantities = {
     "loss",       "lr",       "grad_norm",    "update_ratio", "tokens_per_second",
     "mfu_causal", "mfu_full", "step_seconds", "memory_bytes"};
 
-// What a step spends its time on. `Compute` is its step_seconds without its data_seconds.
+// The kinds of work in a step. `Compute` is its step_seconds without its data_seconds.
 enum class StepPart { Compute, Data, Validation, Save };
 inline constexpr std::array<const char *, 4> kStepParts = {"compute", "data", "validation", "save"};
 
@@ -48,19 +48,19 @@ struct ValidationLine {
 struct RunEvent {
   std::string kind;           // its name in events.jsonl
   std::string time;           // as in the file
-  double seconds = 0;         // the time since 1970; 0: not known
+  double seconds = 0;         // time in seconds since 1970; 0: not known
   std::optional<double> step; // absent if the event does not name its step
   std::string text;           // one line for people
-  bool takenBack = false;     // true if the run went back to before its step
+  bool takenBack = false;     // true if the run went back to before this event's step
 };
 
 class RunHistory {
 public:
-  // Events that are kept of each kind; older ones are only counted.
+  // The maximum number of events of each kind that are kept; older ones are only counted.
   static constexpr size_t kMaxEvents = 400;
-  // Sets of validation data that are drawn.
+  // The maximum number of sets of validation data that are drawn.
   static constexpr size_t kMaxSets = 32;
-  // Slow steps that are kept of each part.
+  // The maximum number of slow steps that are kept per part.
   static constexpr size_t kMaxSlowSteps = 5;
 
   // Opens the folder of a run. Error: `folder` is no folder, or has no metrics.jsonl.
@@ -73,8 +73,8 @@ public:
   // Returns true if the run has ended: its latest event is `exit`.
   bool hasEnded() const { return lastEvent == "exit"; }
 
-  // Returns where a step or a time (in seconds since 1970) lies on the axes, as exactly as the
-  // buckets of the lines.
+  // Return the position on the axes of a step or of a time (in seconds since 1970), as exactly as
+  // the buckets of the lines allow.
   RunPosition positionOfStep(double step) const;
   RunPosition positionOfTime(double seconds) const;
 
@@ -87,10 +87,10 @@ public:
 
   std::string folder; // as it was given
 
-  // Of run.json at its latest reading.
+  // From run.json, as it was last read.
   std::string planHash, target, host, version;
   std::map<std::string, std::string> settings;
-  std::string identityFault; // why run.json could not be read; "": it could, or is absent
+  std::string identityFault; // reason why run.json could not be read; "": none
 
   // Of metrics.jsonl.
   int64_t steps = 0; // number of the last step
@@ -99,29 +99,29 @@ public:
   std::array<Line, kDrawnQuantities.size()> lines;
   std::array<Line, kStepParts.size()> parts;           // seconds
   std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
-  std::map<std::string, ValidationLine> validations; // by the name of the set; "": data.validation
+  std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
-  // The exponential mean of the last kMeanSteps losses or so.
+  // The exponential mean of about the last kMeanSteps losses.
   static constexpr int64_t kMeanSteps = 100;
   std::optional<double> meanLoss() const;
   MedianSketch stepSeconds, computeSeconds, tokensPerSecond, mfu; // mfu: mfu_causal
   int64_t nonFinite = 0,
-          skipped = 0; // steps without a finite loss; steps whose update was left out
+          skipped = 0; // steps without a finite loss; steps without an update
   int64_t damagedMetrics = 0;
   RouterFigures routers;
 
   // Of events.jsonl.
   int64_t starts = 0, warnings = 0, damagedEvents = 0;
   std::map<std::string, int64_t> eventCounts;
-  std::string ending; // what the latest `exit` says; "": the run goes on, or was killed
-  std::string phase;  // of the last step; "": the run has no phases
+  std::string ending; // text of the latest `exit`; "": the run goes on, or was killed
+  std::string phase;  // phase of the last step; "": the run has no phases
 
   GeneratedTexts generated;
   ExportResults evaluations;
   TensorUpdates updates;
 
-  // Lines of metrics.jsonl, events.jsonl and updates.jsonl that were left out, a part at their ends
-  // included.
+  // Returns the number of lines of metrics.jsonl, events.jsonl and updates.jsonl that were left
+  // out, with an incomplete line at the end.
   int64_t damaged() const;
 
 private:
@@ -141,7 +141,7 @@ private:
   std::string lastEvent;
   double lossSum = 0, lossWeight = 0;                           // of the exponential mean
   std::array<std::vector<SlowStep>, kStepParts.size()> slowest; // the slowest one first
-  std::vector<std::pair<double, RunPosition>> clock; // times of steps, thinned out as it grows
+  std::vector<std::pair<double, RunPosition>> clock;            // (time, position) of some steps
   int64_t clockStride = 1, clockCount = 0;
 };
 

@@ -38,7 +38,7 @@ void TensorUpdates::forget() {
 }
 
 void TensorUpdates::read(std::string_view line) {
-  // json sorts the keys of an object. The callback sees them in the order of the line.
+  // The JSON library sorts the keys of an object; the callback gets them in the order of the line.
   std::vector<std::string> names;
   std::string outer;
   const auto keepOrder = [&](int depth, json::parse_event_t event, json &parsed) {
@@ -54,7 +54,7 @@ void TensorUpdates::read(std::string_view line) {
     return record.is_object() && record.contains(key) ? record[key] : json();
   };
   const json step = part("step"), ratios = part("update_ratio"), sizes = part("weight_rms");
-  // JavaScript shows the step; its whole numbers are exact up to 2^53.
+  // The step is limited because JavaScript shows it; its whole numbers are exact up to 2^53.
   if (!step.is_number_integer() || step <= last || step > int64_t{1} << 53 || !ratios.is_object() ||
       !sizes.is_object()) {
     ++damagedLines;
@@ -77,7 +77,7 @@ void TensorUpdates::read(std::string_view line) {
   }
 }
 
-// Makes room for a line in the last group. Groups are merged in pairs when there are too many.
+// Adds a place for a line to the last group. Groups are merged in pairs when there are too many.
 void TensorUpdates::beginLine(int64_t step) {
   last = step;
   tooMany = 0;
@@ -107,7 +107,7 @@ void TensorUpdates::beginLine(int64_t step) {
   }
 }
 
-// Returns the tensor of this name, which is added if there is room; nullptr if there is none.
+// Returns the tensor of this name, and adds it if there is room; nullptr if there is none.
 TensorUpdates::Tensor *TensorUpdates::find(const std::string &name) {
   const std::string shown = name.substr(0, kMaxName);
   const auto place = places.find(shown);

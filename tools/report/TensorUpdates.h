@@ -1,4 +1,4 @@
-// How far steps have moved each tensor of a run: OUT/updates.jsonl.
+// The updates of each tensor of a run by its steps: OUT/updates.jsonl.
 #pragma once
 
 #include "tools/report/GrowingFile.h"
@@ -16,7 +16,7 @@ class TensorUpdates {
 public:
   static constexpr size_t kMaxTensors = 1024; // the first ones are kept
   static constexpr size_t kMaxName = 400;     // bytes of a name
-  static constexpr size_t kMaxPoints = 64;    // of each tensor; an even number
+  static constexpr size_t kMaxPoints = 64;    // points per tensor; an even number
 
   struct Highest {
     int64_t step = 0;
@@ -24,11 +24,11 @@ public:
   };
   struct Tensor {
     std::string name;
-    // L2 norm of the update / L2 norm of the weights before it, of the latest line. Absent if the
-    // line has none, as for weights that were zero.
+    // The ratio of the latest line: L2 norm of the update / L2 norm of the weights before it.
+    // Absent if the line has none, as for weights that were zero.
     std::optional<double> ratio;
-    std::optional<Highest> highest;          // of all lines; of equal ones, the first
-    std::optional<double> firstRms, lastRms; // root mean square of the weights, of two lines
+    std::optional<Highest> highest;          // highest ratio of all lines; of equal ones, the first
+    std::optional<double> firstRms, lastRms; // root mean square of weights in two lines
     // The highest ratio of each group of lines; absent if no line of the group has one.
     std::vector<std::optional<double>> ratios;
   };
@@ -42,8 +42,8 @@ public:
   // equally many lines: 1, 2, 4, ... as the file grows.
   const std::vector<int64_t> &groupSteps() const { return groups; }
   int64_t lastStep() const { return last; }  // 0: no line
-  size_t leftOut() const { return tooMany; } // tensors of the latest line that are not kept
-  // The number of lines that were left out, a part at the end of the file included.
+  size_t leftOut() const { return tooMany; } // in the latest line
+  // Returns the number of lines that were left out, with an incomplete line at the end of the file.
   int64_t damaged() const { return damagedLines + file.hasPart(); }
 
 private:

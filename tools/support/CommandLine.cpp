@@ -48,7 +48,7 @@ public:
                              make_positionals(app) + make_groups(app, mode) +
                              make_subcommands(app, mode) +
                              (footer.empty() ? "" : "\n" + footer + "\n");
-    // CLI11 adds an empty line after each group except the last one, which may be hidden.
+    // Where make_group() and CLI11 both wrote an empty line, one of the two is removed.
     return CLI::detail::trim_copy(CLI::detail::find_and_replace(help, "\n\n\n", "\n\n")) + "\n";
   }
   std::string make_usage(const CLI::App *app, std::string name) const override {
@@ -67,7 +67,7 @@ public:
   }
   std::string make_option(const CLI::Option *option, bool isPositional) const override {
     std::string name = make_option_name(option, isPositional);
-    if (!isPositional && option->get_items_expected_max() != 0) // the option is not a flag
+    if (!isPositional && option->get_items_expected_max() != 0) // true unless the option is a flag
       name += (option->get_lnames().empty() ? " " : "=") + option->get_type_name();
     return entry(name, option->get_description());
   }
@@ -81,7 +81,7 @@ public:
   }
 };
 
-// An error in the value of an option, with the program's own message.
+// An error in the value of an option, with a message of this program.
 struct BadValue : CLI::ParseError {
   explicit BadValue(const std::string &message)
       : ParseError("BadValue", message, CLI::ExitCodes::ValidationError) {}
@@ -220,8 +220,8 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
-    // Without this split, CLI11 would take the next argument for the value of "--name=", and "=x"
-    // for the value of "-o=x".
+    // Without this split, CLI11 would take the next argument as the value of "--name=", and "=x" as
+    // that of "-o=x".
     if (argument.starts_with("-") &&
         (equals + 1 == argument.size() || (equals == 2 && argument[1] != '-'))) {
       arguments.push_back(argument.substr(0, equals));

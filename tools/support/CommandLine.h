@@ -23,7 +23,7 @@ namespace lmc {
 
 // The options and arguments of a program, or of one of its commands. Variables that receive values
 // must live until CommandLine::parse returns. `names` is "--output" or "-o,--output"; `placeholder`
-// is what the help shows for a value: "FILE".
+// stands for a value in the help: "FILE".
 class Command {
 public:
   explicit Command(CLI::App &app) : app(app) {}

@@ -82,4 +82,4 @@ def step(session, report: Report, item: str, job: dict) -> None:
         try:
             kept.write_bytes(lzma.compress(trace.read_bytes(), preset=1))
         except OSError as error:
-            session.tell(f"cannot write {kept}: {error.strerror or error}")
+            session.print_once(f"cannot write {kept}: {error.strerror or error}")

@@ -1,5 +1,5 @@
 // Runs the kernel of the gradients of combine_rows, and compares dy and dweights of some rows with
-// their formulas in f64. The order is that of choices of eight experts.
+// their formulas in f64. Rows are sorted by a random choice among eight experts.
 
 int main(int argc, char **argv) {
   experts::draw();

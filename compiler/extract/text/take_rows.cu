@@ -1,5 +1,5 @@
 // Runs the kernel that copies the rows of tokens to the rows of their choices, and compares some
-// columns of each row. The order is that of choices of eight experts.
+// columns of each row. Rows are sorted by a random choice among eight experts.
 
 int main(int argc, char **argv) {
   experts::draw();

@@ -1,5 +1,5 @@
 // Runs the kernel that adds the rows of each token's choices, and compares some columns of each
-// token with sums in f64. The order is that of choices of eight experts.
+// token with sums in f64. Rows are sorted by a random choice among eight experts.
 
 int main(int argc, char **argv) {
   experts::draw();

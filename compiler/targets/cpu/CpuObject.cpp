@@ -243,8 +243,8 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return subtarget.checkFeatures(("+" + feature).str());
   };
 
-  // AVX without AVX2 has no integer arithmetic on 256 bits, so such a CPU counts as one with 128
-  // bits.
+  // A CPU with AVX but without AVX2 counts as one with vectors of 128 bits, because it has no
+  // integer arithmetic on 256 bits.
   unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)

@@ -53,10 +53,10 @@ namespace {
 constexpr int64_t kRowBlock = 64;
 
 // A value and the dimensions along which it varies. A value that varies along the innermost
-// dimension (a lane value) is a vector in vector loops and a scalar in scalar loops.
+// dimension is a vector in vector loops and a scalar in scalar loops.
 struct Val {
   Value value;
-  bool lane = false;
+  bool innermost = false;
   bool outer = false;
 };
 
@@ -81,7 +81,7 @@ private:
   void emitRow(Value row);
   void startBlockSums(Value item);
   void emitColumns();
-  void emitPass(unsigned level);
+  void emitPass(unsigned pass);
   SmallVector<Value> emitSegment(ArrayRef<const Reduction *> reductions,
                                  ArrayRef<const BlockSum *> blockSums, ArrayRef<unsigned> outputs);
   void emitColumnBlock(Value column, unsigned unroll, unsigned lanes);
@@ -100,8 +100,8 @@ private:
   Val compareLane(arith::CmpIOp op, AffineMap point);
   Val apply(Operation *op, ArrayRef<Val> operands);
   Val indexAt(AffineExpr expr);
-  Value build(Operation *op, ValueRange operands, bool lane);
-  Value contract(Operation *op, ValueRange operands, bool lane);
+  Value build(Operation *op, ValueRange operands, bool innermost);
+  Value contract(Operation *op, ValueRange operands, bool innermost);
   Value call(StringRef function, ValueRange operands);
   Value spread(Val value);
   Val remember(Value value, AffineMap point, Val result);
@@ -119,16 +119,17 @@ private:
 
   // These functions emit parts of reductions.
   Value identityOf(const Reduction &reduction, unsigned lanes);
-  Value combine(const Reduction &reduction, Value acc, Value term, bool lane);
+  Value combine(const Reduction &reduction, Value acc, Value term, bool innermost);
   Value combineTree(const Reduction &reduction, SmallVector<Value> parts);
   Value horizontal(const Reduction &reduction, Value vector);
 
-  Type typeOf(Type element, bool lane) {
-    return lane && lanes > 1 ? VectorType::get({int64_t(lanes)}, element) : element;
+  Type typeOf(Type element, bool innermost) {
+    return innermost && lanes > 1 ? VectorType::get({int64_t(lanes)}, element) : element;
   }
-  Scope scopeOf(bool lane, bool outer) {
-    return lane ? (outer || info.hero != kern::Hero::ColumnReduction ? Scope::Inner : Scope::Lane)
-                : (outer ? Scope::Outer : Scope::Kernel);
+  Scope scopeOf(bool innermost, bool outer) {
+    return innermost
+               ? (outer || info.hero != kern::Hero::ColumnReduction ? Scope::Inner : Scope::Lane)
+               : (outer ? Scope::Outer : Scope::Kernel);
   }
   void enter(Scope scope) {
     Operation *anchor = scope == Scope::Kernel  ? kernelAnchor
@@ -179,14 +180,14 @@ private:
   SmallVector<Value> outerDims; // indices of the work item, or of a column reduction's row
   SmallVector<Value> rowDims;   // indices of the dimensions of a row but the innermost one
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
-  unsigned lanes = 1, copy = 0; // lanes per vector and number of the copy that is being emitted
+  unsigned lanes = 1, copy = 0; // lanes per vector; number of the copy that is being emitted
   // Per scope, the op before which its code is inserted; null means the current insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;
   struct Product {
     Value x, y;
-    bool lane;
+    bool innermost;
     Block *body; // body of the linalg.generic that contains the product
   };
   DenseMap<Value, Product> products; // results of mulf that may become part of an fma
@@ -215,7 +216,7 @@ unsigned KernelEmitter::unrollOf(size_t reductions) const {
 // Evaluation of values
 
 Val KernelEmitter::remember(Value value, AffineMap point, Val result) {
-  cacheOf(scopeOf(result.lane, result.outer))[{value, point}] = result;
+  cacheOf(scopeOf(result.innermost, result.outer))[{value, point}] = result;
   return result;
 }
 
@@ -257,11 +258,11 @@ Val KernelEmitter::indexAt(AffineExpr expr) {
   unsigned n = rank();
   Val result;
   result.outer = info.isOuter(AffineMap::get(n, 0, expr));
-  result.lane = n > 0 && expr.isFunctionOfDim(n - 1);
+  result.innermost = n > 0 && expr.isFunctionOfDim(n - 1);
   OpBuilder::InsertionGuard guard(b);
   bool varies = variesInRow(AffineMap::get(n, 0, expr));
-  enter(varies ? Scope::Inner : scopeOf(result.lane, result.outer));
-  if (result.lane) {
+  enter(varies ? Scope::Inner : scopeOf(result.innermost, result.outer));
+  if (result.innermost) {
     // The analysis (Hero.h) allows the innermost index only as the plain index of the innermost
     // loop.
     result.value = laneBase[copy];
@@ -324,10 +325,10 @@ Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
         point.getResult(index.getDim()) != getAffineDimExpr(rank() - 1, b.getContext()))
       continue;
     Val other = eval(op->getOperand(1 - i), point);
-    if (other.lane)
+    if (other.innermost)
       continue;
     OpBuilder::InsertionGuard guard(b);
-    enter(scopeOf(/*lane=*/true, other.outer));
+    enter(scopeOf(/*innermost=*/true, other.outer));
     Value at = arith::SubIOp::create(b, loc, other.value, laneBase[copy]);
     at = arith::MaxSIOp::create(b, loc, at, this->index(-1));
     at = arith::MinSIOp::create(b, loc, at, this->index(lanes));
@@ -337,7 +338,7 @@ Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
     Value iota =
         arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(steps)));
     Value spreadAt = vector::BroadcastOp::create(b, loc, type, at);
-    return {arith::CmpIOp::create(b, loc, op.getPredicate(), iota, spreadAt), /*lane=*/true,
+    return {arith::CmpIOp::create(b, loc, op.getPredicate(), iota, spreadAt), /*innermost=*/true,
             other.outer};
   }
   return {};
@@ -352,15 +353,15 @@ Value KernelEmitter::spread(Val value) {
 Val KernelEmitter::apply(Operation *op, ArrayRef<Val> operands) {
   Val result;
   for (const Val &operand : operands) {
-    result.lane |= operand.lane;
+    result.innermost |= operand.innermost;
     result.outer |= operand.outer;
   }
   OpBuilder::InsertionGuard guard(b);
-  enter(scopeOf(result.lane, result.outer));
+  enter(scopeOf(result.innermost, result.outer));
   SmallVector<Value> values;
   for (const Val &operand : operands)
-    values.push_back(result.lane ? spread(operand) : operand.value);
-  result.value = build(op, values, result.lane);
+    values.push_back(result.innermost ? spread(operand) : operand.value);
+  result.value = build(op, values, result.innermost);
   return result;
 }
 
@@ -393,13 +394,13 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
 // the product must vary along it too: otherwise scalar tails would use an fma where vector loops
 // cannot. Both ops must be in the same linalg.generic: otherwise results would depend on which ops
 // were fused into the kernel.
-Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
+Value KernelEmitter::contract(Operation *op, ValueRange operands, bool innermost) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
   bool subtract = isa<arith::SubFOp>(op);
   for (unsigned i : {0u, 1u}) {
     auto product = products.find(operands[i]);
-    if (product == products.end() || product->second.lane != lane ||
+    if (product == products.end() || product->second.innermost != innermost ||
         product->second.body != op->getBlock())
       continue;
     Value x = product->second.x, y = product->second.y;
@@ -413,13 +414,13 @@ Value KernelEmitter::contract(Operation *op, ValueRange operands, bool lane) {
   return {};
 }
 
-Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
+Value KernelEmitter::build(Operation *op, ValueRange operands, bool innermost) {
   Type element = op->getResult(0).getType();
   Type source = op->getOperand(0).getType();
   ScalarMath scalarMath{b, loc, options.fma};
   if (source.isBF16() && isa<arith::ExtFOp>(op)) {
     Value wide = scalarMath.fromBf16(operands[0]);
-    return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, lane), wide);
+    return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, innermost), wide);
   }
   // AVX-512 has an instruction that converts f32 to bf16, but it rounds results below 2^-126 to
   // zero.
@@ -441,19 +442,19 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool lane) {
   }
   if (const MathFunction *function = mathFunction(op); function && function->callsLibrary)
     return call(function->name, operands);
-  if (Value fused = contract(op, operands, lane))
+  if (Value fused = contract(op, operands, innermost))
     return fused;
 
   IRMapping mapping;
   mapping.map(op->getOperands(), operands);
   Operation *clone = b.clone(*op, mapping);
-  clone->getResult(0).setType(typeOf(element, lane));
+  clone->getResult(0).setType(typeOf(element, innermost));
   if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone))
     clone->setAttr(fast.getFastMathAttrName(),
                    arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
   Value result = clone->getResult(0);
   if (isa<arith::MulFOp>(op)) {
-    products[result] = {operands[0], operands[1], lane, op->getBlock()};
+    products[result] = {operands[0], operands[1], innermost, op->getBlock()};
   }
   return result;
 }
@@ -474,13 +475,13 @@ Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType typ
   unsigned n = rank(), dims = point.getNumResults();
   if (info.shape.flat && n > 0 && point == info.identity)
     return element(base, type.getElementType(), laneBase[copy]);
-  bool lane = n > 0 && point.isFunctionOfDim(n - 1);
+  bool innermost = n > 0 && point.isFunctionOfDim(n - 1);
   {
     OpBuilder::InsertionGuard guard(b);
     enter(variesInRow(point) ? Scope::Inner : scopeOf(false, outer));
     Value offset;
     for (unsigned i = dims; i-- > 0;) {
-      if (lane && i + 1 == dims)
+      if (innermost && i + 1 == dims)
         continue;
       int64_t stride = info.strideOf(argument, type, i);
       Value at = dynamic.empty() || !dynamic[i] ? indexAt(point.getResult(i)).value : dynamic[i];
@@ -491,7 +492,7 @@ Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType typ
     if (offset)
       base = element(base, type.getElementType(), offset);
   }
-  return lane ? element(base, type.getElementType(), laneBase[copy]) : base;
+  return innermost ? element(base, type.getElementType(), laneBase[copy]) : base;
 }
 
 Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dynamic) {
@@ -499,17 +500,17 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   unsigned n = rank();
   Val result;
   result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); }) || info.isOuter(point);
-  result.lane = n > 0 && point.isFunctionOfDim(n - 1);
+  result.innermost = n > 0 && point.isFunctionOfDim(n - 1);
   // In a flat domain the innermost index is the index of the element, and there are no outer
   // dimensions.
   if (info.shape.flat)
     result.outer = false;
   OpBuilder::InsertionGuard guard(b);
-  enter(scopeOf(result.lane, result.outer));
+  enter(scopeOf(result.innermost, result.outer));
   Value pointer = address(input.getArgNumber(), inputs[input.getArgNumber()], type, point, dynamic,
                           result.outer);
   Type element = type.getElementType();
-  result.value = LLVM::LoadOp::create(b, loc, typeOf(element, result.lane), pointer,
+  result.value = LLVM::LoadOp::create(b, loc, typeOf(element, result.innermost), pointer,
                                       element.getIntOrFloatBitWidth() / 8);
   return result;
 }
@@ -542,8 +543,8 @@ void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
   bool outer = !info.shape.flat;
   Value pointer = address(unsigned(inputs.size()) + info.outputs[output].result,
               results[info.outputs[output].result], type, point, {}, outer);
-  bool lane = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
-  LLVM::StoreOp::create(b, loc, lane ? spread(value) : value.value, pointer,
+  bool innermost = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
+  LLVM::StoreOp::create(b, loc, innermost ? spread(value) : value.value, pointer,
                         element.getIntOrFloatBitWidth() / 8);
 }
 
@@ -555,16 +556,16 @@ Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
   Value pointer =
       address(unsigned(inputs.size()) + info.outputs[output].result,
               results[info.outputs[output].result], type, point, {}, outer);
-  return LLVM::LoadOp::create(b, loc, typeOf(element, /*lane=*/true), pointer,
+  return LLVM::LoadOp::create(b, loc, typeOf(element, /*innermost=*/true), pointer,
                               element.getIntOrFloatBitWidth() / 8);
 }
 
 //===--------------------------------------------------------------------===//
 // Parts of reductions
 
-Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, bool lane) {
+Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, bool innermost) {
   SmallVector<Value> operands{acc, term};
-  Value fused = contract(reduction.combiner, operands, lane);
+  Value fused = contract(reduction.combiner, operands, innermost);
   if (fused)
     return fused;
   IRMapping mapping;
@@ -592,7 +593,7 @@ Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> 
   while (parts.size() > 1) {
     SmallVector<Value> next;
     for (size_t i = 0; i + 1 < parts.size(); i += 2)
-      next.push_back(combine(reduction, parts[i], parts[i + 1], /*lane=*/true));
+      next.push_back(combine(reduction, parts[i], parts[i + 1], /*innermost=*/true));
     if (parts.size() % 2)
       next.push_back(parts.back());
     parts = next;
@@ -611,7 +612,7 @@ Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
     }
     Value lower = vector::ShuffleOp::create(b, loc, vector, vector, low);
     Value upper = vector::ShuffleOp::create(b, loc, vector, vector, high);
-    vector = combine(reduction, lower, upper, /*lane=*/true);
+    vector = combine(reduction, lower, upper, /*innermost=*/true);
   }
   return vector::ExtractOp::create(b, loc, vector, int64_t(0));
 }
@@ -686,18 +687,18 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
 
 // Emits a pass over a row. If a row has several dimensions, a loop runs over its segments, along
 // each of which only the innermost dimension varies, and adds up their sums.
-void KernelEmitter::emitPass(unsigned level) {
+void KernelEmitter::emitPass(unsigned pass) {
   SmallVector<const Reduction *> reductions;
   for (const Reduction &r : info.reductions)
-    if (r.pass == level)
+    if (r.pass == pass)
       reductions.push_back(&r);
   SmallVector<const BlockSum *> blockSums;
   for (const BlockSum &b : info.blockSums)
-    if (b.sum.pass == level)
+    if (b.sum.pass == pass)
       blockSums.push_back(&b);
   SmallVector<unsigned> outputs;
   for (auto [i, o] : llvm::enumerate(info.outputs))
-    if (info.coversDomain(o) && o.level == level)
+    if (info.coversDomain(o) && o.pass == pass)
       outputs.push_back(i);
   if (reductions.empty() && blockSums.empty() && outputs.empty())
     return;
@@ -726,7 +727,7 @@ void KernelEmitter::emitPass(unsigned level) {
     rowDims[0] = rest;
     SmallVector<Value> next = emitSegment(reductions, blockSums, outputs);
     for (auto [i, r] : llvm::enumerate(reductions))
-      next[i] = combine(*r, loop.getRegionIterArg(unsigned(i)), next[i], /*lane=*/false);
+      next[i] = combine(*r, loop.getRegionIterArg(unsigned(i)), next[i], /*innermost=*/false);
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
     rowDims.clear();
@@ -735,8 +736,8 @@ void KernelEmitter::emitPass(unsigned level) {
   outerAnchor = nullptr;
   for (auto [i, r] : llvm::enumerate(reductions)) {
     Val init = eval(r->init, r->point);
-    Value total = combine(*r, init.value, totals[i], /*lane=*/false);
-    outerCache[{r->result, r->point}] = {total, /*lane=*/false, /*outer=*/true};
+    Value total = combine(*r, init.value, totals[i], /*innermost=*/false);
+    outerCache[{r->result, r->point}] = {total, /*innermost=*/false, /*outer=*/true};
   }
 }
 
@@ -866,16 +867,16 @@ void KernelEmitter::emitRow(Value row) {
   setRow(row);
   unsigned last = info.shape.passes;
   for (const Computed &o : info.outputs)
-    last = std::max(last, o.level + 1);
-  for (unsigned level = 0; level < last; ++level) {
+    last = std::max(last, o.pass + 1);
+  for (unsigned pass = 0; pass < last; ++pass) {
     for (const Computed &value : info.outerValues)
-      if (value.level == level)
+      if (value.pass == pass)
         eval(value.value, value.point);
     SmallVector<std::pair<unsigned, Val>> stores;
     for (auto [i, o] : llvm::enumerate(info.outputs))
-      if (!info.coversDomain(o) && !info.isBlockSum(o) && o.level == level)
+      if (!info.coversDomain(o) && !info.isBlockSum(o) && o.pass == pass)
         stores.push_back({i, eval(o.value, o.point)});
-    emitPass(level);
+    emitPass(pass);
     for (auto &[output, value] : stores)
       store(output, info.outputs[output].place, value);
   }
@@ -933,7 +934,7 @@ void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vect
     for (auto [i, r] : llvm::enumerate(info.reductions)) {
       Val init = eval(r.init, r.point);
       Value total = combine(r, spread(init), blocks.getResult(i * unroll + copy), true);
-      laneCaches[copy][{r.result, r.point}] = {total, /*lane=*/true, /*outer=*/false};
+      laneCaches[copy][{r.result, r.point}] = {total, /*innermost=*/true, /*outer=*/false};
     }
     for (const Computed &o : info.outputs)
       values.push_back(eval(o.value, o.point));

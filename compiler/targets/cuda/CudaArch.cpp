@@ -11,11 +11,12 @@ namespace lmc::codegen {
 static constexpr CudaChip kA100{108, 2048, 0, 40000000, 5120, 1};
 
 // H100 SXM: 132 SMs; 4096 bf16 FLOPs per clock cycle and SM (989 TFLOP/s at 1.83 GHz), by wgmma; of
-// these, mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100 whitepaper).
-// The L2 bandwidth per clock cycle is assumed to equal the A100's. 21 kernels of attention alone, at 1.98
-// GHz, took 0.69 to 0.99 of the cost model's cycles, and half of them less than 0.85 (bench/results,
-// 2026-11-26). The products of 64 experts, 131072 rows together, took 1.00 to 1.05 times as long as tiles at
-// the library's rate, and the gradients of their matrices 1.07 and 1.08 times (the same).
+// these, mma.sync reaches 62% (Luo et al., arXiv:2402.13499); 50 MB of L2 cache (NVIDIA H100
+// whitepaper). The L2 bandwidth per clock cycle is assumed to equal the A100's. 21 attention
+// kernels, each run alone at 1.98 GHz, took 0.69 to 0.99 of the cost model's cycles, half of them
+// less than 0.85. The products of 64 experts with 131072 rows took 1.00 to 1.05 times as long as
+// tiles at the library's rate, the gradients of the matrices 1.07 and 1.08 times (both:
+// bench/results, 2026-11-26).
 static constexpr CudaChip kH100{132, 0.62 * 4096, 4096, 50000000, 5120, 0.85, 0.98, 0.93};
 
 // B200: 148 SMs, and no wgmma. All other numbers are assumed to equal the H100's.

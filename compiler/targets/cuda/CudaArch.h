@@ -12,14 +12,14 @@ namespace lmc::codegen {
 struct CudaChip {
   int sms;                   // number of SMs
   double tensorFlops;        // FLOPs of mma.sync on bf16, per clock cycle and SM
-  double warpgroupFlops;     // of wgmma; 0: there is none
+  double warpgroupFlops;     // FLOPs of wgmma on bf16, per clock cycle and SM; 0: no wgmma
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
-  // The cycles of attention by mma.sync that were measured, as a share of those of the cost model in
-  // AttentionTiles.cpp; 1 where none were.
+  // Measured cycles of attention by mma.sync, divided by those of the cost model in
+  // AttentionTiles.cpp; 1: not measured.
   double attentionShare;
-  // The rate of the products of experts by warpgroups that was measured, as a share of the library's, and of
-  // the gradient of their matrices; 1 where none was.
+  // Measured rates of warpgroups, divided by the library's rate: of the products of experts, and of
+  // the gradient of their matrices; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 

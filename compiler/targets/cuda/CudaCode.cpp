@@ -18,7 +18,7 @@ struct Unit {
   const CudaKernel *kernel;
   std::string key; // the key in KernelCache
   Cubin cubin;
-  std::string complaint; // the error; "" when the kernel has code
+  std::string complaint; // the error message; "" when the kernel has code
 };
 } // namespace
 

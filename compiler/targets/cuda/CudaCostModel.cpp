@@ -13,9 +13,9 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tiles of the templates for experts. By warpgroups their rate is the
-// library's, times CudaChip::expertShare. On other architectures they are by mma.sync, whose peak is
-// lower than the library's on the chips after Ampere; there nothing has been measured.
+// Returns the spec with the tiles of the templates for experts. With warpgroups their rate is the
+// library's times CudaChip::expertShare. Other architectures use mma.sync, whose peak is lower than
+// the library's on the chips after Ampere and whose rate has not been measured.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
@@ -62,7 +62,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
     if (!work.experts)
       return CostModel::gemm(work);
     cost::Estimate estimate = cost::estimate(work, expertSpec);
-    // The gradient of the matrices has sums in f32 as its result.
+    // A product with an f32 result is the gradient of the experts' matrices.
     if (arch.hasWarpgroups() && work.input == DataType::BF16 &&
         estimate.bound == cost::Bound::MatrixUnits)
       estimate.seconds /= work.output == DataType::F32 ? device.chip.expertGradShare
@@ -85,7 +85,7 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
 // without SwiGLU; 0: it was not measured for this shape.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
-  int64_t rows = 0; // of the measurement that is nearest to the work
+  int64_t rows = 0; // rows of the measurement that is nearest to the work
   double share = 0;
   for (const cost::SwigluRate &rate : spec.swiglu) {
     const double measured = work.backward ? rate.backward : rate.forward;

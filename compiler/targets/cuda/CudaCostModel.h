@@ -26,8 +26,8 @@ public:
 private:
   const CudaArch &arch;
   const CudaArch &device; // the architecture of the device that the spec describes
-  const cost::DeviceSpec expertSpec; // with the tiles and the rate of the kernels of experts
-  mutable std::mutex knownMutex; // of `known`: threads ask at the same time
+  const cost::DeviceSpec expertSpec; // the spec with the tiles and the rate of the experts' kernels
+  mutable std::mutex knownMutex;     // guards `known`, which several threads use
   mutable std::map<cost::AttentionWork, std::vector<cost::Estimate>> known;
 };
 

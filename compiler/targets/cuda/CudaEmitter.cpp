@@ -85,7 +85,7 @@ int64_t CudaEmitter::laneExtent() const {
   return extent;
 }
 
-bool CudaEmitter::isLane(AffineMap point) {
+bool CudaEmitter::isInnermost(AffineMap point) {
   return rank() > 0 && point.isFunctionOfDim(rank() - 1);
 }
 
@@ -144,7 +144,7 @@ unsigned CudaEmitter::findWidth() {
   SmallVector<Place> places;
   unsigned widest = 0, widestShared = 1;
   auto add = [&](unsigned argument, AffineMap point, bool covers) {
-    if (!isLane(point))
+    if (!isInnermost(point))
       return;
     places.push_back({argument, point});
     unsigned &most = covers ? widest : widestShared;
@@ -167,7 +167,7 @@ unsigned CudaEmitter::findWidth() {
 // Evaluation of values
 
 CudaEmitter::Cache &CudaEmitter::cacheOf(const CudaValue &value) {
-  if (value.lane)
+  if (value.innermost)
     return innerCache;
   if (!value.outer)
     return kernelCache;
@@ -217,13 +217,13 @@ CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
     return made;
   std::string type = cudaType(value.getType()), &known = nameOfExpr(made, type);
   if (known.empty()) {
-    if (!made.lane && made.outer && outerPerChunk) {
+    if (!made.innermost && made.outer && outerPerChunk) {
       known = perChunk(*chunks, type, fresh("r"), made.expr.text);
     } else {
-      known = fresh(made.lane ? "t" : made.outer ? "r" : "s");
-      CudaText &text = made.lane    ? *innerText
-                       : made.outer ? (made.late ? *lateText : *outerText)
-                                    : kernelText;
+      known = fresh(made.innermost ? "t" : made.outer ? "r" : "s");
+      CudaText &text = made.innermost ? *innerText
+                       : made.outer   ? (made.late ? *lateText : *outerText)
+                                      : kernelText;
       text.line("const " + type + " " + known + " = " + made.expr.text + ";");
     }
   }
@@ -271,8 +271,9 @@ CudaValue CudaEmitter::evalTensor(Value value, AffineMap point) {
 CudaValue CudaEmitter::indexAt(AffineExpr expr) {
   CudaValue made;
   made.outer = info.isOuter(AffineMap::get(rank(), 0, expr));
-  made.lane = rank() > 0 && expr.isFunctionOfDim(rank() - 1);
-  made.expr = {made.lane && width > 1 ? indexText(expr) + " + e" : indexText(expr), CudaExpr::Plus};
+  made.innermost = rank() > 0 && expr.isFunctionOfDim(rank() - 1);
+  made.expr = {made.innermost && width > 1 ? indexText(expr) + " + e" : indexText(expr),
+               CudaExpr::Plus};
   return made;
 }
 
@@ -303,8 +304,9 @@ CudaValue CudaEmitter::evalScalar(Value value, AffineMap point) {
 // outer scope, it is computed there and stored in a variable.
 CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &user) {
   CudaValue made = eval(value, point);
-  bool sameScope = made.lane == user.lane && made.outer == user.outer && made.late == user.late;
-  return sameScope || made.lane ? made.expr : name(value, point, made).expr;
+  bool sameScope =
+      made.innermost == user.innermost && made.outer == user.outer && made.late == user.late;
+  return sameScope || made.innermost ? made.expr : name(value, point, made).expr;
 }
 
 // Prints an addf or subf of a product as one fma if both ops are in the same linalg.generic, and
@@ -318,7 +320,8 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
     auto product = op->getOperand(i).getDefiningOp<arith::MulFOp>();
     if (!product || product->getBlock() != op->getBlock())
       continue;
-    if ((eval(product.getLhs(), point).lane || eval(product.getRhs(), point).lane) != made.lane)
+    if ((eval(product.getLhs(), point).innermost || eval(product.getRhs(), point).innermost) !=
+        made.innermost)
       continue;
     CudaExpr x = inScope(product.getLhs(), point, made), y = inScope(product.getRhs(), point, made);
     CudaExpr z = inScope(op->getOperand(1 - i), point, made);
@@ -341,7 +344,7 @@ CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
       continue;
     }
     CudaValue operand = eval(operands[i], point);
-    made.lane |= operand.lane;
+    made.innermost |= operand.innermost;
     made.outer |= operand.outer;
     made.late |= operand.late;
   }
@@ -484,7 +487,7 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
   made.late = late;
   made.outer = llvm::any_of(dynamic, [](const std::string &index) { return !index.empty(); }) ||
                info.isOuter(point);
-  made.lane = isLane(point);
+  made.innermost = isInnermost(point);
   if (info.shape.flat)
     made.outer = false;
   unsigned number = input.getArgNumber();
@@ -494,7 +497,7 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
   std::pair<void *, void *> key(input.getAsOpaquePointer(),
                                 const_cast<void *>(point.getAsOpaquePointer()));
   bool keep = dynamic.empty() || llvm::all_of(dynamic, [](auto &at) { return at.empty(); });
-  if (made.lane) {
+  if (made.innermost) {
     bool isHoisted = hoisted && !made.outer;
     lateLoad |= late;
     if (made.outer || info.outerDims() == 0)
@@ -533,9 +536,9 @@ CudaExpr CudaEmitter::combine(const Reduction &reduction, const std::string &sum
   auto product = reduction.term.getDefiningOp<arith::MulFOp>();
   Operation *op = reduction.combiner;
   CudaValue inner;
-  inner.lane = inner.outer = true;
+  inner.innermost = inner.outer = true;
   if (isa<arith::AddFOp>(op) && product && product->getBlock() == op->getBlock() &&
-      (eval(product.getLhs(), point).lane || eval(product.getRhs(), point).lane))
+      (eval(product.getLhs(), point).innermost || eval(product.getRhs(), point).innermost))
     return cudaFma(op->getResult(0).getType(), inScope(product.getLhs(), point, inner),
                    inScope(product.getRhs(), point, inner), {sum});
   return cudaApply(op, {CudaExpr{sum}, inScope(reduction.term, point, inner)});
@@ -607,7 +610,7 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
 // element: one thread could overwrite the element before another thread reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
   for (const Access &access : info.accesses) {
-    if (isLane(access.point))
+    if (isInnermost(access.point))
       continue;
     for (unsigned result = 0; result < region.getTerminator()->getNumOperands(); ++result)
       if (mayShareBuffer(region, info.hero, result, access.input))

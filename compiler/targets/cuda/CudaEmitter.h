@@ -40,7 +40,7 @@ struct CudaText {
 
 struct CudaValue {
   CudaExpr expr;
-  bool lane = false;  // true if it varies along the innermost dimension
+  bool innermost = false; // true if it varies along the innermost dimension
   bool outer = false; // true if it varies between rows, or between vectors
   bool late = false;  // true if it depends on the result of a reduction
 };
@@ -112,7 +112,7 @@ protected:
   // These functions print addresses and types.
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  int64_t elementsBelow(unsigned dim) const; // of the dimensions behind `dim`
+  int64_t elementsBelow(unsigned dim) const; // per index of `dim`
   // Returns the address of the element of argument number `argument` (inputs come first, then
   // results) at `point`. For a vector it is the address of its first element.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
@@ -139,7 +139,7 @@ protected:
   unsigned findWidth();
   bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
-  bool isLane(mlir::AffineMap point);
+  bool isInnermost(mlir::AffineMap point);
   // Returns true if a thread may read an element that another thread of the same row overwrites.
   bool readsWhatOthersWrite();
 

@@ -31,21 +31,21 @@ struct CudaKernel {
   bool contract = false;
 };
 
-// How a kernel reads a row again that is too long for the registers of its block. In all cases the
-// last columns that one pass reads are the first of the next.
+// How a kernel with several passes reads a row that is too long for the registers of its block. In
+// all cases the columns that one pass reads last are read first by the next.
 enum class LongRows {
-  Shared, // a block keeps as much of the row as fits into the shared memory of an SM
+  Shared, // a block keeps as much of the row as fits in an SM's shared memory
   Again,  // two blocks on an SM, and every pass reads the row from the L2 cache or global memory
-  Alone,  // as `Again`, with one block on an SM, so that the rows in flight fit into the L2 cache
+  Alone,  // one block on an SM, so that the rows that all blocks read again fit into the L2 cache
 };
 
 // Returns the kind of a name, "shared", "again" or "alone"; nothing for another name.
 std::optional<LongRows> longRowsOf(llvm::StringRef name);
 
-// What the text of a kernel depends on besides its op.
+// The properties, besides its op, on which the text of a kernel depends.
 struct CudaPrinting {
   LongRows longRows = LongRows::Shared;
-  uint32_t sharedBytesPerBlock = 232448; // the default is that of sm_90
+  uint32_t sharedBytesPerBlock = 232448; // the default is the limit of sm_90
   uint32_t sharedBytesPerSm = 233472;
 };
 

@@ -2,13 +2,12 @@
 
 #include "compiler/targets/cuda/CudaCode.h"
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
-#include "compiler/targets/cuda/templates/ExpertGemmTemplates.h"
+#include "compiler/targets/cuda/templates/CommandTemplates.h"
 #include "compiler/targets/cuda/templates/ExpertRowsTemplates.h"
 #include "compiler/targets/cuda/templates/InitializerTemplates.h"
 #include "compiler/targets/cuda/templates/RouteTemplates.h"
 #include "compiler/targets/cuda/templates/ScatterAddTemplates.h"
 #include "compiler/targets/cuda/templates/SwigluGemmTemplates.h"
-#include "dialects/plan/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -31,9 +30,7 @@ public:
 private:
   size_t indexOf(CudaKernel kernel, StringRef sourceOp);
   void addScatterAdd(plan_ir::ScatterAddOp scatter);
-  void addLaunch(Operation *command, CudaKernel kernel, ArrayRef<Value> inputs,
-                 ArrayRef<Value> results);
-  LogicalResult addExperts(Operation &command);
+  LogicalResult addLaunches(Operation &command, std::vector<TemplateLaunch> launches);
   LogicalResult addLinearSwiglu(plan_ir::LinearSwigluOp op);
   LogicalResult addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op);
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
@@ -87,10 +84,6 @@ void Planner::addInitializers(ModuleOp module) {
     program.initializers[key] = indexOf(std::move(kernel), "");
 }
 
-static RankedTensorType contentOf(Value slice) {
-  return cast<plan_ir::SliceType>(slice.getType()).getContent();
-}
-
 void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
   RankedTensorType x = contentOf(scatter.getX()), d = contentOf(scatter.getD());
   ScatterAddShape shape;
@@ -136,7 +129,7 @@ LogicalResult Planner::addTemplates(
     if (llvm::any_of(*made, [&](const CudaKernel &kernel) {
           return names.contains(kernel.name) && !templates.contains(kernel.source);
         }))
-      continue; // the name belongs to another kernel
+      continue; // another kernel already has one of these names
     std::vector<size_t> indices;
     for (CudaKernel &kernel : *made)
       indices.push_back(indexOf(std::move(kernel), sourceOp));
@@ -264,151 +257,11 @@ LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmSha
                       launches.take_front(arch.hasWarpgroups() ? 2 : 1));
 }
 
-//===-- Mixture of experts ------------------------------------------------------------------===//
-
-// Adds the launch of a template kernel.
-void Planner::addLaunch(Operation *command, CudaKernel kernel, ArrayRef<Value> inputs,
-                        ArrayRef<Value> results) {
-  const std::string source = "lm." + command->getName().stripDialect().str();
-  program.launches[command].push_back(
-      launchOf(indexOf(std::move(kernel), source), inputs, results));
-}
-
-// The shape of a router, from what its command and that of its gradient name alike.
-template <typename Op> static RouteShape routeShapeOf(Op op) {
-  RankedTensorType logits = contentOf(op.getLogits());
-  RouteShape shape;
-  shape.tokens = logits.getDimSize(0);
-  shape.experts = logits.getDimSize(1);
-  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
-  shape.type = *dataTypeOf(logits.getElementType());
-  shape.normalize = op.getNormalize();
-  shape.sigmoid = op.getSigmoid();
-  shape.scale = op.getScale().convertToDouble();
-  return shape;
-}
-
-// The shape of rows that are moved, of which `tokens` has one for each token, with `chosen`
-// choices, and `rows` one for each choice that is computed here.
-static ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
-  ExpertRowsShape shape;
-  shape.tokens = contentOf(tokens).getDimSize(0);
-  shape.chosen = chosen;
-  shape.held = contentOf(rows).getDimSize(0);
-  shape.experts = 1; // of the sort alone
-  shape.columns = contentOf(tokens).getDimSize(1);
-  shape.type = *dataTypeOf(contentOf(tokens).getElementType());
-  return shape;
-}
-
-// Returns the choices of a token.
-static int64_t chosenOf(Value places, Value tokens) {
-  return contentOf(places).getDimSize(0) / contentOf(tokens).getDimSize(0);
-}
-
-static ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &arch) {
-  ExpertGemmShape shape;
-  shape.warpgroups = arch.hasWarpgroups();
-  shape.rows = contentOf(x).getDimSize(0);
-  shape.experts = contentOf(offsets).getDimSize(0) - 1;
-  shape.inner = contentOf(x).getDimSize(1);
-  shape.columns = contentOf(y).getDimSize(1);
-  shape.type = *dataTypeOf(contentOf(x).getElementType());
-  return shape;
-}
-
-// `y` has a row of one half of x.
-static ExpertSwigluShape swigluShapeOf(Value y, Value offsets) {
-  ExpertSwigluShape shape;
-  shape.rows = contentOf(y).getDimSize(0);
-  shape.experts = contentOf(offsets).getDimSize(0) - 1;
-  shape.columns = contentOf(y).getDimSize(1);
-  shape.type = *dataTypeOf(contentOf(y).getElementType());
-  return shape;
-}
-
-// Adds the kernels of a command of a mixture of experts.
-LogicalResult Planner::addExperts(Operation &command) {
-  llvm::TypeSwitch<Operation *>(&command)
-      .Case([&](plan_ir::RouteOp op) {
-        RouteShape shape = routeShapeOf(op);
-        shape.bias = bool(op.getBias());
-        std::vector<CudaKernel> kernels = routeKernels(shape);
-        addLaunch(op, std::move(kernels[0]), {op.getLogits(), op.getBias()},
-                  {op.getWeights(), op.getExperts(), op.getWorkspace()});
-        addLaunch(op, std::move(kernels[1]), op.getWorkspace(), {op.getCounts(), op.getMass()});
-      })
-      .Case([&](plan_ir::RouteGradOp op) {
-        RouteShape shape = routeShapeOf(op);
-        shape.mass = bool(op.getDmass());
-        addLaunch(op, routeGradKernel(shape),
-                  {op.getLogits(), op.getExperts(), op.getDweights(), op.getDmass()},
-                  op.getDlogits());
-      })
-      .Case([&](plan_ir::SortRowsOp op) {
-        ExpertRowsShape shape;
-        shape.tokens = contentOf(op.getExperts()).getDimSize(0);
-        shape.chosen = contentOf(op.getExperts()).getDimSize(1);
-        shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
-        shape.columns = 1;
-        shape.groups = int64_t(op.getGroups());
-        shape.first = int64_t(op.getFirst());
-        shape.held = contentOf(op.getRows()).getDimSize(0);
-        if (Value rank = op.getRank())
-          shape.type = *dataTypeOf(contentOf(rank).getElementType());
-        std::vector<CudaKernel> kernels = sortRowsKernels(shape);
-        addLaunch(op, std::move(kernels[0]), {op.getExperts(), op.getRank()}, op.getWorkspace());
-        addLaunch(op, std::move(kernels[1]), {op.getExperts(), op.getRank(), op.getWorkspace()},
-                  {op.getOffsets(), op.getRows(), op.getPlaces()});
-      })
-      .Case([&](plan_ir::TakeRowsOp op) {
-        addLaunch(op, takeRowsKernel(rowsShapeOf(op.getX(), op.getY(), int64_t(op.getChosen()))),
-                  {op.getX(), op.getRows()}, op.getY());
-      })
-      .Case([&](plan_ir::TakeRowsGradOp op) {
-        addLaunch(op,
-                  takeRowsGradKernel(
-                      rowsShapeOf(op.getDx(), op.getDy(), chosenOf(op.getPlaces(), op.getDx()))),
-                  {op.getDy(), op.getPlaces()}, op.getDx());
-      })
-      .Case([&](plan_ir::CombineRowsOp op) {
-        addLaunch(op,
-                  combineRowsKernel(
-                      rowsShapeOf(op.getOut(), op.getY(), chosenOf(op.getPlaces(), op.getOut()))),
-                  {op.getY(), op.getWeights(), op.getPlaces()}, op.getOut());
-      })
-      .Case([&](plan_ir::CombineRowsGradOp op) {
-        addLaunch(op,
-                  combineRowsGradKernel(
-                      rowsShapeOf(op.getDout(), op.getY(), chosenOf(op.getPlaces(), op.getDout()))),
-                  {op.getDout(), op.getY(), op.getWeights(), op.getRows(), op.getPlaces()},
-                  {op.getDy(), op.getDweights()});
-      })
-      .Case([&](plan_ir::ExpertLinearOp op) {
-        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getY(), op.getOffsets(), arch);
-        shape.transposed = op.getTransposed();
-        addLaunch(op, expertGemmKernel(shape), {op.getX(), op.getWeight(), op.getOffsets()},
-                  op.getY());
-        if (!shape.warpgroups || !shape.isTiled())
-          return;
-        shape.blocks = arch.chip.sms; // the other way to compute it
-        addLaunch(op, expertGemmKernel(shape), {op.getX(), op.getWeight(), op.getOffsets()},
-                  op.getY());
-      })
-      .Case([&](plan_ir::ExpertLinearGradOp op) {
-        ExpertGemmShape shape = expertShapeOf(op.getX(), op.getDy(), op.getOffsets(), arch);
-        shape.accumulate = op.getAccumulate();
-        addLaunch(op, expertGemmGradKernel(shape), {op.getDy(), op.getX(), op.getOffsets()},
-                  op.getD());
-      })
-      .Case([&](plan_ir::ExpertSwigluOp op) {
-        addLaunch(op, expertSwigluKernel(swigluShapeOf(op.getY(), op.getOffsets())),
-                  {op.getX(), op.getOffsets()}, op.getY());
-      })
-      .Case([&](plan_ir::ExpertSwigluGradOp op) {
-        addLaunch(op, expertSwigluGradKernel(swigluShapeOf(op.getDy(), op.getOffsets())),
-                  {op.getDy(), op.getX(), op.getOffsets()}, op.getDx());
-      });
+LogicalResult Planner::addLaunches(Operation &command, std::vector<TemplateLaunch> launches) {
+  const std::string source = "lm." + command.getName().stripDialect().str();
+  for (TemplateLaunch &launch : launches)
+    program.launches[&command].push_back(
+        launchOf(indexOf(std::move(launch.kernel), source), launch.inputs, launch.results));
   return success();
 }
 
@@ -422,10 +275,10 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Case([&](plan_ir::SwigluLinearGradOp op) { return addSwigluLinearGrad(op); })
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
-      .Case<plan_ir::RouteOp, plan_ir::RouteGradOp, plan_ir::SortRowsOp, plan_ir::TakeRowsOp,
-            plan_ir::TakeRowsGradOp, plan_ir::CombineRowsOp, plan_ir::CombineRowsGradOp,
-            plan_ir::ExpertLinearOp, plan_ir::ExpertLinearGradOp, plan_ir::ExpertSwigluOp,
-            plan_ir::ExpertSwigluGradOp>([&](auto op) { return addExperts(*op); })
+#define LMC_CASE(Name)                                                                             \
+  .Case([&](plan_ir::Name##Op op) { return addLaunches(command, templatesOf(op, arch)); })
+          LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
+#undef LMC_CASE
       // The kernels of launches are printed elsewhere; a library or the driver runs the others.
       .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
             plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
@@ -445,7 +298,7 @@ static RankedTensorType gemmScratchOf(RankedTensorType d, uint64_t k, uint64_t m
   constexpr uint64_t kTileDepth = 64;
   const uint64_t sumBytes = d.getElementType().isF64() ? 8 : 4;
   const uint64_t parts = (k + kTileDepth - 1) / kTileDepth;
-  // At least one part and no overflow: dimensions are below 2^31, so m n is below 2^62.
+  // There is at least one part. Nothing overflows: dimensions are below 2^31, so m n is below 2^62.
   const uint64_t elements = uint64_t(d.getNumElements());
   const uint64_t most = mostBytes / sumBytes / parts;
   const uint64_t bytes = elements < most ? elements * parts * sumBytes : mostBytes;
@@ -471,7 +324,7 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
   // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
   if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
     return cast<RankedTensorType>(grad.getLse().getType());
-  // Thread blocks leave sums over their tokens.
+  // Each thread block of a router leaves sums over its tokens in the scratch memory.
   if (auto route = dyn_cast<kern::RouteOp>(op)) {
     auto logits = cast<RankedTensorType>(route.getLogits().getType());
     RouteShape shape;
@@ -480,7 +333,7 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
     shape.type = *dataTypeOf(logits.getElementType());
     return bytesType(op->getContext(), shape.workspaceBytes());
   }
-  // Thread blocks leave the numbers of their choices.
+  // Each thread block of a sort leaves the counts of its choices in the scratch memory.
   if (auto sort = dyn_cast<kern::SortRowsOp>(op)) {
     auto experts = cast<RankedTensorType>(sort.getExperts().getType());
     ExpertRowsShape shape;

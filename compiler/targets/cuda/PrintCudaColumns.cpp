@@ -43,7 +43,7 @@ void ColumnPrinter::findTile() {
   columns = info.shape.domain[1];
   int64_t vectors = columns / width, bytes = 0, widest = 1;
   for (const Access &access : info.accesses)
-    if (isLane(access.point) && coversDomain(access.point)) {
+    if (isInnermost(access.point) && coversDomain(access.point)) {
       int64_t element = typeOf(access.input).getElementTypeBitWidth() / 8;
       widest = std::max(widest, element);
       bytes += element * width;
@@ -117,7 +117,7 @@ void ColumnPrinter::printTotals(CudaText &body) {
       elements.line(sum + " = " + total + ";");
     CudaValue value;
     value.expr = {sum};
-    value.lane = true;
+    value.innermost = true;
     outerCache[{r.result.getAsOpaquePointer(), const_cast<void *>(r.point.getAsOpaquePointer())}] =
         value;
   }

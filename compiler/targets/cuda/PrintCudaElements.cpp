@@ -36,7 +36,7 @@ private:
 int64_t ElementPrinter::chunksPerThread() {
   int64_t bytes = 0;
   for (const Access &access : info.accesses)
-    if (isLane(access.point))
+    if (isInnermost(access.point))
       bytes += width * typeOf(access.input).getElementTypeBitWidth() / 8;
   int64_t count = bytes ? llvm::bit_floor(uint64_t(kElementBytesInFlight / bytes)) : 1;
   count = std::clamp<int64_t>(count, 1, kMaxChunks);

@@ -110,7 +110,7 @@ private:
   };
 
   // The reductions and results that one pass over the row computes.
-  struct Level {
+  struct RowPass {
     SmallVector<const Reduction *> reductions;
     SmallVector<const BlockSum *> sums;
     SmallVector<unsigned> outputs;
@@ -137,18 +137,18 @@ private:
   bool hasOnePass() { return hasOnePass({}); }
   bool hasOnePass(ArrayRef<Online> onlines);
   SmallVector<Online> onlineSums();
-  Level collect(unsigned level);
+  RowPass collect(unsigned number);
   int64_t bytesOfRow(bool alsoShared);
   void startRow();
   void printRow(CudaText &to);
-  void printLevel(unsigned level);
-  void printPass(const Level &level);
-  CudaText chunkOf(const Level &level);
-  void walkStreamed(const Level &level);
+  void printPass(unsigned number);
+  void printWalk(const RowPass &pass);
+  CudaText chunkOf(const RowPass &pass);
+  void walkStreamed(const RowPass &pass);
   void printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                        const Online &online);
   void printTotals(ArrayRef<const Reduction *> reductions);
-  void printLevelTotals(const Level &level);
+  void printPassTotals(const RowPass &pass);
   void publish(const Reduction &reduction, const std::string &name);
   void addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                    CudaText &chunkTail);
@@ -203,13 +203,13 @@ int64_t RowPrinter::bytesOfRow(bool alsoShared) {
                  info.isOuter(access.point);
     bool fresh = llvm::is_contained(access.dynamic, true) ||
                  places.insert({access.input, access.point.getAsOpaquePointer()});
-    if (isLane(access.point) && fresh && (outer || alsoShared))
+    if (isInnermost(access.point) && fresh && (outer || alsoShared))
       bytes += width * typeOf(access.input).getElementTypeBitWidth() / 8;
   }
   return bytes;
 }
 
-// Returns true if one pass over the row is enough, where the sums of `onlines` need none of their own.
+// Returns true if one pass over the row is enough: sums of `onlines` need no pass of their own.
 bool RowPrinter::hasOnePass(ArrayRef<Online> onlines) {
   SmallVector<unsigned> passes;
   for (const Reduction &r : info.reductions)
@@ -219,7 +219,7 @@ bool RowPrinter::hasOnePass(ArrayRef<Online> onlines) {
     passes.push_back(b.sum.pass);
   for (const Output &output : info.outputs)
     if (info.coversDomain(output))
-      passes.push_back(output.level);
+      passes.push_back(output.pass);
   llvm::sort(passes);
   return passes.empty() || passes.front() == passes.back();
 }
@@ -284,7 +284,7 @@ void RowPrinter::findHeld() {
   if (!isLong)
     return;
   if (how.longRows == LongRows::Alone)
-    leastShared = int64_t(how.sharedBytesPerSm / 2); // with what the driver adds, more than half
+    leastShared = int64_t(how.sharedBytesPerSm / 2); // with what the driver adds, over half
   int64_t bytes = bytesOfRow(false) * rowThreads, totals = 0;
   for (const Reduction &r : info.reductions)
     totals += totalsBytes(r);
@@ -431,41 +431,41 @@ void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChun
 }
 
 // Returns the code that processes one loaded vector.
-CudaText RowPrinter::chunkOf(const Level &level) {
+CudaText RowPrinter::chunkOf(const RowPass &pass) {
   startInner();
   CudaText elements, head, tail, chunk;
   innerText = &elements;
-  for (const Reduction *r : level.reductions)
+  for (const Reduction *r : pass.reductions)
     elements.line(nameOf(*r) + " = " + combine(*r, nameOf(*r), info.identity).text + ";");
-  for (const BlockSum *sum : level.sums)
+  for (const BlockSum *sum : pass.sums)
     addBlockSum(*sum, elements, head, tail);
   chunk.append(head);
-  storeOutputs(chunk, elements, level.outputs);
+  storeOutputs(chunk, elements, pass.outputs);
   chunk.append(tail);
   return chunk;
 }
 
-void RowPrinter::printPass(const Level &level) {
-  for (const Reduction *r : level.reductions)
+void RowPrinter::printWalk(const RowPass &pass) {
+  for (const Reduction *r : pass.reductions)
     rowBody.line(cudaType(elementOf(*r)) + " " + nameOf(*r) + " = " + identityOf(*r) + ";");
-  if (level.online)
-    rowBody.line("float " + nameOf(*level.online->sum) + " = 0.0f;");
+  if (pass.online)
+    rowBody.line("float " + nameOf(*pass.online->sum) + " = 0.0f;");
   if (!kept)
-    return walkStreamed(level);
-  CudaText chunk = chunkOf(level);
-  if (guardStores && level.writes())
+    return walkStreamed(pass);
+  CudaText chunk = chunkOf(pass);
+  if (guardStores && pass.writes())
     rowBody.line(barrier());
   loopOverChunks(rowBody, rowChunks, chunk);
 }
 
 // Prints a pass that loads a few vectors, processes them, and continues with the next vectors.
-void RowPrinter::walkStreamed(const Level &level) {
+void RowPrinter::walkStreamed(const RowPass &pass) {
   int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
   bool loops = chunksAtOnce < chunksOfRow;
   // A pass without sums may go backwards over the row: the end of the row, which the pass before
   // read last, is still in the L2 cache. A pass with sums goes forwards to keep the order of its
   // sums.
-  bool fromEnd = loops && walkedBefore && level.reductions.empty() && level.sums.empty();
+  bool fromEnd = loops && walkedBefore && pass.reductions.empty() && pass.sums.empty();
   walkedBefore = true;
 
   CudaChunks group;
@@ -481,14 +481,14 @@ void RowPrinter::walkStreamed(const Level &level) {
     group.guard = "c < " + std::to_string(columns);
 
   startLoads(group);
-  CudaText chunk = chunkOf(level), work, inside, loop;
+  CudaText chunk = chunkOf(pass), work, inside, loop;
   chunk.lines.insert(chunk.lines.begin(), holds.begin(), holds.end());
   holds.clear();
-  if (guardStores && level.writes())
+  if (guardStores && pass.writes())
     rowBody.line(barrier());
   CudaIndex shared = shareIndex(group);
-  if (level.online)
-    printOnlinePass(work, chunk, group, *level.online);
+  if (pass.online)
+    printOnlinePass(work, chunk, group, *pass.online);
   else
     loopOverChunks(work, group, chunk);
   inside.append(group.declarations);
@@ -506,55 +506,55 @@ void RowPrinter::walkStreamed(const Level &level) {
   rowBody.block(head, loop);
 }
 
-RowPrinter::Level RowPrinter::collect(unsigned number) {
-  Level level;
+RowPrinter::RowPass RowPrinter::collect(unsigned number) {
+  RowPass pass;
   for (const Online &candidate : onlines)
     if (candidate.maximum->pass == number)
-      level.online = &candidate;
+      pass.online = &candidate;
   for (const Reduction &r : info.reductions)
     if (r.pass == number && llvm::none_of(onlines, [&](auto &o) { return o.sum == &r; }))
-      level.reductions.push_back(&r);
+      pass.reductions.push_back(&r);
   for (const BlockSum &b : info.blockSums)
     if (b.sum.pass == number)
-      level.sums.push_back(&b);
+      pass.sums.push_back(&b);
   for (auto [i, output] : llvm::enumerate(info.outputs)) {
-    if (output.level != number || info.isBlockSum(output))
+    if (output.pass != number || info.isBlockSum(output))
       continue;
     if (info.coversDomain(output))
-      level.outputs.push_back(i);
+      pass.outputs.push_back(i);
     else
-      level.stores.push_back({unsigned(i), eval(output.value, output.point).expr.text});
+      pass.stores.push_back({unsigned(i), eval(output.value, output.point).expr.text});
   }
-  return level;
+  return pass;
 }
 
-void RowPrinter::printLevelTotals(const Level &level) {
+void RowPrinter::printPassTotals(const RowPass &pass) {
   std::string max, sum, own;
-  if (level.online) {
-    max = nameOf(*level.online->maximum);
-    sum = nameOf(*level.online->sum);
+  if (pass.online) {
+    max = nameOf(*pass.online->maximum);
+    sum = nameOf(*pass.online->sum);
     own = max + "Own";
     rowBody.line("const float " + own + " = " + max + ";");
   }
-  printTotals(level.reductions);
-  for (const Reduction *r : level.reductions)
+  printTotals(pass.reductions);
+  for (const Reduction *r : pass.reductions)
     publish(*r, nameOf(*r));
-  if (!level.online)
+  if (!pass.online)
     return;
   rowBody.line(sum + " = rescaleSum(" + sum + ", " + own + ", " + max + ");");
-  printTotals({level.online->sum});
+  printTotals({pass.online->sum});
   rowBody.line(sum + " += " + max + " - " + max + "; // NaN where the maximum is infinite");
-  publish(*level.online->sum, sum);
+  publish(*pass.online->sum, sum);
 }
 
-void RowPrinter::printLevel(unsigned number) {
-  Level level = collect(number);
-  if (level.walks())
-    printPass(level);
-  else if (guardStores && level.writes())
+void RowPrinter::printPass(unsigned number) {
+  RowPass pass = collect(number);
+  if (pass.walks())
+    printWalk(pass);
+  else if (guardStores && pass.writes())
     rowBody.line(barrier());
-  printLevelTotals(level);
-  for (auto &[output, value] : level.stores) {
+  printPassTotals(pass);
+  for (auto &[output, value] : pass.stores) {
     unsigned argument = argumentOf(info.outputs[output]);
     rowBody.line("if (" + threadOfRow() + " == 0)");
     rowBody.line("  storeOne(" + address(argument, typeOf(argument), info.outputs[output].place) +
@@ -594,11 +594,11 @@ void RowPrinter::startRow() {
 }
 
 void RowPrinter::printRow(CudaText &to) {
-  unsigned levels = info.shape.passes;
+  unsigned passes = info.shape.passes;
   for (const Output &output : info.outputs)
-    levels = std::max(levels, output.level + 1);
-  for (unsigned level = 0; level < levels; ++level)
-    printLevel(level);
+    passes = std::max(passes, output.pass + 1);
+  for (unsigned pass = 0; pass < passes; ++pass)
+    printPass(pass);
   to.append(rowTop);
   to.append(rowChunks.declarations);
   loopOverChunks(to, rowChunks, rowChunks.loads);

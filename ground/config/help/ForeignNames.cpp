@@ -55,7 +55,7 @@ constexpr const char *kMonitoringSection = "lmc's section is [monitoring]";
 constexpr const char *kCheckpointSection = "lmc's section is [checkpoint]";
 constexpr const char *kDistributedSection = "lmc's section is [distributed]";
 
-// Returns the name in the form of the tables.
+// Returns the name as the tables below write it.
 std::string inTableForm(std::string_view name) {
   std::string form(name.substr(std::min(name.find_first_not_of("-_"), name.size())));
   for (char &letter : form) {
@@ -340,7 +340,7 @@ std::span<const ForeignKey> foreignKeys() {
       {"profile", M, "", kTrace},
       {"enable_profiling", T, "", kTrace},
 
-      // Checkpoints, and the folder of the run.
+      // Names for checkpoints, and for the folder of the run.
       {"checkpoint_interval", F, "checkpoint.interval", ""},
       {"save_interval", M, "checkpoint.interval", ""},
       {"save_steps", H, "checkpoint.interval", "it is in steps, never a fraction"},

@@ -1,4 +1,4 @@
-// Names that other programs for training give to their settings, and what lmc has for them.
+// Maps the names that other training programs give to their settings to lmc's keys.
 //
 // A person who moves a job to lmc writes the names of the program that the job comes from. These
 // tables let an error name lmc's own key, or say that there is none. They add no other name for a
@@ -16,9 +16,9 @@ enum ForeignProgram : unsigned {
   kFastLlm = 1,
   kMegatron = 2,
   kTorchtitan = 4,
-  kHuggingFace = 8, // TrainingArguments of transformers' Trainer, and what surrounds it
+  kHuggingFace = 8, // TrainingArguments of transformers' Trainer, and related tools
   kNanoGpt = 16,
-  kOtherProgram = 32, // torchrun, DeepSpeed, fms-fsdp, the model parameters of Llama
+  kOtherProgram = 32, // torchrun, DeepSpeed, fms-fsdp, Llama's model parameters
 };
 
 struct ForeignKey {
@@ -26,9 +26,9 @@ struct ForeignKey {
   // last part is "learning_rate"; any other name holds in every section.
   const char *name;
   unsigned programs; // of ForeignProgram
-  const char *key;   // path of lmc's key; "": there is none
-  // What differs in meaning or unit, or "" if nothing does. Without a key: that lmc has none, and
-  // what it has in its place.
+  const char *key;   // path of lmc's key; "": lmc has none
+  // The difference in meaning or unit; "" if there is none. Without a key: a remark that lmc has
+  // none, and what to use instead.
   const char *remark;
 };
 
@@ -49,8 +49,8 @@ std::span<const ForeignSection> foreignSections();
 const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
 const ForeignSection *findForeignSection(std::string_view section);
 
-// Returns what an error says of the entry: "lmc's key is a.b", with the remark if there is one, or
-// the remark alone.
+// Returns the text of an entry for an error: "lmc's key is a.b", with the remark if there is one;
+// without a key, the remark alone.
 std::string foreignHint(const ForeignKey &key);
 
 } // namespace lmc::config

@@ -1,10 +1,10 @@
 // Prints a JSON Schema of the TOML from the table of keys, with which editors complete and check a
 // job.
 //
-// The schema accepts what a job alone can say about each key: its type, range and choices, and
-// which keys are missing, unknown or given twice. What connects keys (heads divide hidden_size) and
-// what needs other files is checked by loadConfig(). The schema is stricter in one point: choices
-// are in lower case, because an editor completes them from a list of texts.
+// The schema checks each key by itself: its type, range and choices, and which keys are missing,
+// unknown or given twice. loadConfig() checks relations between keys (heads divide hidden_size),
+// and what needs other files. The schema is stricter in one point: choices are in lower case,
+// because an editor completes them from a list of texts.
 //
 // Its version is draft-07, the newest one whose conditions (if, then, else) Taplo checks. Taplo
 // completes keys of `properties` and the alternatives of `anyOf`, but not what stands in `allOf`,
@@ -78,7 +78,7 @@ Json integerType(const Key &key) {
   return schema;
 }
 
-// Returns what the value of a key may be.
+// Returns the schema of a key's value.
 Json typeOf(const Key &key) {
   Config config;
   struct {
@@ -126,11 +126,11 @@ Json defaultOf(const Key &key) {
   if (!otherDefaults(key).empty())
     return nullptr;
   Config config;
-  const ResolvedSetting setting = resolvedSetting(key, config);
+  const Setting setting = resolvedSetting(key, config);
   switch (setting.type) {
-  case ResolvedSetting::Type::String:
+  case plan::SettingType::String:
     return setting.value;
-  case ResolvedSetting::Type::StringList:
+  case plan::SettingType::StringList:
     return setting.values.empty() ? Json::array() : Json();
   default:
     return Json::parse(setting.value, nullptr, /*allow_exceptions=*/false);
@@ -150,17 +150,17 @@ std::string description(const Key &key) {
   return text;
 }
 
-// Returns a schema of tables that have all keys of these names.
+// Returns a schema that accepts tables with all of these keys.
 Json having(const std::vector<std::string> &names) { return Json::object({{"required", names}}); }
 
-// Returns a schema of tables [model] whose architecture is one of `names`.
+// Returns a schema that accepts tables [model] whose architecture is one of `names`.
 Json isArchitecture(const std::vector<std::string> &names) {
   Json schema = having({"architecture"});
   schema["properties"]["architecture"]["enum"] = names;
   return schema;
 }
 
-// Returns a schema of tables that `condition` or `other` accepts.
+// Returns a schema that accepts tables that match `condition` or `other`.
 Json unless(Json condition, Json other) {
   return Json::object({{"if", std::move(condition)}, {"else", std::move(other)}});
 }
@@ -216,7 +216,7 @@ public:
 
 private:
   void requireKey(const Key &key, const ModelFamilies &families) {
-    // The families whose jobs need the key.
+    // Names of the families whose jobs need the key.
     std::vector<std::string> names;
     for (const ModelFamily *family : families)
       if (key.isOf(*family) &&
@@ -242,11 +242,11 @@ private:
 
   Json schema;
   std::vector<std::string> required;
-  Json conditions = Json::array();    // of keys that only some jobs need, or that have two names
-  Json dependencies = Json::object(); // that a key is not given by both of its names
+  Json conditions = Json::array();    // for keys that only some jobs need, or that have two names
+  Json dependencies = Json::object(); // these forbid a key under both of its names
 };
 
-// Returns the schema of a section, with those inside it.
+// Returns the schema of a section, with the sections inside it.
 Json sectionSchema(const Section &section, const KeyTable &keys) {
   Table table(section.doc);
   if (section.keysOf) {
@@ -268,7 +268,7 @@ Json sectionSchema(const Section &section, const KeyTable &keys) {
   for (const Section &inner : sections())
     if (std::string_view(inner.name).starts_with(prefix))
       table.addProperty(inner.name + prefix.size(), sectionSchema(inner, keys));
-  // A config.json has the keys that [model] needs.
+  // [model] needs no key if `config` is given, because a config.json has all of them.
   return table.finish(keys.find(section.name, "config") ? "config" : nullptr);
 }
 

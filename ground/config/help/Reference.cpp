@@ -15,28 +15,12 @@ namespace {
 using namespace lmc::config;
 
 std::string typeCell(const Key &key) {
-  const ResolvedSetting::Type type = [&] {
-    Config config;
-    return resolvedSetting(key, config).type;
-  }();
-  std::string cell;
-  switch (type) {
-  case ResolvedSetting::Type::Integer:
-    cell = key.isSize() ? "size" : "integer";
-    break;
-  case ResolvedSetting::Type::Float:
-    cell = "number";
-    break;
-  case ResolvedSetting::Type::Boolean:
-    cell = "boolean";
-    break;
-  case ResolvedSetting::Type::String:
-    cell = "string";
-    break;
-  case ResolvedSetting::Type::StringList:
-    cell = typeText(key) == "a list of integers" ? "list of integers" : "string or list";
-    break;
-  }
+  // In the order of plan::SettingType.
+  constexpr const char *kNames[] = {"integer", "number", "boolean", "string", "string or list"};
+  Config config;
+  std::string cell = key.isSize() ? "size" : kNames[size_t(resolvedSetting(key, config).type)];
+  if (typeText(key) == "a list of integers")
+    cell = "list of integers";
   if (cell == "integer" && !key.choices.empty())
     cell += fmt::format(" or `\"{}\"`", key.choices.front().name);
   if (*key.unit && !key.isSize())
@@ -78,7 +62,7 @@ std::string configReference(const ModelFamilies &families) {
   const KeyTable keys(families);
   std::string page = R"(# The configuration
 
-<!-- Generated from ground/config/Keys.cpp and models/families; refresh with
+<!-- Generated from ground/config/keys and models/families; refresh with
      LMC_UPDATE_DOCS=1 build/bin/config-tests --gtest_filter='Reference.*' -->
 
 A job is one TOML file. Every key is listed here with its type, default and range; a key that is not

@@ -14,7 +14,7 @@ namespace lmc {
 
 using nlohmann::json;
 
-// How long an orderly end waits for the other side.
+// The maximum wait, at an orderly end, for the other side to close the connection.
 static constexpr Milliseconds kRankFarewell{2000};
 
 static std::string hostName() {
@@ -28,9 +28,10 @@ static Error failure(const std::string &text) {
                ExitCode::RankFailed};
 }
 
-// The main thread may hold the lock of stderr for ever, so this does not use stdio. The write
-// itself can block for ever, too: at a terminal that Ctrl-S has stopped, or in a file system that
-// does not answer. It is left to a thread, for which the end of the process does not wait long.
+// Prints the failure and ends the process. It does not use stdio, because the main thread may hold
+// the lock of stderr for ever. The write can block for ever, too, at a terminal that Ctrl-S has
+// stopped or in a file system that does not answer. So a thread writes, and the wait for it is
+// short.
 static void endProcess(const Error &failure) {
   const std::string line = fmt::format("lmc-run: error: {}\n", failure.message);
   std::promise<void> written;
@@ -40,7 +41,7 @@ static void endProcess(const Error &failure) {
       written.set_value();
     }).detach();
     (void)written.get_future().wait_for(std::chrono::seconds(1));
-  } catch (const std::system_error &) { // there is no memory for a thread
+  } catch (const std::system_error &) { // the system has no memory for a thread
   }
   ::_exit(static_cast<int>(failure.code));
 }
@@ -71,8 +72,8 @@ Rendezvous::~Rendezvous() {
   beater.join();
   if (inOrder)
     socket.send({{"is", "leave"}});
-  // The other side reads this, and then closes the connection. If this side closed it now, with
-  // messages unread, the system would reset it, and `leave` could be lost.
+  // The other side reads this message and then closes the connection. If this side closed it first,
+  // with unread messages, the system would reset the connection, and `leave` could be lost.
   socket.finishSending();
   {
     std::unique_lock lock(mutex);
@@ -113,7 +114,7 @@ Result<void> Rendezvous::connect() {
   return {};
 }
 
-// Proves to the hub that this rank belongs to the run, and has it prove the same.
+// Proves to the hub that this rank belongs to the run, and checks the hub's proof.
 Result<void> Rendezvous::greet() {
   const auto foreign = [&] {
     return Error{fmt::format("what listens at {} port {} is not rank 0 of this run: give all ranks "
@@ -151,7 +152,7 @@ Result<void> Rendezvous::greet() {
   }
 }
 
-// The hub ends the wait, with `start` or with a failure.
+// Waits until the hub sends `start`, or a failure.
 Result<void> Rendezvous::awaitStart() {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return failed || !names.empty(); });
@@ -165,7 +166,7 @@ std::vector<Progress::State> Rendezvous::progressOfRanks() const {
 }
 
 std::string Rendezvous::nameOf(int rank) const {
-  if (names.empty()) // only rank 0 is known before the start
+  if (names.empty()) // before the start, only rank 0 is known
     return fmt::format("rank {} at {} port {}", rank, options.address, options.port);
   return fmt::format("rank {} (host {})", rank, names[static_cast<size_t>(rank)]);
 }
@@ -211,7 +212,7 @@ void Rendezvous::read() {
     lock.unlock();
     changed.notify_all();
   }
-  socket.shutdown(); // the hub may wait for it
+  socket.shutdown(); // wakes the hub, which may wait for this side
   {
     std::lock_guard lock(mutex);
     readerDone = true;
@@ -219,7 +220,8 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends signs of life, and ends waits for ranks that have left.
+// Sends this rank's progress to rank 0 every `options.beat`, as a heartbeat. Calls `wake` for each
+// rank that has left and whose last messages must have arrived, which ends waits for that rank.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);
@@ -302,7 +304,7 @@ Error Rendezvous::lossOf(int rank) {
                    [&] { return failed || left.contains(rank) || left.contains(0); });
   if (failed)
     return *failed;
-  // Whoever needs a rank that has left cannot go on, and the others shall name that rank, too.
+  // A rank that needs one that has left cannot go on, and the others get that rank's name, too.
   const std::string text = left.contains(rank)
                                ? endOf(rank).message
                                : fmt::format("{} has lost its data connection with {}",

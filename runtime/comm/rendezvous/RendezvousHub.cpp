@@ -14,10 +14,10 @@ namespace lmc {
 
 using nlohmann::json;
 
-// How long the end waits for ranks that do not close their connections.
+// The maximum wait at the end for ranks that do not close their connections.
 static constexpr Milliseconds kHubFarewell{2000};
 
-// The most connections that have not been admitted, in addition to one per rank.
+// The maximum number of connections, in addition to one per rank, that are not admitted yet.
 static constexpr size_t kStrangers = 32;
 
 Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
@@ -51,7 +51,7 @@ RendezvousHub::~RendezvousHub() {
   acceptor.join();
   beater.join();
   {
-    // What was sent arrives only if this side reads until the others have closed.
+    // The last messages arrive only if this side reads until the other sides have closed.
     std::unique_lock lock(mutex);
     for (const Connection &connection : connections)
       connection->finishSending();
@@ -95,7 +95,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // A rank is admitted at once. So the oldest of too many strangers is none.
+  // Ranks are admitted at once, so that the oldest of too many strangers is no rank.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -117,7 +117,7 @@ void RendezvousHub::serve(const Connection &connection, Server &server) {
   std::optional<int> rank;
   try {
     rank = admit(connection);
-  } catch (const json::exception &) { // a stranger that sends something else
+  } catch (const json::exception &) { // a stranger sent something else
   }
   {
     std::lock_guard lock(mutex);
@@ -139,7 +139,7 @@ void RendezvousHub::serve(const Connection &connection, Server &server) {
   changed.notify_all();
 }
 
-// Returns the rank of a process that has connected, if it belongs to the run.
+// Returns the rank of a process that has connected, if it belongs to the run; otherwise refuses it.
 std::optional<int> RendezvousHub::admit(const Connection &connection) {
   const std::string nonce = newNonce();
   json hello;
@@ -192,7 +192,7 @@ std::optional<int> RendezvousHub::admit(const Connection &connection) {
     json hosts = json::array();
     for (const Member &member : members)
       hosts.push_back(member.host);
-    tellAll({{"is", "start"}, {"hosts", hosts}});
+    sendAll({{"is", "start"}, {"hosts", hosts}});
   }
   return rank;
 }
@@ -224,7 +224,7 @@ void RendezvousHub::follow(int rank, Socket &socket) {
       member.state = state;
     } else if (is == "leave") {
       member.left = true;
-      tellAll({{"is", "left"}, {"rank", rank}});
+      sendAll({{"is", "left"}, {"rank", rank}});
     } else if (is == "set") {
       const std::string key = message.at("key");
       store[key] = message.at("value");
@@ -248,13 +248,13 @@ void RendezvousHub::beat() {
     const auto due = std::chrono::steady_clock::now() + options.beat;
     if (changed.wait_until(lock, due, [&] { return stopping; }))
       return;
-    // Where this thread did not run for a time, as in a job that the scheduler has suspended, the
+    // If this thread did not run for a time, as in a job that the scheduler has suspended, the
     // other ranks probably did not run either: the time does not count against them.
     const auto now = std::chrono::steady_clock::now();
     if (now - due > options.beat)
       for (Member &member : members)
         member.moved = std::min(member.moved + (now - due), now);
-    tellAll({{"is", "beat"}});
+    sendAll({{"is", "beat"}});
     const std::string text = !failure.empty()                               ? ""
                              : started                                      ? stalled()
                              : std::chrono::steady_clock::now() >= deadline ? missing()
@@ -269,7 +269,7 @@ void RendezvousHub::beat() {
 
 // Returns a text that names the rank that makes no progress, or "" if there is no such rank.
 std::string RendezvousHub::stalled() const {
-  // A sign of life that is late on a busy link is no sign of a hang.
+  // Counts up to the latest sign of life: a late one on a busy link is no sign of a hang.
   std::vector<RankProgress> ranks;
   for (const Member &member : members)
     ranks.push_back({member.state,
@@ -288,22 +288,22 @@ std::string RendezvousHub::stalled() const {
                      stall->rank, member.host, stall->seconds, describe(member.state));
 }
 
-// The failure that is known first is the cause of those that follow.
+// Only the first failure counts, because it is the cause of those that follow.
 void RendezvousHub::fail(const std::string &text) {
   std::lock_guard lock(mutex);
   if (!failure.empty())
     return;
   failure = text;
-  tellAll({{"is", "failed"}, {"text", text}});
+  sendAll({{"is", "failed"}, {"text", text}});
 }
 
-void RendezvousHub::tellAll(const json &message) {
+void RendezvousHub::sendAll(const json &message) {
   for (const Member &member : members)
     if (member.connection)
       member.connection->send(message);
 }
 
-// Returns a text that names the first ranks that have not joined, and says how many they are.
+// Returns a text that names the first ranks that have not joined, and gives their number.
 std::string RendezvousHub::missing() const {
   std::vector<int> ranks;
   size_t count = 0;

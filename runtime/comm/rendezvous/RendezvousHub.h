@@ -17,10 +17,10 @@ public:
   // Returns a connection with this hub for the rank of this process.
   Result<Socket> connectOwnRank();
 
-  // The numerical address at which it waits.
+  // Returns the numerical address at which the hub waits for ranks.
   std::string address() const { return listener.ownAddress(); }
 
-  // Returns what the latest sign of life of each rank said.
+  // Returns each rank's progress at its latest sign of life.
   std::vector<Progress::State> states();
 
   // Returns 32 random bytes in hexadecimal notation.
@@ -29,22 +29,22 @@ public:
 private:
   using Connection = std::shared_ptr<Socket>;
   struct Member {
-    Connection connection; // null before the rank has joined and after its connection has ended
+    Connection connection; // null before the rank has joined and after it has left
     std::string host;      // "" before the rank has joined
     bool left = false;     // it has left in order
-    Progress::State state; // as of its latest sign of life
-    // When that came, and when state.moves became what it is.
+    Progress::State state; // at the rank's latest sign of life
+    // The times of the latest sign of life, and of the latest change of state.moves.
     std::chrono::steady_clock::time_point heard, moved;
   };
 
   // A thread that serves a connection.
   struct Server {
     std::thread thread;
-    bool ended = false; // the thread only has to be joined
+    bool ended = false; // true if the thread has ended and must be joined
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);
-  // Returns false if it cannot serve the connection, which is closed then.
+  // Returns false, and closes the connection, if no thread can serve it.
   bool serve(Socket socket);
   void serve(const Connection &connection, Server &server);
   std::optional<int> admit(const Connection &connection);
@@ -52,7 +52,7 @@ private:
   void beat();
   std::string stalled() const;
   void fail(const std::string &text);
-  void tellAll(const nlohmann::json &message);
+  void sendAll(const nlohmann::json &message);
   std::string missing() const;
 
   const RendezvousOptions options;
@@ -63,11 +63,11 @@ private:
   std::condition_variable changed;
   std::vector<Member> members; // by rank
   std::set<Connection> connections;
-  std::list<Connection> strangers; // those that have not been admitted, the oldest first
+  std::list<Connection> strangers; // connections that are not admitted, the oldest first
   std::map<std::string, nlohmann::json> store;
-  std::map<std::string, std::vector<int>> waiting; // ranks that have asked for a key
-  std::string refused;                             // who was refused last, and why
-  std::string failure;                             // why the run cannot go on; "": it can
+  std::map<std::string, std::vector<int>> waiting; // by key, the ranks that wait for its value
+  std::string refused;                             // who was refused last, and for what reason
+  std::string failure;                             // reason why the run cannot go on; "": it can
   bool started = false, stopping = false;
   std::list<Server> servers;
   std::thread acceptor, beater;

@@ -1,12 +1,12 @@
-// What a rank and rank 0 say to each other over the control connection.
+// The messages between a rank and rank 0 over the control connection.
 //
 // When a rank has connected (H: rank 0's hub, R: the rank):
 //   H  {lmc: kRendezvousProtocol, nonce}
 //   R  {lmc: kRendezvousProtocol, nonce, rank, size, host, proof}
 //   H  {proof}, or {refused: TEXT} and the connection is closed
 // Each proof is the HMAC of both nonces and of R's rank, size and host under the run's secret, so
-// that each side shows that it knows the secret, and an old conversation is of no use to anyone.
-// Without a secret the proofs are "".
+// that each side shows that it knows the secret, and recorded messages are useless later. Without a
+// secret the proofs are "".
 //
 // From then on each message has a key "is":
 //   R     beat {...}               the process lives; what its main thread does (Progress::State)
@@ -31,7 +31,7 @@ namespace lmc {
 
 constexpr int kRendezvousProtocol = 4;
 
-// Most bytes of a message: of one from a stranger, and of one from a rank.
+// The maximum bytes of a message from a stranger, and of one from a rank.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
 
 enum class Side { Hub, Rank };

@@ -52,7 +52,7 @@ Address copyOf(const sockaddr *from, socklen_t bytes) {
   return address;
 }
 
-// The addresses of a host, those of the loopback device last. A failure is "REASON".
+// Returns the addresses of a host, those of the loopback device last. An error is only the REASON.
 Result<std::vector<Address>> resolve(const std::string &host, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -196,7 +196,7 @@ Socket Socket::accept() const {
     }
     if (errno == EINVAL || errno == EBADF) // after shutdown()
       return socket;
-    std::this_thread::sleep_for(Milliseconds(10)); // out of descriptors, or a connection was reset
+    std::this_thread::sleep_for(Milliseconds(10)); // no descriptors left, or a connection was reset
   }
 }
 
@@ -262,7 +262,7 @@ void Socket::shutdown() { (void)::shutdown(fd, SHUT_RDWR); }
 std::string Socket::ownAddress() const { return ownEnd(fd).text(); }
 
 int Socket::ownPort() const {
-  const Address own = ownEnd(fd); // the port is at the same place in addresses of IPv4 and IPv6
+  const Address own = ownEnd(fd); // IPv4 and IPv6 addresses have the port at the same place
   return ntohs(reinterpret_cast<const sockaddr_in &>(own.storage).sin_port);
 }
 
@@ -279,7 +279,7 @@ Result<Interface> findInterface(const std::string &nameOrAddress) {
                  ExitCode::Failure};
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
   std::string known;
-  for (int family : {AF_INET, AF_INET6}) // IPv4 first, as most clusters use it
+  for (int family : {AF_INET, AF_INET6}) // IPv4 comes first, because most clusters use it
     for (const ifaddrs *each = all; each; each = each->ifa_next) {
       if (!each->ifa_addr || each->ifa_addr->sa_family != family)
         continue;

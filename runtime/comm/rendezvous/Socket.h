@@ -38,7 +38,7 @@ public:
   static Result<Socket> connectTo(const std::string &host, int port, const std::string &from,
                                   Deadline deadline);
 
-  // Two sockets that are connected with each other.
+  // Returns two sockets that are connected with each other.
   static Result<std::pair<Socket, Socket>> connectedPair();
 
   // Waits for a connection. Returns a socket that is not open after shutdown().
@@ -46,7 +46,7 @@ public:
 
   bool isOpen() const { return fd >= 0; }
 
-  // receive() gives up if nothing comes for this time, send() if nothing goes out.
+  // Sets the time after which receive() gives up without input, and send() without output.
   void setTimeout(Milliseconds timeout);
 
   // Several threads may call it at the same time. Returns false if the connection is closed.
@@ -62,7 +62,7 @@ public:
   // Ends both streams: wakes the threads that wait in receive() or accept().
   void shutdown();
 
-  // The numerical address and the port of this end.
+  // Return the numerical address and the port of this end.
   std::string ownAddress() const;
   int ownPort() const;
 
@@ -80,8 +80,8 @@ struct Interface {
   std::string name, address; // "eth0", and its numerical address
 };
 
-// Returns the network interface of this machine that is given by its name or by its address. For an
-// unknown one, the Error lists those of this machine.
+// Returns the network interface of this machine that has the given name or address. If there is
+// none, the Error lists the interfaces.
 Result<Interface> findInterface(const std::string &nameOrAddress);
 
 } // namespace lmc

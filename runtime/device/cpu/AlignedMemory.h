@@ -30,7 +30,7 @@ public:
 
 private:
   char *memory = nullptr;
-  uint64_t size = 0; // as requested; the mapping is rounded up to whole pages
+  uint64_t size = 0; // requested bytes; the mapping is rounded up to whole pages
 };
 
 } // namespace lmc::cpu

@@ -25,7 +25,7 @@ class CpuDevice;
 struct CpuExecutable final : Executable {
   CpuDevice *owner = nullptr;
   const plan::Function *function = nullptr;
-  std::vector<Step> commands; // one per command of the function
+  std::vector<BoundCommand> commands;                      // one per command of the function
   std::shared_ptr<std::vector<StartedCollective>> started; // see Resolver
 };
 
@@ -114,8 +114,8 @@ private:
   Result<void> chooseProducts(const plan::Plan &plan);
   // Runs a recorded function, and calls `ended` after each command.
   template <typename Ended> Result<void> run(Executable &executable, Ended ended);
-  // oneDNN prepares and runs matrix products for the number of threads that OpenMP would use.
-  // Called before each function of the plan, because a library may have changed any of these.
+  // Sets OpenMP's threads, for which oneDNN prepares and runs products, and the rounding. It is
+  // called before each function of the plan, because a library may have changed them.
   void useThreads() const {
     omp_set_dynamic(0);
     omp_set_num_threads(resolver.threads);

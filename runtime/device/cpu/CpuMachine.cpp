@@ -30,7 +30,7 @@ bool hasFeature(std::string_view name) {
         std::istringstream words(line.substr(line.find(':') + 1));
         for (std::string word; words >> word;)
           found.insert(word);
-        break; // the features of the first processor stand for all
+        break; // all processors have the features of the first
       }
     return found;
   }();
@@ -86,8 +86,8 @@ int threadCount(int requested) {
 }
 
 // Returns the clock frequency in cycles per second. It times a chain of dependent integer
-// multiplications, each of which takes 3 cycles on every x86-64 core since 2008. The result is the
-// fastest of several short runs, so that other load on the machine does not matter.
+// multiplications, each of which takes 3 cycles on every x86-64 core since 2008. The fastest of
+// several short runs counts, so that other load on the machine hardly matters.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;
@@ -110,7 +110,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   static const double clock = measureClock();
   if (clock <= 0)
     return {0, "unknown on this processor"};
-  double perCycle = 8; // SSE: 4 lanes, each one addition and one multiplication
+  double perCycle = 8; // SSE: 4 lanes with an addition and a multiplication each
   const char *by = "SSE";
 #if defined(__x86_64__)
   const std::string_view set = kernelSet().name;

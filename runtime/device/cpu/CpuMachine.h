@@ -1,4 +1,4 @@
-// Facts about the machine that runs the program: CPU features, threads, memory, speed.
+// Finds facts about the machine that runs the program: CPU features, threads, memory, speed.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -20,7 +20,7 @@ std::string processorName();
 // Returns the bytes of physical memory, or the limit of the control group (cgroup) if it is lower.
 uint64_t memoryBytes();
 
-// Error: LMC_CPU_ISA is set, and is not the name of a kernel set that this machine supports.
+// Checks LMC_CPU_ISA. Error: it is set, and does not name a kernel set that this machine supports.
 Result<void> checkKernelSet();
 
 // Returns `requested` if it is positive, else OMP_NUM_THREADS, else the number of CPUs that this

@@ -9,7 +9,7 @@ namespace lmc::cpu {
 
 namespace {
 
-// The names of the files of one version of control groups.
+// The folder and file names of one version of Linux control groups (cgroups).
 struct GroupFiles {
   const char *root, *limit, *use, *dropped;
 };
@@ -34,7 +34,7 @@ uint64_t numberOf(const std::string &path, std::string_view key) {
   return 0;
 }
 
-// Lowers `least` to what the group and those above it leave.
+// Lowers `least` to the free bytes of the Linux cgroup `group` or of a cgroup above it.
 void considerGroups(const std::string &root, const GroupFiles &files, std::string group,
                     FreeMemory &least) {
   for (;;) {
@@ -58,7 +58,7 @@ FreeMemory freeMemory(const std::string &root) {
   FreeMemory least{UINT64_MAX, "nothing known"};
   if (const uint64_t kib = numberOf(root + "/proc/meminfo", "MemAvailable:"); kib > 0)
     least = {kib * 1024, "MemAvailable"};
-  // Lines "0::/GROUP" of version 2, and "NUMBER:CONTROLLERS:/GROUP" of version 1.
+  // A line is "0::/GROUP" in cgroup version 2, and "NUMBER:CONTROLLERS:/GROUP" in version 1.
   std::ifstream groups(root + "/proc/self/cgroup");
   std::string two, one;
   for (std::string line; std::getline(groups, line);) {

@@ -1,4 +1,4 @@
-// The memory of this machine that a new process can still get.
+// Finds how much memory of this machine a new process can still get.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace lmc::cpu {
 
 struct FreeMemory {
   uint64_t bytes = 0;
-  std::string source; // where the number comes from: "MemAvailable", "the control group /a"
+  std::string source; // source of the number: "MemAvailable", "the control group /a"
 };
 
 // Returns the least of MemAvailable in /proc/meminfo and, for the control group (cgroup, version 1

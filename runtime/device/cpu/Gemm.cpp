@@ -114,7 +114,7 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
 Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmGroupShape &group) const {
   auto found = libraries(group.shape);
   if (found)
-    std::erase(*found, GemmLibrary::OneDnn); // its primitives are made for one m and k
+    std::erase(*found, GemmLibrary::OneDnn); // oneDNN fixes m and k when it compiles
   return found;
 }
 
@@ -137,9 +137,9 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Shape &shape) {
-  // The bits of a fixed choice must not depend on the number of threads. Those of the packed kernels
-  // do not. oneDNN 2.6 divides the sum over k among threads: with AVX2 often, and with AVX-512 where
-  // a is transposed and k >= 2048, as it is in gradients of weights.
+  // The bits of a fixed choice must not depend on the number of threads, as those of the packed
+  // kernels do not. oneDNN 2.6 divides the sum over k among threads: with AVX2 often, and with
+  // AVX-512 where a is transposed and k >= 2048, as it is in gradients of weights.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
@@ -175,15 +175,15 @@ template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Sha
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
-// Returns the shape with its largest sizes halved until a run is short. Speeds hardly depend on a
-// size as large as these.
+// Returns the shape with its largest sizes halved until a run is short. Such large sizes hardly
+// affect the speed.
 static GemmShape probeOf(GemmShape shape, double flops) {
   while (shape.flops() > flops) {
     int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
     int64_t &largest = wider > shape.k ? wider : shape.k;
     if (largest <= 512)
       break;
-    // A size in whole cache lines stays one.
+    // A size that is a multiple of 64 elements stays one.
     const int64_t unit = largest % 64 == 0 ? 64 : 1;
     largest = (largest / 2 + unit - 1) / unit * unit;
   }
@@ -217,8 +217,8 @@ template <typename Product, typename Run>
 static GemmChoice fastest(std::vector<std::pair<GemmLibrary, std::unique_ptr<Product>>> products,
                           Run run) {
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
-  // The first run of each only warms up. Then they take turns, so that what disturbs the machine
-  // disturbs all, and those that are clearly slower are left out.
+  // The first run of each only warms up. Then the libraries take turns, so that a disturbance of
+  // the machine affects all of them; clearly slower ones are left out.
   double best = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn <= kTimedRuns; ++turn)
     for (size_t i = 0; i < products.size(); ++i) {
@@ -261,8 +261,8 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
   return choice;
 }
 
-// The bytes of each operand that the products of a group may take when they are timed: more than a
-// cache holds, because what experts read comes from memory.
+// The maximum bytes of an operand when the products of a group are timed. It is more than a cache
+// holds, because the operands of experts come from memory.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group) {
@@ -270,7 +270,7 @@ Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group) {
   LMC_TRY(available);
   if (available->size() == 1)
     return GemmChoice{nameOf(available->front()), "", 0};
-  // Fewer parts of the same size. If there are fewer rows than parts, a part still has one.
+  // A part for timing: all parts get the same size, of at least one row.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
   rows = std::max<int64_t>(1, rows / group.parts);

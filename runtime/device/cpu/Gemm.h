@@ -31,7 +31,7 @@ struct GemmShape {
   Storage output = Storage::F32;
   Storage bias = Storage::F32;
 
-  // The elements from one row of a, or of b, in memory to the next.
+  // Return the number of elements in memory from one row of a, or of b, to the next.
   int64_t leadingA() const { return transposeA ? m : k; }
   int64_t leadingB() const { return transposeB ? k : n; }
   double flops() const { return 2.0 * double(m) * double(n) * double(k); }
@@ -53,30 +53,29 @@ public:
   virtual std::string implementation() const = 0;
 };
 
-// One product of a group. Its m and k stand in for those of the group's shape.
+// One product of a group. Its m and k replace those of the group's shape.
 struct GemmPart {
   const void *a, *b;
   void *d;
   int64_t m, k;
 };
 
-// Products that differ in their operands, and in their m or their k, such as those of the experts
-// of a layer. Threads share the blocks of all of them, so that it does not matter whether there are
-// many small products or a large one. Each block is computed by one thread.
+// A group of products with different operands and different m or k, such as those of a layer's
+// experts. Threads share the blocks of all products, so that many small products are as fast as one
+// large one. Each block is computed by one thread.
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
-  // Computes all products. Where k is 0, d becomes 0, or stays as it is if the shape accumulates.
-  // The sum of the parts' m, if m differs, or of their k, must be at most the shape's. Only one
-  // thread may call run() at a time. Two runs on equal operands give equal bits; those of the
-  // packed kernels depend neither on the number of threads nor on the other parts, and are those of
-  // Gemm.
+  // Computes all products. If k is 0, d becomes 0, or keeps its value if the shape accumulates. The
+  // sum of the parts' m, if m differs, or of their k, must be at most the shape's. Only one thread
+  // may call run() at a time. Two runs on equal operands give equal bits; those of the packed
+  // kernels depend neither on the number of threads nor on the other parts, and are those of Gemm.
   virtual void run(const std::vector<GemmPart> &parts) = 0;
   virtual std::string implementation() const = 0;
 };
 
-// The shape of a group of `parts` products without bias. The rows of all parts are shape.m, or, if
-// `split` is K, shape.k. If `split` is K, d is f32 or f64.
+// The shape of a group of `parts` products without bias. shape.m, or shape.k if `split` is K, is
+// the sum over all parts. If `split` is K, d is f32 or f64.
 struct GemmGroupShape {
   enum class Split { M, K };
   GemmShape shape;
@@ -101,13 +100,13 @@ public:
   explicit GemmCache(int threads, GemmChoices *choices = nullptr);
   ~GemmCache();
 
-  // Returns the product by the library that `choices` has for its shape. If it has none, the
-  // fastest one, by timing, if `choices` measures; else the fixed choice: the packed kernels, whose
+  // Returns the product by the library that `choices` has for its shape. If there is no choice: by
+  // the fastest library, which is timed, if `choices` measures; else by the packed kernels, whose
   // bits do not depend on the number of threads. Error: LMC_MKL names no library.
   Result<Gemm *> find(const GemmShape &shape);
   // Returns the product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // The same for products of a group. They are timed with parts of equal size.
+  // Does the same for the products of a group, which are timed with parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
   // Forgets all products, which must not be used any more.

@@ -14,25 +14,25 @@ struct GemmCommand {
   Gemm *gemm;
   const char *a, *b, *bias; // `bias` is null if there is none
   char *d;
-  const char *residual; // added to the product, as large as d; null if there is none
+  const char *residual; // a matrix like d that is added to the product, or null
   // The number of products, and the bytes from a matrix of one to that of the next.
   int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
 
   void run() const;
 };
 
-// The products of the experts of a layer. `offsets` (experts + 1 numbers) says which rows belong to
-// which expert, so the number of rows of each product is known only when the command runs.
+// The products of a layer's experts. `offsets` (experts + 1 numbers) gives the rows of each expert,
+// so that the sizes of the products are known only when the command runs.
 struct ExpertCommand {
   GemmGroup *gemms;
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // The bytes from an operand of one expert to that of the next, and, where an operand has the rows
-  // of all experts, from one row to the next; 0 elsewhere.
+  // Distances in bytes: from an operand of one expert to that of the next (expertB, expertD), and
+  // from row to row in an operand with rows of all experts (rowA, rowB, rowD); 0 elsewhere.
   int64_t rowA, rowB, rowD, expertB, expertD;
-  bool rowsAreDepth;           // an expert's rows are its k, not its m
-  int64_t otherSize;           // the one of m and k that all experts have alike
+  bool rowsAreDepth;           // true: an expert's rows are its k; false: its m
+  int64_t otherSize;           // of m and k, the one that is equal for all experts
   std::vector<GemmPart> parts; // one per expert
 
   void run();

@@ -19,7 +19,7 @@
 namespace lmc::cpu {
 
 // A command with fixed addresses, ready to run. It throws if it fails.
-using Step = std::function<void()>;
+using BoundCommand = std::function<void()>;
 
 // An Error as an exception.
 struct CommandFailed : std::runtime_error {
@@ -34,14 +34,14 @@ struct StartedCollective {
   std::chrono::steady_clock::time_point begin, end;
 };
 
-// Throws the error of a part of a command, if there is one.
+// Throws the error of `part`, if it is one.
 inline void orThrow(const Result<void> &part) {
   if (!part)
     throw CommandFailed(part.error());
 }
 
-// The plan, the memory and the kernels that resolve() uses. It must outlive the steps that
-// resolve() returns.
+// The plan, the memory and the kernels that resolve() uses. It must outlive what resolve()
+// returns.
 class Resolver {
 public:
   Resolver(int threads, GemmChoices *choices, World *world)
@@ -71,8 +71,8 @@ public:
 
   const int threads;
   World *const world; // may be null for a plan without collectives
-  // The function that is recorded, the latest runs of its collectives beside other commands, by the
-  // commands' indices, and the index of the command that is resolved.
+  // The function that is being recorded; the latest runs of its async collectives, by the commands'
+  // indices; and the index of the command that is being resolved.
   const plan::Function *function = nullptr;
   std::shared_ptr<std::vector<StartedCollective>> started;
   uint32_t command = 0;
@@ -92,13 +92,13 @@ public:
 private:
   AlignedMemory scratch;
   int64_t scratchBytes = 0;              // bytes of scratch per thread
-  std::array<CollectiveQueue, 2> queues; // behind `memory`, so that they are destroyed before it
+  std::array<CollectiveQueue, 2> queues; // declared behind `memory`, so destroyed before it
 };
 
-// Returns the step that runs `command`, whose body is `op`. There is one specialisation per type of
-// command, each in a file of the folder commands/. Error: this machine has no code for the command.
-// May throw std::bad_alloc.
+// Binds `command`, whose body is `op`. There is one specialisation per type of command, in
+// files of the folder commands/. Error: this machine has no code for the command. May throw
+// std::bad_alloc.
 template <typename Body>
-Result<Step> resolve(Resolver &at, const plan::Command &command, const Body &op);
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &command, const Body &op);
 
 } // namespace lmc::cpu

@@ -28,7 +28,7 @@ struct Sets {
   Sets() {
     sets[count++] = &baseline::kernels();
 #if defined(__x86_64__)
-    // The builtin also checks that the operating system saves the vector registers.
+    // The builtin also checks that the operating system saves vector registers.
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       sets[count++] = &avx2::kernels();
     if (count == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -1,4 +1,4 @@
-// The collectives of a plan on a GPU: by NCCL, or by the host.
+// Runs the collectives of a plan on a GPU, by NCCL or by the host.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -11,7 +11,7 @@
 
 namespace lmc::cuda {
 
-// One collective of the plan with its addresses. AllReduce has d only.
+// One collective of the plan with its addresses. An AllReduce has only d.
 struct CollectiveCall {
   plan::CollectiveKind kind = plan::CollectiveKind::AllGather;
   plan::Axis axis = plan::Axis::Shard;
@@ -28,14 +28,14 @@ public:
   // recorded behind it. If byHost(), it has ended when the call returns, and `ended` is not used.
   virtual Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) = 0;
 
-  // True: the host takes part in each collective, so that none can be captured in a graph.
+  // Returns true if the host takes part in each collective, so that no graph can capture one.
   virtual bool byHost() const = 0;
 
-  // Returns an error if a collective has failed, or if a rank is gone without which those that run
-  // cannot end. All that run have ended then, without a result, and no other can be started.
+  // Returns an error if a collective has failed, or cannot end because a rank is gone. All
+  // collectives that ran have then ended without a result, and none can be started.
   virtual Result<void> check() { return {}; }
 
-  // Ends the collectives that run, without a result. No other can be started.
+  // Ends the running collectives without a result. None can be started afterwards.
   virtual void abort() {}
 };
 
@@ -51,7 +51,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
                                               const std::vector<plan::Axis> &axes,
                                               std::function<void()> dropGraphs);
 
-// Opens the same library only to say which it is. Errors: as of openNccl().
+// Opens the same library only to find its version. Errors: as of openNccl().
 Result<LibraryFile> findNccl();
 
 } // namespace lmc::cuda

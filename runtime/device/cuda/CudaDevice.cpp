@@ -29,7 +29,7 @@ namespace {
 
 class CudaDevice;
 
-constexpr std::chrono::seconds kLastWait{5};    // of a device that is destroyed
+constexpr std::chrono::seconds kLastWait{5}; // for a device that is destroyed
 
 // Some commands of a function: a graph, or commands that are enqueued one by one.
 struct Part {
@@ -43,18 +43,18 @@ struct CudaExecutable final : Executable {
   ~CudaExecutable() override;
   CudaDevice *owner = nullptr;
   const plan::Function *function = nullptr;
-  std::vector<Encoded> commands; // one per command of the function
+  std::vector<Encoded> commands; // one call per command of the function
   std::vector<Part> parts;
   bool captured = false;
-  // NCCL connects GPUs when they first run a collective, which a capture must not see: a function
-  // with collectives runs once as it is.
+  // False before the first run of a function with collectives: NCCL then connects GPUs, which must
+  // not be captured.
   bool mayCapture = false;
 };
 
 struct CudaMark final : Mark {
   Event event;
   bool placed = false;
-  uint64_t runs = 0; // how many runs of functions the mark is behind
+  uint64_t runs = 0; // number of runs of functions before the mark
 };
 
 // Pinned memory.
@@ -72,7 +72,7 @@ private:
   PinnedMemory memory;
 };
 
-// What a thread needs to copy from or to ordinary memory: two pinned buffers, used in turn.
+// Two pinned buffers, used in turn, with which a thread copies from or to ordinary memory.
 struct Staging {
   static constexpr uint64_t kBytes = 8 << 20;
   PinnedMemory buffers[2];
@@ -85,16 +85,16 @@ public:
       : driver(driver), gpu(std::move(gpu)), options(options) {}
   ~CudaDevice() override;
 
-  // Destroys all graphs, because the collectives in them are given up. No other can be captured.
+  // Destroys all graphs, because their collectives are aborted. None can be captured later.
   void dropGraphs();
-  // Takes note that a function is no longer recorded.
+  // Forgets a function that is no longer recorded.
   void forget(CudaExecutable &executable) {
     std::lock_guard lock(graphsMutex);
     executables.erase(&executable);
   }
 
-  // Waits until the GPU is idle, whether its work succeeds or not. Collectives whose other ranks do
-  // not come are given up.
+  // Waits until the GPU is idle, whether its work succeeds or not. Aborts collectives whose other
+  // ranks do not come.
   void drain();
 
   DeviceInfo info(plan::DType computeDType) const override;
@@ -125,8 +125,8 @@ private:
   Result<void> checkMachine(const PlanFile &loaded) const;
   Result<void> openCollectives(const PlanFile &loaded);
   Result<void> allocate();
-  // The staging buffers of one copy. They go back to the device when the copy ends, so that another
-  // one can use them. The next run of a function frees them.
+  // The staging buffers of one copy. When the copy ends, another one can use them. The next run of
+  // a function frees them.
   class StagingLoan {
   public:
     StagingLoan(CudaDevice &owner, std::unique_ptr<Staging> staging)
@@ -150,12 +150,12 @@ private:
   Result<void> capture(const CudaExecutable &executable, Part &part);
   // Launches the part's graph; returns false if it has none.
   Result<bool> launch(const Part &part);
-  // Waits with the driver's function `wait`. With NCCL, whose collectives may wait for a rank that
-  // is gone, it asks the function `query`, and how the ranks are, until the work is complete.
+  // Waits with the driver's function `wait`. With NCCL, whose collectives may wait for a lost rank,
+  // it calls the function `query` and checks the ranks again and again, until the work is complete.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // Marks a wait for the GPU. A call that only enqueues work waits, too, while the driver's queue
-  // is full, as behind a collective for which another rank does not come.
+  // Marks a wait for the GPU. A call that only enqueues work waits, too, if the driver's queue is
+  // full, as behind a collective whose other ranks do not come.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -176,10 +176,10 @@ private:
   // runs nothing more in this process.
   Result<void> checkWork(const Result<void> &result);
   Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
-  // Takes note that the first `runs` runs of functions are complete.
+  // Records that the first `runs` runs of functions are complete.
   void setComplete(uint64_t runs);
   uint64_t submittedRuns();
-  // Returns the runs that may have failed, for an error.
+  // Returns the names of the runs that may have failed, for an error.
   std::string suspects() const;
 
   const Driver &driver;
@@ -189,8 +189,8 @@ private:
   const PlanFile *file = nullptr;
   const plan::Plan *plan = nullptr;
   uint64_t allocated = 0;
-  uint64_t freeAtFirst = 0; // bytes of the GPU, before anything but its context was opened
-  std::mutex graphsMutex;   // of the next three, and of the graphs of the executables
+  uint64_t freeAtFirst = 0; // free bytes of the GPU when only its context was open
+  std::mutex graphsMutex;   // guards the next three, and the graphs of executables
   std::vector<std::string> notes;
   std::set<CudaExecutable *> executables;
   bool graphsDropped = false;
@@ -201,12 +201,12 @@ private:
   std::unique_ptr<Collectives> collectives;
   std::vector<DeviceMemory> arenas;
   std::vector<CUdeviceptr> addresses; // of the arenas
-  std::vector<std::string> remarks;   // DeviceInfo.remarks, but for those of kernels
+  std::vector<std::string> remarks;   // DeviceInfo.remarks, without those of kernels
   DeviceMemory initializerRecord;     // what an initializer's kernel reads
   std::unique_ptr<HostBuffer> hostRecord;
   std::mutex workMutex;         // of the next three
   std::optional<Error> failure; // the first failure of the GPU's work
-  uint64_t submitted = 0;       // runs of functions
+  uint64_t submitted = 0;       // number of runs of functions so far
   // The newest of these runs: those that are not known to be complete, the oldest first. An element
   // is "'micro' (step 3, micro-step 2 of 4)".
   std::deque<std::string> pending;
@@ -266,7 +266,7 @@ Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handl
   }
 }
 
-// The GPU may still use the memory, also after a failure.
+// Waits, because the GPU may still use the memory, even after a failure.
 PinnedBuffer::~PinnedBuffer() { owner.drain(); }
 
 DeviceInfo CudaDevice::info(plan::DType) const {
@@ -296,7 +296,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
   LMC_TRY(openCollectives(loaded));
   LMC_TRY(kernels.load(driver, loaded));
 
-  // Products are tried before the arenas take the memory.
+  // Products are tried before the arenas occupy the memory.
   std::vector<ProductShape> shapes;
   std::vector<TwoWayProduct> inTwoWays;
   for (const auto *function : *loaded->functions())
@@ -374,7 +374,7 @@ Result<void> CudaDevice::allocate() {
   }
   auto after = gpu.freeBytes();
   LMC_TRY(after);
-  // The driver gives memory in pages of 2 MiB.
+  // The driver allocates memory in pages of 2 MiB.
   const uint64_t pages = (arenas.size() + 1) * (2 << 20), taken = *before - *after;
   if (*before < *after || taken > allocated + pages || taken + pages < allocated)
     remarks.push_back(fmt::format("the plan has {} in its arenas, and the GPU's free memory went "
@@ -395,8 +395,8 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns which commands start a collective that the commands of their part do not wait for. A
-// capture must end with all that it has started, and cannot wait for what came before it.
+// Returns, per command, true if it starts a collective for which no command of the same part waits.
+// A capture must end with all that it has started, and cannot wait for what came before it.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {
   std::vector<bool> apart(function.commands()->size());
@@ -418,7 +418,7 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   auto executable = std::make_unique<CudaExecutable>();
   executable->owner = this;
   executable->function = *function;
-  // Collectives by the host cannot be captured, and stay eager.
+  // Collectives by the host cannot be captured, so they are enqueued one by one.
   const uint32_t count = (*function)->commands()->size();
   std::vector<bool> capturable(count);
   if (options.graphs && !options.checkEveryCommand)
@@ -447,7 +447,7 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-// Captures the parts of a function, unless that was done or has to wait for a first run.
+// Captures the parts of a function, unless that is done or must wait for a first run.
 Result<void> CudaDevice::capture(CudaExecutable &executable) {
   if (executable.captured || !executable.mayCapture)
     return {};
@@ -481,7 +481,7 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
   LMC_TRY(driver.check(ended, what));
   LMC_CUDA(driver, cuGraphGetNodes(graph.get(), nullptr, &part.nodes), what);
   CUgraphExec instance = nullptr;
-  // Without the flag all nodes have one priority, and collectives wait behind large products.
+  // Without the flag all nodes have one priority, and collectives would wait behind large products.
   const CUresult made = driver.cuGraphInstantiate(
       &instance, graph.get(), CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   if (made == CUDA_ERROR_OUT_OF_MEMORY)
@@ -519,8 +519,8 @@ Result<void> CudaDevice::checkWork(const Result<void> &result) {
   return {};
 }
 
-// After a failure the driver no longer says which events the GPU has reached, so what counts is what
-// was known before. The GPU runs its work in order: a run that is known to be complete did not fail.
+// After a failure, the driver does not say which events the GPU has reached, so only runs count
+// that were known to be complete. The GPU runs its work in order, so none of these failed.
 std::string CudaDevice::suspects() const {
   if (pending.empty())
     return submitted == 0 ? "no function had run" : "all functions that were submitted had ended";
@@ -613,7 +613,7 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
   const CudaExecutable &recorded = **begun;
   ProfilerRange range(recorded.function->name()->c_str());
   const auto count = static_cast<uint32_t>(recorded.commands.size());
-  std::vector<Event> events; // one before the first command, and one behind each
+  std::vector<Event> events; // one before the first command, and one behind each command
   for (uint32_t i = 0; i <= count; ++i) {
     auto event = makeEvent(driver, /*timed=*/true);
     LMC_TRY(event);
@@ -735,7 +735,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // The address of the part in a slice of the variable's layout.
+  // Returns the address of the part in a slice with the variable's layout.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };
@@ -748,7 +748,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   }
   if (!how || how->kernel() < 0)
     return false;
-  LMC_TRY(synchronize()); // the record of the variable before has been read
+  LMC_TRY(synchronize()); // the GPU has then read the record of the variable before
   const std::string_view name = variable.name()->string_view();
   const InitializerRecord record{
       part.first,

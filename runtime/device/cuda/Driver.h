@@ -1,4 +1,4 @@
-// The CUDA driver, opened when a plan asks for it: lmc-run starts on a machine that has none.
+// The CUDA driver, opened only when a plan needs it: lmc-run starts on a machine without one.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -18,7 +18,7 @@ struct Driver {
   int version = 0; // the newest CUDA that the driver supports: 13000 is CUDA 13.0
 
   // Returns an error if `result` is a failure, as in "cannot load kernel 'f': out of memory
-  // (CUDA_ERROR_OUT_OF_MEMORY)". `doing` is what the call was for: "load kernel 'f'".
+  // (CUDA_ERROR_OUT_OF_MEMORY)". `doing` is the purpose of the call: "load kernel 'f'".
   Result<void> check(CUresult result, std::string_view doing) const;
   // Returns the name and the description of a failure.
   std::string text(CUresult result) const;
@@ -29,8 +29,8 @@ struct Driver {
 // no GPU.
 Result<const Driver *> openDriver();
 
-// Opens a library. `variable` is an environment variable that may name it, `names` are tried in
-// order otherwise, without those that are "". Returns null and sets `problem` if none can be
+// Opens a library: the one that the environment variable `variable` names, else the first of
+// `names` that can be opened ("" is skipped). Returns null and sets `problem` if none can be
 // opened.
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
                   std::string &problem);
@@ -57,8 +57,8 @@ public:
     return *this;
   }
   ~Owned() {
-    // A handle that cannot be destroyed after a failure of the device is left to the end of the
-    // process.
+    // After a failure of the device some handles cannot be destroyed; the end of the process frees
+    // them.
     if (handle)
       (void)(driver->*Destroy)(handle);
   }
@@ -77,10 +77,10 @@ using PinnedMemory = Owned<void *, &Driver::cuMemFreeHost>;
 using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
 using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
-// Creates an event. With `timed` it has a time; a wait for it lets the processor do other work.
+// Creates an event. With `timed` it records a time. A wait for it lets the processor do other work.
 Result<Event> makeEvent(const Driver &driver, bool timed);
 
 } // namespace lmc::cuda
 
-// Evaluates a call of the driver. If it fails, returns an error that says what it was for.
+// Evaluates a call of the driver. If it fails, returns an error with the call's purpose `doing`.
 #define LMC_CUDA(driver, call, doing) LMC_TRY((driver).check((driver).call, doing))

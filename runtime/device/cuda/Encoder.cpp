@@ -128,7 +128,7 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
       continue;
     }
     if (const plan::Wait *wait = command->body_as_Wait()) {
-      // The verifier of plans has found the collective before its wait.
+      // The verifier of plans guarantees that the collective precedes its wait.
       auto ended = collectives && !collectives->byHost() ? ends[wait->command()] : nullptr;
       all.push_back([ended, &driver = driver](CUstream stream) -> Result<void> {
         if (ended)

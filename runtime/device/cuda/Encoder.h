@@ -25,15 +25,15 @@ struct Encoder {
   const Driver &driver;
   const plan::Plan &plan;
   const Kernels &kernels;
-  Products *products;       // null in a plan without matrix products
+  Products *products;       // null if the plan has no matrix products
   ProductWays *ways;        // null in the same plans
-  Collectives *collectives; // null in a plan of one rank
+  Collectives *collectives; // null if the plan has one rank
   const std::vector<CUdeviceptr> &arenas;
 
   // Encodes the commands of a function. The result refers to `driver`, `kernels`, `products`,
-  // `ways` and `collectives`. Nothing runs beside a collective whose place in `apart` is true,
-  // and with `oneByOne` beside any. Error: a command needs a kernel that the plan does not have, or
-  // other ranks.
+  // `ways` and `collectives`. No command runs beside a collective for which `apart` is true; with
+  // `oneByOne`, none beside any collective. Error: a command needs other ranks, or a kernel that
+  // the plan does not have.
   Result<std::vector<Encoded>> encode(const plan::Function &function,
                                       const std::vector<bool> &apart, bool oneByOne) const;
 

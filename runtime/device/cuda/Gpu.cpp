@@ -97,7 +97,7 @@ Result<uint64_t> Gpu::freeBytes() const {
 namespace {
 
 // The part of NVIDIA's management library (nvml.h) that lists the processes on a GPU. The library
-// comes with the driver; its header does not, so what is used of it is declared here.
+// comes with the driver, but its header does not, so the used parts are declared here.
 struct ProcessInfo { // nvmlProcessInfo_v2_t
   unsigned pid;
   unsigned long long usedGpuMemory;
@@ -124,7 +124,7 @@ std::string holders(const std::string &uuid) {
   void *gpu = nullptr;
   if (!init || !byUuid || !processes || init() != 0 || byUuid(uuid.c_str(), &gpu) != 0)
     return "";
-  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE: the count says how many there are
+  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE: the count is the needed size
   std::vector<ProcessInfo> all(64);
   auto count = static_cast<unsigned>(all.size());
   int status = processes(gpu, &count, all.data());

@@ -11,7 +11,7 @@ namespace lmc::cuda {
 
 class Gpu {
 public:
-  // Opens GPU `index` of those that CUDA_VISIBLE_DEVICES leaves. Error: there is no such GPU.
+  // Opens GPU `index` of those that CUDA_VISIBLE_DEVICES names. Error: there is no such GPU.
   static Result<Gpu> open(const Driver &driver, int index);
   Gpu(Gpu &&other) noexcept;
   Gpu &operator=(Gpu &&) = delete;
@@ -24,8 +24,8 @@ public:
   Result<void> requireArchitecture(const std::string &architecture) const;
 
   // Returns an error if fewer than `bytes` bytes are free. It says how many are missing, and which
-  // processes hold memory, if NVIDIA's management library is there. `breakdown` says what the bytes
-  // are for, as in "state 1.50 GiB, workspace 0.25 GiB".
+  // processes hold memory, if NVIDIA's management library is there. `breakdown` lists the uses of
+  // the bytes, as in "state 1.50 GiB, workspace 0.25 GiB".
   Result<void> requireFree(uint64_t bytes, const std::string &breakdown) const;
   // Returns the bytes of memory that are free.
   Result<uint64_t> freeBytes() const;

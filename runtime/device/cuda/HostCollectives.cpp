@@ -36,7 +36,7 @@ public:
   }
 
 private:
-  // Makes the pinned memory at least `bytes` long. No copy uses it.
+  // Makes the pinned memory at least `bytes` long. No copy may use it now.
   Result<void> reserve(uint64_t bytes) {
     if (bytes <= reserved)
       return {};

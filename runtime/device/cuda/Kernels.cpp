@@ -12,7 +12,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
     if (module->image()->size() == 0)
       return Error{
           fmt::format("{}: the plan's kernels have no code; compile it again", file.path())};
-    // A plan does not align its bytes; machine code starts at a multiple of 8.
+    // A copy: a plan does not align its bytes, but machine code must start at a multiple of 8.
     std::vector<uint64_t> image((module->image()->size() + 7) / 8);
     std::memcpy(image.data(), module->image()->data(), module->image()->size());
     CUmodule loaded = nullptr;
@@ -42,7 +42,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
       kernel.grid[i] = planned->grid()->Get(i);
     kernel.threads = planned->threads();
     kernel.sharedBytes = planned->shared_bytes();
-    // Otherwise the first launch would load the code, and could wait for a collective that runs.
+    // Otherwise the first launch would load the code, and might wait for a running collective.
     LMC_CUDA(driver, cuFuncLoad(kernel.function), fmt::format("load kernel '{}'", kernel.name));
     LMC_TRY(check(driver, *planned, kernel));
     kernels.push_back(std::move(kernel));
@@ -72,7 +72,7 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                 int(kernel.sharedBytes)),
              fmt::format("give kernel '{}' its {} bytes of shared memory", kernel.name,
                          kernel.sharedBytes));
-    // Shared memory and the first-level cache are one memory; the kernel needs it for its blocks.
+    // Shared memory and the first-level cache are one memory, which the kernel's blocks need.
     LMC_CUDA(driver,
              cuFuncSetAttribute(kernel.function,
                                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,

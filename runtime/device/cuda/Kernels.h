@@ -1,4 +1,4 @@
-// The kernels of a plan on a GPU: their modules, loaded and compared with what the plan says.
+// The kernels of a plan on a GPU: their modules, loaded and compared with the plan's description.
 #pragma once
 
 #include "runtime/device/cuda/Gpu.h"
@@ -24,10 +24,10 @@ public:
   // current.
   Result<void> load(const Driver &driver, const PlanFile &file);
 
-  // The kernels of the plan, in its order.
+  // Returns the kernels of the plan, in its order.
   const std::vector<Kernel> &all() const { return kernels; }
-  // Differences between the plan and what the driver reports of a kernel's registers, local memory
-  // and thread blocks per multiprocessor, one line each.
+  // Returns differences between the plan and the driver in a kernel's registers, local memory and
+  // thread blocks per multiprocessor, one line each.
   const std::vector<std::string> &differences() const { return found; }
 
   // Enqueues a launch. `arguments` are addresses of device memory.

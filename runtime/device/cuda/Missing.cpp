@@ -1,4 +1,4 @@
-// The CUDA device of a build without CUDA's headers.
+// Replaces the CUDA device in a build without CUDA's headers: opening it is an error.
 #include "runtime/device/Device.h"
 #include "runtime/device/GpuMachine.h"
 

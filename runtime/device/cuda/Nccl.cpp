@@ -1,6 +1,6 @@
-// Collectives by NCCL. All of them, on both axes, run on one stream of their own, one after the
-// other: NCCL wants the collectives of several communicators in one order on all ranks, or they may
-// wait for each other for ever.
+// Collectives by NCCL. Those of all axes run on one stream, one after the other: NCCL requires the
+// collectives of several communicators in the same order on all ranks, because they may wait for
+// each other for ever otherwise.
 #include "runtime/device/cuda/Collectives.h"
 
 #include "ground/support/Places.h"
@@ -20,15 +20,15 @@
 namespace lmc::cuda {
 namespace {
 
-// From this release on, the collectives of one communicator may be in graphs and outside of them at
-// the same time: NCCL_GRAPH_MIXING_SUPPORT in NCCL's list of environment variables.
+// The oldest supported release of NCCL: from it on, a communicator may have collectives in graphs
+// and outside of them at the same time (environment variable NCCL_GRAPH_MIXING_SUPPORT).
 constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 
-// How long a rank waits for the others to make a communicator.
+// The maximum time that a rank waits for the other ranks of a new communicator.
 constexpr std::chrono::seconds kJoin{60};
 
-// How long collectives may go on after a rank has left the run: those in which it took part until
-// its end are about to end here, too.
+// The time, after a rank has left the run in order, in which this rank's collectives may still end:
+// the rank that left took part in them until its own end.
 constexpr std::chrono::seconds kGrace{1};
 
 std::string versionText(int code) {
@@ -127,8 +127,8 @@ private:
 };
 
 Result<void> NcclCollectives::prepare() {
-  // On a GPU that is full of other kernels, those of a stream with the highest priority are next. A
-  // graph keeps the priority.
+  // The stream gets the highest priority, so that collectives are next on a GPU that is full of
+  // other kernels. A graph keeps the priority.
   CUstream made = nullptr;
   int least = 0, greatest = 0;
   LMC_CUDA(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "create a stream");
@@ -141,7 +141,7 @@ Result<void> NcclCollectives::prepare() {
   return {};
 }
 
-// The rank at position 0 makes the name of the communicator, and the host's group hands it out.
+// The rank at position 0 makes the communicator's id, and the host's group sends it to the others.
 Result<void> NcclCollectives::connect(plan::Axis axis) {
   Communicator &group = world.along(axis);
   struct {
@@ -152,7 +152,7 @@ Result<void> NcclCollectives::connect(plan::Axis axis) {
     name.result = library.ncclGetUniqueId(&name.id);
   LMC_TRY(group.broadcast(&name, sizeof name, 0));
   LMC_TRY(library.check(name.result, "name a communicator"));
-  // NCCL waits without a limit for a rank that has failed, so the call is left to a thread.
+  // NCCL waits without a limit for a rank that has failed, so the call is made by a thread.
   struct Made {
     ncclComm_t comm = nullptr;
     Result<void> result;
@@ -235,9 +235,9 @@ Result<void> NcclCollectives::check() {
 void NcclCollectives::abort() {
   if (aborted.exchange(true))
     return;
-  // ncclCommAbort stops what runs, and then waits until no graph has a collective of the
-  // communicator. A graph that runs goes when it has been stopped, and may have collectives of both
-  // communicators.
+  // ncclCommAbort stops the collectives that run, and then waits until no graph has a collective of
+  // the communicator. A running graph can be destroyed once it is stopped, and may have collectives
+  // of both communicators.
   std::vector<std::thread> aborts;
   for (ncclComm_t &comm : comms)
     if (comm)
@@ -264,7 +264,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
         std::make_unique<NcclCollectives>(driver, gpu, world, *library, std::move(dropGraphs));
     return collectives->prepare();
   };
-  // The ranks only wait for each other if all can go on.
+  // The ranks connect only if all of them are prepared.
   LMC_TRY(allSucceed(world.all(), prepare()));
   for (plan::Axis axis : axes)
     LMC_TRY(collectives->connect(axis));

@@ -1,4 +1,4 @@
-// What stands for NCCL in a build without its header.
+// Replaces NCCL in a build without its header.
 #include "runtime/device/cuda/Collectives.h"
 
 namespace lmc::cuda {

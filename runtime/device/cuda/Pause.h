@@ -1,4 +1,4 @@
-// How long the host sleeps between two questions to the GPU.
+// Defines how long the host sleeps between two queries of the GPU.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@ namespace lmc::cuda {
 
 inline constexpr std::chrono::microseconds kPause{50}, kLongestPause{1000};
 
-// Returns how long to sleep before asking again, in a wait that has taken `waited`: a 64th of it, so
-// that the end of the work is seen late by less than 2%, but at least kPause and at most
+// Returns the time to sleep before the next query, in a wait that has taken `waited`: a 64th of it,
+// so that the end of the work is seen late by less than 2%, but at least kPause and at most
 // kLongestPause, so that a rank that waits needs little of its core.
 inline std::chrono::microseconds pauseAfter(std::chrono::steady_clock::duration waited) {
   return std::clamp(std::chrono::duration_cast<std::chrono::microseconds>(waited / 64), kPause,

@@ -16,7 +16,7 @@ namespace lmc::cuda {
 
 using Kind = TwoWayProduct::Kind;
 
-// The names of the ways in files of choices.
+// The names of the two ways in files of choices.
 struct Names {
   const char *first, *second;
 };
@@ -43,8 +43,8 @@ static std::vector<WayResult> resultsOf(const TwoWayProduct &command) {
           {&WayAddresses::result, columns, true}};
 }
 
-// Memory for a command that is run to try it, outside of the plan's arenas, with random inputs. All
-// experts have equally many rows.
+// Memory outside of the plan's arenas for trying a command, with random inputs. All experts have
+// equally many rows.
 class ProductWays::Trial {
 public:
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu, const TwoWayProduct &command,
@@ -116,8 +116,9 @@ Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &c
   return {};
 }
 
-// A GPU that multiplies zeros draws less power, and runs faster, than one that multiplies data. Of
-// random values between -1/2 and 1/2, a prime number is repeated, so that no two rows are equal.
+// A GPU that multiplies zeros draws less power, and runs faster, than one that multiplies data. The
+// values are random between -1/2 and 1/2. A prime number of them repeats, so that no two rows are
+// equal.
 Result<void> ProductWays::Trial::fill(plan::DType dtype) {
   constexpr uint64_t kValues = 524287;
   const uint64_t patternBytes = kValues * byteWidth(dtype);
@@ -230,7 +231,7 @@ Result<void> ProductWays::run(const TwoWayProduct &command, Way way, const WayAd
       LMC_TRY(products.run(
           command.shape, {at.left, at.weight, isGradient ? at.result : at.halves, 0, at.workspace},
           stream));
-      arguments.clear(); // the kernel behind the product does not read them
+      arguments.clear(); // the kernel after the product does not read x and w
     }
     arguments.push_back(at.halves);
     if (isGradient)
@@ -259,8 +260,8 @@ GemmKey ProductWays::keyOf(const TwoWayProduct &command) const {
   return key;
 }
 
-// Returns what a choice depends on besides its key: the code of the kernels. With other code, the ways
-// are timed again, and GemmChoices says that the run's choice could not be taken.
+// Returns a text for the code of the kernels, on which a choice depends besides its key. With other
+// code, the ways are timed again, and GemmChoices reports that the run's choice was not taken.
 static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
@@ -307,7 +308,7 @@ Result<GemmChoice> ProductWays::measure(const TwoWayProduct &command, const Tria
   auto runsIn = [&](double time) {
     return static_cast<int>(std::clamp(time / std::max(*once, 1e-6), 1.0, 50.0));
   };
-  // The two take turns, each behind products that heat the GPU.
+  // The two ways take turns, each behind products that heat the GPU.
   std::array<double, 2> best;
   best.fill(std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)

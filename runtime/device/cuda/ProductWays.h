@@ -1,7 +1,8 @@
-// The commands with matrix products that can be computed in two ways, and the choice between these:
+// Commands with matrix products that can be computed in two ways, and the choice between the ways:
 //
 //   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and a kernel behind it, or one kernel
-//   ExpertLinear                     a kernel with a block for each tile, or one with blocks that stay
+//   ExpertLinear                     a kernel with a block for each tile, or one with blocks that
+//   stay
 //                                    on their SMs
 #pragma once
 
@@ -12,15 +13,15 @@
 
 namespace lmc::cuda {
 
-// A command of this kind, without its addresses.
+// A command that can be computed in two ways, without its addresses.
 struct TwoWayProduct {
-  enum class Kind { Forward, Gradient, Experts }; // with SwiGLU, its gradient, of experts
+  enum class Kind { Forward, Gradient, Experts }; // SwiGLU, its gradient, or experts
 
   Kind kind = Kind::Forward;
-  // Of the product by cuBLASLt; of experts m is the number of all rows.
+  // The shape of cuBLASLt's product; for experts, m is the number of all rows.
   ProductShape shape;
   bool both = false;    // as in plan.fbs
-  uint64_t experts = 0; // whose matrices are multiplied
+  uint64_t experts = 0; // number of experts
   // The kernels of the two ways; the second may be null: then there is one way.
   const Kernel *first = nullptr, *second = nullptr;
 
@@ -31,11 +32,11 @@ struct TwoWayProduct {
   uint64_t columns() const { return kind == Kind::Forward ? shape.n / 2 : shape.n; }
 };
 
-// Where the matrices of a command lie. plan.fbs has their shapes.
+// The addresses of a command's matrices. plan.fbs has their shapes.
 struct WayAddresses {
   CUdeviceptr left = 0, weight = 0; // x or dy
   CUdeviceptr halves = 0;           // gu
-  CUdeviceptr gradients = 0;        // dgu, of the gradient alone; may be gu's
+  CUdeviceptr gradients = 0;        // dgu, for the gradient alone; may equal `halves`
   CUdeviceptr result = 0;           // a; of experts y
   CUdeviceptr offsets = 0;          // of experts
   CUdeviceptr workspace = 0;        // of cuBLASLt
@@ -47,13 +48,13 @@ public:
   ProductWays(const Driver &driver, const Gpu &gpu, Products &products)
       : driver(driver), gpu(gpu), products(products) {}
 
-  // Returns the command as this class describes it.
+  // Returns the description of a command, without its addresses.
   static TwoWayProduct describe(const plan::Plan &plan, const plan::Command &command,
                                 const Kernels &kernels);
 
-  // Chooses a way for each command: that of `choices` if there is one; else the faster one if
-  // `choices` measures, and the first if not. The second is left out if its results are not those
-  // of the first. Products must have chosen the algorithms of the shapes.
+  // Chooses a way for each command: the one in `choices`; if there is none, the faster way if
+  // `choices` measures, else the first. The second way is left out if its results differ from those
+  // of the first. Products::choose() must have been called for the shapes.
   Result<void> choose(std::vector<TwoWayProduct> commands, GemmChoices *choices, CUstream stream);
 
   // Returns one line for each kernel that choose() has left out: its results are wrong, or there was

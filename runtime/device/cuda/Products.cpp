@@ -60,11 +60,11 @@ public:
   ~Product();
 
   Result<void> describe(const ProductShape &of);
-  // Returns the algorithms that cuBLASLt proposes, the most promising first.
+  // Returns `most` algorithms that cuBLASLt proposes, the most promising first.
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> candidates(int most) const;
   cublasStatus_t multiply(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                           CUstream stream) const;
-  // multiply(), with an error that says what failed.
+  // Calls multiply(), and returns an error that says what failed.
   Result<void> run(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                    CUstream stream) const {
     return check(multiply(at, algorithm, stream));
@@ -86,8 +86,8 @@ public:
   cublasLtMatmulAlgo_t algorithm{}; // the chosen one
 
 private:
-  // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of the one that is
-  // set; multiply() sets the real one.
+  // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of this address;
+  // multiply() sets the real one.
   cublasStatus_t pointToBias(CUdeviceptr bias) const {
     return library.cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                   &bias, sizeof bias);
@@ -98,7 +98,7 @@ private:
   const Products::Library &library;
   ProductShape described;
   cublasLtMatmulDesc_t operation = nullptr;
-  // In cuBLASLt's order: the first matrix is the plan's b.
+  // The layouts in cuBLASLt's order: the first matrix is the plan's b.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
 };
 
@@ -179,7 +179,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
                                                                       sizeof value),
                          text());
   };
-  // Sums of split-K are added in the compute type: the other schemes round each part to bf16.
+  // Parts of a split sum must be added in the compute type: other schemes round each part to bf16.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, described.workspaceBytes));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
@@ -188,7 +188,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
               described.residual ? described.alignC : described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
-  // A trial may have left the address of its own bias.
+  // Sets an aligned address, because a trial may have left the address of its own bias.
   if (described.hasBias)
     LMC_TRY(check(pointToBias(described.alignBias)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
@@ -266,7 +266,7 @@ LibraryFile Products::libraryFile() const {
 ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &command,
                                const plan::Gemm &gemm) {
   auto slice = [&](uint32_t index) -> const plan::Slice & { return *plan.slices()->Get(index); };
-  // Arenas start at multiples of 256 bytes.
+  // Returns the alignment of a matrix. Arenas start at multiples of 256 bytes.
   auto alignment = [&](uint32_t index, uint64_t elements = 0) {
     uint64_t bits = slice(index).offset();
     if (gemm.batch() > 1) // where the next matrices lie
@@ -300,8 +300,8 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   return shape;
 }
 
-// Memory for products that are run to try them, outside of the plan's arenas. The inputs are random:
-// a GPU that multiplies zeros draws less power and runs faster than one that multiplies data.
+// Memory outside of the plan's arenas for trying products. The inputs are random, because a GPU
+// that multiplies zeros draws less power and runs faster than one that multiplies data.
 class Products::Trial {
 public:
   // Allocates memory for the largest of `shapes`.
@@ -309,9 +309,9 @@ public:
                                const std::vector<ProductShape> &shapes, CUstream stream);
   // Fills the inputs, the bias and the residual with random values of type `dtype` between -1/2 and 1/2.
   Result<void> fill(plan::DType dtype);
-  // Runs an algorithm once; a product that is added to d finds zeros there. Returns "", or why the
-  // algorithm cannot be taken: it does not run, or one of 24 elements of the result is not the sum
-  // that it must be, within the rounding of sums and of the result. Error: the GPU failed.
+  // Runs an algorithm once; a product that is added to d is added to zeros. Returns "", or why the
+  // algorithm cannot be used: it does not run, or one of 24 elements of the result is wrong by more
+  // than the rounding of sums and of the result. Error: the GPU failed.
   Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm);
 
   Trial(Trial &&) = default;
@@ -333,27 +333,25 @@ private:
   PinnedMemory pattern; // random values, copied again and again
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
-  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // of a and b together; of the others
+  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // of a and b; of the others
   std::vector<double> values;             // of the pattern
-  // Factors repeat after so many elements, a prime number. If a row's length
-  // were a multiple of it, rows would be equal, and an algorithm that mixes them up would pass the
-  // check of its sums.
+  // The period of the factors' elements, a prime number. If a row's length were a multiple of it,
+  // rows would be equal, and an algorithm that mixes them up would pass the check of its sums.
   uint64_t period = 1;
-  // The residual repeats after so many bytes: a prime number of elements in f32 (f64 for f64).
+  // Returns the period of the residual in bytes: a prime number of elements in f32 (f64 for f64).
   uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
-  // An element of a result: where it lies in the three rows, what it must be, and how far it may be
-  // from that.
+  // An element of a result: its place in the three rows, its value, and the allowed difference.
   struct Expected {
     uint64_t row, column;
     double value, allowed;
   };
-  // Returns the rows of d that are looked at, of batch x m: the first, the last and one between.
+  // Returns the rows of d, of batch x m, that are checked: the first, the last and one between.
   static std::array<uint64_t, 3> rowsOf(const ProductShape &shape) {
     const uint64_t all = shape.batch * shape.m;
     return {0, all * 5 / 8, all - 1};
   }
-  // Computes `expected`, unless it is that of the shape.
+  // Computes `expected`, unless it belongs to this shape already.
   void expect(const ProductShape &shape);
   ProductShape expectedOf;
   std::vector<Expected> expected;
@@ -414,7 +412,7 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
   if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
       !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
     return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
-  // The largest primes below 2^17, 2^18 and 2^19.
+  // The period of factors: the largest primes below 2^17, 2^18 and 2^19.
   period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
   for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
                                  std::tuple(addresses.residual, residualBytes, residualPeriod()),
@@ -564,16 +562,17 @@ Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulA
   return milliseconds * 1e-3 / runs;
 }
 
-// The proposals of cuBLASLt that are timed, and for how long. A GPU lowers its clock under load, so
-// it works for a while before anything is timed, and each timing is enqueued behind other products:
-// the fastest algorithm at the clock of a small product alone need not be the fastest in a step.
+// How many of cuBLASLt's proposals are timed, and for how long. A GPU lowers its clock under load,
+// so it works for a while before anything is timed, and each timing is enqueued behind other
+// products: the fastest algorithm at the clock of a small product alone need not be the fastest in
+// a step.
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
 Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
   auto candidates = product.candidates(kCandidates);
   LMC_TRY(candidates);
-  // The first run of each loads its code. cuBLASLt may propose an algorithm that then does not run.
+  // The first run of a proposal loads its code. Some proposals then do not run.
   const size_t proposed = candidates->size();
   std::vector<cublasLtMatmulHeuristicResult_t> good;
   for (const cublasLtMatmulHeuristicResult_t &candidate : *candidates) {
@@ -594,13 +593,13 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
   auto once = secondsOf(product, candidates->front().algo, trial, 1, stream);
   LMC_TRY(once);
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
-  // Behind which product candidates are timed: the largest one, which is chosen first.
+  // The product behind which candidates are timed: the largest one, which is chosen first.
   const Product &heater = hottest.product ? *hottest.product : product;
   const cublasLtMatmulAlgo_t heating =
       hottest.product ? hottest.product->algorithm : candidates->front().algo;
   const double heaterSeconds = hottest.product ? hottest.seconds : *once;
   const int before = static_cast<int>(std::clamp(kHeatSeconds / std::max(heaterSeconds, 1e-6), 1.0, 500.0));
-  // The candidates take turns, so that what disturbs the GPU disturbs all of them.
+  // The candidates take turns, so that a disturbance of the GPU affects all of them.
   std::vector<double> best(candidates->size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < candidates->size(); ++i) {
@@ -626,7 +625,7 @@ Result<bool> Products::tryOut(const Product &product, const cublasLtMatmulAlgo_t
 }
 
 Result<size_t> Products::chooseFirst(Product &product, Trial &trial) {
-  // Most often the first proposal is good, and cuBLASLt is asked for no other.
+  // The first proposal is nearly always good; then cuBLASLt is asked for no other.
   auto first = product.candidates(1);
   if (first) {
     product.algorithm = first->front().algo;

@@ -18,13 +18,12 @@
 
 namespace lmc::cuda {
 
-// What an algorithm of cuBLASLt depends on. Alignments are of the addresses of all matrices of a
-// batch, in bytes: 16 for
-// multiples of 16, which is the most that an algorithm asks for, else the largest power of two that
-// divides the address.
+// The properties on which an algorithm of cuBLASLt depends. Alignments are those of the addresses
+// of all matrices of a batch, in bytes: 16 for multiples of 16, which is the maximum that
+// algorithms need, else the largest power of two that divides the addresses.
 struct ProductShape {
   uint64_t m = 0, n = 0, k = 0;
-  uint64_t batch = 1; // products, whose matrices lie one behind the other
+  uint64_t batch = 1; // number of products; their matrices lie one behind the other
   bool transposeA = false, transposeB = false;
   bool accumulate = false; // the product is added to d
   bool residual = false;   // another matrix is added to the product
@@ -62,10 +61,10 @@ public:
                               const plan::Gemm &gemm);
 
   // Chooses an algorithm for each shape, and runs each once on memory of its own, so that its code
-  // is loaded before a capture, and some sums are compared with what they must be. For a shape
-  // without a choice it takes the fastest algorithm that cuBLASLt proposes if `choices` measures,
-  // else the first one that it proposes. The same release of the library always proposes the same
-  // first one. Algorithms that do not run, or compute wrong sums, are left out.
+  // is loaded before a capture, and some sums are checked. For a shape without a choice it takes
+  // the fastest algorithm that cuBLASLt proposes if `choices` measures, else the first one that it
+  // proposes. The same release of the library always proposes the same first one. Algorithms that
+  // do not run, or compute wrong sums, are left out.
   Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
 
   // Returns one line for each algorithm that a choice has left out because it does not run, or
@@ -75,7 +74,7 @@ public:
   // Enqueues a product, for whose shape choose() was called. The stream may be capturing.
   Result<void> run(const ProductShape &shape, const ProductAddresses &at, CUstream stream);
 
-  // Returns under what a choice for this shape is kept.
+  // Returns the key under which a choice for this shape is kept.
   GemmKey keyOf(const ProductShape &shape) const;
 
 private:
@@ -87,7 +86,7 @@ private:
   // Gives the product the first proposal that computes it. Returns the proposal's number, from 1
   // on.
   Result<size_t> chooseFirst(Product &product, Trial &trial);
-  // Times the proposals, each behind other products of 3 ms, and returns the fastest.
+  // Times the proposals, each behind 3 ms of other products, and returns the fastest.
   Result<GemmChoice> measure(const Product &product, Trial &trial, CUstream stream);
   // Returns the mean seconds of `runs` runs, one after the other.
   Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
@@ -100,9 +99,8 @@ private:
   std::unique_ptr<Library> library;
   std::map<ProductShape, std::unique_ptr<Product>> products;
   std::vector<std::string> leftOut;
-  bool warm = false; // the GPU has worked before something is timed
-  // While choose() runs: the largest product of this dtype that was timed, now or before, and the time of
-  // one run.
+  bool warm = false; // true if the GPU is warmed up for timing
+  // During choose(): the largest product of this dtype that was ever timed, and its seconds.
   struct Hottest {
     const Product *product = nullptr;
     double seconds = 0;

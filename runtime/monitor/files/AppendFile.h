@@ -21,29 +21,29 @@ public:
   AppendFile &operator=(AppendFile &&) = delete;
   ~AppendFile();
 
-  // Writes the records that were kept, and then `record`. After an Error they are kept for the next
-  // call.
+  // Writes the records that an earlier call could not write, and then `record`. After an Error all
+  // of them are kept for the next call.
   Result<void> write(std::string_view record);
 
-  // Writes the records that were kept. After an Error they are kept for the next call.
+  // Writes the records that an earlier call could not write. After an Error they are kept.
   Result<void> flush();
 
   // Puts `bytes` before the next record.
   void prepend(std::string_view bytes) { pending.insert(0, bytes); }
 
-  // Forgets the records that were kept. The caller writes them again if it wants to.
+  // Forgets the records that could not be written; the caller may write them again.
   void drop() { pending.clear(); }
 
   // Cuts the file to its first `bytes` bytes. The next record follows them.
   Result<void> cut(uint64_t bytes);
 
-  // Returns true if nobody can find what is written any more, because the file was removed.
+  // Returns true if the file was removed, so that nobody can find later records.
   bool isRemoved() const;
 
   // Returns when all written records are on the disk, as far as the system can tell.
   void sync();
 
-  uint64_t size() const { return end; } // bytes of whole records in the file
+  uint64_t size() const { return end; } // bytes of the whole records in the file
   int descriptor() const { return fd; }
 
 private:
@@ -51,7 +51,7 @@ private:
   int fd = -1;
   std::string path;
   uint64_t end = 0;
-  std::string pending; // whole records that are not in the file yet
+  std::string pending; // whole records that are not in the file
 };
 
 } // namespace lmc

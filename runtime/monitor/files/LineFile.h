@@ -14,24 +14,24 @@ namespace lmc {
 // A line that cannot be written is kept, as AppendFile keeps a record.
 class LineFile {
 public:
-  // Returns true for the first line that does not belong to the file any more.
+  // Returns true for the first line that no longer belongs to the file.
   using Ends = std::function<bool(const std::string &line)>;
 
   // Opens `path`, or creates it, to append to it. If the last line has no newline, one is added
   // before the next line is written.
   static Result<LineFile> open(const std::string &path);
 
-  // As open(), but first moves the lines from the first one for which `ends` is true, and a part of
-  // a line at the end of the file, to the file that `undone` returns. Nothing is moved if there are
-  // no such lines. At every moment each line is in at least one of the two files on the disk.
+  // Like open(), but first moves the lines from the first one for which `ends` is true, and a part
+  // of a line at the end of the file, to the file that `undone` returns. Nothing is moved if there
+  // are no such lines. At every moment each line is in at least one of the two files on the disk.
   static Result<LineFile> openAndMove(const std::string &path, const Ends &ends,
                                       const std::function<Result<std::string>()> &undone);
 
-  // Writes the lines that were kept, and then `line`, to which a newline is added. After an Error
-  // they are kept for the next call.
+  // Writes the lines that an earlier call could not write, and then `line` with a newline. After an
+  // Error all of them are kept for the next call.
   Result<void> write(std::string_view line);
 
-  // Writes the lines that were kept. After an Error they are kept for the next call.
+  // Writes the lines that an earlier call could not write. After an Error they are kept.
   Result<void> flush() { return file.flush(); }
 
   // Returns when all written lines are on the disk, as far as the system can tell.

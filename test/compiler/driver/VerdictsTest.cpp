@@ -2,6 +2,7 @@
 // refuse is refused where the plan is made, and the other way round.
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
+#include "plan_generated.h"
 #include "runtime/settings/Settings.h"
 #include "test/Draws.h"
 #include "test/ground/config/ConfigFixture.h"
@@ -101,21 +102,21 @@ protected:
   }
 
   // Returns a value for the setting, sound or not, as a user writes it.
-  std::string draw(const ResolvedSetting &setting) {
+  std::string draw(const Setting &setting) {
     const auto pick = [&](const std::vector<std::string> &values) {
       return values[random() % values.size()];
     };
     const std::string low = fmt::format("{}", setting.minimum),
                       high = fmt::format("{}", setting.maximum);
     switch (setting.type) {
-    case ResolvedSetting::Type::Integer:
+    case plan::SettingType::Integer:
       return pick({"0", "1", "5", "16", "32", "48", "64", "90", "100", "150", "-1", "1.5", "many",
                    fmt::format("{}", int64_t(std::max(setting.minimum, -1e6)))});
-    case ResolvedSetting::Type::Float:
+    case plan::SettingType::Float:
       return pick({"0", "1e-3", "0.5", "1", "2", "11", "-1", "nan", "inf", "few", low, high});
-    case ResolvedSetting::Type::Boolean:
+    case plan::SettingType::Boolean:
       return pick({"true", "false", "yes", "1"});
-    case ResolvedSetting::Type::String: {
+    case plan::SettingType::String: {
       std::vector<std::string> values = {"",  "\"\"",  "web", "data.validation",
                                          "5", "5-7,9", "7-5", "a command"};
       for (int i = 0; i < 3; ++i)
@@ -127,7 +128,7 @@ protected:
       }
       return pick(values);
     }
-    case ResolvedSetting::Type::StringList:
+    case plan::SettingType::StringList:
       return pick({"[]", "a.bin", "[\"a.bin\", \"c.bin\"]", "[\"\"]", "", "[1, 2]", "3",
                    "[\"0:0\", \"50:1e-3\"]", "[\"50:1e-3\", \"0:1\"]", "[\"web\", \"code=0.5\"]",
                    "[\"web\", \"web\"]", "[\"cod\"]"});
@@ -137,8 +138,8 @@ protected:
 
   // Draws changes of settings that a run may change, often of those that rules connect.
   std::vector<std::string> drawChanges() {
-    std::vector<const ResolvedSetting *> all, connected;
-    for (const ResolvedSetting &setting : base.settings) {
+    std::vector<const Setting *> all, connected;
+    for (const Setting &setting : base.settings) {
       // A run with phases may be made longer, and a plan of it may not.
       if (!setting.runTime || (!base.phases.empty() && setting.key == "training.train_iters"))
         continue;
@@ -151,7 +152,7 @@ protected:
     std::vector<std::string> changes;
     for (size_t count = 1 + random() % 3; count > 0; --count) {
       const auto &from = random() % 4 ? connected : all;
-      const ResolvedSetting &setting = *from[random() % from.size()];
+      const Setting &setting = *from[random() % from.size()];
       changes.push_back(fmt::format("{}={}", setting.key, draw(setting)));
     }
     return changes;

@@ -27,7 +27,7 @@ func.func @ops(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %d: tensor<8x4xf32>, 
   %6 = kern.scatter_add %s, %d acc %w : (tensor<8xi32>, tensor<8x4xf32>, tensor<5x4xf32>) -> tensor<5x4xf32>
   %7:4 = kern.route %l : (tensor<4x3xf32>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
   %8 = kern.route_grad %l, %7#1, %7#0 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>) -> tensor<4x3xf32>
-  %9 = kern.route_grad %l, %7#1, %7#0 mass %7#3 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xf32> {normalize}
+  %9 = kern.route_grad %l, %7#1, %7#0 dmass %7#3 : (tensor<4x3xf32>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xf32> {normalize}
   %10:3 = kern.sort_rows %7#1 : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
   %11 = kern.take_rows %t, %s : (tensor<4x4xf32>, tensor<8xi32>) -> tensor<8x4xf32> {chosen = 2 : i64}
   %12 = kern.take_rows_grad %d, %s : (tensor<8x4xf32>, tensor<8xi32>) -> tensor<4x4xf32>

@@ -399,7 +399,7 @@ func.func @scatterColumns(%ids: tensor<4xi32>, %x: tensor<4x8xf32>) {
 // -----
 
 func.func @scatterSums(%ids: tensor<4xi32>, %x: tensor<4x8xbf16>) {
-  // expected-error @+1 {{'kern.scatter_add' op sums 'bf16' in 'bf16'}}
+  // expected-error @+1 {{result #0 must be 2D tensor of 32-bit float or 64-bit float values, but got 'tensor<16x8xbf16>'}}
   %0 = kern.scatter_add %ids, %x : (tensor<4xi32>, tensor<4x8xbf16>) -> tensor<16x8xbf16>
   return
 }

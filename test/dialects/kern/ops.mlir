@@ -130,8 +130,8 @@ func.func @scatter(%ids: tensor<4xi32>, %x: tensor<4x8xf32>, %acc: tensor<16x8xf
 func.func @experts(%logits: tensor<4x3xbf16>, %x: tensor<4x8xbf16>, %w: tensor<18x8xbf16>, %acc: tensor<18x8xf32>) {
   // CHECK: %[[P:.*]], %[[E:.*]], %{{.*}}, %[[M:.*]] = kern.route %[[L]] : ({{.*}}) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
   %p, %e, %c, %m = kern.route %logits : (tensor<4x3xbf16>) -> (tensor<4x2xf32>, tensor<4x2xi32>, tensor<3xf32>, tensor<3xf32>)
-  // CHECK: kern.route_grad %[[L]], %[[E]], %[[P]] mass %[[M]] : ({{.*}}) -> tensor<4x3xbf16>
-  %0 = kern.route_grad %logits, %e, %p mass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16>
+  // CHECK: kern.route_grad %[[L]], %[[E]], %[[P]] dmass %[[M]] : ({{.*}}) -> tensor<4x3xbf16>
+  %0 = kern.route_grad %logits, %e, %p dmass %m : (tensor<4x3xbf16>, tensor<4x2xi32>, tensor<4x2xf32>, tensor<3xf32>) -> tensor<4x3xbf16>
   // CHECK: %[[O:.*]], %[[R:.*]], %[[Q:.*]] = kern.sort_rows %[[E]] : ({{.*}}) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
   %o, %r, %q = kern.sort_rows %e : (tensor<4x2xi32>) -> (tensor<4xi32>, tensor<8xi32>, tensor<8xi32>)
   // CHECK: %[[T:.*]] = kern.take_rows %[[X]], %[[R]] : ({{.*}}) -> tensor<8x8xbf16> {chosen = 2 : i64}

@@ -1,5 +1,6 @@
 // What belongs together, what follows from what, and what the plan is told.
 
+#include "plan_generated.h"
 #include "test/ground/config/ConfigFixture.h"
 
 #include <algorithm>
@@ -141,7 +142,7 @@ TEST_F(ChecksTest, TheLossChunkIsAutoOrTokens) {
   ASSERT_EQ(errorsOf(kModel + kTraining + "[memory]\nloss_chunk = 1000\n"), "");
   EXPECT_EQ(config.memory.lossChunk, 1000);
   setLossChunk(config, 64);
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     if (setting.key == "memory.loss_chunk") {
       EXPECT_EQ(setting.value, "64");
       EXPECT_FALSE(setting.identity) << "another chunk trains the same model";
@@ -341,15 +342,15 @@ TEST_F(ChecksTest, SettingsCarryTheResolvedValues) {
       errorsOf(kModel + kTraining, {"distributed.strategy=full_shard", "memory.budget=1KiB",
                                     "data.train=[\"a\", \"b\"]", "training.micro_batch_size=auto"}),
       "");
-  auto find = [&](const std::string &key) -> const ResolvedSetting & {
-    for (const ResolvedSetting &setting : config.settings)
+  auto find = [&](const std::string &key) -> const Setting & {
+    for (const Setting &setting : config.settings)
       if (setting.key == key)
         return setting;
-    static const ResolvedSetting none;
+    static const Setting none;
     ADD_FAILURE() << "no setting " << key;
     return none;
   };
-  using Type = ResolvedSetting::Type;
+  using Type = plan::SettingType;
   EXPECT_EQ(config.settings.front().key, "model.config");
   EXPECT_EQ(config.settings.back().key, "target.peak_tflops");
   EXPECT_EQ(find("distributed.strategy").value, "zero3");
@@ -375,9 +376,9 @@ TEST_F(ChecksTest, SettingsHaveAnOrigin) {
   ASSERT_EQ(errorsOf(kModel + kTraining), "");
   auto find = [&](const std::string &key) {
     return *std::find_if(config.settings.begin(), config.settings.end(),
-                         [&](const ResolvedSetting &setting) { return setting.key == key; });
+                         [&](const Setting &setting) { return setting.key == key; });
   };
-  using Origin = ResolvedSetting::Origin;
+  using Origin = SettingOrigin;
   EXPECT_EQ(find("training.sequence_length").origin, Origin::File);
   EXPECT_EQ(find("optimizer.beta1").origin, Origin::Default);
   EXPECT_EQ(find("lr_schedule.decay_iters").derivedFrom, "training.train_iters");
@@ -423,8 +424,8 @@ protected:
     return begin == std::string::npos ? errors
                                       : errors.substr(begin + 9, errors.size() - begin - 10);
   }
-  const ResolvedSetting *find(const std::string &key) {
-    const auto found = std::ranges::find(config.settings, key, &ResolvedSetting::key);
+  const Setting *find(const std::string &key) {
+    const auto found = std::ranges::find(config.settings, key, &Setting::key);
     return found == config.settings.end() ? nullptr : &*found;
   }
 };
@@ -438,10 +439,10 @@ TEST_F(SourcesTest, AreReadAndSetByName) {
   EXPECT_EQ(config.data.sources["code"].paths, std::vector<std::string>{"c.bin"});
   EXPECT_EQ(config.data.sources["code"].weight, 0.3);
   EXPECT_EQ(config.data.sources["code"].maxEpochs, 2.5);
-  const ResolvedSetting *weight = find("data.source.code.weight");
+  const Setting *weight = find("data.source.code.weight");
   ASSERT_TRUE(weight);
   EXPECT_EQ(weight->value, "0.3");
-  EXPECT_EQ(weight->origin, ResolvedSetting::Origin::Override);
+  EXPECT_EQ(weight->origin, SettingOrigin::CompileSet);
   EXPECT_TRUE(weight->runTime && weight->identity);
   ASSERT_TRUE(find("data.source.web.max_epochs"));
   EXPECT_FALSE(find("data.source.web.max_epochs")->identity);
@@ -525,7 +526,7 @@ TEST_F(ChecksTest, ValidationSetsAreReadAndSetByName) {
   EXPECT_EQ(config.validations["code"].interval, 50);
   EXPECT_EQ(config.validations["code"].iters, 0);
   std::vector<std::string> keys;
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     if (setting.key.starts_with("validation.")) {
       keys.push_back(setting.key);
       EXPECT_TRUE(setting.runTime && !setting.identity) << setting.key;
@@ -575,7 +576,7 @@ TEST_F(ChecksTest, NewTokensFitInASequenceWithTheirPrompt) {
 TEST_F(ChecksTest, RunTimeChangeableSettings) {
   ASSERT_EQ(errorsOf(kModel + kTraining), "");
   std::vector<std::string> changeable;
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     if (setting.runTime)
       changeable.push_back(setting.key);
   EXPECT_EQ(changeable, (std::vector<std::string>{"training.train_iters",

@@ -3,10 +3,14 @@
 
 #include "ground/config/ModelFamily.h"
 #include "ground/config/Checks.h"
+#include "ground/config/keys/Traits.h"
+#include "plan_generated.h"
 #include "test/ground/config/ConfigFixture.h"
 
 namespace lmc {
 namespace {
+
+using namespace config::keys;
 
 void checkCap(const config::CheckedJob &job) {
   if (job.sound({"model.softcap", "model.scaled"}) &&
@@ -20,28 +24,12 @@ const ModelFamily &capped() {
       .name = "capped",
       .modelType = "capped_lm",
       .className = "CappedForCausalLM",
-      .keys = {{.section = "model",
-                .name = "softcap",
-                .field = config::familyField("softcap", 30.0),
-                .minimum = 0,
-                .maximum = 100,
-                .doc = "Bound of the logits."},
-               {.section = "model",
-                .name = "full_every",
-                .field = config::familyField("full_every", int64_t(6)),
-                .unit = "layers",
-                .minimum = 1,
-                .maximum = 64,
-                .doc = "Every n-th layer sees the whole sequence."},
-               {.section = "model",
-                .name = "scaled",
-                .field = config::familyField("scaled", false),
-                .doc = "Scaled embeddings."},
-               {.section = "model",
-                .name = "cap_style",
-                .field = config::familyField("cap_style", std::string("tanh")),
-                .choices = {{"tanh"}, {"clamp"}},
-                .doc = "How logits are bounded."}},
+      .keys = {familyKey("softcap", 30.0, range(0, 100), "Bound of the logits."),
+               familyKey("full_every", int64_t(6), range(1, 64, "layers"),
+                         "Every n-th layer sees the whole sequence."),
+               familyKey("scaled", false, "Scaled embeddings."),
+               familyKey("cap_style", std::string("tanh"), choices({"tanh", "clamp"}),
+                         "How logits are bounded.")},
       .ignored = {"mlp_bias", "sliding_window"},
       .defaults = {{"softcap", 50.0}, {"hidden_act", "silu"}},
       .check = checkCap,
@@ -74,7 +62,7 @@ TEST_F(ModelFamilyTest, KeysAreReadAndRecorded) {
   EXPECT_EQ(config.model.familyValue<bool>("scaled"), true);
   EXPECT_EQ(config.model.familyValue<std::string>("cap_style"), "clamp");
   size_t found = 0;
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     if (setting.key == "model.full_every") {
       EXPECT_EQ(setting.value, "3");
       EXPECT_EQ(setting.maximum, 64);
@@ -100,7 +88,7 @@ TEST_F(ModelFamilyTest, KeysBelongToTheirFamilies) {
             "job.toml:7:11: error: softcap is a key of architecture \"capped\", not of "
             "\"llama\"\n");
   ASSERT_EQ(errorsOf(kModel + kTraining), "");
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     EXPECT_NE(setting.key, "model.softcap");
   families.pop_back();
   EXPECT_EQ(errorsOf(kModel + "softcap = 20\n" + kTraining),
@@ -114,7 +102,7 @@ TEST_F(ModelFamilyTest, KeysThatAFamilyLacksMayNotBeSet) {
   ASSERT_EQ(errorsOf(gpt2 + kTraining), "");
   EXPECT_EQ(config.model.intermediateSize, 256);
   EXPECT_EQ(config.model.maxPositionEmbeddings, config.training.sequenceLength);
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     EXPECT_NE(setting.key, "model.rope_theta");
   EXPECT_EQ(errorsOf(gpt2 + "rope_theta = 1e4\n" + kTraining),
             "job.toml:7:14: error: rope_theta is a key of architecture \"llama\", \"mistral\", "
@@ -190,7 +178,7 @@ TEST_F(ModelFamilyTest, ConfigJsonThereAndBack) {
 TEST_F(ModelFamilyTest, AKeyOfSeveralFamiliesHasADefaultForEach) {
   auto chosen = [&](const std::string &more) {
     EXPECT_EQ(errorsOf(kModel + more + kTraining), "");
-    for (const ResolvedSetting &setting : config.settings)
+    for (const Setting &setting : config.settings)
       if (setting.key == "model.num_experts_per_tok") {
         EXPECT_EQ(setting.value,
                   std::to_string(config.model.familyValue<int64_t>("num_experts_per_tok")));
@@ -216,9 +204,9 @@ TEST_F(ModelFamilyTest, ListsOfIntegers) {
   EXPECT_TRUE(layers().empty());
   ASSERT_EQ(withLayers("[1, 0]"), "");
   EXPECT_EQ(layers(), (std::vector<int64_t>{1, 0}));
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     if (setting.key == "model.mlp_only_layers") {
-      EXPECT_EQ(setting.type, ResolvedSetting::Type::StringList);
+      EXPECT_EQ(setting.type, plan::SettingType::StringList);
       EXPECT_EQ(setting.values, (std::vector<std::string>{"1", "0"}));
       EXPECT_TRUE(setting.identity);
     }

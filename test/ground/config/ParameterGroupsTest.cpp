@@ -42,8 +42,8 @@ protected:
   static std::string group(const std::string &keys) {
     return "[[optimizer.group]]\n" + keys + "\n";
   }
-  const ResolvedSetting *find(const std::string &key) {
-    const auto found = std::ranges::find(config.settings, key, &ResolvedSetting::key);
+  const Setting *find(const std::string &key) {
+    const auto found = std::ranges::find(config.settings, key, &Setting::key);
     return found == config.settings.end() ? nullptr : &*found;
   }
   const std::string base = kModel + kTraining;
@@ -74,7 +74,7 @@ TEST_F(ParameterGroupsTest, AreReadAndSetByName) {
 TEST_F(ParameterGroupsTest, ChangeAtRunTimeWhatThePlanReads) {
   ASSERT_EQ(errorsOf(base + embeddings + norms), "");
   std::vector<std::string> changeable;
-  for (const ResolvedSetting &setting : config.settings)
+  for (const Setting &setting : config.settings)
     if (setting.key.starts_with("optimizer.group.")) {
       EXPECT_TRUE(setting.identity) << setting.key;
       if (setting.runTime)

@@ -823,7 +823,7 @@ TEST(PlanFile, ChecksTheMeaning) {
          p.variables.erase(p.variables.begin() + 2);
        },
        "command 3: result lse shares memory with operand starts"},
-      {[&](auto &p) { body(p, 4).AsAttentionGrad()->cos = 99; }, "operand cos does not exist"},
+      {[&](auto &p) { body(p, 4).AsAttentionGrad()->sin = 0; }, "operand cos does not exist"},
       {[&](auto &p) { body(p, 4).AsAttentionGrad()->cos = 0; }, "operand sin does not exist"},
       {[&](auto &p) {
          body(p, 4).AsAttentionGrad()->cos = 0;

@@ -111,7 +111,7 @@ private:
   using Known = llvm::SmallDenseMap<Value, uint64_t, 16>;
   uint64_t scalarAt(Value scalar, linalg::GenericOp generic, const Indices &at, Known &known);
   uint64_t read(unsigned input, int64_t element);
-  unsigned levelOf(Value tensor);
+  unsigned passesBefore(Value tensor);
   uint64_t termAt(OpResult reduction, const Indices &at) {
     Known known;
     return scalarAt(termOf(reduction), cast<linalg::GenericOp>(reduction.getOwner()), at, known);
@@ -136,7 +136,7 @@ private:
   std::vector<OpResult> reductions;
   std::vector<Output> outputs, blockSums; // the latter sum `blockRows` rows each, by columns
   int64_t blockRows = 1;
-  llvm::DenseMap<Value, unsigned> levels;
+  llvm::DenseMap<Value, unsigned> passesByTensor;
   llvm::DenseMap<Value, uint64_t> reduced; // of the item under way
 
   // What a pass reads does not vary along the row it reads before the row: such reads are
@@ -160,16 +160,16 @@ static bool sumsBlocks(Operation *op) {
          cast<linalg::GenericOp>(op).getIteratorTypesArray()[1] == utils::IteratorType::reduction;
 }
 
-unsigned KernelRun::levelOf(Value tensor) {
+unsigned KernelRun::passesBefore(Value tensor) {
   Operation *op = tensor.getDefiningOp();
   if (!isa_and_nonnull<linalg::GenericOp>(op))
     return 0;
-  if (auto it = levels.find(tensor); it != levels.end())
+  if (auto it = passesByTensor.find(tensor); it != passesByTensor.end())
     return it->second;
-  unsigned level = 0;
+  unsigned passes = 0;
   for (Value operand : op->getOperands())
-    level = std::max(level, levelOf(operand));
-  return levels[tensor] = level + (reduces(op) ? 1 : 0);
+    passes = std::max(passes, passesBefore(operand));
+  return passesByTensor[tensor] = passes + (reduces(op) ? 1 : 0);
 }
 
 Value KernelRun::termOf(OpResult reduction) {
@@ -289,13 +289,13 @@ void KernelRun::runPass(unsigned pass, const Indices &outer, int64_t row) {
   std::vector<OpResult> sums;
   std::vector<Output> rows, wholes, blocks; // results written after the pass, and in it
   for (OpResult reduction : reductions)
-    if (levelOf(reduction) == pass + 1)
+    if (passesBefore(reduction) == pass + 1)
       sums.push_back(reduction);
   for (const Output &output : outputs)
-    if (levelOf(output.value) == pass)
+    if (passesBefore(output.value) == pass)
       (covers(output) ? wholes : rows).push_back(output);
   for (const Output &output : blockSums)
-    if (levelOf(output.value) == pass + 1)
+    if (passesBefore(output.value) == pass + 1)
       blocks.push_back(output);
 
   std::vector<uint64_t> rowValues, sumValues(sums.size());
@@ -368,9 +368,9 @@ void KernelRun::runRow(int64_t row) {
   reduced.clear();
   unsigned last = 0;
   for (OpResult reduction : reductions)
-    last = std::max(last, levelOf(reduction));
+    last = std::max(last, passesBefore(reduction));
   for (const Output &output : llvm::concat<Output>(outputs, blockSums))
-    last = std::max(last, levelOf(output.value));
+    last = std::max(last, passesBefore(output.value));
   Indices outer = delinear(row, ArrayRef<int64_t>(domain).drop_back());
   for (unsigned pass = 0; pass <= last; ++pass)
     runPass(pass, outer, row);

@@ -1,7 +1,7 @@
 // dist-shard-state keeps parameters of different optimizer groups in different units. A unit has the group of its members, and is a vector
 // where its group wants f32 moments and the optimizer has others.
-// RUN: lmc-opt %s --dist-shard-state="shard=2 level=weights" | FileCheck %s
-// RUN: lmc-opt %s --dist-shard-state="shard=2 level=weights optimizer=adamw8bit" | FileCheck %s --check-prefix=CODED
+// RUN: lmc-opt %s --dist-shard-state="shard=2 stage=weights" | FileCheck %s
+// RUN: lmc-opt %s --dist-shard-state="shard=2 stage=weights optimizer=adamw8bit" | FileCheck %s --check-prefix=CODED
 
 // CHECK: lm.variable @unit.0 parameter : tensor<2x256xf32> init none {group = #lm.group<name = "exact", own_decay = true, f32_moments = true>, sharded = [#lm.sharded<"a",
 // CHECK: lm.variable @unit.1 parameter : tensor<2x256xf32> init none {sharded = [#lm.sharded<"b",

@@ -1,12 +1,12 @@
 // dist-shard-state forms units and divides them between two ranks; with one rank it only declares
 // the mesh.
 // RUN: lmc-opt %s --dist-shard-state | FileCheck %s --check-prefix=ONE
-// RUN: lmc-opt %s --dist-shard-state="shard=2 level=weights" | FileCheck %s --check-prefix=WEIGHTS
-// RUN: lmc-opt %s --dist-shard-state="shard=2 level=optimizer" | FileCheck %s --check-prefix=WHOLE
-// RUN: lmc-opt %s --dist-shard-state="replicate=2 level=none" | FileCheck %s --check-prefix=NONE
-// RUN: lmc-opt %s --dist-shard-state="replicate=3 shard=2 level=gradients payload=bf16" | FileCheck %s --check-prefix=HYBRID
-// RUN: lmc-opt %s --dist-shard-state="replicate=3 shard=2 level=gradients payload=f16" | FileCheck %s --check-prefix=SCALED
-// RUN: lmc-opt %s --dist-shard-state="shard=2 level=optimizer reduce=last" | FileCheck %s --check-prefix=LAST
+// RUN: lmc-opt %s --dist-shard-state="shard=2 stage=weights" | FileCheck %s --check-prefix=WEIGHTS
+// RUN: lmc-opt %s --dist-shard-state="shard=2 stage=optimizer" | FileCheck %s --check-prefix=WHOLE
+// RUN: lmc-opt %s --dist-shard-state="replicate=2 stage=none" | FileCheck %s --check-prefix=NONE
+// RUN: lmc-opt %s --dist-shard-state="replicate=3 shard=2 stage=gradients payload=bf16" | FileCheck %s --check-prefix=HYBRID
+// RUN: lmc-opt %s --dist-shard-state="replicate=3 shard=2 stage=gradients payload=f16" | FileCheck %s --check-prefix=SCALED
+// RUN: lmc-opt %s --dist-shard-state="shard=2 stage=optimizer reduce=last" | FileCheck %s --check-prefix=LAST
 
 lm.variable @x input : tensor<8x64xf32> init none
 lm.variable @w parameter : tensor<64x64xf32> init normal(stddev = 0.1 : f64) {weight_decay}

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <dlfcn.h>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -286,6 +287,15 @@ TEST_P(Communicators, ARankMayLeaveWhenItsLastCallHasReturned) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       checkGroup(world.along(Axis::Shard), {0, 1, 2}, 1);
     });
+}
+
+// Otherwise Gloo's thread spins while another thread holds the lock of a connection
+// (GlooWorld.cpp).
+TEST(GlooWorld, WaitsForConnectionsByAFunctionOfThisProgram) {
+  Dl_info program{}, found{};
+  ASSERT_TRUE(dladdr(reinterpret_cast<void *>(&joinGlooWorld), &program));
+  ASSERT_TRUE(dladdr(dlsym(RTLD_DEFAULT, "epoll_wait"), &found));
+  EXPECT_STREQ(found.dli_fname, program.dli_fname);
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Communicators, testing::ValuesIn(kImplementations),

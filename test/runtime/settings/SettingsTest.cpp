@@ -191,44 +191,45 @@ TEST(Settings, HaveTheParameterGroupsByName) {
 }
 
 TEST(Settings, TheIntervalOfCheckpointsIsInStepsOrMinutes) {
-  const auto table = [](const char *interval, SettingOrigin ofInterval, const char *minutes,
-                        SettingOrigin ofMinutes) {
-    const auto setting = [](const char *key, plan::SettingType type, const char *value,
-                            SettingOrigin origin) {
-      return Setting{.key = key,
-                     .type = type,
-                     .value = value,
-                     .values = {},
-                     .origin = origin,
-                     .identity = false,
-                     .derivedFrom = "",
-                     .derivedDivisor = 1};
+  const auto made = [](int64_t interval, SettingOrigin ofInterval, double minutes,
+                       SettingOrigin ofMinutes, bool hasMinutes = true) {
+    const auto from = [](const char *key, SettingOrigin origin) {
+      Setting setting{};
+      setting.key = key;
+      setting.origin = origin;
+      return setting;
     };
-    std::vector<Setting> settings = {
-        setting("training.train_iters", plan::SettingType::Integer, "10000", SettingOrigin::File),
-        setting("checkpoint.interval", plan::SettingType::Integer, interval, ofInterval)};
-    if (minutes)
-      settings.push_back(
-          setting("checkpoint.interval_minutes", plan::SettingType::Float, minutes, ofMinutes));
-    return SettingTable(std::move(settings));
+    std::vector<Setting> table = {from("checkpoint.interval", ofInterval)};
+    if (hasMinutes)
+      table.push_back(from("checkpoint.interval_minutes", ofMinutes));
+    RunSettings settings{{}, SettingTable(std::move(table))};
+    settings.config.training.trainIters = 10000;
+    settings.config.checkpoint.interval = interval;
+    settings.config.checkpoint.intervalMinutes = minutes;
+    return settings;
+  };
+  const auto steps = [](const RunSettings &settings, double stepSeconds) {
+    return checkpointInterval(settings.config, settings.table, stepSeconds);
+  };
+  const auto warning = [](const RunSettings &settings, double stepSeconds) {
+    return unsavedWarning(settings.config, settings.table, stepSeconds);
   };
   constexpr auto Default = SettingOrigin::Default, File = SettingOrigin::File,
                  RunSet = SettingOrigin::RunSet;
   // By default every half an hour of the predicted step.
-  EXPECT_EQ(checkpointInterval(table("0", Default, "30", Default), 2), 900);
-  EXPECT_EQ(checkpointInterval(table("0", Default, "30", Default), 1e6), 1);
-  EXPECT_EQ(checkpointInterval(table("0", Default, "30", Default), 0), 1000) << "no prediction";
-  EXPECT_EQ(checkpointInterval(table("0", Default, "0", File), 2), 0);
-  EXPECT_EQ(checkpointInterval(table("0", File, "30", Default), 2), 0) << "only at the end";
-  EXPECT_EQ(checkpointInterval(table("7", File, "30", Default), 2), 7);
-  EXPECT_EQ(checkpointInterval(table("7", File, "10", RunSet), 2), 300) << "the later counts";
-  EXPECT_EQ(checkpointInterval(table("7", RunSet, "10", File), 2), 7);
-  EXPECT_EQ(checkpointInterval(table("0", Default, nullptr, Default), 2), 0) << "an older plan";
+  EXPECT_EQ(steps(made(0, Default, 30, Default), 2), 900);
+  EXPECT_EQ(steps(made(0, Default, 30, Default), 1e6), 1);
+  EXPECT_EQ(steps(made(0, Default, 30, Default), 0), 1000) << "no prediction";
+  EXPECT_EQ(steps(made(0, Default, 0, File), 2), 0);
+  EXPECT_EQ(steps(made(0, File, 30, Default), 2), 0) << "only at the end";
+  EXPECT_EQ(steps(made(7, File, 30, Default), 2), 7);
+  EXPECT_EQ(steps(made(7, File, 10, RunSet), 2), 300) << "the later counts";
+  EXPECT_EQ(steps(made(7, RunSet, 10, File), 2), 7);
+  EXPECT_EQ(steps(made(0, Default, 30, Default, false), 2), 0) << "an older plan";
 
-  EXPECT_EQ(unsavedWarning(table("0", Default, "30", Default), 2), "");
-  EXPECT_EQ(unsavedWarning(table("0", File, "30", Default), 0.01), "") << "100 s";
-  EXPECT_NE(unsavedWarning(table("0", File, "30", Default), 2).find("5.56 hours"),
-            std::string::npos);
+  EXPECT_EQ(warning(made(0, Default, 30, Default), 2), "");
+  EXPECT_EQ(warning(made(0, File, 30, Default), 0.01), "") << "100 s";
+  EXPECT_NE(warning(made(0, File, 30, Default), 2).find("5.56 hours"), std::string::npos);
 }
 
 TEST(Settings, StepsToSkipAreNumbersAndRanges) {

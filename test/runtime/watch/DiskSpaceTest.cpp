@@ -28,21 +28,21 @@ TEST(DiskNeed, AllSavesAreThoseOfTheJobIfAllAreKept) {
 TEST(JudgeDisk, IsAnErrorWithoutRoomForCheckpointsAndAWarningWithoutRoomForTheJob) {
   const DiskNeed need{.checkpoint = 100, .keep = 3, .saves = 50, .exportBytes = 30, .exports = 2};
   const Finding none = judgeDisk(need, 399, "/disk");
-  EXPECT_EQ(none.level, Level::Error);
+  EXPECT_EQ(none.severity, Severity::Error);
   EXPECT_TRUE(none.doesNotFit);
   EXPECT_NE(none.text.find("4 checkpoints of 100 B (checkpoint.keep + 1) need 400 B"),
             std::string::npos);
   EXPECT_NE(none.text.find("free 1 B"), std::string::npos);
-  EXPECT_EQ(judgeDisk(need, 400, "/disk").level, Level::Warning);
-  EXPECT_EQ(judgeDisk(need, 459, "/disk").level, Level::Warning);
-  EXPECT_EQ(judgeDisk(need, 460, "/disk").level, Level::Ok);
+  EXPECT_EQ(judgeDisk(need, 400, "/disk").severity, Severity::Warning);
+  EXPECT_EQ(judgeDisk(need, 459, "/disk").severity, Severity::Warning);
+  EXPECT_EQ(judgeDisk(need, 460, "/disk").severity, Severity::Ok);
 }
 
 TEST(Findings, AreErrorsOfSizeOnlyIfAllAre) {
   Findings findings;
   findings.warning("data", "a");
   EXPECT_EQ(findings.code(), ExitCode::Success);
-  findings.add({"disk", Level::Error, "b", true});
+  findings.add({"disk", Severity::Error, "b", true});
   EXPECT_EQ(findings.code(), ExitCode::DoesNotFit);
   findings.error("job", "rank 1: c");
   EXPECT_EQ(findings.code(), ExitCode::UserError);

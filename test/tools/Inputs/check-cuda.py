@@ -1,7 +1,7 @@
 """What a plan for a CUDA device promises: check-cuda.py CHECK CONFIGS FOLDER, with `lmc` on the PATH.
 
 FOLDER keeps what is made on the way. Kernels that were compiled are kept in the user's cache, where other
-tests and later runs find them.
+tests and later runs find them; so are programs that nvcc compiled (test/data/nvcc).
 """
 
 import json
@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 check, configs, folder = sys.argv[1:]
+NVCC = os.path.join(os.path.dirname(__file__), "../../data/nvcc/nvcc")
 ONE_GPU = ["--nodes=1", "--devices-per-node=1"]
 os.makedirs(folder, exist_ok=True)
 
@@ -85,7 +86,7 @@ def extracted():
             subprocess.run(["lmc", "explain", plan, f"--extract-kernel={name}", "-o", source], check=True)
             # As its second line says: "//   nvcc OPTIONS FILE -o ...".
             flags = open(source).read().split("\n")[1].split()[2:-5]
-            subprocess.run(["nvcc", *flags, source, "-o", source.removesuffix(".cu")], check=True)
+            subprocess.run([NVCC, *flags, source, "-o", source.removesuffix(".cu")], check=True)
             print(f"{config} {hero}: {name}", flush=True)
 
 

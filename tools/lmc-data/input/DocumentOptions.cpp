@@ -32,7 +32,7 @@ static Result<std::string> parseSeparator(const std::string &text) {
                                text, i + 1)};
     }
   }
-  Utf8Checker utf8; // a part of a character could end a document inside another character
+  Utf8Checker utf8; // a partial character could match inside another character
   if (utf8.check(separator) >= 0 || !utf8.complete())
     return Error{fmt::format("--document-separator={}: is not UTF-8", text)};
   return separator;

@@ -15,11 +15,11 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// What is said of a token: nothing, that there is none, or its id.
+// The statement about a border token: none was made (`given` is false), it has no id, or its id.
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
-  bool stops = false; // the tokenizer shall not put its own tokens there either
+  bool stops = false; // true if the tokenizer shall not add its own tokens there either
 };
 
 Result<Answer> answerOf(const Tokenizer &tokenizer, const std::string &place,
@@ -41,8 +41,8 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
-// Looks for `key` ("eos_token") in the files beside the tokenizer. `adds` ("add_bos_token") with
-// the value false says that there is none.
+// Looks for `key` ("eos_token") in the files beside the tokenizer. If they have `adds`
+// ("add_bos_token") with the value false, there is no such token.
 Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &folder,
                              const std::string &key, const std::string &adds) {
   for (const char *name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -87,7 +87,7 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())
     *begin = {true, tokenizer.beginOfDocument()};
-  // The tokenizer's own tokens answer too, and a configuration without a bos_token has none.
+  // The tokenizer's own tokens count as an answer, as does a configuration without a bos_token.
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))
@@ -110,7 +110,7 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   };
   if (begin->id && begin->id != end->id && !has(tokens.before, begin->id))
     tokens.before.insert(tokens.before.begin(), *begin->id);
-  // A token that is put before or after each document already stands between two of them.
+  // A token that the tokenizer puts around each document is already between documents.
   if (!has(tokens.before, end->id) && !has(tokens.after, end->id))
     tokens.between = end->id;
   return tokens;

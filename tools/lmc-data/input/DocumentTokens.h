@@ -19,8 +19,8 @@ struct DocumentTokens {
 // token, an id (digits only) or "none". Without them the files tokenizer_config.json and
 // special_tokens_map.json beside the tokenizer decide, and then the tokenizer itself. A token that
 // the tokenizer puts there itself is not added again, and a bos that is the eod is not written.
-// With "none", or "add_bos_token": false in a file, the tokenizer does not put tokens there either.
-// Error: nothing says what ends or begins a document, or a token is not in the vocabulary.
+// With "none", or "add_bos_token": false in a file, the tokenizer does not add tokens there either.
+// Error: no statement says what ends or begins a document, or a token is not in the vocabulary.
 Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::string &path,
                                       const std::optional<std::string> &bos,
                                       const std::optional<std::string> &eod);

@@ -33,7 +33,7 @@ size_t incompleteBytes(std::string_view text) {
   return 0;
 }
 
-// Replaces each escape of JSON that is half of a surrogate pair, without the other half, by '?'.
+// Replaces each JSON escape of half a surrogate pair by '?' if the other half is missing.
 std::string replaceLoneSurrogates(std::string line) {
   // Returns the code unit of an escape "\uXXXX" at `at`, or 0.
   const auto unitAt = [&](size_t at) -> unsigned long {
@@ -104,7 +104,7 @@ public:
     if (!utf8.complete())
       return notUtf8(name, bytes, "the end of the file");
     LMC_TRY(pass(held));
-    // A separator at the end of the file is that of the document before it.
+    // If the file ends with a separator, the document before it is complete, and no other begins.
     return begin == bytes && bytes > 0 ? Result<void>() : endDocument(bytes);
   }
 
@@ -114,9 +114,9 @@ private:
   DocumentReceiver &receiver;
   Utf8Checker utf8;
   uint64_t bytes;      // of text that were read
-  std::string held;    // the last bytes of them, which may be the start of a separator
-  std::string cut;     // bytes of the document that may begin a character, if text is replaced
-  uint64_t begin;      // the first byte of the document
+  std::string held;    // the last bytes read, which may begin a separator
+  std::string cut;     // if text is replaced: the incomplete character at its end
+  uint64_t begin;      // offset of the document's first byte
   uint64_t length = 0; // its bytes so far
 
   Result<void> pass(std::string_view piece) {
@@ -161,7 +161,7 @@ public:
       : name(std::move(name)), options(options), receiver(receiver), begin(from) {}
 
   Result<void> read(TextInput &in) {
-    std::string line; // the pieces of it so far
+    std::string line; // the pieces of the line so far
     while (true) {
       auto piece = in.read();
       LMC_TRY(piece);
@@ -174,7 +174,7 @@ public:
         line.clear();
       }
       line += *piece;
-      // What a line has besides the text does not count as text, but is bounded too.
+      // The rest of a line does not count as text, but its length is limited, too.
       if (line.size() / 2 > options.maximumBytes)
         return tooLong(placeOf(name, InputFormat::JsonLines, begin.number), options, kShorter);
     }
@@ -188,7 +188,7 @@ private:
   DocumentReceiver &receiver;
   DocumentPlace begin; // of the current line
 
-  // Reads a line, which takes `bytes` bytes of the text.
+  // Reads the document in a line, which takes `bytes` bytes of the text.
   Result<void> readLine(std::string &line, uint64_t bytes) {
     const DocumentPlace end{begin.offset + bytes, begin.number + 1};
     if (line.find_first_not_of(" \t\r") != std::string::npos) {
@@ -208,7 +208,7 @@ private:
     } catch (const nlohmann::json::parse_error &failure) {
       return Error{
           fmt::format("{}:{}: not JSON: {}", place, failure.byte, reasonOf(failure.what()))};
-    } catch (const nlohmann::json::exception &failure) { // a number that no double can hold
+    } catch (const nlohmann::json::exception &failure) { // a number that no double can represent
       const std::string_view reason = failure.what();    // "[json.exception.out_of_range.406] ..."
       return Error{fmt::format("{}: {}", place, reason.substr(reason.find("] ") + 2))};
     }

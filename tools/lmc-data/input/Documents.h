@@ -15,31 +15,31 @@ enum class InputFormat { Text, JsonLines, Parquet };
 
 // Returns the format of "text", "jsonl" or "parquet". Error: another name.
 Result<InputFormat> parseInputFormat(std::string_view name);
-// Returns the format that a file's name says: JSON lines for .jsonl and .ndjson, text for .txt, and
-// for these names with .gz or .zst; Parquet for .parquet; nullopt for another name.
+// Returns the format for a file's name: JSON lines for .jsonl and .ndjson, text for .txt, and for
+// these names with .gz or .zst; Parquet for .parquet; nullopt for another name.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
-// The longest document that a tokenizer is given or made of: it stands in memory as a whole.
+// The maximum bytes of a document for a tokenizer, which has it in memory as a whole.
 inline constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct DocumentOptions {
-  // nullopt: what the name says, else text
+  // nullopt: the format of the file's name, else text
   std::optional<InputFormat> format = std::nullopt;
   std::string separator = "\f"; // ends each document of a text; "": one document per file
-  std::string field = "text";   // name of the field or column with the text, of JSON and Parquet
-  bool nullIsEmpty = false;     // a null in its place is an empty text, not an Error
-  // Text that is not UTF-8 is no Error: U+FFFD stands for it, as Python's errors="replace" reads
-  // bytes, and '?' for a lone surrogate of JSON, as it writes one.
+  std::string field = "text";   // field of JSON, or column of Parquet, with the text
+  bool nullIsEmpty = false;     // a null is an empty text, and not an Error
+  // Text that is not UTF-8 is no Error: U+FFFD replaces it, as when Python reads bytes with
+  // errors="replace", and '?' replaces a lone surrogate of JSON, as when Python writes one.
   bool replaceInvalid = false;
-  uint64_t maximumBytes = UINT64_MAX; // of one document; a longer one is an Error
+  uint64_t maximumBytes = UINT64_MAX; // limit of one document; a longer one is an Error
 };
 
 // A place in a file at which a document may begin.
 struct DocumentPlace {
   uint64_t offset = 0; // bytes of text before it
-  uint64_t number = 1; // of the line of JSON, or the row of Parquet
+  uint64_t number = 1; // number of the line of JSON, or of the row of Parquet
 
-  // Returns what names a document that begins here: the offset or the number.
+  // Returns the number that names a document that begins here: the offset or the line.
   uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
 // Names a document by DocumentPlace::in(): "a.txt: byte 17 of the text", "a.jsonl:17" or
@@ -51,7 +51,7 @@ struct DocumentName {
   std::string path;
   InputFormat format = InputFormat::Text;
   uint64_t number = 0;  // DocumentPlace::in()
-  uint64_t ordinal = 0; // the documents of all files that come before it
+  uint64_t ordinal = 0; // number of documents before it, over all files
 
   std::string text() const { return placeOf(path, format, number); }
 };
@@ -59,8 +59,8 @@ struct DocumentName {
 struct DocumentReceiver {
   virtual ~DocumentReceiver() = default;
   virtual void beginFile(const std::string &path, InputFormat format) {}
-  virtual Result<void> text(std::string_view piece) = 0; // the next piece of the current document
-  // The current document is complete; it was read from [begin, end) of its file.
+  virtual Result<void> text(std::string_view piece) = 0; // passes the next piece of the document
+  // Is called when the current document is complete; it was read from [begin, end) of its file.
   virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };
 

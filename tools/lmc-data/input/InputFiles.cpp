@@ -19,10 +19,10 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-// The number of files that a note names.
+// The maximum number of files that a note lists.
 static constexpr size_t kNamed = 5;
 
-// Returns an Error if `link`, a link to a folder, leads to a folder that holds it.
+// Returns an Error if `link`, a link to a folder, leads to a folder that contains the link.
 static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
   std::error_code ignored;
   for (fs::path above = link.parent_path();; above = above.parent_path()) {
@@ -36,8 +36,8 @@ static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
   }
 }
 
-// Returns an Error if the file cannot be opened or is none. `inFolder`: it was not given by its own
-// path.
+// Returns an Error if the file cannot be opened or is no file. `inFolder` is true if it was not
+// given by its own path.
 static Result<void> checkIsFile(const std::string &path, bool inFolder) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -48,14 +48,14 @@ static Result<void> checkIsFile(const std::string &path, bool inFolder) {
                              : fs::is_socket(status) ? "socket"
                                                      : "device",
                              isPipe ? "; a pipe is read if its own path is given" : "")};
-  if (isPipe || isDevice) // a pipe's other end would notice an attempt to open it
+  if (isPipe || isDevice) // opening a pipe would disturb its other end
     return {};
   auto file = File::openForReading(path);
   LMC_TRY(file);
   return {};
 }
 
-// Appends the files below a folder, and a note about those that are left out.
+// Appends the files below a folder, and a note about files that are left out.
 static Result<void> addFolder(const std::string &folder, std::vector<std::string> &paths,
                               std::vector<std::string> &notes) {
   std::vector<std::string> found, others;
@@ -69,7 +69,7 @@ static Result<void> addFolder(const std::string &folder, std::vector<std::string
       next.disable_recursion_pending();
     else if (next->is_directory(ignored)) // the iterator follows links
       LMC_TRY(next->is_symlink(ignored) ? checkLeadsOn(next->path(), folder) : Result<void>());
-    else // also a link that leads nowhere, which checkIsFile() refuses
+    else // also a broken link, which checkIsFile() refuses
       (formatOfName(name) ? found : others).push_back(next->path().string());
   }
   if (error)
@@ -194,7 +194,7 @@ Result<void> readInputs(const std::vector<std::string> &paths,
   for (size_t i = first; i < paths.size(); ++i) {
     auto read =
         readDocuments(paths[i], options, receiver, progress, i == first ? from : DocumentPlace());
-    // A change may be the reason of an error.
+    // Checked before `read`: a change of the file may be the cause of its error.
     LMC_TRY(checkUnchanged(paths[i], stamps[i]));
     LMC_TRY(read);
   }

@@ -22,7 +22,7 @@ public:
   ~ParquetFile();
 
   struct Row {
-    std::optional<std::string_view> text; // nullopt: null. Valid until the next call.
+    std::optional<std::string_view> text; // nullopt: a null value. Valid until the next call.
     uint64_t bytesRead = 0;               // of the file, about
   };
   // Returns the next row, or nullopt at the end. Error: the file is damaged; it names the row group

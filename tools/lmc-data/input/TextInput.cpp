@@ -20,9 +20,9 @@ namespace lmc {
 
 namespace {
 
-constexpr size_t kReadBytes = 1 << 18; // bytes of the file per read
+constexpr size_t kReadBytes = 1 << 18; // number of bytes of the file per read
 
-// The first bytes of formats that are often taken for text by mistake.
+// The first bytes of a format that is often taken for text by mistake.
 struct Magic {
   size_t offset;
   std::string_view bytes;
@@ -54,7 +54,7 @@ constexpr Magic kNotText[] = {
     {257, "ustar"sv, "a tar archive"},
 };
 
-// Returns what the contents are if they begin like a format that is no text, else null.
+// Returns the name of a format that is no text if the contents begin like it; else null.
 const char *formatThatIsNoText(std::string_view begin) {
   for (const Magic &magic : kNotText)
     if (begin.size() >= magic.offset && begin.substr(magic.offset).starts_with(magic.bytes))
@@ -65,10 +65,10 @@ const char *formatThatIsNoText(std::string_view begin) {
 // Turns bytes of a file into bytes of text.
 struct Decoder {
   virtual ~Decoder() = default;
-  // Decodes from the front of `from`, and removes what it has decoded; appends to `to`. Returns a
-  // fault, or "". `from` is empty at the end of the file.
+  // Decodes bytes from the front of `from` and removes them; appends to `to`. Returns a fault, or
+  // "". `from` is empty at the end of the file.
   virtual std::string decode(std::string_view &from, std::string &to) = 0;
-  // Returns true if the file may end here.
+  // Returns true if the file may end after the bytes decoded so far.
   virtual bool complete() const = 0;
 };
 
@@ -153,7 +153,7 @@ struct TextInput::State {
   std::istream &file;
   std::vector<char> raw;
   std::string_view rest = {}; // bytes of the file that are not decoded yet
-  uint64_t bytes = 0;         // of the file that were read, those of `rest` too
+  uint64_t bytes = 0;         // bytes of the file read so far, with those of `rest`
   std::unique_ptr<Decoder> decoder;
   std::string text;
   bool fresh = false; // true if `text` was not returned yet
@@ -199,7 +199,7 @@ struct TextInput::State {
     rest = {raw.data(), static_cast<size_t>(file.gcount())};
     bytes += rest.size();
     progress.advance(rest.size());
-    // A stream buffer over stdio reports a failed read as the end.
+    // std::istream over stdio treats a failed read as the end.
     if (file.bad() || (&file == &std::cin && std::ferror(stdin)))
       return Error{
           fmt::format("{}: cannot read after byte {}: {}", name, bytes, std::strerror(errno)),
@@ -207,7 +207,7 @@ struct TextInput::State {
     return {};
   }
 
-  // Puts the next piece of text into `text`; leaves it empty at the end.
+  // Reads the next piece of text into `text`, or nothing at the end.
   Result<void> fill() {
     text.clear();
     while (text.empty()) {
@@ -244,7 +244,7 @@ Result<std::unique_ptr<TextInput>> TextInput::open(const std::string &path, Prog
 Result<void> TextInput::skip(uint64_t bytes) {
   State &s = *state;
   if (bytes >= s.text.size() && s.isPlain()) {
-    s.file.clear(); // a short file is at its end already
+    s.file.clear(); // at the end of a short file, the stream has an end flag
     s.file.seekg(static_cast<std::streamoff>(bytes));
     s.progress.advance(bytes - std::min(bytes, s.bytes));
     s.bytes = bytes;
@@ -279,8 +279,8 @@ int64_t Utf8Checker::check(std::string_view piece) {
       most = 0xbf;
       --missing;
     } else if (byte >= 0x80) {
-      // The second byte is bounded so that a character has its shortest form, is no surrogate and
-      // is at most U+10FFFF (Unicode 15, table 3-7).
+      // The bounds of the second byte exclude characters that are not in their shortest form,
+      // surrogates, and characters above U+10FFFF (Unicode 15, table 3-7).
       valid = byte >= 0xc2 && byte <= 0xf4;
       missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
       lowest = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;

@@ -12,7 +12,7 @@ namespace lmc {
 
 // The path that means standard input.
 inline constexpr std::string_view kStandardInput = "-";
-// Returns what errors call a path: "standard input", or the path itself.
+// Returns the name of a path for errors: "standard input", or the path itself.
 std::string nameOfInput(const std::string &path);
 
 class TextInput {
@@ -24,9 +24,9 @@ public:
   ~TextInput();
 
   // Returns the next piece of the text, which is valid until the next call; "" at the end. Error:
-  // the file cannot be read on or decompressed; the error names the byte of the file.
+  // the file cannot be read or decompressed further; the error names the byte of the file.
   Result<std::string_view> read();
-  // Passes over the first bytes of the text; call it before read(). The text must have as many.
+  // Skips the first bytes of the text, which must have as many. Must be called before read().
   Result<void> skip(uint64_t bytes);
 
 private:
@@ -39,19 +39,19 @@ private:
 // next.
 class Utf8Checker {
 public:
-  // `position`: where in the text it begins to check, between two characters.
+  // `position` is the place in the text, between two characters, where the check begins.
   explicit Utf8Checker(uint64_t position = 0) : position(position) {}
 
-  // Returns the position in the whole text, from 0 on, of the first byte that no UTF-8 text has
-  // there; -1 if there is none up to the end of `piece`.
+  // Returns the position, in the whole text from 0 on, of the first byte that makes the text
+  // invalid UTF-8; -1 if the text is valid up to the end of `piece`.
   int64_t check(std::string_view piece);
-  // Returns true if the text may end here: no character is incomplete.
+  // Returns true if no character is incomplete, so that the text may end here.
   bool complete() const { return missing == 0; }
 
 private:
   uint64_t position;
-  int missing = 0;                    // bytes of the current character that have not come yet
-  uint8_t lowest = 0x80, most = 0xbf; // bounds of the next byte of the current character
+  int missing = 0;                    // number of bytes that the current character still needs
+  uint8_t lowest = 0x80, most = 0xbf; // bounds of the current character's next byte
 };
 
 } // namespace lmc

@@ -16,7 +16,7 @@
 
 namespace lmc {
 
-// The names of files in the folder.
+// The names of files that the folder may contain.
 static constexpr std::string_view kOwnNames[] = {"tokens",
                                                  "starts",
                                                  "index",
@@ -40,7 +40,7 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
   for (;;) {
     if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
       return cannotCreate(path);
-    // What a link leads to is not this program's to empty, nor is the folder of another user.
+    // The target of a link is not this program's to empty, and neither is another user's folder.
     const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened < 0 && errno == ENOENT)
       continue; // another process has just removed it
@@ -51,12 +51,12 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
       close(opened);
       return Error{fmt::format("{}: belongs to another user; give --output another name", folder)};
     }
-    // A file system without locks cannot say whether another process writes there.
+    // Other errors are ignored: a file system without locks cannot tell if another process writes.
     if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(opened);
       return Error{fmt::format("{}: another lmc-data writes it", path)};
     }
-    // The process that had the lock may have removed the folder since it was opened here.
+    // A process that had the lock may have removed the folder after it was opened here.
     if (stat(folder.c_str(), &named) == 0 && named.st_dev == mine.st_dev &&
         named.st_ino == mine.st_ino)
       return std::shared_ptr<PartialFolder>(new PartialFolder(path, opened));

@@ -24,7 +24,7 @@ public:
   // Removes what an interrupted process has left in the folder. Error: the folder holds a file that
   // no unfinished token file has; nothing is removed then.
   Result<void> empty() const;
-  // Removes the folder with all that is in it. The lock goes on.
+  // Removes the folder with all its contents. The lock stays.
   void remove();
 
 private:

@@ -1,4 +1,4 @@
-// Gives finished files and folders their names, all of them together.
+// Gives finished files and folders their final names, all of them together.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -9,14 +9,14 @@
 namespace lmc {
 
 struct Rename {
-  std::string from; // a file or folder on the file system of `to`; "": what is at `to` is removed
+  std::string from; // file or folder on the file system of `to`; "": `to` is removed
   std::string to;
 };
 
-// Renames each `from` that exists. The files of several renames belong together: what is at their
-// names is removed before the first one is renamed, so that an old file never stands beside a new
-// one, whenever the process ends. A single file replaces the old one at once. A second call after
-// an interrupted one completes it. Error: a file cannot be removed or renamed.
+// Renames each `from` that exists. The files of several renames belong together: files that already
+// have their names are removed before the first rename, so that an old file never stands beside a
+// new one, whenever the process ends. A single file replaces the old one at once. A second call
+// after an interrupted one completes it. Error: a file cannot be removed or renamed.
 Result<void> publish(const std::vector<Rename> &renames);
 
 } // namespace lmc

@@ -4,7 +4,7 @@
 #include "runtime/data/MegatronIndex.h"
 #include "runtime/data/TokenFormats.h"
 
-#define XXH_STATIC_LINKING_ONLY // for the size of the hash's state, which is saved
+#define XXH_STATIC_LINKING_ONLY // makes the size of the saved state known
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -54,17 +54,17 @@ struct TokenFileWriter::State {
   uint64_t tokenCount = 0, documentCount = 0;
   bool documentPending = true; // the next token starts a document
   bool finished = false;
-  bool isSaved = false; // a later process can go on with what is in the folder
+  bool isSaved = false;                      // a later process can continue from the folder
   Appended tokens;                           // the future file
   Appended starts;                           // uint64 per document: its first token
-  XXH64_state_t *hash = XXH64_createState(); // of what `tokens` has after the header
+  XXH64_state_t *hash = XXH64_createState(); // of the bytes of `tokens` behind the header
 
   ~State() {
     leave();
     XXH64_freeState(hash);
   }
 
-  // Ends the writing of the folder, and removes it unless it was saved.
+  // Stops writing to the folder, and removes it unless it was saved.
   void leave() {
     if (folder && !isSaved)
       folder->remove();
@@ -187,7 +187,7 @@ struct TokenFileWriter::State {
     return fsync(file.descriptor) == 0 ? Result<void>() : failed("cannot sync");
   }
 
-  // Calls `visit` with the first token of each document and the one after its last.
+  // Calls `visit` with the first token of each document and the end of its tokens.
   template <typename Visit> Result<void> eachDocument(Visit visit) {
     std::vector<uint64_t> chunk(kBufferBytes / sizeof(uint64_t));
     uint64_t before = 0;
@@ -350,7 +350,7 @@ Result<std::vector<Rename>> TokenFileWriter::release() {
   if (!s.finished)
     LMC_TRY(finish());
   std::vector<Rename> renames;
-  // With the .bin of another data set an index would lie, so the .bin comes last.
+  // An index beside the .bin of another data set would be wrong, so the .bin is renamed last.
   if (s.options.megatron)
     renames.push_back({s.folder->nameOf("index"), megatronIndexPath(s.path)});
   renames.push_back({s.folder->nameOf("tokens"), s.path});

@@ -1,5 +1,5 @@
 // Writes a token file as a stream. A file with the final name appears only when commit() succeeds,
-// or publish() of what release() returns; until then all is in the folder PATH.partial.
+// or publish() of what release() returns; until then all data is in the folder PATH.partial.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -19,12 +19,12 @@ public:
   struct Options {
     uint32_t vocabulary = 0;    // larger than every id; selects the type of tokens
     int32_t endOfDocument = -1; // written into the header only, not between documents
-    // Instead of an lmc file a data set of Megatron's, which has no bytes of tokens: PATH, which ends in ".bin", with uint16
-    // tokens if the vocabulary is below 65500, else int32, and beside it the ".idx" with one
-    // sequence per document (DType.optimal_dtype and IndexedDatasetBuilder in Megatron-LM's
-    // megatron/core/datasets/indexed_dataset.py).
+    // True: writes a data set of Megatron, which has no bytes of tokens, instead of an lmc file:
+    // PATH, which ends in ".bin", with uint16 tokens if the vocabulary is below 65500, else int32,
+    // and beside it the ".idx" with one sequence per document (DType.optimal_dtype and
+    // IndexedDatasetBuilder in Megatron-LM's megatron/core/datasets/indexed_dataset.py).
     bool megatron = false;
-    // The bytes of text of each id below the vocabulary, or kUnknownBytes; empty: not known.
+    // Per id below the vocabulary, its bytes of text or kUnknownBytes; empty: not known.
     std::vector<uint16_t> bytesOfTokens = {};
     // LmcTokenHeader::tokenizer; it needs `bytesOfTokens`.
     uint64_t tokenizer = 0;
@@ -34,17 +34,17 @@ public:
   // file; those of PartialFolder; with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
                                                          const Options &options);
-  // Does the same in a folder that is locked already.
+  // Does the same in a folder that is already locked.
   static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options);
 
-  // What of the file is on the disk for certain.
+  // The part of the file that is on the disk for certain.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal
   };
-  // Goes on with what an interrupted process has left, after the tokens that `saved` counts.
-  // `options` must be those of that process. Error: the folder does not have as much.
+  // Continues what an interrupted process has left, after the tokens that `saved` counts. `options`
+  // must be those of that process. Error: the folder has less.
   static Result<std::unique_ptr<TokenFileWriter>>
   resume(std::shared_ptr<PartialFolder> folder, const Options &options, const Saved &saved);
 
@@ -57,14 +57,14 @@ public:
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Returns when all that was appended is on the disk.
+  // Returns when all data so far is on the disk.
   Result<Saved> save();
   // Writes the table of documents and the header or the index, and syncs them, so that commit()
   // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone,
   // unless it was saved.
   Result<void> finish();
-  // Finishes the file if necessary, and returns what gives it its name. The folder is then the
-  // caller's to remove.
+  // Finishes the file if necessary, and returns the renames that give it its name. The caller then
+  // removes the folder.
   Result<std::vector<Rename>> release();
   // Finishes the file if necessary, gives it its name and removes the folder.
   Result<void> commit();

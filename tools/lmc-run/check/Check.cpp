@@ -25,10 +25,10 @@ namespace lmc {
 namespace {
 
 // Hoffmann et al., "Training Compute-Optimal Large Language Models" (arXiv 2203.15556): about 20
-// tokens per parameter give the least loss for the operations of the training.
+// tokens per parameter give the lowest loss for a given number of training FLOPs.
 constexpr double kChinchillaTokens = 20;
 
-// A stream whose text is read after it was written.
+// A stream from which the written text can be read.
 class TextStream {
 public:
   TextStream() : file(::open_memstream(&data, &size)) {}
@@ -70,7 +70,7 @@ public:
     if (const auto *warnings = plan->warnings(); warnings && first)
       for (const flatbuffers::String *warning : *warnings)
         ofStart.warning("job", warning->str());
-    // What a start says of its data, too, is a finding of the data.
+    // Findings about data come first: add() then drops the same text in a warning of the start.
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())
       findings.add(finding);
@@ -85,7 +85,7 @@ public:
     LMC_TRY(stopped);
     if (*stopped)
       return ExitCode::Interrupted;
-    if (start && !findings.has(Level::Error) && start->step < start->totalSteps) {
+    if (start && !findings.has(Severity::Error) && start->step < start->totalSteps) {
       const Result<ExitCode> tried =
           runTrial(placeOf(options.out), startOfTrial(), disk.exports > 0, whole, findings,
                    figures);
@@ -97,13 +97,14 @@ public:
       findings.ok("trial", fmt::format("nothing to train: step {} of {} is done", start->step,
                                        start->totalSteps));
     } else {
-      findings.add({"trial", Level::Skipped, "no step was trained, because of the errors above"});
+      findings.add(
+          {"trial", Severity::Skipped, "no step was trained, because of the errors above"});
     }
     if (first) {
       addTotals();
       print();
     }
-    // All ranks end with the code of rank 0.
+    // All ranks end with rank 0's exit code.
     double code = first ? static_cast<int>(findings.code()) : 0;
     LMC_TRY(world.all().allReduce(&code, 1, plan::DType::F64));
     return static_cast<ExitCode>(code);
@@ -154,7 +155,7 @@ private:
     return session ? std::move(*session) : nullptr;
   }
 
-  // The trial validates each set with one global batch.
+  // Returns the start for the trial, in which each set is validated with one global batch.
   StartFacts startOfTrial() const {
     StartFacts trial = *start;
     const size_t phase = phaseAt(trial.phases, trial.step, /*isDone=*/false);
@@ -203,9 +204,9 @@ private:
         formatBytes(need),
         perNode > 1 ? fmt::format(" for {} ranks of a machine", perNode) : std::string(),
         formatBytes(free.bytes), free.source);
-    // The arenas are not all: batches, buffers of files and the programs need some more.
+    // More than the arenas is needed: batches, buffers of files and the programs.
     if (need > free.bytes)
-      findings.add({"memory", Level::Error,
+      findings.add({"memory", Severity::Error,
                     text + ": end other programs, or compile with a smaller memory_budget or "
                            "micro_batch_size",
                     true});
@@ -244,12 +245,12 @@ private:
     return {};
   }
 
-  // Returns the predicted seconds of a step of a phase; 0: the plan has none.
+  // Returns the predicted seconds of a step of a phase; 0: there is no prediction.
   double predicted(size_t phase) const {
     return plan::predictedStepSeconds(*plan.phasePlan(phase));
   }
 
-  // Returns the seconds of the steps to come. `ofStep(phase)` gives those of one.
+  // Returns the seconds of all steps to come. `ofStep(phase)` gives the seconds of one.
   template <typename OfStep> double secondsOfSteps(const OfStep &ofStep) const {
     double seconds = 0;
     for (const RunPhase &phase : start->phases) {
@@ -310,7 +311,7 @@ private:
     const std::unique_ptr<Session> session = sessionOf(now);
     if (!session)
       return;
-    // Phases that were not measured take as many times their prediction as the measured one.
+    // The ratio of measured to predicted time holds for phases that were not measured, too.
     const double ratio = predicted(now) > 0 ? figures.stepSeconds / predicted(now) : 0;
     const double steps = secondsOfSteps([&](size_t phase) {
       return ratio > 0 && predicted(phase) > 0 ? ratio * predicted(phase) : figures.stepSeconds;

@@ -1,4 +1,4 @@
-// lmc-run --check: looks for all that can stop a run, or make it worthless, before its first step.
+// lmc-run --check: finds what can stop a run, or make it worthless, before its first step.
 #pragma once
 
 #include "runtime/loop/Run.h"
@@ -9,12 +9,12 @@ namespace lmc {
 // Checks the folder, the disk, the data, the settings, the memory and the links between ranks. If
 // none of them has an error, trains three steps from where the run would start, in a scratch folder
 // on the file system of OUT: in one go, and again with a save and a resume before the third.
-// Losses, norms and the checksums of all state must be equal. Says how long the job will take.
+// Losses, norms and the checksums of all state must be equal. Reports how long the job will take.
 // Prints a table or, with options.json, an object. Nothing in OUT changes, and the scratch folder
 // is removed.
 //
-// All ranks call it; `options` are those of `run`. Returns Success, UserError, DoesNotFit if
-// only memory or disk are too small, or Interrupted after a signal. An Error: a rank was lost.
+// All ranks call it; `options` are those of `run`. Returns Success, UserError, DoesNotFit if only
+// memory or disk are too small, or Interrupted after a signal. An Error: a rank was lost.
 Result<ExitCode> check(const Run &run, const ProgramOptions &options);
 
 } // namespace lmc

@@ -38,8 +38,8 @@ static bool isOld(const std::string &path) {
          std::filesystem::file_time_type::clock::now() - changed > std::chrono::minutes(10);
 }
 
-// A check holds the lock of its scratch folder as long as it runs; only one that begins does not
-// have it yet.
+// Removes scratch folders of killed checks. A running check holds the lock of its folder; only one
+// that just begins does not hold it yet.
 static void removeLeftOvers(const std::string &place) {
   auto names = listFolder(place);
   if (!names)

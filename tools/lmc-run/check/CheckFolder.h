@@ -1,5 +1,5 @@
-// The check of a run's folder before the first step. It changes no file of the run: it makes a file
-// of its own and removes it again, and what checks that were killed have left.
+// Checks a run's folder before the first step. It changes no file of the run: it makes a file of
+// its own and removes it again, together with the files of checks that were killed.
 #pragma once
 
 #include "runtime/watch/Findings.h"
@@ -9,15 +9,15 @@
 
 namespace lmc {
 
-// Returns `out` or, if it does not exist, the nearest folder above it that does: a name in it is on
-// the file system that OUT is or will be on.
+// Returns `out` or, if it does not exist, the nearest folder above it that does: it lies on the
+// file system of OUT, even if OUT does not exist yet.
 std::string placeOf(const std::string &out);
 
-// Beginning of the names of what a check writes, and removes again, in placeOf(OUT).
+// The beginning of the names of files that a check writes, and removes again, in placeOf(OUT).
 inline constexpr const char *kScratchPrefix = ".lmc-check-";
 
-// Checks that files can be written in placeOf(out) and that no other run has the lock of `out`, and
-// removes what checks that were killed have left there, ten minutes later or more.
+// Checks that files can be written in placeOf(out) and that no other run has the lock of `out`.
+// Removes the files of checks that were killed ten minutes ago or earlier.
 void checkFolder(const std::string &out, Findings &findings);
 
 // Reads the newest checkpoint of `out` and, if the run is to start from another one, `start`, and

@@ -66,7 +66,7 @@ public:
     world.progress().enter(Activity::Starting, start.step);
     LMC_TRY(makeScratch(place));
     const Result<ExitCode> code = runSteps();
-    // All ranks have closed their files.
+    // After this exchange, all ranks have closed their files.
     const Result<void> together = allSucceed(world.all(), Result<void>());
     if (first) {
       lock.reset();
@@ -92,7 +92,7 @@ private:
     return allSucceed(world.all(), first ? make() : Result<void>());
   }
 
-  // Trains to step `last` in scratch/NAME. Returns nullopt if this failed, which is a finding then.
+  // Trains to step `last` in scratch/NAME. Returns nullopt if this failed, and adds a finding.
   Result<std::optional<ExitCode>> go(const std::string &name, const std::string &resume,
                                      uint64_t last, bool isLast) {
     RunOptions options = base;
@@ -101,7 +101,7 @@ private:
     options.steps = static_cast<int64_t>(last);
     if (exports && isLast)
       options.exportDirectory = options.out + "/export";
-    // Nobody shall take the trial for the run: it has no observer.
+    // The trial has no observer, so that nobody takes it for the run.
     auto code = train({options, whole.stop, whole.plan, world});
     if (code)
       return std::optional(*code);
@@ -128,7 +128,7 @@ private:
       if (inOneGo)
         measure(steps);
     }
-    // The disk has room for two checkpoints, and the run for its choice of matrix products.
+    // The disk has room for two checkpoints, so that files of the first run must go.
     auto makeRoom = [&]() -> Result<void> {
       if (!first)
         return {};

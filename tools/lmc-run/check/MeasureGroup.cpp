@@ -6,9 +6,9 @@
 
 namespace lmc {
 
-// Bytes of an all-gather's result. Each measurement is four times as large as the one before it.
+// The bytes of an all-gather's result. Each measurement is four times as large as the one before.
 static constexpr uint64_t kLeast = 64 << 10, kMost = 64 << 20, kGrowth = 4;
-// The latency is the minimum of so many: on a busy machine, the others are those of its scheduler.
+// The latency is the minimum of so many measurements, because a busy machine delays some.
 static constexpr int kLatencies = 9;
 
 double steadySeconds() {
@@ -42,7 +42,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
     speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
   }
 
-  // The last size takes at most a third of the time, and is measured twice.
+  // The last size takes at most a third of the time, because it is measured twice.
   uint64_t bytes = std::max<uint64_t>(sizeof(double), kLeast / ranks);
   for (;;) {
     auto time = gather(bytes);
@@ -55,7 +55,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
       best = std::min(best, *again);
     }
     if (isLast) {
-      // Where the latency is most of the time, the difference would be noise.
+      // If the latency is most of the time, the difference would be noise.
       speed.bandwidth = double(bytes * (ranks - 1)) / std::max(best - speed.latency, best / 2);
       return speed;
     }

@@ -15,13 +15,13 @@ double steadySeconds();
 struct GroupSpeed {
   double latency = 0;   // seconds
   double bandwidth = 0; // bytes/s
-  uint64_t sent = 0;    // bytes that a rank has sent for this measurement
+  uint64_t sent = 0;    // bytes that a rank sent for this measurement
 };
 
 // All ranks of the group call it, and get the same result. The bandwidth is that of the longest
-// all-gather that fits into about `seconds`, of at most 64 MiB. A link so slow that an all-gather
-// to 64 KiB takes longer than `seconds` is measured with this one. The group has at least two
-// ranks. `now` returns the time in seconds.
+// all-gather that fits into about `seconds`, of at most 64 MiB. On a link so slow that an
+// all-gather of 64 KiB takes longer than `seconds`, only this one is measured. The group has at
+// least two ranks. `now` returns the time in seconds.
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now = steadySeconds);
 

@@ -20,21 +20,21 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Bytes of a message. Each one is four times as large as the one before it.
+// The bytes of a message. Each message is four times as large as the one before.
 constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
-// The latency is the minimum of so many: on a busy machine, the others are those of its scheduler.
+// The latency is the minimum of so many measurements, because a busy machine delays some.
 constexpr int kLatencies = 9;
 constexpr int kTimes = 2;    // how often each pair is measured
-constexpr size_t kLooks = 8; // meetings at most that are repeated because something looks slow
+constexpr size_t kLooks = 8; // maximum of meetings that are repeated because a link looks slow
 
-// What a rank measures with the others.
+// The measurements of a rank with the others.
 class Measurement {
 public:
   explicit Measurement(World &world) : world(world) {}
 
   // Measures the pair of this rank and `other`, in about `seconds`.
   Result<void> meet(int other, double seconds) {
-    LMC_TRY(exchange(other, sizeof(double))); // warms up, and both go on at the same time
+    LMC_TRY(exchange(other, sizeof(double))); // a warm-up, after which both ranks begin together
     PairSpeed speed{std::min(world.rank(), other), std::max(world.rank(), other)};
     for (int i = 0; i < kLatencies; ++i) {
       auto time = exchange(other, sizeof(double));
@@ -47,7 +47,7 @@ public:
       // The last message takes at most half of the time.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
-      // Where the latency is most of the time, the difference would be noise.
+      // If the latency is most of the time, the difference would be noise.
       speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
       break;
     }
@@ -57,11 +57,11 @@ public:
     return {};
   }
 
-  // Returns the pairs of all ranks.
+  // Returns the speeds of the pairs of all ranks.
   Result<std::vector<PairSpeed>> gather() {
     std::string own;
     for (const auto &[other, speed] : best)
-      if (other > world.rank()) // both have measured the same times
+      if (other > world.rank()) // both ranks have the same times
         own.append(reinterpret_cast<const char *>(&speed), sizeof speed);
     auto texts = gatherTexts(world.all(), own);
     LMC_TRY(texts);
@@ -95,8 +95,8 @@ private:
   std::vector<char> x, d;
 };
 
-// Returns a pair whose repeated meeting shows whether what looks slow is slow: of the slowest
-// links, a slow pair or the fastest pair of a slow rank. Leaves out those in `seen`.
+// Returns a pair that must meet again to show if a link is slow: of the slowest links, a slow pair,
+// or the fastest pair of a slow rank. Leaves out those in `seen`.
 std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
                                    const std::set<std::pair<int, int>> &seen) {
   std::optional<PairSpeed> suspect;
@@ -120,7 +120,7 @@ std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int rank
 int roundsOf(int players) { return players < 2 ? 0 : players - 1 + players % 2; }
 
 std::optional<int> opponentOf(int player, int round, int players) {
-  const int m = roundsOf(players); // player m is nobody if `players` is odd
+  const int m = roundsOf(players); // if `players` is odd, player m does not exist
   int other = player == m ? round * (m + 1) / 2 % m : (round - player % m + m) % m;
   if (other == player)
     other = m;
@@ -134,8 +134,8 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   const double share = seconds / (kTimes * std::max(1, rounds));
   Measurement measurement(world);
 
-  // `playerOf` returns the player that is a rank in this rank's tournament, and `rankOf` the
-  // reverse.
+  // `playerOf` maps a rank to its player in this rank's tournament, and `rankOf` a player to its
+  // rank.
   auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
     const auto start = Clock::now();
     const int player = playerOf(world.rank());

@@ -24,9 +24,9 @@ using plan::LinkKind;
 namespace {
 
 constexpr int kMicro = 1000000;
-constexpr uint64_t kMessage = 1 << 20; // links are compared by the time of so many bytes
+constexpr uint64_t kMessage = 1 << 20; // bytes of the exchange whose times are compared
 
-// What was measured, or what the plan assumed.
+// The speed of a link: measured, or assumed by the plan.
 struct Speed {
   double latency = 0;   // seconds
   double bandwidth = 0; // bytes/s
@@ -51,7 +51,7 @@ public:
   Result<ExitCode> run() {
     const auto start = std::chrono::steady_clock::now();
     world.progress().enter(Activity::Measuring, 0);
-    // Half of the time is for the axes, and half for the pairs.
+    // One half of the time is for the axes, the other for the pairs.
     for (Axis axis : {Axis::Shard, Axis::Replicate})
       LMC_TRY(measureAxis(axis));
     auto pairs = measurePairs(world, perNode, kPreflightSeconds / 2);
@@ -84,7 +84,7 @@ private:
       most = std::max(most, speed.sent);
     sent += most;
 
-    // One rank of each group: those with position 0.
+    // Takes one rank of each group: the one with position 0.
     Row row{axis == Axis::Shard ? "shard" : "replicate", size, all / size, {}, {}};
     std::vector<double> latencies, bandwidths, times;
     for (uint64_t group = 0; group < row.count; ++group) {
@@ -159,7 +159,7 @@ private:
     }
   }
 
-  // Returns what the plan assumed of a link; null if it does not say.
+  // Returns the plan's assumption about a link; null if there is none.
   const plan::Link *linkOf(LinkKind kind) const {
     if (const auto *links = plan.links())
       for (const plan::Link *link : *links)
@@ -168,8 +168,8 @@ private:
     return nullptr;
   }
 
-  // Returns the lines of a device spec with the links as measured, for each link that is far from
-  // what the plan assumed. `base` and `latency` were measured together, and keep their ratio.
+  // Returns the lines of a device spec with the measured links, for each link that differs much
+  // from the plan's assumption. `base` and `latency` were measured together, and keep their ratio.
   std::string specLines() const {
     std::string lines;
     for (LinkKind kind : {LinkKind::Device, LinkKind::Node}) {
@@ -276,11 +276,11 @@ private:
   World &world;
   const ProgramOptions &options;
   const int perNode;
-  const bool overHost; // the plan's collectives are between the memories of hosts
+  const bool overHost; // true if collectives go between the memories of hosts
   Console console;
   std::vector<Row> rows;
   std::vector<Slow> slow;
-  uint64_t sent = 0; // bytes of the rank that sent the most
+  uint64_t sent = 0; // bytes sent by the rank that sent the most
   double seconds = 0;
 };
 

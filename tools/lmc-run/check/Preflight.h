@@ -7,17 +7,17 @@
 
 namespace lmc {
 
-// Seconds in which a preflight measures; links of less than some 1 Mbit/s make it longer.
+// The seconds that a preflight takes to measure; links of less than about 1 Mbit/s make it longer.
 constexpr double kPreflightSeconds = 5;
 
-// Measures the axes of the plan's mesh, every two ranks of a node, and every two nodes. Prints them
-// beside what the plan was compiled with, warns of links that are slower than others of their kind
+// Measures the axes of the plan's mesh, every two ranks of a node, and every two nodes. Prints the
+// speeds beside the plan's assumptions, warns of links that are slower than others of their kind
 // (tools/lmc-run/check/SlowLinks.h) and says how to correct the device spec. All ranks of `world`
 // call it, after World::divide(). Returns SlowLink on all ranks if there was such a warning.
 //
-// If there are only two nodes, their link has none to be compared with. It is slow if an exchange
-// over it takes twice the time that the plan assumed. Data travel between the memories of the
-// hosts: for the plan of a GPU, the axes are not compared with what the plan assumed.
+// With only two nodes, there is no other link for comparison: their link is slow if an exchange
+// over it takes twice the time that the plan assumed. Data travels between the memories of the
+// hosts, so that a GPU plan's assumptions about the axes are not compared.
 Result<ExitCode> preflight(const PlanFile &plan, World &world, const ProgramOptions &options);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// Finds out which ranks and links are slower than others of their kind.
+// Finds the ranks and links that are slower than others of their kind.
 #pragma once
 
 #include "tools/lmc-run/check/MeasurePairs.h"
@@ -9,17 +9,16 @@
 
 namespace lmc {
 
-// A rank, a pair or a group is slow if an exchange takes this many times the median of its like. A
-// choice: collectives wait for the slowest link, so that half the speed of one link can double the
-// time of a step; less than that is within what shared networks vary.
+// A rank, a pair or a group is slow if an exchange takes this many times the median of its kind.
+// The value is a choice: collectives wait for the slowest link, so that a link of half the speed
+// can double the time of a step; smaller differences are usual in shared networks.
 constexpr double kSlow = 2;
 
 struct SlowLink {
-  // The ranks at both ends: those of one node each. `to` is empty if `from` are slow with all
-  // others.
+  // The ranks at both ends, each on one node. If `from` are slow with all others, `to` is empty.
   std::vector<int> from, to;
-  double seconds = 0; // that the slowest of them takes (PairSpeed::seconds())
-  double usual = 0;   // what it is compared with: the median of the others' time
+  double seconds = 0; // time of the slowest of them (PairSpeed::seconds())
+  double usual = 0;   // median time of the others, for comparison
 };
 
 // `pairs` are of one kind: on nodes, or across nodes. The time of a rank is that of its fastest

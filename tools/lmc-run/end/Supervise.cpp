@@ -44,13 +44,13 @@ uint64_t lastMetricsStep(const std::string &out) {
   return step;
 }
 
-// Returns the newest step that a run has saved or told of.
+// Returns the newest step that the run has saved, or recorded in its metrics.
 uint64_t newestStep(const std::string &out) {
   const auto steps = listCheckpoints(out);
   return std::max(steps && !steps->empty() ? steps->front() : 0, lastMetricsStep(out));
 }
 
-// Returns what differs after each start that has recorded itself in run.json.
+// Returns the inode and time of run.json: each start that records itself there changes them.
 std::pair<ino_t, int64_t> recordOf(const std::string &out) {
   struct stat status {};
   if (::stat((out + "/run.json").c_str(), &status) != 0)
@@ -67,9 +67,9 @@ bool isThisProgram(pid_t process) {
          own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-// Returns the children of this process that are ranks of the run. It has others: commands for
-// events and lmc-wandb, which have sessions of their own, and what a shell had started before it
-// became this process by `exec`.
+// Returns the children of this process that are ranks of the run. Other children are commands for
+// events and lmc-wandb, which have sessions of their own, and processes that a shell had started
+// before it became this process by `exec`.
 std::vector<pid_t> ranksLeft() {
   const pid_t self = ::getpid();
   std::ifstream children(fmt::format("/proc/{}/task/{}/children", self, self));
@@ -88,7 +88,7 @@ public:
     // Ranks whose launcher was killed become children of this process: they must have ended before
     // the run starts again.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    // A console that has gone away must not end the run.
+    // A console that was closed must not end the run.
     ignoreFailedWrites();
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
@@ -103,38 +103,39 @@ public:
       if (!restart)
         return leave(*end, step);
       if (s.limit && unixSeconds() + restart->wait >= s.limit->end) {
-        say("warning", fmt::format("the run has ended by {} at step {}, and no time is left before "
-                                   "{}: start again to go on",
-                                   textOf(*end), step, s.limit->source));
+        report("warning",
+               fmt::format("the run has ended by {} at step {}, and no time is left before "
+                           "{}: start again to go on",
+                           textOf(*end), step, s.limit->source));
         return static_cast<int>(ExitCode::Interrupted);
       }
       const std::string text =
           fmt::format("the run has ended by {} at step {}; it starts again in {:.0f} s (restart "
                       "{} of {} without progress)",
                       textOf(*end), step, restart->wait, restart->number, s.restarts);
-      say("warning", text);
+      report("warning", text);
       record(*end, step, *restart, starts + 1, text);
       if (!pause(restart->wait)) {
-        say("warning",
-            fmt::format("stopped by a signal after step {}; start again to go on", step));
+        report("warning",
+               fmt::format("stopped by a signal after step {}; start again to go on", step));
         return static_cast<int>(ExitCode::Interrupted);
       }
     }
   }
 
 private:
-  static void say(const char *kind, const std::string &text) {
-    // fmt::print would throw if nobody reads any more.
+  static void report(const char *kind, const std::string &text) {
+    // fmt::print would throw if the output is closed.
     std::fputs(fmt::format("lmc-run: {}: {}\n", kind, text).c_str(), stderr);
   }
 
   int leave(const ProcessEnd &end, uint64_t step) const {
     if (mayPass(end) && !asked)
-      say("error", fmt::format("the run has ended by {} at step {}, and {} restart(s) in a row "
-                               "made no progress",
-                               textOf(end), step, s.restarts));
+      report("error", fmt::format("the run has ended by {} at step {}, and {} restart(s) in a row "
+                                  "made no progress",
+                                  textOf(end), step, s.restarts));
     else if (end.signal != 0)
-      say("error", fmt::format("the run was ended by {}", textOf(end)));
+      report("error", fmt::format("the run was ended by {}", textOf(end)));
     return end.signal != 0 ? static_cast<int>(ExitCode::Failure) : end.code;
   }
 
@@ -144,7 +145,7 @@ private:
       return;
     auto log = RunLog::open(s.logs);
     if (!log)
-      return say("warning", log.error().message);
+      return report("warning", log.error().message);
     nlohmann::ordered_json event = {{"number", starts},
                                     {"without_progress", restart.number},
                                     {"step", step},
@@ -172,7 +173,7 @@ private:
         arguments.push_back(const_cast<char *>(argument.c_str()));
       arguments.push_back(nullptr);
       ::execvp(arguments[0], arguments.data());
-      say("error", fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
+      report("error", fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
       ::_exit(static_cast<int>(ExitCode::UserError));
     }
     for (;;) {
@@ -200,7 +201,7 @@ private:
   }
 
   // Waits until all ranks that have lost their launcher have ended, or a signal has asked the run
-  // to stop: they save when it dies. Kills those that take longer than a minute.
+  // to stop: a rank saves when its launcher dies. Kills those that take longer than a minute.
   void awaitRanks() {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (std::vector<pid_t> left = ranksLeft(); !left.empty() && !asked; left = ranksLeft()) {

@@ -1,4 +1,4 @@
-// The signals of a process that waits for its children, and passes on what asks it to stop.
+// Receives the signals of a process that waits for its children and passes stop signals on.
 #pragma once
 
 #include "ground/support/Signals.h"
@@ -17,9 +17,9 @@ public:
   ChildSignals(const ChildSignals &) = delete;
   ChildSignals &operator=(const ChildSignals &) = delete;
 
-  // The descriptor is readable if next() has a signal.
+  // Returns a descriptor that is readable when next() has a signal.
   int descriptor() const { return fd; }
-  // Returns a signal that has come, if there is one.
+  // Returns a signal that has arrived, if there is one.
   std::optional<int> next();
 
 private:
@@ -27,9 +27,9 @@ private:
   int fd = -1;
 };
 
-// For a new process: puts it into a process group of its own, which keeps a terminal's Ctrl-C from
-// reaching it twice, and lets it get a SIGTERM when its parent dies. Ends the process if its parent
-// is not `parent` any more.
+// Must be called in a new process: puts it into a process group of its own, so that a terminal's
+// Ctrl-C does not reach it twice, and sends it a SIGTERM when its parent dies. Ends the process if
+// `parent` is not its parent any more.
 void followParent(int parent);
 
 } // namespace lmc

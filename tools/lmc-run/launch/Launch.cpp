@@ -23,7 +23,7 @@ static std::vector<std::string> without(const std::vector<std::string_view> &nam
     if (std::ranges::find(names, name) == names.end())
       command.emplace_back(argument);
     else if (name.size() == argument.size())
-      ++i; // its value is the next argument
+      ++i; // skips the option's value
   }
   return command;
 }

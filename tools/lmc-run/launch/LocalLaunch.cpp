@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Rank {
   pid_t process = -1; // -1: has ended
-  int output = -1;    // what it writes; -1: nothing more
+  int output = -1;    // descriptor of its output; -1: closed
   std::string line;   // without its end
 };
 
@@ -117,7 +117,7 @@ private:
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)
       waits.push_back({rank.output, POLLIN, 0}); // poll ignores -1
-    int64_t limit = 500; // milliseconds; several children that end at once are one SIGCHLD
+    int64_t limit = 500; // milliseconds; one SIGCHLD may stand for several children
     if (end)
       limit = std::clamp<int64_t>(
           std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()).count(), 0, limit);
@@ -135,7 +135,7 @@ private:
     }
   }
 
-  // Prints the complete lines of a rank, and at its end the rest. Empty lines are left out.
+  // Prints the complete lines of a rank, and at the end of its output the rest, if any.
   void readOutput(size_t index) {
     Rank &rank = ranks[index];
     char buffer[4096];
@@ -176,7 +176,7 @@ private:
       readOutput(static_cast<size_t>(rank - ranks.begin()));
       const int code =
           WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::RankFailed);
-      // A rank that is killed at the end of the time is a consequence.
+      // A rank that is killed at the time limit failed because of another one.
       if (WIFSIGNALED(status) && !consequence && !cause)
         fmt::print(stderr, "lmc-run: error: rank {} was ended by signal {} ({}){}\n",
                    rank - ranks.begin(), WTERMSIG(status), ::strsignal(WTERMSIG(status)),
@@ -197,8 +197,8 @@ private:
   std::vector<Rank> ranks;
   const std::vector<std::string> &command;
   const double secondsToEnd;
-  std::optional<Clock::time_point> end;  // when ranks that still run are killed
-  std::optional<int> cause, consequence; // exit codes: of the first rank that failed by itself, and
+  std::optional<Clock::time_point> end;  // time at which ranks that still run are killed
+  std::optional<int> cause, consequence; // exit codes of the first rank that failed by itself, and
                                          // of the first that failed because of another
 };
 

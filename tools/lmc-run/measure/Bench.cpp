@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kWarmUp = 2; // steps
 
-// Where the batches come from: the training data, or random tokens if the job names none.
+// The source of batches: the training data, or random tokens if the job names none.
 class Batches {
 public:
   explicit Batches(const Session &session) : session(session) {}
@@ -45,7 +45,7 @@ public:
     return batches;
   }
 
-  // The result holds until the next call.
+  // Returns the next batch, which is valid until the next call.
   Result<const BatchLoader::Batch *> next() {
     if (loader) {
       auto batch = loader->next();
@@ -180,7 +180,7 @@ static nlohmann::ordered_json reportOf(const Session &session, const std::vector
     report["ratio"] = step / predicted;
   }
   report["loss"] = loss;
-  // What computes each matrix product, and the seconds of one run; 0: it was not timed.
+  // The implementation of each matrix product, and the seconds of one run; 0: it was not timed.
   report["products"] = nlohmann::ordered_json::object();
   for (const GemmChoices::Use &use : session.gemms->inUse())
     report["products"][use.key.product] = {{"implementation", use.choice.implementation},

@@ -58,8 +58,8 @@ double defaultTolerance(const plan::Plan &plan) {
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
 }
 
-// Adds to `from` the commands whose results are complete when collective `command` has ended: it,
-// and those that it follows (Command.stream).
+// Adds to `from` the commands whose results are complete when collective `command` has ended: the
+// collective itself, and those before it (Command.stream).
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)
@@ -89,14 +89,14 @@ ResultSums sumsOf(const ordered_json &output) {
   return sums;
 }
 
-// What a line is of, without its results.
+// Returns the command that a line describes, without its results.
 std::string placeOf(const ordered_json &line) {
   return fmt::format("run {} of {}, command {}", line.at("run").get<uint64_t>(),
                      line.at("function").get<std::string>(), line.at("command").get<uint64_t>());
 }
 
-// Sets the difference of each result from that of the file, and returns whether none is above the
-// tolerance.
+// Sets the relative difference of each result from that in the file. Returns true if no difference
+// is above the tolerance.
 bool compare(ordered_json &line, const ordered_json &expected, double tolerance) {
   double largest = 0;
   for (size_t i = 0; i < line["outputs"].size(); ++i) {

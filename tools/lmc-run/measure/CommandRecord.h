@@ -45,22 +45,22 @@ struct ResultSums {
 ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t elements,
                   uint64_t pitch);
 
-// Returns about how large the L2 norm of the difference of two results is, relative to `scale`.
-// Infinity: they have other numbers of elements that are finite or not.
+// Returns an estimate of the L2 norm of the difference of two results, relative to `scale`.
+// Infinity: they have different numbers of finite elements.
 double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale);
 
 class CommandRecord final : public FunctionObserver {
 public:
   // Returns the file of this rank: of ranks but the first, `path` with ".rank3" behind it.
   static std::string fileOf(const std::string &path, const World &world);
-  // Writes the file `path`, of a run on `device`.
+  // Makes a record that writes the file `path`, of a run on `device`.
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
-  // Compares with the file `path`. Results may differ by `tolerance`, relative; 0: by 1e-9 where
-  // the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Prints to `json`, unless it is null, the
-  // line of each command with its `difference` and `ok`, as soon as it is compared: a failure of
-  // the device loses none before it. Error: the file cannot be read, is damaged, or is of another
-  // plan.
+  // Makes a record that compares with the file `path`. Results may differ by `tolerance`, relative;
+  // 0: by 1e-9 where the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Prints to `json`, unless
+  // it is null, the line of each command with its `difference` and `ok`, as soon as it is compared:
+  // a failure of the device loses none before it. Error: the file cannot be read, is damaged, or is
+  // of another plan.
   static Result<std::unique_ptr<CommandRecord>>
   toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
 
@@ -74,11 +74,11 @@ public:
 private:
   CommandRecord(const PlanFile &plan, const std::string &path) : plan(plan), path(path) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
-  // Sets the results of a command of experts to zeros before it runs. Its rows are as many as a rank
-  // may have to take, and it writes only those that there are; what the memory had before would be
-  // compared in the others.
+  // Sets the results of a command of experts to zeros before it runs. The results have the maximum
+  // number of rows, and the command writes only the rows that exist; the old contents of the others
+  // would be compared otherwise.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
-  // Makes `buffer` at least so large.
+  // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);
   Result<ResultSums> sums(Device &device, const plan::Slice &slice);
   Result<double> scaleOf(Device &device, const plan::Operands &operands, const ResultSums &of);
@@ -94,10 +94,10 @@ private:
   FILE *json = nullptr;
   nlohmann::ordered_json head;
   std::vector<nlohmann::ordered_json> expected, lines;
-  std::optional<size_t> first;        // the line of the first command that differs
+  std::optional<size_t> first;        // index of the first line that differs
   size_t worst = 0;                   // that of the largest difference
   std::vector<uint64_t> runs;         // of each function, so far
-  std::unique_ptr<HostBuffer> buffer; // for bytes on their way to the host or from it
+  std::unique_ptr<HostBuffer> buffer; // for copies from the device and to it
 };
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-// The time by which monitors try again what has failed. Tests bring their own.
+// The time at which monitors try again what has failed. Tests replace it.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace lmc {
 
 using MonitorClock = std::function<std::chrono::steady_clock::time_point()>;
 
-// After a failure, a monitor waits so long before it tries again.
+// The time after a failure that a monitor waits before it tries again.
 inline constexpr std::chrono::seconds kMonitorPause(60);
 
 inline std::chrono::steady_clock::time_point monitorTime() {

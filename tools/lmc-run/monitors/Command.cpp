@@ -34,8 +34,8 @@ static std::vector<std::string> environmentWith(const std::vector<std::string> &
   return all;
 }
 
-// posix_spawn() does not copy the page tables of this process, which fork() does: with hundreds of
-// gigabytes that takes long.
+// posix_spawn() does not copy the page tables of this process, unlike fork(), which takes long with
+// hundreds of gigabytes.
 Result<Command> Command::start(const std::vector<std::string> &arguments,
                                const std::vector<std::string> &environment, int input,
                                const std::string &output) {
@@ -80,7 +80,7 @@ std::optional<int> Command::ended() {
   const pid_t found = ::waitpid(process, &status, WNOHANG);
   if (found == process)
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  else if (found < 0 && errno == ECHILD) // this process ignores SIGCHLD, and so keeps no entries
+  else if (found < 0 && errno == ECHILD) // SIGCHLD is ignored, so there is no exit code
     code = 0;
   return code;
 }

@@ -11,7 +11,7 @@
 namespace lmc {
 
 // The input is a file in memory: a pipe that the command does not read could be full, and the run
-// would wait for it.
+// would wait.
 Result<void> EventCommand::start(const std::string &name, Kind &kind, const Event &event) {
   const int memory = ::memfd_create("event", MFD_CLOEXEC);
   if (memory < 0)
@@ -42,7 +42,7 @@ Result<void> EventCommand::run(const std::string &name, int64_t step, const std:
     return {};
   }
   kind.running.reset();
-  kind.waiting.reset(); // it would be older than this event
+  kind.waiting.reset(); // a waiting event would be older than this one
   return start(name, kind, {step, json});
 }
 

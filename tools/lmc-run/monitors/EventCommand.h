@@ -23,8 +23,8 @@ public:
   // and LMC_OUT in its environment. Error: it cannot be started.
   Result<void> run(const std::string &kind, int64_t step, const std::string &json);
 
-  // Takes note of commands that have ended, and starts those that wait for them. Must be called
-  // from time to time. Error: one cannot be started.
+  // Notices commands that have ended, and starts the commands of waiting events. Must be called
+  // from time to time. Error: a command cannot be started.
   Result<void> poll();
 
 private:

@@ -41,7 +41,7 @@ Result<bool> ExportCommand::start(int64_t step) {
   const int file = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0)
     return systemError("open", lock, errno);
-  if (::flock(file, LOCK_EX | LOCK_NB) != 0) { // the command of an earlier start still runs
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0) { // the command of an earlier start is still running
     const int failure = errno;
     ::close(file);
     return failure == EWOULDBLOCK ? Result<bool>(false) : systemError("lock", lock, failure);
@@ -75,7 +75,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
   }
   for (auto step = waiting.begin(); step != waiting.end() && !running;) {
     const std::string results = resultsOf(*step);
-    // The command of an earlier start may have ended since, and a run that goes back moves exports.
+    // The command of an earlier start may have ended in the meantime, and a rollback moves exports.
     if (exists(results + "/" + kEvaluationComplete) ||
         !exists(fmt::format("{}/exports/{}", out, *step))) {
       step = waiting.erase(step);
@@ -84,7 +84,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
     auto started = start(*step);
     if (started && !*started)
       break;
-    // After an error, a later start of the run tries it again.
+    // A later start of the run tries again after an error.
     step = waiting.erase(step);
     LMC_TRY(started);
   }

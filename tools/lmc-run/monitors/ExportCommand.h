@@ -14,10 +14,10 @@ namespace lmc {
 
 // One command runs at a time, in the order of the exports' steps, and none is left out: an export
 // whose command did not end with exit code 0 is evaluated again by a later start of the run. A
-// command goes on when the run ends.
+// command continues when the run ends.
 //
-// OUT/evaluations/STEP is the folder for its results. While a command runs, a lock on the file
-// `lock` there says so, to later starts of the run too.
+// OUT/evaluations/STEP is the folder for its results. While a command runs, it holds a lock on the
+// file `lock` there, which later starts of the run see, too.
 class ExportCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log. `out` must
@@ -25,7 +25,7 @@ public:
   ExportCommand(std::string command, std::string out)
       : command(std::move(command)), out(std::move(out)) {}
 
-  // Adds the exports in OUT/exports that have no complete results. Error: the folder cannot be
+  // Adds the exports in OUT/exports whose results are not complete. Error: the folder cannot be
   // read.
   Result<void> find();
   // Adds the export of a step.
@@ -37,12 +37,12 @@ public:
     int code = 0;              // its exit code
     EvaluationResults results; // if the code is 0
   };
-  // Takes note of a command that has ended, and starts the next one with LMC_EXPORT (the folder of
-  // the export), LMC_STEP, LMC_OUT and LMC_RESULTS (the folder for results) in its environment.
-  // Must be called from time to time. Error: it cannot be started, or its results cannot be read.
+  // Notices a command that has ended, and starts the next one with LMC_EXPORT (the folder of the
+  // export), LMC_STEP, LMC_OUT and LMC_RESULTS (the folder for results) in its environment. Must be
+  // called from time to time. Error: it cannot be started, or its results cannot be read.
   Result<std::optional<Outcome>> poll();
 
-  // The steps of exports whose command runs or waits.
+  // Returns the steps of exports whose command runs or waits.
   std::vector<int64_t> open() const;
 
 private:

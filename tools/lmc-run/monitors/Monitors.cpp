@@ -15,7 +15,7 @@ namespace lmc {
 Monitors::Monitors(const MonitoringConfig &settings, const std::string &exportCommand,
                    const std::string &out, Console &console, RunLog &log, const MonitorClock &clock)
     : console(console), log(log) {
-  // Commands may be in another folder than this process.
+  // Paths become absolute, because commands may run in another folder than this process.
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::absolute(out, failed).lexically_normal();
   if (settings.tensorboard)
@@ -35,7 +35,7 @@ Monitors::Monitors(const MonitoringConfig &settings, const std::string &exportCo
 Monitors::~Monitors() { log.listen(nullptr); }
 
 void Monitors::check(const Result<void> &attempt, bool &failing, const char *key) {
-  // Set first, because a warning is an event too.
+  // `failing` is set first, because a warning is an event, too, which calls this function again.
   const bool failedBefore = std::exchange(failing, !attempt);
   if (!attempt && !failedBefore)
     console.warning(fmt::format("{}: {}; the run goes on", key, attempt.error().message));
@@ -58,7 +58,7 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
     if (!sawStep || record.step % logInterval == 0)
       check(prometheus->write(), failing.prometheus, "monitoring.prometheus");
   }
-  // The folder is complete now: what an earlier start did behind the first step was taken back.
+  // Only now the folder is right: exports of steps that this start repeats have been removed.
   if (!sawStep && onExport)
     check(onExport->find(), failing.onExport, "checkpoint.export_command");
   sawStep = true;

@@ -1,9 +1,10 @@
-// What people watch a run with, beside its own files: TensorBoard, W&B, Prometheus, and a command
-// for events. The first rank has them.
+// Tools for watching a run, beside its own files: TensorBoard, W&B, Prometheus, and a command for
+// events. Only the first rank has them.
 //
-// None of them stops a run: what cannot be written or started is a warning, once until it works
-// again, and it is tried again. A run never waits for a program or for the network. The files of
-// TensorBoard and Prometheus are written between two steps, so that a slow disk delays the run.
+// None of them stops a run: if something cannot be written or started, it is tried again, and a
+// warning is printed once until it works. A run never waits for a program or for the network. The
+// files of TensorBoard and Prometheus are written between two steps, so that a slow disk delays the
+// run.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -21,10 +22,10 @@
 
 namespace lmc {
 
-// Events may come from any thread: all members but the first two are used with the lock of the log.
+// Events may come from any thread: the lock of the log guards all members but the first two.
 class Monitors final : public RunObserver {
 public:
-  // Watches the run in the folder `out` from now on, all events of `log` included. `onExport`: a
+  // Watches the run in the folder `out` from now on, all events of `log` included. `onExport` is a
   // command for each export; "": none. `console` and `log` must outlive this object.
   Monitors(const MonitoringConfig &settings, const std::string &onExport, const std::string &out,
            Console &console, RunLog &log, const MonitorClock &clock = monitorTime);
@@ -32,7 +33,7 @@ public:
   Monitors(const Monitors &) = delete;
   Monitors &operator=(const Monitors &) = delete;
 
-  // Prometheus gets the steps that the console has.
+  // Prometheus gets only the steps that the console shows.
   void step(const StepRecord &record, int64_t logInterval) override;
   void generated(int64_t step, const std::vector<GeneratedText> &texts) override;
   void updated(const StepUpdates &updates) override;
@@ -45,7 +46,7 @@ private:
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();
   void pollExports();
-  // Warns of a failure, unless the attempt before failed too.
+  // Warns of a failure, unless the previous attempt failed, too.
   void check(const Result<void> &attempt, bool &failing, const char *key);
 
   Console &console;

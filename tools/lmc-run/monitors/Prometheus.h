@@ -1,4 +1,4 @@
-// Shows the state of a run to Prometheus: a file in its text format (version 0.0.4,
+// Shows the state of a run to Prometheus by a file in its text format (version 0.0.4,
 // prometheus.io/docs/instrumenting/exposition_formats), which the textfile collector of
 // node_exporter reads.
 #pragma once
@@ -21,7 +21,7 @@ public:
   PrometheusFile(std::string path, std::string run) : path(std::move(path)), run(std::move(run)) {}
 
   void step(const StepRecord &record);
-  // Takes what an event of events.jsonl says: of a checkpoint, and of the end of the run.
+  // Takes the facts of an event of events.jsonl about a checkpoint or the end of the run.
   void event(const std::string &name, const nlohmann::ordered_json &event);
 
   // Returns the contents of the file. A value that is not known yet has no line.
@@ -32,7 +32,7 @@ public:
 private:
   std::string path, run;
   std::optional<StepRecord> latest;
-  double stepTime = 0;                                 // of the latest step, in seconds since 1970
+  double stepTime = 0; // time of the latest step, in seconds since 1970
   std::map<std::string, ValidationRecord> validations; // the latest of each set
   struct Saved {
     int64_t step = 0;
@@ -40,7 +40,7 @@ private:
   };
   std::optional<Saved> checkpoint;
   std::optional<int> exitCode;
-  std::map<std::string, uint64_t> events; // how often, by name, since this start
+  std::map<std::string, uint64_t> events; // number of events by name, since this start
 };
 
 } // namespace lmc

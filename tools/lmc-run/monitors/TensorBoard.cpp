@@ -95,8 +95,7 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
   for (const RouterRecord &router : record.routers)
     for (const auto &[name, value] : valuesOf(router))
       scalars.emplace_back(fmt::format("router/{}/{}", router.layer, name), value);
-  // The name "mfu" alone has the MFU of PaLM (arXiv 2204.02311, appendix B), which counts all
-  // scores.
+  // The name "mfu" alone has PaLM's MFU (arXiv 2204.02311, appendix B), which counts all scores.
   for (const auto &[tag, value] : {std::pair("tokens_per_second", record.tokensPerSecond),
                                    {"mfu", record.mfuFull},
                                    {"mfu_causal", record.mfuCausal},
@@ -131,7 +130,7 @@ static std::string scalarRecord(int64_t step, const std::string &prefix,
   return eventRecord(step, 5, summary);
 }
 
-// Returns a text as a code block of Markdown, which shows it as it is: each line is indented by
+// Returns a text as a code block of Markdown, which shows it unchanged: each line is indented by
 // four spaces.
 static std::string codeBlock(const std::string &text) {
   std::string block = "    ";
@@ -166,7 +165,7 @@ static std::string textRecord(int64_t step, const std::vector<GeneratedText> &te
 
 //===--- Files ------------------------------------------------------------===//
 
-// Returns a name for a new file that comes behind all event files in the folder.
+// Returns a name for a new file that sorts after all event files in the folder.
 static Result<std::string> newName(const std::string &folder) {
   auto names = listFolder(folder);
   LMC_TRY(names);

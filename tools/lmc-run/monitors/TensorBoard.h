@@ -51,10 +51,10 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
 class TensorBoardWriter {
 public:
-  // Records of steps that wait take no more memory than this.
+  // The maximum bytes of waiting records.
   static constexpr size_t kMostWaiting = 16 << 20;
 
-  // Will write to a new file in `folder`, which is made when the first step comes.
+  // Makes a writer for a new file in `folder`, which is created at the first step.
   explicit TensorBoardWriter(std::string folder, MonitorClock clock = monitorTime)
       : folder(std::move(folder)), clock(std::move(clock)) {}
 
@@ -63,16 +63,16 @@ public:
   // after a minute: until then, each call returns the same Error. If more steps wait than
   // kMostWaiting allows, the oldest are dropped.
   Result<void> write(const StepRecord &record);
-  // The same for generated texts, which become Markdown with the tags "generated/1", ...
+  // Does the same for generated texts, which become Markdown with the tags "generated/1", ...
   Result<void> write(int64_t step, const std::vector<GeneratedText> &texts);
-  // The same for the results of an evaluation, as "evaluation/NAME". The step may be an earlier
-  // one.
+  // Does the same for the results of an evaluation, as "evaluation/NAME". The step may be an
+  // earlier one.
   Result<void> write(int64_t step, const EvaluationResults &results);
-  // The same for how far a step, which may be an earlier one, has moved each tensor: "updates/NAME"
-  // is the update ratio, without those that are absent, and "weight_rms/NAME" the root mean square.
+  // Does the same for the updates of tensors by a step, which may be an earlier one: "updates/NAME"
+  // is the update ratio, unless it is absent, and "weight_rms/NAME" the root mean square.
   Result<void> write(const StepUpdates &updates);
 
-  // True if steps were dropped since the last attempt to write that had no Error.
+  // Returns true if steps were dropped since the last attempt to write that had no Error.
   bool hasDropped() const { return dropped; }
 
 private:
@@ -87,9 +87,9 @@ private:
   std::deque<std::string> waiting; // records of steps that are not in the file
   size_t waitingBytes = 0;
   bool dropped = false;
-  int64_t firstStep = 0;                      // of those that the file has or will have
+  int64_t firstStep = 0;                      // first step that the file has or will have
   std::optional<Error> failure;               // of the last attempt
-  std::chrono::steady_clock::time_point next; // when to try again after it
+  std::chrono::steady_clock::time_point next; // time of the next attempt after `failure`
 };
 
 } // namespace lmc

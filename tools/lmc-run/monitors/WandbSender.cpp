@@ -18,7 +18,7 @@ namespace lmc {
 // Python without wandb, and those of env and the shell for a missing program.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
-// Returns lmc-wandb in the folder of this program, or what LMC_WANDB names.
+// Returns the path of lmc-wandb: in the folder of this program, or what LMC_WANDB names.
 static std::string senderPath() {
   if (const char *path = std::getenv("LMC_WANDB"); path && *path)
     return path;

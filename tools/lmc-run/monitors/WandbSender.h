@@ -1,4 +1,4 @@
-// Lets the program lmc-wandb (tools/lmc-wandb) send what a run writes to Weights & Biases. lmc-run
+// Lets the program lmc-wandb (tools/lmc-wandb) send the files of a run to Weights & Biases. lmc-run
 // itself never uses the network for that.
 #pragma once
 
@@ -17,15 +17,15 @@ public:
   // Sends to the W&B project of the settings, which is not "".
   WandbSender(MonitoringConfig settings, std::string out, MonitorClock clock = monitorTime)
       : settings(std::move(settings)), out(std::move(out)), clock(std::move(clock)) {}
-  // Lets the program know that the run has ended. It then sends the rest, and ends too.
+  // Lets the program know that the run has ended. The program then sends the rest, and ends.
   ~WandbSender();
   WandbSender(const WandbSender &) = delete;
   WandbSender &operator=(const WandbSender &) = delete;
 
   // Starts the program if it does not run: the first time at once, and after it has failed again
   // about a minute later. Must be called from time to time. Returns true if the program works: it
-  // runs, and was started a minute ago or earlier. Error: it cannot be started, or it has failed;
-  // the caller gives it the next time all the same.
+  // runs, and was started a minute ago or earlier. Error: the program cannot be started, or has
+  // failed; the caller goes on calling.
   Result<bool> poll();
 
 private:
@@ -35,9 +35,9 @@ private:
   std::string out;
   MonitorClock clock;
   std::optional<Command> running;
-  int alive = -1; // the program reads from the other end, and finds its end when this process ends
+  int alive = -1; // end of a pipe that the program watches, closed when this process ends
   std::chrono::steady_clock::time_point next; // a minute after its last start or end
-  bool isOver = false;                        // true if another start would not help
+  bool isOver = false;                        // true if another start would be useless
 };
 
 } // namespace lmc

@@ -54,8 +54,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 
 namespace attention {
 
-// Rotates back (RoPE) the 16 M rows that an mma left in `x`, of which the first headDim columns are
-// used. The rows start at row `first` of a sequence. The whole warp must call it.
+// Rotates back (RoPE) the 16 * M rows that an mma left in `x`, of which the first headDim columns
+// are used. The first row is row `first` of a sequence. The whole warp must call rotateBack().
 template <typename Shape, int M, int N>
 __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
                                   int first) {
@@ -82,7 +82,7 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
         }
       } else {
         // pairs is 8 shift + 4, so the other column of a pair is in the lane that holds the columns
-        // 4 before or after: of the next group of 8 columns if these are past its end.
+        // 4 before or after: if these are past the end of a group of 8 columns, in the next group.
         constexpr int groups = 2 * shift + 1;
         const bool isFirstHalf = column < 4;
         float other[groups][2];
@@ -150,9 +150,9 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
         d[m][n][e] *= factor;
 }
 
-// Computes the sums over headDim of dout * out for 16 M rows, starting at row `first` of a
-// sequence. A whole warp must call it. The sums are stored to `shared`, f32 [16 M], with zeros for
-// rows from Shape::seq on, and to `delta`, where consecutive rows are `heads` elements apart.
+// Computes, for each of 16 * M rows from row `first` of a sequence on, the sum of dout * out over
+// the headDim columns. A whole warp must call it. The sums are stored to `shared`, f32 [16 * M],
+// with zeros for rows >= Shape::seq, and to `delta`, where rows are Shape::heads elements apart.
 template <typename Shape, int M, int D>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
@@ -425,11 +425,11 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const Lane<D> place;
   const u32 keyBand = keys + band * (16 * M) * (2 * D);
   const u32 valueBand = values + band * (16 * M) * (2 * D);
-  // The sums of dk and dv; in a pair, the first is the only one that a warp has.
+  // The sums of dk and dv. In a pair, a warp has only one of the two, in `sum`.
   float sum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(sum);
   clear(valueSum);
-  // Turns scores, of queries from `query` on with the words `rows`, into probabilities.
+  // Turns scores into probabilities. The queries start at `query` and have the words `rows`.
   auto probabilities = [&](float (&s)[M][N][4], const float *rows, int query) {
     bool masked = warpFirst + 16 * M - 1 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -462,7 +462,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
       }
   };
-  // In a pair: where this thread, or the one with the same elements, has its probabilities.
+  // In a pair: the place of this thread's probabilities, which the other warp's thread reads.
   float4 *const handed = reinterpret_cast<float4 *>(sharedMemory() + 2 * Plan::keyBytes +
                                                     Tile::stages * Plan::stageBytes) +
                          band * 32 + lane;

@@ -94,8 +94,8 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     copyAsyncCommit();
   };
   int step = firstTile, stage = 0;
-  // Waits for the keys and values of the current step. Then starts the copy for the next step, to
-  // where the step before the last had its own.
+  // Waits for the keys and values of the current step. Then starts the copy for the next step, into
+  // the tiles that the step before the last used.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -118,12 +118,12 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));
     warpLowLast = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst + 16, seq) - 1));
   }
-  // The tiles that the group takes.
+  // The range of tiles in which the group has visible keys.
   const int begin = groupLow / Tile::keys;
   const int end = groupFirst < seq ? (lesser(groupFirst + 64, seq) - 1) / Tile::keys + 1 : begin;
 
-  // Of this thread's two rows: lse / ln 2 and delta. For a row past the end of the sequence, lse is
-  // infinity, which makes its probabilities zero.
+  // The values lse / ln 2 and delta of this thread's two rows. For a row past the end of the
+  // sequence, lse is infinity, which makes its probabilities zero.
   float *sums = reinterpret_cast<float *>(sharedMemory() + tiles + 2 * Plan::queryBytes +
                                           2 * Plan::stages * Plan::keyBytes) +
                 16 * warp;
@@ -315,7 +315,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   const int row = warp % (Tile::keys / 16) * 16, warpFirst = first + row; // this warp's rows
   const int groupFirst = first + row / 64 * 64, groupLast = lesser(groupFirst + 64, seq) - 1;
   const u32 band = row / 64 * (64 * kTileRowBytes);
-  // The sums of dk and dv; in a pair, the first is the only one that a warpgroup has.
+  // The sums of dk and dv. In a pair, a warpgroup has only one of the two, in `sum`.
   float sum[1][D / 8][4], valueSum[1][D / 8][4], s[1][N][4], d[1][N][4];
   u32 operand[1][N / 2][4], valueOperand[1][N / 2][4];
   u32 heldKeys[1][D / 16][4], heldValues[1][D / 16][4];
@@ -349,7 +349,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     issueSums<Tile::queries, D>(products, to, a, tile);
     products.commit();
   };
-  // Turns scores, of queries from `query` on with the words `rows`, into probabilities.
+  // Turns scores into probabilities. The queries start at `query` and have the words `rows`.
   auto probabilities = [&](const float *rows, int query) {
     bool masked = warpFirst + 15 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -379,7 +379,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
       }
     toOperand(operand, d);
   };
-  // In a pair: where this thread, or the one with the same elements, has its probabilities.
+  // In a pair: the place of this thread's probabilities, which the other group's thread reads.
   float4 *const handed = reinterpret_cast<float4 *>(
                              tiles + 2 * Plan::keyBytes +
                              Plan::stages * (Plan::stageBytes + Plan::rowBytes)) +
@@ -405,7 +405,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     const u32 queries = stages + stage * Plan::stageBytes;
     const u32 gradients = queries + Plan::queryBytes;
     const float *rows = rowsOf(stage);
-    // Equal in all warps of a group, and in both groups of a pair.
+    // `seen` is equal in all warps of a group, and in both groups of a pair.
     bool seen = groupFirst < seq && groupFirst <= lesser(query + Tile::queries, seq) - 1;
     if constexpr (hasFirstKey<Shape>())
       seen = seen && __float_as_int(rows[2 * Tile::queries]) <= groupLast;

@@ -68,8 +68,8 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for what the current step needs. Then starts the copy for the next step, to where the step
-  // before had its own.
+  // Waits for the tiles that the current step needs. Then starts the copy for the next step, into
+  // the tiles that the step before used.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -91,7 +91,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     groupLow = uniform(firstKeyOf<Shape>(starts, lesser(groupFirst, seq - 1)));
     warpLowLast = uniform(firstKeyOf<Shape>(starts, lesser(warpFirst + 16, seq) - 1));
   }
-  // The tiles that the group takes.
+  // The range of tiles in which the group has visible keys.
   const int begin = groupLow / Tile::keys;
   const int end = groupFirst < seq ? (lesser(groupFirst + 64, seq) - 1) / Tile::keys + 1 : begin;
 

@@ -111,7 +111,7 @@ __device__ inline void writeRow(T *to, int pitch, int row,
 
 } // namespace attention
 
-// Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
+// Computes out and lse. Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v, const i32 *starts,
                                              T *out, float *lse) {
@@ -161,7 +161,7 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
     storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
 }
 
-// Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
+// Computes dq, delta. Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T *v, const T *out,
                                                  const float *lse, const T *dout,
@@ -222,7 +222,7 @@ __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T
   writeRow<Shape, Shape::rope>(dq, Shape::dqPitch, i, sum, Shape::scale, cos, sin, query);
 }
 
-// Grid: AttentionPlain::gradKeysBlocks x 1 x 1 blocks of 32 Tile::warps threads.
+// Computes dk, dv. Grid: AttentionPlain::gradKeysBlocks x 1 x 1 blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v, const float *lse,
                                               const T *dout, const float *delta, const i32 *starts,

@@ -39,7 +39,7 @@ using attention::LaneOfTile;
 using attention::lesser;
 using attention::Operand;
 
-// The rows [first, end) that a block works on, of one expert. No rows: the block has no work.
+// The rows [first, end) of one expert that a block works on; if there are none, it has no work.
 struct Rows {
   int expert, first, end;
 };
@@ -69,7 +69,7 @@ template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offs
       end = loadOne(offsets + expert + 1);
     }
     const int own = ceilDiv(end - begin, Height);
-    int upTo = own; // tiles of the experts base to base + lane
+    int upTo = own; // number of tiles of the experts from `base` to base + lane
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
       const int other = __shfl_up_sync(kFullWarp, upTo, step);
@@ -89,10 +89,10 @@ template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offs
   return {0, 0, 0};
 }
 
-// Returns the expert that has `rank` experts before it if they are sorted by their rows, the most
-// first, and equal ones by number. Each warp must call it as a whole.
+// Returns the expert whose place is `rank` when experts are sorted by falling number of rows, and
+// equal ones by number. Each warp must call it as a whole.
 template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, int rank) {
-  constexpr int each = ceilDiv(Experts, 32); // of a lane: the experts lane, lane + 32, ...
+  constexpr int each = ceilDiv(Experts, 32); // experts per lane: lane, lane + 32, ...
   const int lane = int(threadIdx.x) % 32;
   int rows[each], ranks[each];
 #pragma unroll
@@ -151,7 +151,7 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, i
 // the sum (Across: the tile is [128, 32]), or the tile's rows go along the sum (Along: [32, 128]).
 enum class Layout { Across, Along };
 
-// The products of one slice, with the warp's part of both tiles: d += a b^T, 64 x 32.
+// Adds the products of one slice, over the warp's part of both tiles: d += a b^T, 64 x 32.
 template <Layout A, Layout B>
 __device__ inline void multiplySlice(float (&d)[4][4][4], u32 a, u32 b) {
   const int warp = int(threadIdx.x) / 32, row = warp / 4 * 64, column = warp % 4 * 32;
@@ -199,7 +199,7 @@ __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   }
   for (int slice = 0; slice < slices; ++slice) {
     copyAsyncWait<kStages - 2>();
-    __syncthreads(); // the slice is there, and all warps are done with the one before it
+    __syncthreads(); // the slice has arrived, and all warps have read the one before it
     const int next = slice + kStages - 1, stage = next % kStages;
     if (next < slices)
       copy(next, tiles + 2 * stage * kTileBytes, tiles + (2 * stage + 1) * kTileBytes);
@@ -273,7 +273,7 @@ template <int N, int Stages> struct Groups {
       copyAsync16(to + tileOffset(row0 + i * down, chunk), source + i64(i) * down * Pitch,
                   inside && row + row0 + i * down < rowEnd);
   }
-  // The same of 64 rows, which are terms of the sum, of `Width` elements to Turned tiles.
+  // Starts the copy of 64 rows of `Width` elements, which are terms of the sum, to Turned tiles.
   template <int Width, int Pitch>
   static __device__ inline void copyTurned(u32 to, const bf16 *from, int row, int rowEnd,
                                            int column, int columnEnd) {
@@ -309,7 +309,7 @@ template <int N, int Stages> struct Groups {
       copyAsyncWait<Stages - 3>();
       seenByProducts();
       products.wait<1>();
-      __syncthreads(); // the slice is there, and all are done with the slice two before it
+      __syncthreads(); // the slice has arrived, and all warps have read the slice two before it
       const u32 a = tiles + slice % Stages * kStageBytes + own;
       const u32 b = tiles + slice % Stages * kStageBytes + kLeftBytes;
       products.begin();
@@ -329,7 +329,7 @@ template <int N, int Stages> struct Groups {
     __syncthreads();
   }
 
-  // The row of the block's tile, and the column, of element i of d.
+  // Return the row in the block's tile, and the column, of element i of d.
   static __device__ inline int rowOf(int i) {
     return int(threadIdx.x) / 32 * 16 + int(threadIdx.x) % 32 / 4 + 8 * (i / 2 % 2);
   }
@@ -464,8 +464,9 @@ __device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *
       }
 }
 
-// The same by warpgroups, with tiles of 128 x N elements, from Groups<N, Stages>::kSharedBytes of
-// shared memory; on sm_90a alone. Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, N) x 1 x 1.
+// Computes expertGemm by warpgroups, with tiles of 128 x N elements and Groups<N,
+// Stages>::kSharedBytes of shared memory; on sm_90a alone. Grid: tilesOf(rows, experts, kTile)
+// ceilDiv(columns, N) x 1 x 1.
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;
@@ -489,7 +490,7 @@ __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 
   G::template storeTile<Shape::columns>(d, y, rows.first, rows.end, column);
 }
 
-// Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
+// expertGemmGrad by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const i32 *offsets,
                                             float *to) {
@@ -524,8 +525,8 @@ __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const
   }
 }
 
-// The same for any type and size. `Real` is the type of sums. Grid: tilesOf(rows, experts,
-// kPlainTile) x ceilDiv(columns, kPlainTile) x 1.
+// Computes expertGemm for any type and size, without tensor cores. `Real` is the type of sums.
+// Grid: tilesOf(rows, experts, kPlainTile) x ceilDiv(columns, kPlainTile) x 1.
 template <typename Shape, typename Real, typename T>
 __device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offsets, T *y) {
   using namespace experts;
@@ -558,7 +559,8 @@ __device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offset
   }
 }
 
-// Grid: ceilDiv(columns, kPlainTile) x ceilDiv(inner, kPlainTile) x experts.
+// expertGemmGrad for any type and size. Grid: ceilDiv(columns, kPlainTile) x ceilDiv(inner,
+// kPlainTile) x experts.
 template <typename Shape, typename Real, typename T>
 __device__ inline void expertGemmGradPlain(const T *dy, const T *x, const i32 *offsets, Real *to) {
   using namespace experts;

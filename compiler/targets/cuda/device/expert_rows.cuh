@@ -1,13 +1,12 @@
-// Rows of tokens on their way to their experts and back. Each of `tokens` tokens has chosen
-// `chosen` experts; choice c = t chosen + j is the j-th of token t. Rows are sorted by expert,
-// stably:
+// Moves the rows of tokens to their experts and back. Each of `tokens` tokens has chosen `chosen`
+// experts; choice c = t chosen + j is the j-th of token t. Rows are sorted by expert, stably:
 //   offsets i32 [experts + 1]   expert e has rows [offsets[e], offsets[e + 1])
 //   rows    i32 [held]          the choice that a row is of
 //   places  i32 [choices]       the row of a choice: places[rows[r]] = r
 //
 // With several `groups`, experts are in [0, groups experts), and only those from experts (rank mod
-// groups) on are sorted, where `rank` is a scalar in memory. `held` rows are kept, from the sorted row
-// `first` on, and offsets count from there. A choice without a row has the place -1, and a row
+// groups) on are sorted, where `rank` is a scalar in memory. `held` rows are kept, from the sorted
+// row `first` on, and offsets count from there. A choice without a row has the place -1, and a row
 // without a choice is of choice -1.
 //
 // A `Shape` describes the problem by constants:
@@ -15,8 +14,8 @@
 //   int groups, first, held;
 //   int tile, digitBits;   of the sort, as in scatter_add.cuh; 2^digitBits is more than experts
 //
-// Experts outside of [0, groups experts) must not occur. Sums are in the order of j, so that results do
-// not depend on the order of blocks. All kernels have blocks of 256 threads.
+// Experts outside of [0, groups experts) must not occur. Sums are in the order of j, so that
+// results do not depend on the order of blocks. All kernels have blocks of 256 threads.
 #pragma once
 
 #include "lmc/expert_gemm.cuh"
@@ -60,8 +59,8 @@ template <typename Shape> struct ExpertRows {
       ranks[item] = Sort::rank(key[item], Sort::position(item) < choices);
     __syncthreads();
     Sort::findPlaces(counts, reinterpret_cast<u32 *>(sharedMemory() + Sort::kSharedBytes));
-    // In the first tile, the first warp's place of an expert is the expert's first row. Choices of
-    // other experts come last, as those of an expert with the number Shape::experts.
+    // In the first tile, the place that the first warp finds for an expert is the expert's first
+    // row. Choices of experts that are not sorted come last, under the number Shape::experts.
     if (blockIdx.x == 0)
       for (int expert = int(threadIdx.x); expert <= Shape::experts; expert += kScatterThreads) {
         const i32 row =

@@ -3,9 +3,10 @@
 //   plainGemm:             y = x w^T              x [rows, inner], w [columns, inner], y [rows, columns]
 //   expertGemmPersistent:  as expertGemmGroups (expert_gemm.cuh)
 //
-// All is bf16; sums are in f32. A block computes one tile of 128 x N after the other; slices of the next
-// tile are on their way while a tile is stored. Tiles of plainGemm are in bands of so many tiles of rows,
-// so that the blocks that run at the same time share rows of x and of w in the L2 cache.
+// All is bf16; sums are in f32. A block computes one tile of 128 x N after the other; slices of the
+// next tile are on their way while a tile is stored. Tiles of plainGemm are in bands of Shape::band
+// tiles of rows, so that the blocks that run at the same time share rows of x and of w in the L2
+// cache.
 //
 // A `Shape` describes the problem by constants: int rows, inner, columns (inner and columns are
 // multiples of 8), blocks (of the grid); band (tiles) of plainGemm; experts and transposed of
@@ -118,7 +119,7 @@ __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store stor
       copyAsyncWait<Stages - 3>();
       seenByProducts();
       products.template wait<1>();
-      __syncthreads(); // the slice is there, and all are done with the slice two before it
+      __syncthreads(); // the slice has arrived, and all warps have read the slice two before it
       const u32 a = base + number % Stages * G::kStageBytes + own;
       const u32 b = base + number % Stages * G::kStageBytes + G::kLeftBytes;
       products.begin();
@@ -137,8 +138,8 @@ __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store stor
 
 } // namespace products
 
-// Grid: Shape::blocks blocks of 256 threads, at most one on an SM, with
-// experts::Groups<N, Stages>::kSharedBytes of shared memory. The same for the others.
+// Grid: Shape::blocks blocks of 256 threads, at most one on an SM, with experts::Groups<N,
+// Stages>::kSharedBytes of shared memory. The other kernels of this file have the same grid.
 template <typename Shape, int N, int Stages>
 __device__ inline void plainGemm(const bf16 *x, const bf16 *w, bf16 *y) {
   using namespace products;
@@ -171,9 +172,9 @@ __device__ inline void expertGemmPersistent(const bf16 *x, const bf16 *w, const 
   using namespace products;
   using G = experts::Groups<N, Stages>;
   constexpr int across = ceilDiv(Shape::columns, N);
-  // The experts' tiles of rows that there are, each with all tiles of columns behind each other.
+  // The number of tiles of rows of all experts. Each has all tiles of columns, one after the other.
   const int down = experts::tilesOfAll<Shape::experts, kTile>(offsets);
-  // The rows of the tile that is copied, which the next slices are of, too.
+  // The tile that is being copied: `from` holds its rows, also for the slices that follow.
   int copied = -1;
   experts::Rows from = {0, 0, 0};
   computeTiles<N, Stages, Shape::blocks, Shape::transposed>(

@@ -279,9 +279,9 @@ struct GroupProducts {
     return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
            u64(1) << 62;
   }
-  // The texts of the instructions: d has the operands %0 to %(N / 2 - 1). Behind them are two
-  // descriptors and whether each factor is Turned, or four words, a descriptor and whether its factor
-  // is Turned; then whether d is added to.
+  // The texts of the instructions: d has the operands %0 to %(N / 2 - 1). Then follow two
+  // descriptors with a flag each (the factor is Turned), or four words and one descriptor with its
+  // flag; the last operand says whether d is added to.
 #define LMC_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LMC_R32 LMC_R16 \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
@@ -309,7 +309,7 @@ struct GroupProducts {
 #define LMC_D96 LMC_D64, LMC_PART(64), LMC_PART(80)
 #define LMC_D128 LMC_D96, LMC_PART(96), LMC_PART(112)
 #define LMC_WGMMA "wgmma.mma_async.sync.aligned.m64n"
-// Columns, how many registers d has, and the numbers of the operands behind it.
+// Parameters: the number of columns, the registers of d, and the operands behind d.
 #define LMC_ADD(columns, registers, left, right, turnedA, turnedB, one)                            \
   if constexpr (N == columns)                                                                      \
     asm volatile("{.reg .pred p; setp.ne.b32 p, " one ", 0; " LMC_WGMMA #columns                   \

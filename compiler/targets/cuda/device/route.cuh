@@ -1,5 +1,5 @@
-// The router of a mixture of experts, and its gradient: softmax or sigmoid, and the `chosen` largest
-// of each row. A warp has a token, a lane every 32nd of its experts.
+// The router of a mixture of experts, and its gradient: softmax or sigmoid, and the `chosen`
+// largest of each row. A warp computes a token, and each lane every 32nd expert of it.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;
@@ -21,7 +21,7 @@ namespace experts {
 
 constexpr int kTokensPerWarp = 8, kTokensPerBlock = kTokensPerWarp * kWarps;
 
-// What the sum of a token's chosen sigmoids is at least, as in DeepSeek-V3's code.
+// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code.
 template <typename Shape> __device__ constexpr double leastSum() {
   return Shape::sigmoid ? 1e-20 : 0;
 }
@@ -73,7 +73,7 @@ template <typename Shape, typename Real> struct Probabilities {
       p[i] = p[i] / sum;
   }
 
-  // Returns the probability of an expert, which all lanes pass alike.
+  // Returns the probability of an expert. All lanes must pass the same expert.
   __device__ Real at(int expert) const {
     Real value = 0;
 #pragma unroll
@@ -89,8 +89,8 @@ template <typename Shape, typename Real> struct Probabilities {
     return aIsNumber == bIsNumber ? expert < other : bIsNumber;
   }
 
-  // Returns the first by `score` of the experts that are not in `taken`, a bit for each of the lane's
-  // own, and adds it there.
+  // Returns the expert with the highest `score` that is not in `taken`, and adds it to `taken`,
+  // which has a bit for each of the lane's own experts.
   __device__ static int takeFirst(const Real (&score)[kOwn], u32 &taken) {
     Real best = -Real(attention::infinity());
     int expert = 0x7fffffff;
@@ -145,7 +145,7 @@ __device__ inline void route(const T *logits, const typename experts::RealOf<T>:
           score[i] += loadOne(bias + Row::expertOf(i));
     }
     u32 taken = 0;
-    Real sum = Real(leastSum<Shape>()), own = 0; // the weight of choice `lane`, of the first 32
+    Real sum = Real(leastSum<Shape>()), own = 0; // `own`: weight of choice `lane` < 32
     const i64 first = i64(token) * Shape::chosen;
     for (int j = 0; j < Shape::chosen; ++j) {
       const int expert = Row::takeFirst(score, taken);
@@ -212,7 +212,7 @@ __device__ inline void routeSums(const Real *parts, Real *counts, Real *mass) {
   storeOne(counts + expert, sums[1]);
 }
 
-// dlogits from the gradients of weights and, with Shape::mass, of mass. Grid: ceilDiv(tokens, 8).
+// Computes dlogits from dweights and, with Shape::mass, dmass. Grid: ceilDiv(tokens, 8).
 template <typename Shape, typename T>
 __device__ inline void routeGrad(const T *logits, const i32 *chosen,
                                  const typename experts::RealOf<T>::Type *dweights,

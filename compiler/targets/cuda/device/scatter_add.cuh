@@ -32,8 +32,7 @@ template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) 
 
 // Sorts pairs (key, token) by key, stably, by a radix sort that starts with the least significant
 // digit. A block sorts `Tile` consecutive positions, each of its warps Tile / 8 consecutive ones,
-// and a lane every 32nd position of its warp: the order (warp, item, lane) is the order of
-// positions.
+// and a lane every 32nd position of its warp: the order of positions is (warp, item, lane).
 template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   static constexpr int kItems = Tile / kScatterThreads, kDigits = 1 << DigitBits;
   static constexpr int kTiles = (Rows + Tile - 1) / Tile;
@@ -205,16 +204,16 @@ template <int Columns, int Most> struct VectorWidth {
 template <int Columns> struct VectorWidth<Columns, 1> { static constexpr int value = 1; };
 
 // A stretch of 32 * Width columns of a row of sums, starting at `column`, that a warp holds: lane l
-// holds the Width elements that start at column + Width * l. If these are 32 bytes, pairs of lanes
-// exchange halves before an access, so that each instruction of the warp accesses whole 32-byte
-// sectors.
+// holds the Width elements that start at column + Width * l. If a lane's elements take 32 bytes,
+// lanes 2i and 2i + 1 exchange halves of their elements after a load and before a store, so that
+// each instruction of the warp accesses whole 32-byte sectors.
 template <typename Sum, int Width, int Columns> struct RowStretch {
   static constexpr bool kPaired = Width * sizeof(Sum) == 32;
   static constexpr int kHalf = Width / 2;
 
-  // Exchanges halves within each pair of lanes. After it, the first lane holds the first half of
-  // both lanes' elements, and the second lane the second half of both. A second exchange restores
-  // the original.
+  // Exchanges halves within each pair of lanes. Afterwards the first lane holds the first half of
+  // both lanes' elements, and the second lane the second half of both. A second exchange undoes the
+  // first.
   __device__ static Vec<Sum, Width> exchange(const Vec<Sum, Width> &mine) {
     bool odd = threadIdx.x & 1;
     Vec<Sum, Width> result;

@@ -19,7 +19,7 @@ __device__ inline float lowOf(u32 word) { return toFloat(bf16{u16(word)}); }
 __device__ inline float highOf(u32 word) { return toFloat(bf16{u16(word >> 16)}); }
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
-// Of two elements of g and of u.
+// Returns silu(g) u of two elements, rounded to bf16.
 __device__ inline u32 gated(u32 gate, u32 up) {
   const float g0 = lowOf(gate), g1 = highOf(gate);
   return packBf16(g0 * sigmoid(g0) * lowOf(up), g1 * sigmoid(g1) * highOf(up));
@@ -42,7 +42,7 @@ __device__ inline void gatedGrad(u32 gradient, u32 gate, u32 up, u32 &dgate, u32
   activation = packBf16(of[0][2], of[1][2]);
 }
 
-// The 8 columns of a thread: where they begin in a, and in gu.
+// The 8 columns of a thread: `single` is where they begin in a, `pair` where they begin in gu.
 template <typename Shape> struct Eight {
   i64 single = (i64(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
   i64 pair = single / Shape::columns * (2 * Shape::columns) + single % Shape::columns;
@@ -51,7 +51,7 @@ template <typename Shape> struct Eight {
 
 } // namespace products
 
-// Grid of both kernels: a thread for each 8 columns of a row of a.
+// Grid of both kernels: one thread for each 8 columns of a row of a.
 template <typename Shape> __device__ inline void swigluRows(const bf16 *gu, bf16 *a) {
   const products::Eight<Shape> at;
   if (!at.exists())

@@ -32,11 +32,11 @@ struct Cubin {
 // registers the maximum counts. Returns nothing if the log has no stack or no register numbers.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// Returns the line of `log` that says that ptxas made a kernel slower than it was written, or did
-// not keep to its limits: products of warpgroups run one after the other (C7510), ptxas has added a
-// wait for them because registers are used in flight (C7517), setmaxnreg or another limit of
-// registers is ignored (C7508). ptxas goes on after these, and a new version may begin to say one
-// of a kernel that was right; the kernel then has another speed than was measured.
+// Returns the line of `log` in which ptxas reports that it made a kernel slower than it was
+// written, or did not keep to its limits: it runs products of warpgroups one after the other
+// (C7510), adds a wait for them because registers are used in flight (C7517), or ignores a limit of
+// registers (C7508). ptxas does not fail then, and a new version may begin to report a kernel that
+// was fast.
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 
 // NVRTC, a shared library that is opened at run time.

@@ -74,7 +74,7 @@ static std::string real(double value) {
 
 namespace {
 struct Parameter {
-  const char *type; // "T" stands for the compute dtype
+  const char *type; // C++ type of an element; "T" stands for the compute dtype
   const char *name;
   bool result;
 };
@@ -279,7 +279,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = heroOf(part);
-  kernel.contract = true; // safe: which ops share a kernel does not change its text
+  kernel.contract = true; // this is safe: the kernel's text does not depend on which ops share it
   kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? kPlainWarps : byKeys ? tile->keys : tile->queries;

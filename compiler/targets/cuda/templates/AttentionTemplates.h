@@ -68,7 +68,7 @@ int productsOf(AttentionPart part);
 // Returns the traffic of one launch of a part's kernel, where each byte counts once.
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 
-// What a variant does not support, because it would spill registers.
+// The masks that a variant does not support because it would spill registers.
 enum class AttentionLimits {
   None,
   Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
@@ -85,13 +85,14 @@ struct AttentionTile {
   int headDim;
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
-  // True if a warp's own rows stay in registers: of q (and of dout, for GradQueries), or of k and v
-  // for GradKeys, where only warpgroups can.
+
+  // True if registers hold a warp's own rows: those of q (for GradQueries also of dout), or, for
+  // GradKeys with warpgroups, those of k and v.
   bool inRegisters;
   int blocks;    // thread blocks per SM requested by the launch bounds
   int registers; // registers per thread, maximum over masks and architectures
   AttentionLimits limits;
-  bool warpgroups; // products by wgmma, of 64 rows; sm_90a alone has them
+  bool warpgroups; // products of 64 rows by wgmma, which sm_90a alone has
 
   bool isFor(const AttentionShape &shape, const CudaArch &arch) const;
 };
@@ -116,7 +117,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape);
 // What the cost model of AttentionTiles.cpp predicts for a variant.
 struct AttentionEstimate {
   int64_t blocks = 0;      // number of thread blocks in the launch
-  int64_t blocksPerSm = 0; // resident at the same time; 0: no block fits an SM
+  int64_t blocksPerSm = 0; // number of blocks resident at the same time; 0: no block fits an SM
   double blockFlops = 0;   // FLOPs of the longest block, including masked scores
   double visited = 0;      // computed scores / scores that the mask leaves; at least 1
   double clocks = 0;       // SM clock cycles of the whole launch

@@ -118,7 +118,7 @@ int tileHeadDim(int64_t headDim) {
   return smallest;
 }
 
-// Returns true if two warps, or warpgroups, of a tile of GradKeys have the same keys.
+// Returns true if two warps (or warpgroups) of a tile of GradKeys compute the same keys.
 static bool isInPairs(const AttentionTile &tile) {
   return tile.part == AttentionPart::GradKeys && tile.headDim > 128;
 }
@@ -166,8 +166,8 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the cycles of a step in which units are busy for these cycles, with `warps` warps on each
-// scheduler.
+// Returns the cycles of a step whose units are busy for the cycles `busy`, with `warps` warps on
+// each scheduler.
 static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   double sum = 0, most = 0;
   for (double clocks : busy) {
@@ -281,7 +281,7 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
       residentBlocks(arch, 32 * kPlainWarps, kPlainRegisters, unsigned(plainSharedBytes(shape)));
   const double warpStep = overlapped(busy, double(resident) * kPlainWarps / 4);
 
-  // The steps of a block are those of a tile of this size.
+  // A block has as many steps as a tile of this size.
   AttentionTile rows{};
   rows.part = part;
   rows.queries = byKeys ? 32 : kPlainWarps;

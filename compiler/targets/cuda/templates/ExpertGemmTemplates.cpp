@@ -14,9 +14,10 @@ namespace {
 constexpr int64_t kExpertTile = ExpertGemmShape::kTile, kExpertSlice = 32, kExpertStages = 4;
 constexpr uint32_t kExpertThreads = 256;
 
-// Of warpgroups. Of the tiles of 128 x 256 with 4 slices in shared memory, 128 x 128 with 6, and
-// 128 x 128 with 3 and two blocks on an SM, the first was the fastest on an H100: 680, 540 and 512
-// TFLOP/s for 131072 rows of 2048, 64 experts (bench/results/gpu-2026-11-26-h100.md).
+// The tiles of warpgroups. On an H100, with 131072 rows of 2048 elements and 64 experts, tiles of
+// 128 x 256 with 4 slices in shared memory were the fastest with 680 TFLOP/s, before 128 x 128 with
+// 6 slices (540) and 128 x 128 with 3 slices and two blocks on an SM (512;
+// bench/results/gpu-2026-11-26-h100.md).
 constexpr int64_t kGroupSlice = 64;
 struct GroupTile {
   int64_t columns, stages;
@@ -26,7 +27,7 @@ constexpr GroupTile kWideGroup = {ExpertGemmShape::kGroupColumns, 4}, kNarrowGro
 bool usesGroups(const ExpertGemmShape &shape) { return shape.isTiled() && shape.warpgroups; }
 bool isPersistent(const ExpertGemmShape &shape) { return usesGroups(shape) && shape.blocks > 0; }
 
-// `columns` is the number of columns of the result: of the gradient, `inner`.
+// `columns` is the number of columns of the result, which is `inner` for the gradient.
 GroupTile groupTileOf(int64_t columns) {
   return columns > kNarrowGroup.columns ? kWideGroup : kNarrowGroup;
 }
@@ -43,7 +44,7 @@ int64_t tileColumnsOf(const ExpertGemmShape &shape, int64_t columns) {
 }
 
 uint32_t sharedBytesOf(const ExpertGemmShape &shape, GroupTile group) {
-  if (usesGroups(shape)) // tiles begin at a multiple of 1024 bytes
+  if (usesGroups(shape)) // + 1024: tiles begin at a multiple of 1024 bytes
     return uint32_t(group.stages * (kExpertTile + group.columns) * kGroupSlice * 2 + 1024);
   return shape.isTiled() ? uint32_t(2 * kExpertStages * kExpertTile * kExpertSlice * 2)
                          : uint32_t(2 * 32 * 33 * elementBytes(shape.sumType()));
@@ -111,7 +112,7 @@ CudaKernel lmc::codegen::expertGemmKernel(const ExpertGemmShape &shape) {
   const uint32_t across = uint32_t(divideCeil(shape.columns, tileColumnsOf(shape, shape.columns)));
   kernel.grid = {down, across, 1};
   if (shape.isTiled())
-    kernel.grid = {down * across, 1, 1}; // blocks that share rows of x follow each other
+    kernel.grid = {down * across, 1, 1}; // blocks that share rows of x have consecutive numbers
   if (isPersistent(shape))
     kernel.grid[0] = uint32_t(shape.blocks);
   const int64_t matrices = shape.experts * shape.inner * shape.columns;

@@ -8,21 +8,21 @@
 namespace lmc::codegen {
 
 // The shape of the products: x [rows, inner], w [experts, columns, inner] ([experts, inner,
-// columns] if `transposed`), y [rows, columns], all of `type`, with offsets i32 [experts + 1]. Of
-// the gradient: dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
+// columns] if `transposed`), y [rows, columns], all of `type`, with offsets i32 [experts + 1]. The
+// gradient has dy [rows, columns], x [rows, inner], d [experts, columns, inner] in sumType().
 struct ExpertGemmShape {
   int64_t rows = 0, experts = 0, inner = 0, columns = 0;
   DataType type = DataType::BF16;
   bool transposed = false; // not of the gradient
-  bool accumulate = false; // of the gradient alone: it is added to d
-  bool warpgroups = false; // isTiled() products use wgmma, which sm_90a alone has
-  // Not of the gradient: if not 0, products by warpgroups have at most so many blocks, which stay
-  // on their SMs.
+  bool accumulate = false; // only for the gradient: true if it is added to d
+  bool warpgroups = false; // if isTiled(), wgmma computes the products; sm_90a alone has it
+  // The maximum number of blocks of a product by warpgroups, which stay on their SMs; 0: one block
+  // per tile. The gradient does not use it.
   int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // The rows and columns of a tile, with tensor cores and without; and the most columns of one of
-  // warpgroups. As in expert_gemm.cuh.
+  // The rows and columns of a tile with tensor cores, and of one without; the maximum number of
+  // columns of a tile of warpgroups. As in expert_gemm.cuh.
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }

@@ -1,4 +1,4 @@
-// Generates the kernels that sort rows by expert, and take them there and back, from
+// Generates the kernels that sort rows by expert and move them to the experts and back, from
 // expert_rows.cuh in compiler/targets/cuda/device.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace lmc::codegen {
 struct ExpertRowsShape {
   int64_t tokens = 0, chosen = 0, experts = 0, columns = 0;
   DataType type = DataType::BF16;
-  int64_t groups = 1, first = 0, held = 0; // held = 0: as many as there are choices
+  int64_t groups = 1, first = 0, held = 0; // held = 0: all rows are kept, one per choice
 
   static constexpr int64_t kMostExperts = 1023;
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
@@ -31,9 +31,9 @@ struct ExpertRowsShape {
 // places i32 [choices].
 std::vector<CudaKernel> sortRowsKernels(const ExpertRowsShape &shape);
 
-// y[r, :] = x[token of row r, :]; arguments x, rows, y.
+// Computes y[r, :] = x[token of row r, :]; arguments x, rows, y.
 CudaKernel takeRowsKernel(const ExpertRowsShape &shape);
-// Its gradient, dx[t, :] = the sum of the rows of token t; arguments dy, places, dx.
+// Its gradient: dx[t, :] = the sum of the rows dy of token t; arguments dy, places, dx.
 CudaKernel takeRowsGradKernel(const ExpertRowsShape &shape);
 // out[t, :] = the sum of weights[t, j] times the row of choice j; arguments y, weights, places,
 // out.
@@ -41,8 +41,8 @@ CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
 // Its gradients; arguments dout, y, weights, rows, places, dy, dweights.
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
-// Rows that are computed one by one: there is room for `rows`, of which those below
-// offsets[experts] are of an expert. y is [rows, columns], x [rows, 2 columns].
+// The shape of SwiGLU over rows of experts: there is room for `rows` rows, of which those below
+// offsets[experts] belong to an expert. y is [rows, columns], x [rows, 2 columns].
 struct ExpertSwigluShape {
   int64_t rows = 0, experts = 0, columns = 0;
   DataType type = DataType::BF16;

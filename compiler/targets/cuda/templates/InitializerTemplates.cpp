@@ -113,7 +113,7 @@ std::optional<InitializerShape> lmc::codegen::initializerShape(lm::InitAttr init
 std::vector<std::pair<std::string, CudaKernel>> lmc::codegen::initializerKernels(ModuleOp plan) {
   std::vector<std::pair<std::string, CudaKernel>> kernels;
   llvm::StringSet<> known;
-  llvm::StringMap<unsigned> shared; // per name, the kernels that would have it
+  llvm::StringMap<unsigned> shared; // number of kernels per name
   SymbolTable symbols(plan);
   auto elementType = [](plan_ir::VariableOp variable) {
     return cast<RankedTensorType>(variable.getType()).getElementType();

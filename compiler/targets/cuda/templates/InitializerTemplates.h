@@ -14,20 +14,20 @@
 
 namespace lmc::codegen {
 
-// The properties that are fixed in a kernel's text. Seeds, sizes, standard deviations and scales
-// are arguments of the kernel instead.
+// The properties that are fixed in an initializer kernel's text. Seeds, sizes, standard deviations
+// and scales are arguments of the kernel instead.
 struct InitializerShape {
-  lm::InitKind kind = lm::InitKind::Constant; // not None, Zeros or Ones, which need no own kernel
-  DataType destination = DataType::F32;
-  DataType source = DataType::F32; // element type of the source of a CopyOf
-  std::vector<double> frequencies; // columns of a RoPE table, in radians per position
+  lm::InitKind kind = lm::InitKind::Constant; // never None or Zeros (no kernel); Ones is Constant
+  DataType destination = DataType::F32;       // element type of the variable
+  DataType source = DataType::F32; // of CopyOf: element type of the variable that is copied
+  std::vector<double> frequencies; // of RopeCos, RopeSin: radians per position, for each column
 };
 
-// Returns a text that different shapes do not share.
+// Returns a text that is different for different shapes.
 std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel for `shape` with that name. Its arguments are the record (InitializerRecord),
-// the source (for CopyOf only) and the result.
+// Returns the kernel for `shape`, called `name`. The kernel's arguments are the record
+// (InitializerRecord), the source (for CopyOf only) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
 // Returns the traffic of a launch for a variable of `elements` elements: the kernel reads the

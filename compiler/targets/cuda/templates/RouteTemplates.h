@@ -15,11 +15,11 @@ struct RouteShape {
   int64_t tokens = 0, experts = 0, chosen = 0;
   DataType type = DataType::BF16;
   bool normalize = false;
-  bool mass = false;                  // of the gradient: the mass has a gradient
-  bool sigmoid = false, bias = false; // p is a sigmoid; a bias is added to it for the choice
+  bool mass = false;                  // for the gradient: true if the mass has a gradient, too
+  bool sigmoid = false, bias = false; // p is a sigmoid; a bias is added to p to choose experts
   double scale = 1;                   // of the weights
 
-  // A lane keeps the weights of a token, and a bit for each of its experts.
+  // Limits: a lane keeps a weight for each of its choices, and a bit for each of its experts.
   static constexpr int64_t kMostChosen = 32, kMostExperts = 1023;
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
   // The bytes of the workspace, in which the sums of thread blocks are kept.

@@ -1,5 +1,5 @@
-// The sizes of kern.scatter_add on a CUDA device: of its sort, of its sums, and of the arrays in
-// its workspace.
+// The sizes by which kern.scatter_add on a CUDA device divides its work: those of its sort, of its
+// sums, and of the arrays in its workspace.
 //
 // Tokens are sorted by id, stably, by a radix sort that starts with the least significant digit.
 // Each pass of the sort (one digit) consists of two kernels over the same tiles of positions. The
@@ -17,8 +17,7 @@
 
 namespace lmc::codegen {
 
-// The sort is of the values 0..vocabulary; `vocabulary` is the key of ids outside of the
-// vocabulary.
+// The keys of the sort are 0..vocabulary. An id outside of the vocabulary has the key `vocabulary`.
 struct ScatterAddLayout : TokenSortTiles {
   int64_t range = 64; // sorted positions that one warp sums
   int64_t ranges = 0;
@@ -26,7 +25,7 @@ struct ScatterAddLayout : TokenSortTiles {
   // tokens[p % 2], each u32 [rows].
   int64_t keys[2] = {0, 0}, tokens[2] = {0, 0};
   int64_t counts = 0;   // digit counts, u32 [tiles, 2^digitBits]
-  int64_t partials = 0; // sums, f32 or f64 [ranges, columns]; row 0 is not used
+  int64_t partials = 0; // partial sums, f32 or f64 [ranges, columns]; row 0 is unused
   int64_t bytes = 0;    // size of the whole workspace
 };
 

@@ -15,7 +15,7 @@ namespace lmc::codegen {
 struct ScatterAddShape {
   int64_t rows = 0, columns = 0, vocabulary = 0;
   DataType x = DataType::BF16;
-  bool accumulate = false; // if false, all of d is written; rows without a token become zero
+  bool accumulate = false; // if false, all of d is written: rows without a token become zero
 
   DataType sumType() const { return x == DataType::F64 ? DataType::F64 : DataType::F32; }
   ScatterAddLayout layout() const {

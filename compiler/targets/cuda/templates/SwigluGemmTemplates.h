@@ -7,23 +7,23 @@
 namespace lmc::codegen {
 
 // The shape of [g | u] = x w^T, a = silu(g) u: x [rows, inner], w [2 columns, inner], gu [rows, 2
-// columns], a [rows, columns], all bf16. Of the gradient d = dy w: dy [rows, inner], w [inner,
+// columns], a [rows, columns], all bf16. The gradient d = dy w has dy [rows, inner], w [inner,
 // columns], gu and dgu [rows, 2 columns], a [rows, columns].
 struct SwigluGemmShape {
   int64_t rows = 0, inner = 0, columns = 0;
-  bool both = true;   // gu is needed, too; of the gradient, a
-  int64_t blocks = 1; // at most: the SMs of the GPU
+  bool both = true;   // true: gu is stored, too; in the gradient, a
+  int64_t blocks = 1; // maximum number of blocks: the SMs of the GPU
 
   // True if the kernels exist: rows of all matrices are whole units of 16 bytes.
   bool isTiled() const { return inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// The two ways to compute the command.
+// The two ways: `rows` follows a library's product, `whole` computes all by warpgroups.
 struct SwigluGemmKernels {
-  CudaKernel rows;  // follows a product by a library: of gu a; of d, gu dgu, a
-  CudaKernel whole; // computes all, by warpgroups: of x, w gu, a; of dy, w, gu dgu, a
+  CudaKernel rows;  // arguments: gu, a; of the gradient: d, gu, dgu, a
+  CudaKernel whole; // arguments: x, w, gu, a; of the gradient: dy, w, gu, dgu, a
 };
-// Of kernels with the names NAME_rows and NAME.
+// Returns the kernels with the names NAME_rows and NAME.
 SwigluGemmKernels linearSwigluKernels(const SwigluGemmShape &shape, const std::string &name);
 SwigluGemmKernels swigluLinearGradKernels(const SwigluGemmShape &shape, const std::string &name);
 

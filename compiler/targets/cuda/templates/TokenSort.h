@@ -10,7 +10,7 @@ struct TokenSortTiles {
   int64_t tile = 0;                       // positions per thread block, a multiple of `threads`
   int64_t tiles = 0;                      // thread blocks
   int64_t digitBits = 0;                  // bits per digit, 5 to 10
-  int64_t passes = 0;                     // digitBits * passes bits can hold every key
+  int64_t passes = 0;                     // passes * digitBits bits can hold every key
 
   // The bytes of the digit counts, u32 [tiles, 2^digitBits].
   int64_t countBytes() const { return tiles << (digitBits + 2); }

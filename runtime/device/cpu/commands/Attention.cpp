@@ -2,7 +2,8 @@
 
 namespace lmc::cpu {
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Attention &op) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Attention &op) {
   const int64_t queries = int64_t(op.heads()) * op.head_dim();
   const int64_t keys = int64_t(op.kv_heads()) * op.head_dim();
   const AttentionArgs args{at.address(op.q()),
@@ -23,7 +24,7 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
                            at.address<const int32_t>(op.starts())};
   const AttentionKernels &kernels = kernelSet().attention[int(at.storage(op.q()))];
   at.needScratch(kernels.scratchBytes(args));
-  return Step([&at, &kernels, args] {
+  return BoundCommand([&at, &kernels, args] {
     at.forTasks(kernels.tasks(args),
                 [&](int64_t task, void *scratch) { kernels.run(args, task, scratch); });
   });

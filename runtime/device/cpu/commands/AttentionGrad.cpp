@@ -3,7 +3,8 @@
 namespace lmc::cpu {
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &command, const plan::AttentionGrad &op) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
+                             const plan::AttentionGrad &op) {
   const int64_t queries = int64_t(op.heads()) * op.head_dim();
   const int64_t keys = int64_t(op.kv_heads()) * op.head_dim();
   const AttentionGradArgs args{at.address(op.q()),
@@ -34,7 +35,7 @@ Result<Step> resolve(Resolver &at, const plan::Command &command, const plan::Att
                                at.address<const float>(op.sin())};
   const AttentionKernels &kernels = kernelSet().attention[int(at.storage(op.q()))];
   at.needScratch(kernels.gradScratchBytes(args));
-  return Step([&at, &kernels, args] {
+  return BoundCommand([&at, &kernels, args] {
     at.forTasks(kernels.gradTasks(args),
                 [&](int64_t task, void *scratch) { kernels.gradRun(args, task, scratch); });
   });

@@ -2,7 +2,7 @@
 
 namespace lmc::cpu {
 
-// Returns the collective as a function of its own.
+// Returns a function that runs the collective.
 static Result<CollectiveQueue::Work> workOf(Resolver &at, const plan::Collective &op) {
   Communicator &group = at.world->along(op.axis());
   const void *x = at.memory.address(op.x());
@@ -24,24 +24,25 @@ static Result<CollectiveQueue::Work> workOf(Resolver &at, const plan::Collective
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &command, const plan::Collective &op) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
+                             const plan::Collective &op) {
   if (!at.world)
     return Error{"the plan is for several ranks; start it with --nproc, torchrun or srun"};
   auto work = workOf(at, op);
   LMC_TRY(work);
   if (command.stream() == 0)
-    return Step([&at, work = *work, progress = &at.world->progress()] {
+    return BoundCommand([&at, work = *work, progress = &at.world->progress()] {
       {
         const Progress::Wait waiting(progress);
         orThrow(at.waitForQueues());
       }
       orThrow(work());
     });
-  CollectiveQueue *source = nullptr; // of the collective that must have ended
+  CollectiveQueue *source = nullptr; // queue of collective op.after(), which must end before `op`
   if (op.after() >= 0)
     source = &at.queueOf(at.function->commands()->Get(uint32_t(op.after()))->stream());
-  return Step([queue = &at.queueOf(command.stream()), work = *work, started = at.started,
-               index = at.command, source, after = op.after()] {
+  return BoundCommand([queue = &at.queueOf(command.stream()), work = *work, started = at.started,
+                       index = at.command, source, after = op.after()] {
     const uint64_t before = source ? (*started)[size_t(after)].number : 0;
     (*started)[index].number = queue->add([=]() -> Result<void> {
       StartedCollective &run = (*started)[index];

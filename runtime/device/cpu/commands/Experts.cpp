@@ -29,10 +29,10 @@ template <typename T, typename Real> void sigmoid(const T *logits, int64_t count
     p[e] = 1 / (1 + std::exp(-Real(widened(logits[e]))));
 }
 
-// What the sum of a token's chosen sigmoids is at least, as in DeepSeek-V3's code.
+// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code.
 constexpr double kLeastSum = 1e-20;
 
-// A router's choice: see Route in plan.fbs.
+// Computes a router's choices: see Route in plan.fbs.
 template <typename T> struct Router {
   using Real = RealOf<T>;
   int64_t tokens, count, chosen;
@@ -43,7 +43,7 @@ template <typename T> struct Router {
   Real *weights;
   int32_t *experts;
   Real *counts, *mass;
-  // The softmax of a row, for each task, and the sums of a task's rows.
+  // Per task, the softmax of a row, and the sums over the task's rows.
   std::vector<Real> rows, sums;
 
   void run(int threads) {
@@ -74,7 +74,7 @@ template <typename T> struct Router {
         mass[e] += sums[size_t(task * count + e)];
   }
 
-  // Takes the largest of p + bias, and of equal ones the first.
+  // Chooses the largest of p + bias; of equal ones, the first.
   void choose(Real *p, Real *weight, int32_t *expert) const {
     auto score = [&](int64_t e) { return bias ? p[e] + bias[e] : p[e]; };
     Real sum = isSigmoid ? Real(kLeastSum) : Real(0);
@@ -103,7 +103,7 @@ template <typename T> struct RouterGrad {
   const int32_t *experts;
   const Real *dweights, *dmass; // dmass may be null
   T *dlogits;
-  std::vector<Real> rows; // p and its gradient, for each task
+  std::vector<Real> rows; // per task, p of a row and its gradient
 
   void run(int threads) {
     inParallel(threads, tasksOf(tokens), [&](int64_t task) {
@@ -123,7 +123,7 @@ template <typename T> struct RouterGrad {
       softmax(logits + t * count, count, p);
     for (int64_t e = 0; e < count; ++e)
       dp[e] = dmass ? dmass[e] : Real(0);
-    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // of the chosen p, and of dw w
+    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // sums of p, of dw w
     for (int64_t j = 0; j < chosen; ++j)
       sum += p[expert[j]];
     for (int64_t j = 0; j < chosen; ++j)
@@ -143,11 +143,11 @@ template <typename T> struct RouterGrad {
   }
 };
 
-// What the commands that move rows have alike.
+// The parameters that commands which move rows have in common.
 struct Rows {
   int64_t tokens, chosen, columns;
   int64_t held;         // rows of choices
-  const int32_t *index; // rows or places; -1: there is none
+  const int32_t *index; // row of each choice, or choice of each row; -1: none
   int threads;
 };
 
@@ -160,8 +160,8 @@ template <typename Op> Rows rowsOf(Resolver &at, const Op &op, uint32_t index) {
           at.threads};
 }
 
-// to[t, :] = the sum of weights[c] from[places[c], :] over the choices c of token t; without weights
-// each is 1.
+// Computes to[t, :] = the sum of weights[c] from[places[c], :] over the choices c of token t;
+// without weights each weight is 1.
 template <typename T>
 void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   using Real = RealOf<T>;
@@ -187,8 +187,9 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
 
 } // namespace
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
-  return stepOf(at.storage(op.logits()), [&](auto type) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
+  return boundFor(at.storage(op.logits()), [&](auto type) {
     using T = decltype(type);
     using Real = RealOf<T>;
     const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
@@ -207,14 +208,14 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
                      at.address<Real>(op.mass()),
                      std::vector<Real>(size),
                      std::vector<Real>(size)};
-    return Step([router = std::move(router), threads = at.threads]() mutable {
-      router.run(threads);
-    });
+    return BoundCommand(
+        [router = std::move(router), threads = at.threads]() mutable { router.run(threads); });
   });
 }
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::RouteGrad &op) {
-  return stepOf(at.storage(op.logits()), [&](auto type) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::RouteGrad &op) {
+  return boundFor(at.storage(op.logits()), [&](auto type) {
     using T = decltype(type);
     using Real = RealOf<T>;
     const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
@@ -230,26 +231,26 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
                          at.address<const Real>(op.dmass()),
                          at.address<T>(op.dlogits()),
                          std::vector<Real>(size_t(tasksOf(tokens) * 2 * count))};
-    return Step([router = std::move(router), threads = at.threads]() mutable {
-      router.run(threads);
-    });
+    return BoundCommand(
+        [router = std::move(router), threads = at.threads]() mutable { router.run(threads); });
   });
 }
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::SortRows &op) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::SortRows &op) {
   const auto choices = int64_t(op.choices()), count = int64_t(op.count());
   const auto groups = int64_t(op.groups()), first = int64_t(op.first());
   const int64_t held = op.held() ? int64_t(op.held()) : choices;
   const auto *experts = at.address<const int32_t>(op.experts());
   auto *offsets = at.address<int32_t>(op.offsets());
   auto *rows = at.address<int32_t>(op.rows()), *places = at.address<int32_t>(op.places());
-  // The rank is f32 or f64.
+  // The scalar with the rank is f32 or f64.
   std::function<int64_t()> rank = [] { return int64_t(0); };
   if (op.rank() >= 0 && at.storage(uint32_t(op.rank())) == Storage::F64)
     rank = [from = at.address<const double>(op.rank())] { return int64_t(*from); };
   else if (op.rank() >= 0)
     rank = [from = at.address<const float>(op.rank())] { return int64_t(*from); };
-  return Step([=, next = std::vector<int64_t>(size_t(count) + 1)]() mutable {
+  return BoundCommand([=, next = std::vector<int64_t>(size_t(count) + 1)]() mutable {
     const int64_t least = rank() % groups * count;
     auto isOwn = [&](int64_t c) { return experts[c] >= least && experts[c] < least + count; };
     std::fill(next.begin(), next.end(), 0);
@@ -273,10 +274,11 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
   });
 }
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::TakeRows &op) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::TakeRows &op) {
   const Rows rows = rowsOf(at, op, op.rows());
   const int64_t bytes = rows.columns * elementBytes(at.storage(op.x()));
-  return Step([rows, bytes, x = at.address<const char>(op.x()), y = at.address(op.y())] {
+  return BoundCommand([rows, bytes, x = at.address<const char>(op.x()), y = at.address(op.y())] {
     forRows(rows.threads, rows.held, [&](int64_t row) {
       if (rows.index[row] >= 0)
         std::memcpy(y + row * bytes, x + rows.index[row] / rows.chosen * bytes, size_t(bytes));
@@ -285,32 +287,34 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::TakeRowsGrad &op) {
-  return stepOf(at.storage(op.dy()), [&](auto type) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::TakeRowsGrad &op) {
+  return boundFor(at.storage(op.dy()), [&](auto type) {
     using T = decltype(type);
-    return Step([rows = rowsOf(at, op, op.places()), dy = at.address<const T>(op.dy()),
-                 dx = at.address<T>(op.dx())] { combine<T>(rows, dy, nullptr, dx); });
-  });
-}
-
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRows &op) {
-  return stepOf(at.storage(op.y()), [&](auto type) {
-    using T = decltype(type);
-    return Step([rows = rowsOf(at, op, op.places()), y = at.address<const T>(op.y()),
-                 weights = at.address<const RealOf<T>>(op.weights()),
-                 out = at.address<T>(op.out())] { combine<T>(rows, y, weights, out); });
+    return BoundCommand([rows = rowsOf(at, op, op.places()), dy = at.address<const T>(op.dy()),
+                         dx = at.address<T>(op.dx())] { combine<T>(rows, dy, nullptr, dx); });
   });
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRowsGrad &op) {
-  return stepOf(at.storage(op.y()), [&](auto type) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::CombineRows &op) {
+  return boundFor(at.storage(op.y()), [&](auto type) {
+    using T = decltype(type);
+    return BoundCommand([rows = rowsOf(at, op, op.places()), y = at.address<const T>(op.y()),
+                         weights = at.address<const RealOf<T>>(op.weights()),
+                         out = at.address<T>(op.out())] { combine<T>(rows, y, weights, out); });
+  });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::CombineRowsGrad &op) {
+  return boundFor(at.storage(op.y()), [&](auto type) {
     using T = decltype(type);
     using Real = RealOf<T>;
-    return Step([rows = rowsOf(at, op, op.rows()), dout = at.address<const T>(op.dout()),
-                 y = at.address<const T>(op.y()), weights = at.address<const Real>(op.weights()),
-                 places = at.address<const int32_t>(op.places()), dy = at.address<T>(op.dy()),
-                 dweights = at.address<Real>(op.dweights())] {
+    return BoundCommand([rows = rowsOf(at, op, op.rows()), dout = at.address<const T>(op.dout()),
+                         y = at.address<const T>(op.y()),
+                         weights = at.address<const Real>(op.weights()),
+                         places = at.address<const int32_t>(op.places()),
+                         dy = at.address<T>(op.dy()), dweights = at.address<Real>(op.dweights())] {
       forRows(rows.threads, rows.tokens * rows.chosen, [&](int64_t choice) {
         if (places[choice] < 0)
           dweights[choice] = 0;
@@ -336,17 +340,18 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::CombineRow
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinear &op) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinear &op) {
   auto command = bindExperts(op, at.memory, at.gemms);
   LMC_TRY(command);
-  return Step([command = std::move(*command)]() mutable { command.run(); });
+  return BoundCommand([command = std::move(*command)]() mutable { command.run(); });
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinearGrad &op) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::ExpertLinearGrad &op) {
   auto command = bindExperts(op, at.memory, at.gemms);
   LMC_TRY(command);
-  return Step([command = std::move(*command)]() mutable { command.run(); });
+  return BoundCommand([command = std::move(*command)]() mutable { command.run(); });
 }
 
 } // namespace lmc::cpu

@@ -2,10 +2,11 @@
 
 namespace lmc::cpu {
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Gemm &op) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Gemm &op) {
   auto gemm = bindGemm(op, at.memory, at.gemms);
   LMC_TRY(gemm);
-  return Step([gemm = *gemm] { gemm.run(); });
+  return BoundCommand([gemm = *gemm] { gemm.run(); });
 }
 
 } // namespace lmc::cpu

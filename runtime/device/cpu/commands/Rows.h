@@ -1,4 +1,4 @@
-// What commands that work row by row share.
+// Helpers of commands that work row by row.
 #pragma once
 
 #include "runtime/device/cpu/Resolver.h"
@@ -9,7 +9,7 @@
 namespace lmc::cpu {
 
 // Calls visit(T()) with the type of `storage`.
-template <typename Visit> Step stepOf(Storage storage, Visit visit) {
+template <typename Visit> BoundCommand boundFor(Storage storage, Visit visit) {
   switch (storage) {
   case Storage::F64:
     return visit(double());

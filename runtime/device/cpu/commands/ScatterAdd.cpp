@@ -57,7 +57,8 @@ void scatterAdd(const ScatterAddArgs &args, int threads) {
   }
 }
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ScatterAdd &op) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::ScatterAdd &op) {
   const ScatterAddArgs args{at.address<const int32_t>(op.ids()),
                             at.address(op.x()),
                             at.address(op.d()),
@@ -67,7 +68,7 @@ template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan
                             int64_t(op.columns()),
                             int64_t(op.vocabulary()),
                             op.accumulate()};
-  return Step([args, threads = at.threads] { scatterAdd(args, threads); });
+  return BoundCommand([args, threads = at.threads] { scatterAdd(args, threads); });
 }
 
 } // namespace lmc::cpu

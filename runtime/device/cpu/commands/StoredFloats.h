@@ -1,4 +1,4 @@
-// Elements of a matrix in memory, and the numbers that commands compute with.
+// Loads and stores elements of matrices in memory, and converts them to the type of arithmetic.
 #pragma once
 
 #include "ground/plan/FloatConvert.h"

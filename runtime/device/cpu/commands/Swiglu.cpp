@@ -1,4 +1,4 @@
-// SwiGLU and its gradient on the CPU: of the rows of experts, and behind a matrix product.
+// SwiGLU and its gradient on the CPU, for the rows of experts and behind a matrix product.
 #include "runtime/device/cpu/commands/Rows.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 
@@ -8,12 +8,12 @@
 namespace lmc::cpu {
 namespace {
 
-// Rows of [g | u], with `columns` of each.
+// Rows [g | u], where g and u have `columns` elements each.
 struct GatedRows {
   int64_t columns;
   int threads;
   int64_t rows = 0;
-  const int32_t *end = nullptr; // if not null, there are *end rows
+  const int32_t *end = nullptr; // if not null, the number of rows is *end
 
   int64_t count() const { return end ? *end : rows; }
 };
@@ -23,13 +23,13 @@ template <typename Op> GatedRows rowsOfExperts(Resolver &at, const Op &op) {
           at.address<const int32_t>(op.offsets()) + op.experts()};
 }
 
-// How many values of a row the commands of SwiGLU take at a time.
+// The number of values of a row that SwiGLU computes at a time.
 constexpr int64_t kSwigluValues = 256;
 
 // Sets s to the sigmoids of `count` values, at most kSwigluValues.
 template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
   if constexpr (std::is_same_v<RealOf<T>, float>) {
-    // 2^x has no value above x = 127; there a sigmoid is 0 beside 1.
+    // Powers are limited because 2^x is not defined above x = 127; a sigmoid is 0 in f32 there.
     constexpr float kMostPower = 126;
     for (int64_t i = 0; i < count; ++i)
       s[i] = std::min(kMostPower, -widened(x[i]) * std::numbers::log2e_v<float>);
@@ -88,33 +88,35 @@ void differentiate(const GatedRows &gated, const T *d, const T *gu, T *dgu, T *a
 } // namespace
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwiglu &op) {
-  return stepOf(at.storage(op.x()), [&](auto type) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwiglu &op) {
+  return boundFor(at.storage(op.x()), [&](auto type) {
     using T = decltype(type);
-    return Step([gated = rowsOfExperts(at, op), x = at.address<const T>(op.x()),
-                 y = at.address<T>(op.y())] { activate(gated, x, y); });
+    return BoundCommand([gated = rowsOfExperts(at, op), x = at.address<const T>(op.x()),
+                         y = at.address<T>(op.y())] { activate(gated, x, y); });
   });
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwigluGrad &op) {
-  return stepOf(at.storage(op.x()), [&](auto type) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::ExpertSwigluGrad &op) {
+  return boundFor(at.storage(op.x()), [&](auto type) {
     using T = decltype(type);
-    return Step([gated = rowsOfExperts(at, op), dy = at.address<const T>(op.dy()),
-                 x = at.address<const T>(op.x()),
-                 dx = at.address<T>(op.dx())] { differentiate<T>(gated, dy, x, dx, nullptr); });
+    return BoundCommand([gated = rowsOfExperts(at, op), dy = at.address<const T>(op.dy()),
+                         x = at.address<const T>(op.x()), dx = at.address<T>(op.dx())] {
+      differentiate<T>(gated, dy, x, dx, nullptr);
+    });
   });
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::LinearSwiglu &op) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::LinearSwiglu &op) {
   auto product = bindGemm(*op.product(), at.memory, at.gemms);
   LMC_TRY(product);
   const GatedRows gated{int64_t(op.product()->n() / 2), at.threads, int64_t(op.product()->m())};
-  return stepOf(at.storage(op.a()), [&](auto type) {
+  return boundFor(at.storage(op.a()), [&](auto type) {
     using T = decltype(type);
-    return Step([product = *product, gated, gu = at.address<const T>(op.product()->d()),
-                 a = at.address<T>(op.a())] {
+    return BoundCommand([product = *product, gated, gu = at.address<const T>(op.product()->d()),
+                         a = at.address<T>(op.a())] {
       product.run();
       activate(gated, gu, a);
     });
@@ -122,14 +124,15 @@ Result<Step> resolve(Resolver &at, const plan::Command &, const plan::LinearSwig
 }
 
 template <>
-Result<Step> resolve(Resolver &at, const plan::Command &, const plan::SwigluLinearGrad &op) {
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::SwigluLinearGrad &op) {
   auto product = bindGemm(*op.product(), at.memory, at.gemms);
   LMC_TRY(product);
   const GatedRows gated{int64_t(op.product()->n()), at.threads, int64_t(op.product()->m())};
-  return stepOf(at.storage(op.dgu()), [&](auto type) {
+  return boundFor(at.storage(op.dgu()), [&](auto type) {
     using T = decltype(type);
-    return Step([product = *product, gated, both = op.both(), dgu = at.address<T>(op.dgu()),
-                 a = at.address<T>(op.product()->d())] {
+    return BoundCommand([product = *product, gated, both = op.both(), dgu = at.address<T>(op.dgu()),
+                         a = at.address<T>(op.product()->d())] {
       product.run();
       differentiate<T>(gated, a, dgu, dgu, both ? a : nullptr);
     });

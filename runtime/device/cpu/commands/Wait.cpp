@@ -2,10 +2,11 @@
 
 namespace lmc::cpu {
 
-template <> Result<Step> resolve(Resolver &at, const plan::Command &, const plan::Wait &op) {
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Wait &op) {
   const uint16_t stream = at.function->commands()->Get(op.command())->stream();
-  return Step([queue = &at.queueOf(stream), started = at.started, index = op.command(),
-               progress = &at.world->progress()] {
+  return BoundCommand([queue = &at.queueOf(stream), started = at.started, index = op.command(),
+                       progress = &at.world->progress()] {
     const Progress::Wait waiting(progress);
     orThrow(queue->wait((*started)[index].number));
   });

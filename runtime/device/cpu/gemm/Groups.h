@@ -1,4 +1,4 @@
-// How threads share the products of a group.
+// Divides the products of a group among threads.
 #pragma once
 
 #include "runtime/device/cpu/Gemm.h"
@@ -17,8 +17,8 @@ struct GemmBlock {
   int64_t row, rows, column, columns;
 };
 
-// The largest blocks. `rowUnit` divides the first row of every block. If `area` is not 0, a block
-// has at most `area` elements, those with more rows fewer columns.
+// The maximum size of a block. `rowUnit` divides the first row of every block. If `area` is not 0,
+// a block has at most `area` elements, so that a block with more rows has fewer columns.
 struct BlockSizes {
   int64_t rows, columns, rowUnit, area = 0;
 };
@@ -88,8 +88,8 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
   }
 }
 
-// A group by a library: multiply(GemmShape, lda, ldb, a, b, d) computes one block, d of leading
-// dimension n, on the thread that calls it.
+// A group of products by a library: multiply(GemmShape, lda, ldb, a, b, d) computes one block, d of
+// leading dimension n, on the calling thread.
 template <typename Multiply> class LibraryGroup final : public GemmGroup {
 public:
   LibraryGroup(const GemmGroupShape &group, int threads, const char *name, Multiply multiply)

@@ -1,4 +1,4 @@
-// The implementations of matrix products that GemmCache chooses from.
+// The implementations of matrix products among which GemmCache chooses.
 #pragma once
 
 #include "runtime/device/cpu/AlignedMemory.h"
@@ -18,8 +18,8 @@ inline bool isPlainF32(const GemmShape &shape) {
 // Adds `bias` to every row of d[m,n], for libraries whose product has no bias.
 void addBias(const GemmShape &shape, float *d, const float *bias);
 
-// oneDNN's primitive. It multiplies every type, but is hundreds of times slower than others where
-// it only emulates the type: there, oneDnnHas() is false.
+// Returns true if oneDNN's primitive computes the shape well. It multiplies every type, but where
+// it only emulates a type, it is hundreds of times slower than other libraries.
 bool oneDnnHas(const GemmShape &shape);
 Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
 // oneDNN's sgemm.
@@ -54,9 +54,9 @@ std::unique_ptr<GemmGroup> makePackedGroup(const GemmGroupShape &group, int thre
 
 // Intel's MKL. It is not linked: it is opened where it is installed.
 struct Mkl {
-  // Version, build, and the processors whose code it runs.
+  // version, build, and the processors whose code the library runs
   std::string version;
-  // The functions cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null) and mkl_set_num_threads_local.
+  // Functions: cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null), mkl_set_num_threads_local.
   void (*sgemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
                 const float *a, int lda, const float *b, int ldb, float beta, float *d, int ldd);
   void (*bf16Gemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,

@@ -39,7 +39,7 @@ std::vector<std::string> pathsOfMkl() {
     environment = std::string(home) + "/.cache/lmc/venv";
   std::vector<std::string> paths;
   for (const char *name : {"libmkl_rt.so.3", "libmkl_rt.so.2"}) {
-    // PyPI's mkl lies in PREFIX/lib, and packages in PREFIX/lib/pythonX.Y/site-packages.
+    // PyPI's mkl is in PREFIX/lib, other packages in PREFIX/lib/pythonX.Y/site-packages.
     if (std::string path = fileOfPythonPackage(std::string("../../") + name); !path.empty())
       paths.push_back(path);
     if (!environment.empty())
@@ -88,12 +88,12 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // One OpenMP runtime for all, and 32-bit sizes. Both must be set before any other call.
+  // Selects this program's OpenMP runtime and 32-bit sizes. Both must be set before any other call.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
-  // Equal bits from run to run, for any alignment of the operands.
+  // Results shall have equal bits in every run, for any alignment of the operands.
   setReproducible(kReproducibleOnOneMachine);
-  setDynamic(0); // as many threads as are set
+  setDynamic(0); // MKL uses exactly the number of threads that is set
   MklVersion version{};
   getVersion(&version);
   mkl.version = fmt::format("{}.{}.{} {} for {}", version.major, version.minor, version.update,

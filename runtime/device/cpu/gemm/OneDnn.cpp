@@ -83,8 +83,8 @@ void sgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const voi
     throw dnnl::error(status, "dnnl_sgemm failed");
 }
 
-// f32 only. The product of row-major matrices is computed as that of their transposes,
-// d^T = b^T a^T.
+// The product by oneDNN's sgemm, for f32 only. The product of row-major matrices is computed as
+// that of their transposes, d^T = b^T a^T.
 class OneDnnSgemm final : public Gemm {
 public:
   explicit OneDnnSgemm(const GemmShape &shape) : shape(shape) {}

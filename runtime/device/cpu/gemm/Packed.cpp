@@ -19,7 +19,7 @@ public:
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // Sums go directly into d if d has the type in which the kernels add; only bf16 has not.
+    // Sums go directly into d if d has the type of the kernels' sums, which only bf16 has not.
     direct = shape.output != Storage::BF16;
     deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
     tall = !direct && deepSteps > 1 ? kTall : shape.m;

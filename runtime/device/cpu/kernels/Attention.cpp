@@ -29,7 +29,7 @@ LMC_INLINE double naturalLog(double x) { return __builtin_log(x); }
 // The scratch memory of one task. The comments give shapes; a panel is as many queries as two
 // vector registers have lanes, and `leading` is the length of a padded row.
 template <typename R> struct ForwardScratch {
-  R *queries;       // [panel][headDim][lanes], times scale / ln 2
+  R *queries;       // [panel][headDim][lanes]: q times scale / ln 2
   R *output;        // [panel][headDim][lanes], unnormalised
   R *keys, *values; // [kKeys][leading]
   R *scores;        // [kKeys][lanes], of one panel
@@ -114,7 +114,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
               scratch.leading);
     for (int64_t panel = 0; panel < panels; ++panel) {
       // The panel's queries are [low, high]. Only keys [from, to) of the block are seen by at least
-      // one.
+      // one of them.
       const int64_t low = first + panel * kLanes;
       const int64_t high = lesser(low + kLanes, seq) - 1;
       const int64_t to = lesser(keys, high + 1 - key);

@@ -14,7 +14,7 @@ struct AttentionArgs {
   void *out;
   void *lse;
   int64_t batch, seq, heads, kvHeads, headDim;
-  int64_t window; // 0: none; else query i sees key j only if i - j < window
+  int64_t window; // 0: no window; else query i sees key j only if i - j < window
   double scale;
   int64_t qPitch, kPitch, vPitch;
   // Null, or [batch * seq]: the position in its sequence at which the document of each token
@@ -25,7 +25,7 @@ struct AttentionArgs {
 struct AttentionGradArgs {
   const void *q, *k, *v, *out, *lse, *dout;
   void *dq, *dk, *dv;
-  void *workspace; // only for BF16: f32 [batch * seq, heads * headDim], dense
+  void *workspace; // only needed for BF16: f32 [batch * seq, heads * headDim], dense
   int64_t batch, seq, heads, kvHeads, headDim;
   int64_t window;
   double scale;

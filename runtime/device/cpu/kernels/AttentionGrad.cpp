@@ -30,15 +30,15 @@ template <typename R> struct BackwardScratch {
   static constexpr int64_t kKeyLeading = kKeys + kLine;
   int64_t leading;         // elements from one row to the next
   R *keys;                 // [kKeys][leading]
-  R *keysAcross;           // [headDim][kKeyLeading], times scale / ln 2
+  R *keysAcross;           // [headDim][kKeyLeading]: k times scale / ln 2
   R *valuesAcross;         // [headDim][kKeyLeading]
   R *keyGrad, *valueGrad;  // [kKeys][leading]
   R *queries, *outputGrad; // [kQueries][leading]
-  R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: P; first dP, then dS
+  R *weights, *scoreGrad;  // [kQueries][kKeyLeading]: `weights` is P; `scoreGrad` is dP, then dS
   R *queryGrad;            // [kQueries][leading]
   R *lse, *correction;     // [query heads][seq]: lse / ln 2; D
   int32_t *firstKeys;      // [seq]: the first key that each query sees
-  int32_t *queryEnds;      // [seq]: one past the last query that sees each key
+  int32_t *queryEnds;      // [seq]: end of the queries that see each key
   int64_t bytes;
 
   BackwardScratch(void *memory, const AttentionGradArgs &args) {

@@ -10,7 +10,7 @@ LMC_INLINE int64_t roundUp(int64_t x, int64_t to) { return (x + to - 1) / to * t
 LMC_INLINE int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 LMC_INLINE int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// to[r, c] = from[r, c] for c < columns, and 0 for columns <= c < padded.
+// Sets to[r, c] = from[r, c] for c < columns, and 0 for columns <= c < padded.
 template <typename T, typename R = Arithmetic<T>>
 LMC_INLINE void copyBlock(const T *from, int64_t leading, int64_t rows, int64_t columns,
                           int64_t padded, R *to, int64_t toLeading) {
@@ -27,7 +27,7 @@ LMC_INLINE void copyBlock(const T *from, int64_t leading, int64_t rows, int64_t 
   }
 }
 
-// to[c, r] = from[r, c] * factor for r < rows, and 0 for rows <= r < padded.
+// Sets to[c, r] = from[r, c] * factor for r < rows, and 0 for rows <= r < padded.
 template <typename T, typename R = Arithmetic<T>>
 LMC_INLINE void transposeBlock(const T *from, int64_t leading, int64_t rows, int64_t columns,
                                int64_t padded, R factor, R *to, int64_t toLeading) {
@@ -57,7 +57,7 @@ LMC_INLINE void transposeBlock(const T *from, int64_t leading, int64_t rows, int
   }
 }
 
-// to[r, c] = from[r, c] * factor
+// Sets to[r, c] = from[r, c] * factor.
 template <typename T, typename R = Arithmetic<T>>
 LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t columns, R factor,
                            T *to, int64_t toLeading) {

@@ -32,7 +32,7 @@ struct StoreArgs {
   void *d;
   int64_t dLeading;
   int64_t rows, columns;
-  const void *bias; // one element per column, or null
+  const void *bias; // one element per column of d, or null
   Storage biasStorage;
   bool addToD;
 };

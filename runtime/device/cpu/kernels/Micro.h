@@ -64,7 +64,7 @@ template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t
       __builtin_prefetch(reinterpret_cast<const char *>(c + r * ldc) + 64 * line, 1, 3);
 }
 
-// Copies a full tile to C past the caches, where the instruction set can: see Sums::Stream.
+// Copies a full tile to C past the caches, if the instruction set can: see Sums::Stream.
 template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r, from += kTileColumns<R>, c += ldc)
 #if defined(__AVX512F__)

@@ -9,13 +9,13 @@
 namespace lmc::cpu::LMC_ISA {
 namespace {
 
-// panel[k][r] = from[r][k] for r < rows.
+// Packs rows: panel[k][r] = from[r][k] for r < rows.
 template <typename T, typename R = Arithmetic<T>>
 void packRows(const T *from, int64_t leading, int64_t rows, int64_t depth, R *panel) {
   int64_t k = 0;
   constexpr int kN = kWidth<R>;
   if constexpr (kN >= kTileRows) {
-    // Each store also writes zeros to the first elements of the next k, which come later.
+    // A store also writes zeros to the first elements of the next k, which are overwritten later.
     if (rows == kTileRows)
       for (; k + kN <= depth; k += kN) {
         V<R> square[kN];

@@ -1,6 +1,6 @@
 // The packed product of bf16 matrices by the instruction VDPBF16PS (AVX512_BF16), which adds two
 // products of bf16 to each of 16 sums in f32: twice as many as a fused multiply-add in f32. It
-// takes numbers below the normal range for zeros.
+// treats subnormal numbers as zeros.
 //
 // Its operands are pairs: the elements k and k + 1, with even k, of one row of A or of one column
 // of B. A panel of A is therefore [depth / 2][kTileRows] pairs, a panel of B [depth / 2][32] pairs.
@@ -25,14 +25,14 @@ LMC_INLINE uint32_t pair(Bf16 first, Bf16 second) {
   return uint32_t(first.bits) | uint32_t(second.bits) << 16;
 }
 
-// to[k][r] = the pair k of row r, for r < rows. The rows of `to` have `Leading` pairs. Rows are of
-// `depth` elements; an odd depth is filled up with a zero.
+// Sets to[k][r] = the pair k of row r, for r < rows. The rows of `to` have `Leading` pairs. The
+// rows of `from` have `depth` elements; an odd depth is filled up with a zero.
 template <int Leading>
 LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, int64_t depth,
                                uint32_t *to) {
   int64_t k = 0;
   // If there are fewer rows than pairs in a register, each store also writes zeros to the first
-  // pairs of the next k, which come later.
+  // pairs of the next k, which a later store overwrites.
   if (rows == (Leading < kPairs ? Leading : kPairs))
     for (; k + kPairs <= depth / 2; k += kPairs) {
       V<float> square[kPairs];
@@ -56,8 +56,8 @@ LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, 
   }
 }
 
-// to[k][c] = the pair of rows 2 k and 2 k + 1 in column c, for c < columns. The rows of `to` have
-// `Leading` pairs. An odd depth is filled up with zeros.
+// Sets to[k][c] = the pair of rows 2 k and 2 k + 1 in column c, for c < columns. The rows of `to`
+// have `Leading` pairs. An odd depth is filled up with zeros.
 template <int Leading>
 LMC_INLINE void interleaveRows(const Bf16 *from, int64_t leading, int64_t columns, int64_t depth,
                                uint32_t *to) {
@@ -128,7 +128,7 @@ void packB(const PackArgs &args, void *memory) {
 #pragma GCC push_options
 #pragma GCC target("avx512bf16")
 
-// As tile() of Micro.h, with pairs: `depth` is the number of pairs, A and B are packed.
+// Like tile() of Micro.h, for pairs: `depth` is the number of pairs, and A and B are packed.
 template <int Rows>
 __attribute__((noinline)) void tileOfPairs(int64_t depth, const uint32_t *a, const uint32_t *b,
                                            float *c, int64_t ldc, bool add) {

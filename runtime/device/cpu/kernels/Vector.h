@@ -72,7 +72,7 @@ LMC_INLINE void store(double *p, V<double> x) {
   *reinterpret_cast<VectorOf<double>::Unaligned *>(p) = x;
 }
 
-// bf16 is the upper half of an f32. store() rounds to nearest even; a NaN stays a NaN.
+// bf16 is the upper half of an f32. store() rounds to nearest even, and a NaN stays a NaN.
 typedef uint16_t HalfVector __attribute__((vector_size(kRegisterBytes / 2)));
 typedef uint16_t HalfUnaligned
     __attribute__((vector_size(kRegisterBytes / 2), aligned(2), may_alias));

@@ -22,7 +22,7 @@ TEST(Reference, PageIsUpToDate) {
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_TRUE(text.str() == configReference(modelFamilies()))
-      << "docs/config.md is not what ground/config/Keys.cpp and models/families say; refresh it "
+      << "docs/config.md is not what ground/config/keys and models/families say; refresh it "
          "with\n"
          "  LMC_UPDATE_DOCS=1 build/bin/config-tests --gtest_filter='Reference.*'";
 }

@@ -1,0 +1,118 @@
+// Writes the extracted programs of commands whose kernels are templates of the table of commands.
+// The text of the command's name in compiler/extract/text checks them.
+#include "compiler/extract/Program.h"
+#include "ground/plan/Operands.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+
+using llvm::Expected;
+using llvm::format;
+using llvm::formatv;
+using llvm::StringRef;
+using llvm::Twine;
+
+namespace lmc::extract {
+namespace {
+
+// A program whose bytes are those of the tensors that it adds, without the workspace.
+class TableProgram : public CommandProgram {
+public:
+  TableProgram(const plan::Plan &plan, const plan::Command &command, StringRef main)
+      : CommandProgram(plan), command(command), plan(plan) {
+    program.main = main.str();
+    program.reference = textOf("experts");
+    // Fuses multiply-adds, as CudaKernel::contract allows.
+    program.options = "-std=c++17 -O2 -fmad=true";
+  }
+
+  // Adds an input; -1: there is none. Indices are random below `bound`.
+  void input(StringRef name, int64_t slice, uint64_t bound = 1) {
+    add(name, slice, true, int64_t(bound));
+    count(slice);
+  }
+  // Adds a result that must be equal to its reference: an index, a count or a copy.
+  void exact(StringRef name, uint32_t slice) {
+    add(name, slice, /*isInput=*/false);
+    count(slice);
+  }
+  // Adds a result that may differ from its reference, which is in f64, by rounding.
+  void result(StringRef name, uint32_t slice) {
+    exact(name, slice);
+    program.arrays.back().allowRoundingTo(program.arrays.back().type);
+  }
+  // Adds a result whose elements are sums of many products, the order of which changes the sums'
+  // rounding. With `accumulates`, the sums are added to random first values of the result.
+  void sumOfProducts(StringRef name, uint32_t slice, bool accumulates = false) {
+    result(name, slice);
+    Array &sum = program.arrays.back();
+    if (StringRef(sum.type) == "F32")
+      sum.absolute = 1e-4;
+    sum.isInput = accumulates;
+    if (accumulates)
+      count(slice);
+  }
+  // Defines the constant kNAME of the program with the value of the command's field `name`.
+  void field(StringRef name, uint64_t value) { named("int64_t", name, Twine(value)); }
+  void field(StringRef name, bool value) { named("bool", name, boolText(value)); }
+  void field(StringRef name, double value) {
+    named("double", name, formatv("{0}", format("%.17g", value)).str());
+  }
+  // Returns the program. If each launch is a way to compute the command, it has only launch `way`.
+  Expected<Program> finish(size_t way) {
+    if (!hasText(program.main))
+      return fail("a {0} has no text in compiler/extract/text that checks it", program.main);
+    if (command.workspace() >= 0)
+      add("workspace", command.workspace(), /*isInput=*/false);
+    return launching(command, plan::hasTwoWays(command) ? std::optional(way) : std::nullopt);
+  }
+
+private:
+  void named(StringRef type, StringRef name, const Twine &value) {
+    constant(type, (Twine(llvm::toUpper(name[0])) + name.drop_front()).str(), value);
+  }
+  void count(int64_t slice) {
+    if (slice >= 0)
+      program.bytes += double(plan.slices()->Get(uint32_t(slice))->bytes());
+  }
+
+  const plan::Command &command;
+  const plan::Plan &plan;
+};
+
+// Returns the error about a command that computes only the experts of one rank.
+llvm::Error divided(const plan::Command &command) {
+  const std::string source = command.source() ? command.source()->str() : "";
+  return llvm::createStringError(
+      "ranks divide the experts of '" + source +
+      "', and a program of its own knows no rank: extract the kernel from a plan with "
+      "distributed.expert_parallel = 1");
+}
+
+// Returns true if a command sorts only the experts of one rank, whatever `held` is.
+bool needsRank(const auto &) { return false; }
+bool needsRank(const plan::SortRows &op) { return op.groups() > 1; }
+
+// Adds to the program of a command what ground/plan/commands.toml does not say.
+void complete(TableProgram &, const auto &) {}
+void complete(TableProgram &made, const plan::Route &) {
+  made.program.reference += "\n" + textOf("router");
+}
+void complete(TableProgram &made, const plan::RouteGrad &) {
+  made.program.reference += "\n" + textOf("router");
+}
+double flopsOf(const auto &op) {
+  return 2 * double(op.rows()) * double(op.inner()) * double(op.columns());
+}
+void complete(TableProgram &made, const plan::ExpertLinear &op) {
+  made.program.flops = flopsOf(op);
+}
+void complete(TableProgram &made, const plan::ExpertLinearGrad &op) {
+  made.program.flops = flopsOf(op);
+}
+
+} // namespace
+
+#include "compiler/extract/Programs.inc"
+
+} // namespace lmc::extract

@@ -1,0 +1,155 @@
+// The launches of the commands of a mixture of experts.
+#include "compiler/targets/cuda/templates/CommandTemplates.h"
+#include "compiler/targets/cuda/templates/ExpertGemmTemplates.h"
+#include "compiler/targets/cuda/templates/ExpertRowsTemplates.h"
+#include "compiler/targets/cuda/templates/RouteTemplates.h"
+
+using namespace mlir;
+
+namespace lmc::codegen {
+namespace {
+
+// Returns the shape of a router, from operands that its command and its gradient's both have.
+template <typename Op> RouteShape routeShapeOf(Op op) {
+  RankedTensorType logits = contentOf(op.getLogits());
+  RouteShape shape;
+  shape.tokens = logits.getDimSize(0);
+  shape.experts = logits.getDimSize(1);
+  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
+  shape.type = *dataTypeOf(logits.getElementType());
+  shape.normalize = op.getNormalize();
+  shape.sigmoid = op.getSigmoid();
+  shape.scale = op.getScale().convertToDouble();
+  return shape;
+}
+
+// Returns the shape of a kernel that moves rows: `tokens` has a row for each token, which has
+// `chosen` choices, and `rows` has a row for each choice that is computed here.
+ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
+  ExpertRowsShape shape;
+  shape.tokens = contentOf(tokens).getDimSize(0);
+  shape.chosen = chosen;
+  shape.held = contentOf(rows).getDimSize(0);
+  shape.experts = 1; // of the sort alone
+  shape.columns = contentOf(tokens).getDimSize(1);
+  shape.type = *dataTypeOf(contentOf(tokens).getElementType());
+  return shape;
+}
+
+// Returns the number of choices per token.
+int64_t chosenOf(Value places, Value tokens) {
+  return contentOf(places).getDimSize(0) / contentOf(tokens).getDimSize(0);
+}
+
+ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &arch) {
+  ExpertGemmShape shape;
+  shape.warpgroups = arch.hasWarpgroups();
+  shape.rows = contentOf(x).getDimSize(0);
+  shape.experts = contentOf(offsets).getDimSize(0) - 1;
+  shape.inner = contentOf(x).getDimSize(1);
+  shape.columns = contentOf(y).getDimSize(1);
+  shape.type = *dataTypeOf(contentOf(x).getElementType());
+  return shape;
+}
+
+// `y` has a row of one half of x.
+ExpertSwigluShape swigluShapeOf(Value y, Value offsets) {
+  ExpertSwigluShape shape;
+  shape.rows = contentOf(y).getDimSize(0);
+  shape.experts = contentOf(offsets).getDimSize(0) - 1;
+  shape.columns = contentOf(y).getDimSize(1);
+  shape.type = *dataTypeOf(contentOf(y).getElementType());
+  return shape;
+}
+
+// Returns the one launch of a kernel on all operands of its command.
+std::vector<TemplateLaunch> alone(CudaKernel kernel, CommandOpInterface op) {
+  return {onOperands(std::move(kernel), op)};
+}
+
+} // namespace
+
+TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op) {
+  TemplateLaunch launch{std::move(kernel), {}, {}};
+  for (const CommandOperand &operand : op.getCommandOperands())
+    if (operand.role == CommandRole::Read)
+      launch.inputs.push_back(operand.value);
+    else if (operand.role != CommandRole::Scratch)
+      launch.results.push_back(operand.value);
+  return launch;
+}
+
+std::vector<TemplateLaunch> templatesOf(plan_ir::RouteOp op, const CudaArch &) {
+  RouteShape shape = routeShapeOf(op);
+  shape.bias = bool(op.getBias());
+  std::vector<CudaKernel> kernels = routeKernels(shape);
+  return {{std::move(kernels[0]),
+           {op.getLogits(), op.getBias()},
+           {op.getWeights(), op.getExperts(), op.getWorkspace()}},
+          {std::move(kernels[1]), {op.getWorkspace()}, {op.getCounts(), op.getMass()}}};
+}
+
+std::vector<TemplateLaunch> templatesOf(plan_ir::RouteGradOp op, const CudaArch &) {
+  RouteShape shape = routeShapeOf(op);
+  shape.mass = bool(op.getDmass());
+  return alone(routeGradKernel(shape), op);
+}
+
+std::vector<TemplateLaunch> templatesOf(plan_ir::SortRowsOp op, const CudaArch &) {
+  ExpertRowsShape shape;
+  shape.tokens = contentOf(op.getExperts()).getDimSize(0);
+  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
+  shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
+  shape.columns = 1;
+  shape.groups = int64_t(op.getGroups());
+  shape.first = int64_t(op.getFirst());
+  shape.held = contentOf(op.getRows()).getDimSize(0);
+  if (Value rank = op.getRank())
+    shape.type = *dataTypeOf(contentOf(rank).getElementType());
+  std::vector<CudaKernel> kernels = sortRowsKernels(shape);
+  return {{std::move(kernels[0]), {op.getExperts(), op.getRank()}, {op.getWorkspace()}},
+          {std::move(kernels[1]),
+           {op.getExperts(), op.getRank(), op.getWorkspace()},
+           {op.getOffsets(), op.getRows(), op.getPlaces()}}};
+}
+
+std::vector<TemplateLaunch> templatesOf(plan_ir::TakeRowsOp op, const CudaArch &) {
+  return alone(takeRowsKernel(rowsShapeOf(op.getX(), op.getY(), int64_t(op.getChosen()))), op);
+}
+std::vector<TemplateLaunch> templatesOf(plan_ir::TakeRowsGradOp op, const CudaArch &) {
+  const int64_t chosen = chosenOf(op.getPlaces(), op.getDx());
+  return alone(takeRowsGradKernel(rowsShapeOf(op.getDx(), op.getDy(), chosen)), op);
+}
+std::vector<TemplateLaunch> templatesOf(plan_ir::CombineRowsOp op, const CudaArch &) {
+  const int64_t chosen = chosenOf(op.getPlaces(), op.getOut());
+  return alone(combineRowsKernel(rowsShapeOf(op.getOut(), op.getY(), chosen)), op);
+}
+std::vector<TemplateLaunch> templatesOf(plan_ir::CombineRowsGradOp op, const CudaArch &) {
+  const int64_t chosen = chosenOf(op.getPlaces(), op.getDout());
+  return alone(combineRowsGradKernel(rowsShapeOf(op.getDout(), op.getY(), chosen)), op);
+}
+
+std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertLinearOp op, const CudaArch &arch) {
+  ExpertGemmShape shape = expertShapeOf(op.getX(), op.getY(), op.getOffsets(), arch);
+  shape.transposed = op.getTransposed();
+  std::vector<TemplateLaunch> ways = alone(expertGemmKernel(shape), op);
+  if (shape.warpgroups && shape.isTiled()) {
+    shape.blocks = arch.chip.sms;
+    ways.push_back(onOperands(expertGemmKernel(shape), op)); // the other way to compute it
+  }
+  return ways;
+}
+std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertLinearGradOp op, const CudaArch &arch) {
+  ExpertGemmShape shape = expertShapeOf(op.getX(), op.getDy(), op.getOffsets(), arch);
+  shape.accumulate = op.getAccumulate();
+  return alone(expertGemmGradKernel(shape), op);
+}
+
+std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluOp op, const CudaArch &) {
+  return alone(expertSwigluKernel(swigluShapeOf(op.getY(), op.getOffsets())), op);
+}
+std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluGradOp op, const CudaArch &) {
+  return alone(expertSwigluGradKernel(swigluShapeOf(op.getDy(), op.getOffsets())), op);
+}
+
+} // namespace lmc::codegen

@@ -1,0 +1,64 @@
+// The rows of the table of keys, in the order of docs/config.md.
+#pragma once
+
+#include "ground/config/keys/Traits.h"
+
+// The function for Key::field: FIELD(training.seed) is Config::training.seed.
+#define FIELD(PATH) [](Config &config) -> Field { return &config.PATH; }
+
+namespace lmc::config::keys {
+
+// With these upper bounds, and those of the groups' own, every product of sizes (parameters,
+// tokens, bytes) is below 2^63.
+constexpr double kMaxLayers = 4096, kMaxPositions = 1 << 26, kMaxSteps = 1e12;
+constexpr double kMaxInt32 = 2147483647;
+
+class Rows {
+public:
+  // Makes the rows of all sections, but for those of the tables of lists.
+  explicit Rows(const ModelFamilies &families);
+
+  std::vector<Section> sections;
+  std::vector<Key> keys;
+
+private:
+  Rows() = default;
+
+  // Begins a section; the traits are those of all its keys.
+  template <typename... Traits>
+  void section(const char *name, const char *doc, const Traits &...traits) {
+    sections.push_back({name, doc});
+    current = name;
+    ofAll = [=](Key &key) { (traits(key), ...); };
+  }
+  // Adds a list of tables; `table` adds the keys of the table `name`.
+  void list(const char *name, const char *doc, void (Rows::*table)(const std::string &name));
+  // Adds a key of the section, with traits and a doc.
+  template <typename... Traits>
+  void key(const char *name, std::function<Field(Config &)> field, const Traits &...traits) {
+    keys.push_back(makeKey(name, std::move(field), ofAll, traits...));
+    keys.back().section = current;
+  }
+
+  void model(const ModelFamilies &families);
+  void training();
+  void optimizer();
+  void learningRate();
+  void memory();
+  void distributed();
+  void data();
+  void checkpoint();
+  void monitoring();
+  void guard();
+  void target();
+  // The tables of lists.
+  void group(const std::string &name);
+  void source(const std::string &name);
+  void phase(const std::string &name);
+  void validation(const std::string &name);
+
+  std::string current; // name of the section
+  std::function<void(Key &)> ofAll = [](Key &) {};
+};
+
+} // namespace lmc::config::keys

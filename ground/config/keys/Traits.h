@@ -1,0 +1,82 @@
+// What a row of the table of keys says about its key. A trait has the name of the member of Key
+// that it sets:
+//
+//   makeKey("seed", field, range(0, kUnbounded), runTime, identity, "Seed of all random numbers.")
+//
+// A text without a trait is the key's doc.
+#pragma once
+
+#include "ground/config/Keys.h"
+
+#include <initializer_list>
+#include <span>
+#include <type_traits>
+
+namespace lmc::config::keys {
+
+inline auto alias(const char *name) {
+  return [=](Key &key) { key.alias = name; };
+}
+
+// `unit` may be left out.
+inline auto range(double minimum, double maximum, const char *unit = "") {
+  return [=](Key &key) { key.minimum = minimum, key.maximum = maximum, key.unit = unit; };
+}
+
+// Adds a word to the choices; `value` is a number or an enumerator.
+template <typename T> auto choice(const char *name, T value) {
+  return [=](Key &key) { key.choices.push_back({name, static_cast<int>(value)}); };
+}
+
+// Adds words that stand for themselves.
+inline auto choices(std::span<const char *const> names) {
+  return [=](Key &key) {
+    for (const char *name : names)
+      key.choices.push_back({name});
+  };
+}
+inline auto choices(std::initializer_list<const char *> names) {
+  return choices(std::span(names.begin(), names.size()));
+}
+
+inline auto defaultText(const char *text) {
+  return [=](Key &key) { key.defaultText = text; };
+}
+
+inline auto derived(const std::string &from, double divisor = 1) {
+  return [=](Key &key) { key.derived = {from, divisor}; };
+}
+
+inline void required(Key &key) { key.required = true; }
+inline void runTime(Key &key) { key.runTime = true; }
+inline void runTimeIfGiven(Key &key) { key.runTimeIfGiven = true; }
+inline void identity(Key &key) { key.identity = true; }
+
+// Returns a key without a section.
+template <typename... Traits>
+Key makeKey(const char *name, std::function<Field(Config &)> field, const Traits &...traits) {
+  Key key{.name = name, .field = std::move(field)};
+  const auto apply = [&](const auto &trait) {
+    if constexpr (std::is_invocable_v<decltype(trait), Key &>)
+      trait(key);
+    else
+      key.doc = trait;
+  };
+  (apply(traits), ...);
+  return key;
+}
+
+// Returns the function for Key::field of a key of a family's own.
+std::function<Field(Config &)> familyField(const char *name, FamilyValue initial);
+
+// Returns a key of [model] of a family's own. The value is stored in
+// ModelConfig::familyValues[name] and starts as `initial`. Families that have the same key may have
+// different initial values.
+template <typename... Traits>
+Key familyKey(const char *name, FamilyValue initial, const Traits &...traits) {
+  Key key = makeKey(name, familyField(name, std::move(initial)), traits...);
+  key.section = "model";
+  return key;
+}
+
+} // namespace lmc::config::keys
