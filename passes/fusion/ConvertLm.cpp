@@ -13,7 +13,6 @@
 #include "passes/fusion/queue/FusionBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -33,60 +32,28 @@ using namespace lmc;
 using kern::Hero;
 using Combine = FusionBuilder::Combine;
 
-// Returns 1 / (1 + exp(-x)).
-static Value sigmoid(OpBuilder &b, Location loc, Value x) {
-  Value one = constant(b, loc, x.getType(), 1.0);
-  Value e = math::ExpOp::create(b, loc, arith::NegFOp::create(b, loc, x));
-  return arith::DivFOp::create(b, loc, one, arith::AddFOp::create(b, loc, one, e));
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Returns the results of a kernel that computes `body` for each element of the op's result. Its
+// operands are tensors of the result's shape, and scalars.
+static SmallVector<Value> elementwise(OpBuilder &b, Operation *op, FusionBuilder::Body body) {
+  FusionBuilder f(b, op->getLoc(), Hero::Elementwise, op->getOperands(),
+                  op->getName().getStringRef());
+  RankedTensorType type = tensorTypeOf(op->getResult(0));
+  const auto rank = unsigned(type.getRank());
+  SmallVector<FusionBuilder::Read> reads;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    reads.push_back(
+        {f.arg(unsigned(i)), tensorTypeOf(operand).getRank() == 0 ? f.none(rank) : f.all(rank)});
+  return f.finish(f.map(type, reads, body)).getResults();
 }
 
 //===-- Element-wise ------------------------------------------------------------------------===//
 
-static SmallVector<Value> convertAdd(OpBuilder &b, lm::AddOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.add");
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  AffineMap all = f.all(unsigned(type.getRank()));
-  return f
-      .finish(f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::AddFOp::create(b, loc, s[0], s[1]);
-                    }))
-      .getResults();
-}
-
-static SmallVector<Value> convertCast(OpBuilder &b, lm::CastOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.cast");
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  AffineMap all = f.all(unsigned(type.getRank()));
-  return f
-      .finish(f.map(type, {{f.arg(0), all}},
-                    [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
-      .getResults();
-}
-
-static SmallVector<Value> convertScale(OpBuilder &b, lm::ScaleOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scale");
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  unsigned rank = unsigned(type.getRank());
-  return f
-      .finish(f.map(type, {{f.arg(0), f.all(rank)}, {f.arg(1), f.none(rank)}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::MulFOp::create(b, loc, s[0], s[1]);
-                    }))
-      .getResults();
-}
+static Scalar sigmoid(Scalar x) { return 1.0 / (1.0 + exp(-x)); }
 
 static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu");
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  AffineMap all = f.all(unsigned(type.getRank()));
-  return f
-      .finish(f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value silu = arith::MulFOp::create(b, loc, s[0], sigmoid(b, loc, s[0]));
-                      return arith::MulFOp::create(b, loc, silu, s[1]);
-                    }))
-      .getResults();
+  return elementwise(b, op, [](Scalars s) { return s[0] * sigmoid(s[0]) * s[1]; });
 }
 
 // Computes dgate = dy u s (1 + g (1 - s)) and dup = dy g s, where s = sigmoid(g).
@@ -94,71 +61,40 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu_grad");
   RankedTensorType type = tensorTypeOf(op.getDgate());
   AffineMap all = f.all(unsigned(type.getRank()));
-  Value dgate = f.map(
-      type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}},
-      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        Value one = constant(b, loc, s[0].getType(), 1.0);
-        Value sig = sigmoid(b, loc, s[1]);
-        Value slope = arith::AddFOp::create(
-            b, loc, one,
-            arith::MulFOp::create(b, loc, s[1], arith::SubFOp::create(b, loc, one, sig)));
-        Value du = arith::MulFOp::create(b, loc, s[0], s[2]);
-        return arith::MulFOp::create(b, loc, du, arith::MulFOp::create(b, loc, sig, slope));
-      });
+  Value dgate = f.map(type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}}, [](Scalars s) {
+    Scalar dy = s[0], g = s[1], u = s[2], sig = sigmoid(g);
+    Scalar slope = 1.0 + g * (1.0 - sig);
+    Scalar du = dy * u;
+    return du * (sig * slope);
+  });
   Value dup = f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value silu = arith::MulFOp::create(b, loc, s[1], sigmoid(b, loc, s[1]));
-                      return arith::MulFOp::create(b, loc, s[0], silu);
-                    });
+                    [](Scalars s) { return s[0] * (s[1] * sigmoid(s[1])); });
   return f.finish({dgate, dup}).getResults();
 }
 
-// Returns 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3), of lm.gelu, from x and x^2.
-static Value geluExponent(OpBuilder &b, Location loc, Value x, Value square) {
-  const double scale = 2 * std::sqrt(2 / M_PI);
-  Value cubic =
-      arith::MulFOp::create(b, loc, square, constant(b, loc, x.getType(), 0.044715 * scale));
-  Value slope = arith::AddFOp::create(b, loc, cubic, constant(b, loc, x.getType(), scale));
-  return arith::MulFOp::create(b, loc, x, slope);
-}
+// lm.gelu is x sigmoid(2 u) with 2 u = x (kGelu + kCubic x^2), which is 2 sqrt(2 / pi) (x +
+// 0.044715 x^3).
+static const double kGelu = 2 * std::sqrt(2 / M_PI), kCubic = 0.044715 * kGelu;
+
+static Scalar geluExponent(Scalar x, Scalar square) { return x * (square * kCubic + kGelu); }
 
 static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.gelu");
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  AffineMap all = f.all(unsigned(type.getRank()));
-  return f
-      .finish(f.map(type, {{f.arg(0), all}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value square = arith::MulFOp::create(b, loc, s[0], s[0]);
-                      Value s2u = sigmoid(b, loc, geluExponent(b, loc, s[0], square));
-                      return arith::MulFOp::create(b, loc, s[0], s2u);
-                    }))
-      .getResults();
+  return elementwise(b, op, [](Scalars s) {
+    Scalar x = s[0], square = x * x;
+    return x * sigmoid(geluExponent(x, square));
+  });
 }
 
 // Computes dx = dy s (1 + x (1 - s) 2 u'), where s = sigmoid(2 u) and u' is the derivative of u.
 static SmallVector<Value> convertGeluGrad(OpBuilder &b, lm::GeluGradOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.gelu_grad");
-  RankedTensorType type = tensorTypeOf(op.getDx());
-  AffineMap all = f.all(unsigned(type.getRank()));
-  return f
-      .finish(f.map(
-          type, {{f.arg(0), all}, {f.arg(1), all}},
-          [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-            const double scale = 2 * std::sqrt(2 / M_PI);
-            Value x = s[1], one = constant(b, loc, x.getType(), 1.0);
-            Value square = arith::MulFOp::create(b, loc, x, x);
-            Value sig = sigmoid(b, loc, geluExponent(b, loc, x, square));
-            Value curved = arith::MulFOp::create(
-                b, loc, square, constant(b, loc, x.getType(), 3 * 0.044715 * scale));
-            Value derivative =
-                arith::AddFOp::create(b, loc, curved, constant(b, loc, x.getType(), scale));
-            Value rest = arith::MulFOp::create(b, loc, x, arith::SubFOp::create(b, loc, one, sig));
-            Value slope =
-                arith::AddFOp::create(b, loc, one, arith::MulFOp::create(b, loc, rest, derivative));
-            return arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], sig), slope);
-          }))
-      .getResults();
+  return elementwise(b, op, [](Scalars s) {
+    Scalar dy = s[0], x = s[1], square = x * x;
+    Scalar sig = sigmoid(geluExponent(x, square));
+    Scalar derivative = square * (3 * 0.044715 * kGelu) + kGelu;
+    Scalar rest = x * (1.0 - sig);
+    Scalar slope = 1.0 + rest * derivative;
+    return dy * sig * slope;
+  });
 }
 
 namespace {
@@ -212,15 +148,10 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
                   {f.arg(0), halves.at(1 - j)},
                   {f.arg(1), table},
                   {f.arg(2), table}},
-                 [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                   Type type = s[0].getType();
-                   Value cosine = convertFloat(b, loc, s[2], type),
-                         sine = convertFloat(b, loc, s[3], type);
-                   Value rotated =
-                       arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[1], sine),
-                                             constant(b, loc, type, sign));
-                   return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], cosine),
-                                                rotated);
+                 [&](Scalars s) {
+                   Scalar cosine = s[2].to(s[0].type()), sine = s[3].to(s[0].type());
+                   Scalar rotated = s[1] * sine * sign;
+                   return s[0] * cosine + rotated;
                  });
   };
   Value first = rotate(0), second = rotate(1);
@@ -235,32 +166,19 @@ namespace {
 Value reciprocalRoot(FusionBuilder &f, Value squares, int64_t columns, double eps) {
   RankedTensorType type = tensorTypeOf(squares);
   return f.map(type, {{squares, f.all(unsigned(type.getRank()))}},
-               [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                 Type t = s[0].getType();
-                 Value mean = arith::MulFOp::create(b, loc, s[0],
-                                                    constant(b, loc, t, 1.0 / double(columns)));
-                 Value shifted =
-                     arith::AddFOp::create(b, loc, mean, constant(b, loc, t, eps));
-                 return arith::DivFOp::create(b, loc, constant(b, loc, t, 1.0),
-                                              math::SqrtOp::create(b, loc, shifted));
-               });
+               [&](Scalars s) { return 1.0 / sqrt(s[0] * (1.0 / double(columns)) + eps); });
 }
 
 // Returns 1 / sqrt(mean(x^2) + eps) of every row of `x` [..., columns].
 Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
   RankedTensorType type = tensorTypeOf(x);
   unsigned rank = unsigned(type.getRank());
-  Value squares =
-      f.reduce(type.getShape(), rank - 1, arithmeticType(type.getElementType()), {{x, f.all(rank)}},
-               Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                 return arith::MulFOp::create(b, loc, s[0], s[0]);
-               });
+  Value squares = f.reduce(type.getShape(), rank - 1, arithmeticType(type.getElementType()),
+                           {{x, f.all(rank)}}, Combine::Add, [](Scalars s) { return s[0] * s[0]; });
   return reciprocalRoot(f, squares, type.getShape().back(), eps);
 }
 
-Value normed(OpBuilder &b, Location loc, ValueRange s) {
-  return arith::MulFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], s[1]), s[2]);
-}
+Scalar normed(Scalars s) { return s[0] * s[1] * s[2]; }
 
 // Views the columns of matrices as groups of equal size, [rows, groups, columns of a group]; a
 // matrix of one group stays as it is.
@@ -303,11 +221,7 @@ static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm:
   Value squares = f.reduce(
       extents, ofHeads ? 3 : 2, arithmeticType(halves.flat.getElementType()),
       {{x, halves.at(0)}, {x, halves.at(1)}}, Combine::Add,
-      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, s[0], s[0]),
-                                     arith::MulFOp::create(b, loc, s[1], s[1]));
-      },
-      ofHeads ? 1 : 2);
+      [](Scalars s) { return s[0] * s[0] + s[1] * s[1]; }, ofHeads ? 1 : 2);
   Value r = reciprocalRoot(f, squares, columns, op.getEps().convertToDouble());
   AffineMap row = ofHeads ? halves.map({halves.batch, halves.seq, halves.head})
                           : halves.map({halves.batch, halves.seq});
@@ -342,11 +256,7 @@ static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
 
 // Returns the sum of every column of `x` [rows, columns].
 static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, StringRef source) {
-  FusionBuilder f(b, loc, Hero::ColumnReduction, x, source);
-  return f
-      .finish(f.reduce(tensorTypeOf(x).getShape(), 0, element, {{f.arg(0), f.all(2)}}, Combine::Add,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
-      .getResult(0);
+  return reduceAlone(b, loc, Hero::ColumnReduction, x, 0, element, Combine::Add, source);
 }
 
 // A kernel over the rows reads them once and computes dx and, per block of rows, a partial sum of
@@ -368,32 +278,22 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
   Value r = reciprocalRms(f, x, op.getEps().convertToDouble());
   AffineMap all = f.all(rank), outer = f.outer(rank), inner = f.inner(rank);
   Value dot = f.reduce(type.getShape(), rank - 1, element, {{dy, all}, {x, all}, {w, inner}},
-                       Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         Value g = arith::MulFOp::create(b, loc, s[0], s[2]);
-                         return arith::MulFOp::create(b, loc, g, s[1]);
-                       });
-  Value pull = f.map(rows, {{r, f.all(rank - 1)}, {dot, f.all(rank - 1)}},
-                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                       Value cube = arith::MulFOp::create(
-                           b, loc, s[0], arith::MulFOp::create(b, loc, s[0], s[0]));
-                       Value mean = arith::MulFOp::create(
-                           b, loc, s[1], constant(b, loc, s[1].getType(), 1.0 / double(columns)));
-                       return arith::MulFOp::create(b, loc, cube, mean);
-                     });
-  Value dx = f.map(type, {{dy, all}, {x, all}, {w, inner}, {r, outer}, {pull, outer}},
-                   [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                     Value g = arith::MulFOp::create(b, loc, s[0], s[2]);
-                     return arith::SubFOp::create(b, loc, arith::MulFOp::create(b, loc, s[3], g),
-                                                  arith::MulFOp::create(b, loc, s[4], s[1]));
-                   });
+                       Combine::Add, [](Scalars s) { return s[0] * s[2] * s[1]; });
+  Value pull = f.map(rows, {{r, f.all(rank - 1)}, {dot, f.all(rank - 1)}}, [&](Scalars s) {
+    Scalar cube = s[0] * (s[0] * s[0]);
+    Scalar mean = s[1] * (1.0 / double(columns));
+    return cube * mean;
+  });
+  Value dx =
+      f.map(type, {{dy, all}, {x, all}, {w, inner}, {r, outer}, {pull, outer}}, [](Scalars s) {
+        Scalar g = s[0] * s[2];
+        return s[3] * g - s[4] * s[1];
+      });
   Type sumType = tensorTypeOf(op.getDweight()).getElementType();
   int64_t further = groups.flat.getDimSize(1) / columns;
   Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0), further), sumType,
                            {{dy, all}, {x, all}, {r, outer}},
-                           [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                             Value normed = arith::MulFOp::create(b, loc, s[1], s[2]);
-                             return arith::MulFOp::create(b, loc, s[0], normed);
-                           });
+                           [](Scalars s) { return s[0] * (s[1] * s[2]); });
   kern::FusionOp rowKernel = f.finish({dx, sums});
   return {groups.collapse(b, loc, rowKernel.getResult(0)),
           sumColumns(b, loc, rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
@@ -404,17 +304,13 @@ static std::pair<Value, Value> rowStatistics(FusionBuilder &f, Value x, double e
   RankedTensorType type = tensorTypeOf(x);
   const int64_t columns = type.getDimSize(1);
   Type element = arithmeticType(type.getElementType());
-  Value sum = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value sum = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add, identity);
   Value mean = f.map(tensorTypeOf(sum), {{sum, f.all(1)}},
-                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                       return arith::MulFOp::create(
-                           b, loc, s[0], constant(b, loc, s[0].getType(), 1.0 / double(columns)));
-                     });
+                     [&](Scalars s) { return s[0] * (1.0 / double(columns)); });
   Value squares = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}, {mean, f.outer(2)}},
-                           Combine::Add, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                             Value centred = arith::SubFOp::create(b, loc, s[0], s[1]);
-                             return arith::MulFOp::create(b, loc, centred, centred);
+                           Combine::Add, [](Scalars s) {
+                             Scalar centred = s[0] - s[1];
+                             return centred * centred;
                            });
   return {mean, reciprocalRoot(f, squares, columns, eps)};
 }
@@ -430,12 +326,7 @@ static SmallVector<Value> convertLayerNorm(OpBuilder &b, lm::LayerNormOp op) {
                      {r, f.outer(2)},
                      {f.arg(1), f.inner(2)},
                      {f.arg(2), f.inner(2)}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value centred = arith::SubFOp::create(b, loc, s[0], s[1]);
-                      Value h = arith::MulFOp::create(b, loc, centred, s[2]);
-                      return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, h, s[3]),
-                                                   s[4]);
-                    }))
+                    [](Scalars s) { return (s[0] - s[1]) * s[2] * s[3] + s[4]; }))
       .getResults();
 }
 
@@ -450,41 +341,29 @@ static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp
   Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
   auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
   AffineMap all = f.all(2), outer = f.outer(2), inner = f.inner(2);
-  auto normed = [](OpBuilder &b, Location loc, Value x, Value mean, Value r) -> Value {
-    return arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, x, mean), r);
-  };
-  // The sums of g = dy w and of g h.
+  // The sums of g = dy w and of g h, where h = (x - mean) r.
   Value sum = f.reduce(type.getShape(), 1, element, {{dy, all}, {w, inner}}, Combine::Add,
-                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return arith::MulFOp::create(b, loc, s[0], s[1]);
-                       });
+                       [](Scalars s) { return s[0] * s[1]; });
   Value dot = f.reduce(type.getShape(), 1, element,
                        {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}}, Combine::Add,
-                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         Value g = arith::MulFOp::create(b, loc, s[0], s[1]);
-                         return arith::MulFOp::create(b, loc, g, normed(b, loc, s[2], s[3], s[4]));
+                       [&](Scalars s) {
+                         Scalar g = s[0] * s[1];
+                         return g * ((s[2] - s[3]) * s[4]);
                        });
   Value dx = f.map(
       type,
       {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}, {sum, outer}, {dot, outer}},
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        Value share = constant(b, loc, s[0].getType(), 1.0 / columns);
-        Value g = arith::MulFOp::create(b, loc, s[0], s[1]);
-        Value h = normed(b, loc, s[2], s[3], s[4]);
-        Value along = arith::MulFOp::create(b, loc, h, s[6]);
-        Value means =
-            arith::MulFOp::create(b, loc, arith::AddFOp::create(b, loc, s[5], along), share);
-        return arith::MulFOp::create(b, loc, s[4], arith::SubFOp::create(b, loc, g, means));
+      [&](Scalars s) {
+        Scalar g = s[0] * s[1], h = (s[2] - s[3]) * s[4];
+        Scalar means = (s[5] + h * s[6]) * (1.0 / columns);
+        return s[4] * (g - means);
       });
   Type sumType = tensorTypeOf(op.getDweight()).getElementType();
   const int64_t blockRows = rowsPerBlock(type.getDimSize(0));
-  Value weightSums = f.sumBlocks(
-      type.getShape(), blockRows, sumType, {{dy, all}, {x, all}, {mean, outer}, {r, outer}},
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        return arith::MulFOp::create(b, loc, s[0], normed(b, loc, s[1], s[2], s[3]));
-      });
-  Value biasSums = f.sumBlocks(type.getShape(), blockRows, sumType, {{dy, all}},
-                               [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value weightSums = f.sumBlocks(type.getShape(), blockRows, sumType,
+                                 {{dy, all}, {x, all}, {mean, outer}, {r, outer}},
+                                 [&](Scalars s) { return s[0] * ((s[1] - s[2]) * s[3]); });
+  Value biasSums = f.sumBlocks(type.getShape(), blockRows, sumType, {{dy, all}}, identity);
   kern::FusionOp rows = f.finish({dx, weightSums, biasSums});
   return {rows.getResult(0),
           sumColumns(b, loc, rows.getResult(1), sumType, "lm.layer_norm_grad_weight"),
@@ -501,64 +380,50 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
   Value table = f.arg(1);
   return f
       .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.outer(2)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value row = arith::IndexCastOp::create(b, loc, b.getIndexType(), s[0]);
-                      Value column = linalg::IndexOp::create(b, loc, 1);
-                      return tensor::ExtractOp::create(b, loc, table, ValueRange{row, column});
+                    [&](Scalars s) {
+                      Scalar row = s[0].toIndex();
+                      return s.element(table, {row, s.index(1)});
                     }))
       .getResults();
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//
 
+// Returns the part of `source` of the given type that begins at `offsets`.
+static Value slice(OpBuilder &b, Location loc, RankedTensorType type, Value source,
+                   ArrayRef<int64_t> offsets) {
+  SmallVector<OpFoldResult> strides(type.getRank(), b.getIndexAttr(1));
+  return tensor::ExtractSliceOp::create(
+      b, loc, type, source, getAsIndexOpFoldResult(b.getContext(), offsets),
+      getAsIndexOpFoldResult(b.getContext(), type.getShape()), strides);
+}
+
 // Returns rows [offset, offset + count) of a vector or matrix.
 static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset, int64_t count) {
   RankedTensorType type = tensorTypeOf(source);
   if (offset == 0 && count == type.getDimSize(0))
     return source;
-  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
-      strides(type.getRank(), b.getIndexAttr(1));
-  SmallVector<int64_t> shape(type.getShape());
-  offsets[0] = b.getIndexAttr(offset);
+  SmallVector<int64_t> shape(type.getShape()), offsets(type.getRank(), 0);
   shape[0] = count;
-  for (int64_t extent : shape)
-    sizes.push_back(b.getIndexAttr(extent));
-  return tensor::ExtractSliceOp::create(b, loc, type.clone(shape), source, offsets, sizes, strides);
+  offsets[0] = offset;
+  return slice(b, loc, type.clone(shape), source, offsets);
 }
 
 // Returns `whole` with the rows from `offset` on replaced by `part`.
 static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
-  RankedTensorType type = tensorTypeOf(part);
-  if (type == tensorTypeOf(whole))
+  if (part.getType() == whole.getType())
     return part;
-  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes,
-      strides(type.getRank(), b.getIndexAttr(1));
-  offsets[0] = b.getIndexAttr(offset);
-  for (int64_t extent : type.getShape())
-    sizes.push_back(b.getIndexAttr(extent));
-  return tensor::InsertSliceOp::create(b, loc, part, whole, offsets, sizes, strides);
-}
-
-// Sets the offsets, sizes and strides that select the columns of `part`, from column `offset` on,
-// within a matrix.
-static void columnRange(OpBuilder &b, RankedTensorType part, int64_t offset,
-                        SmallVectorImpl<OpFoldResult> &offsets,
-                        SmallVectorImpl<OpFoldResult> &sizes,
-                        SmallVectorImpl<OpFoldResult> &strides) {
-  offsets.assign({b.getIndexAttr(0), b.getIndexAttr(offset)});
-  sizes.assign({b.getIndexAttr(part.getDimSize(0)), b.getIndexAttr(part.getDimSize(1))});
-  strides.assign(2, b.getIndexAttr(1));
+  SmallVector<int64_t> offsets(tensorTypeOf(part).getRank(), 0);
+  offsets[0] = offset;
+  return insert(b, loc, part, whole, offsets);
 }
 
 static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
   SmallVector<Value> parts;
-  SmallVector<OpFoldResult> offsets, sizes, strides;
   int64_t offset = 0;
   for (Value part : op.getParts()) {
     RankedTensorType type = tensorTypeOf(part);
-    columnRange(b, type, offset, offsets, sizes, strides);
-    parts.push_back(tensor::ExtractSliceOp::create(b, op.getLoc(), type, op.getX(), offsets, sizes,
-                                                   strides));
+    parts.push_back(slice(b, op.getLoc(), type, op.getX(), {0, offset}));
     offset += type.getDimSize(1);
   }
   return parts;
@@ -566,27 +431,17 @@ static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
 
 static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
   RankedTensorType type = tensorTypeOf(op.getResult());
-  Value whole =
-      tensor::EmptyOp::create(b, op.getLoc(), type.getShape(), type.getElementType());
-  SmallVector<OpFoldResult> offsets, sizes, strides;
+  Value whole = tensor::EmptyOp::create(b, op.getLoc(), type.getShape(), type.getElementType());
   int64_t offset = 0;
   for (Value part : op.getParts()) {
-    columnRange(b, tensorTypeOf(part), offset, offsets, sizes, strides);
-    whole = tensor::InsertSliceOp::create(b, op.getLoc(), part, whole, offsets, sizes, strides);
+    whole = insert(b, op.getLoc(), part, whole, {0, offset});
     offset += tensorTypeOf(part).getDimSize(1);
   }
   return {whole};
 }
 
-// Returns the sum of a vector, as a scalar.
-static Value sumVector(OpBuilder &b, Location loc, Value vector, StringRef source) {
-  FusionBuilder f(b, loc, Hero::RowReduction, vector, source);
-  return f
-      .finish(f.reduce(tensorTypeOf(vector).getShape(), 0, tensorTypeOf(vector).getElementType(),
-                       {{f.arg(0), f.all(1)}}, Combine::Add,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
-      .getResult(0);
-}
+// Returns log(sum of exp(x)) from the maximum of x and the sum of exp(x - maximum).
+static Scalar logOfSum(Scalars s) { return s[0] + log(s[1]); }
 
 // Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
 // and, if `scale` is given, the gradient of the logits. With `classes` > 0, the columns from
@@ -597,15 +452,11 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
   RankedTensorType type = tensorTypeOf(logits);
   Type element = arithmeticType(type.getElementType());
   // Returns `value` in the columns of classes, and `other` in those of padding.
-  auto ofClasses = [&](OpBuilder &b, Location loc, Value value, double other) -> Value {
+  auto ofClasses = [&](Scalars s, Scalar value, double other) {
     if (classes == 0 || classes == type.getDimSize(1))
       return value;
-    Value column = arith::IndexCastOp::create(b, loc, b.getI32Type(),
-                                              linalg::IndexOp::create(b, loc, 1));
-    Value end = arith::ConstantIntOp::create(b, loc, classes, 32);
-    Value isClass =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, end);
-    return arith::SelectOp::create(b, loc, isClass, value, constant(b, loc, element, other));
+    Scalar isClass = s.index(1).toI32() < double(classes);
+    return select(isClass, value, s.constant(element, other));
   };
   auto rows = RankedTensorType::get({type.getDimSize(0)}, element);
   SmallVector<Value> inputs{logits, targets};
@@ -615,55 +466,34 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
                   scale ? "lm.linear_cross_entropy_grad" : "lm.linear_cross_entropy");
   Value l = f.arg(0), t = f.arg(1);
   Value top = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}}, Combine::Max,
-                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return ofClasses(b, loc, s[0], -std::numeric_limits<double>::infinity());
-                       });
-  Value sum = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}, {top, f.outer(2)}},
-                       Combine::Add, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         Value difference = arith::SubFOp::create(b, loc, s[0], s[1]);
-                         return ofClasses(b, loc, math::ExpOp::create(b, loc, difference), 0.0);
-                       });
-  Value lse = f.map(rows, {{top, f.all(1)}, {sum, f.all(1)}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::AddFOp::create(b, loc, s[0], math::LogOp::create(b, loc, s[1]));
-                    });
-  auto isValid = [](OpBuilder &b, Location loc, Value target) -> Value {
-    Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
-    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, target, zero);
-  };
-  Value loss = f.map(rows, {{t, f.all(1)}, {lse, f.all(1)}},
-                     [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                       Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
-                       Value column = arith::IndexCastOp::create(
-                           b, loc, b.getIndexType(), arith::MaxSIOp::create(b, loc, s[0], zero));
-                       Value row = linalg::IndexOp::create(b, loc, 0);
-                       Value logit =
-                           tensor::ExtractOp::create(b, loc, l, ValueRange{row, column});
-                       logit = convertFloat(b, loc, logit, element);
-                       Value nll = arith::SubFOp::create(b, loc, s[1], logit);
-                       return arith::SelectOp::create(b, loc, isValid(b, loc, s[0]), nll,
-                                                      constant(b, loc, element, 0.0));
-                     });
+                       [&](Scalars s) { return ofClasses(s, s[0], -kInfinity); });
+  Value sum =
+      f.reduce(type.getShape(), 1, element, {{l, f.all(2)}, {top, f.outer(2)}}, Combine::Add,
+               [&](Scalars s) { return ofClasses(s, exp(s[0] - s[1]), 0.0); });
+  Value lse = f.map(rows, {{top, f.all(1)}, {sum, f.all(1)}}, logOfSum);
+  // A target below 0 does not count.
+  Value loss = f.map(rows, {{t, f.all(1)}, {lse, f.all(1)}}, [&](Scalars s) {
+    Scalar column = maximum(s[0], 0.0).toIndex();
+    Scalar row = s.index(0);
+    Scalar nll = s[1] - s.element(l, {row, column}).to(element);
+    return select(s[0] >= 0.0, nll, s.constant(element, 0.0));
+  });
   if (!scale)
     return f.finish(loss);
-  Value dlogits = f.map(
-      type, {{l, f.all(2)}, {lse, f.outer(2)}, {t, f.outer(2)}, {f.arg(2), f.none(2)}},
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        Value p = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, s[0], s[1]));
-        Value column = arith::IndexCastOp::create(b, loc, b.getI32Type(),
-                                                  linalg::IndexOp::create(b, loc, 1));
-        Value hit = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, column, s[2]);
-        Value zero = constant(b, loc, element, 0.0);
-        Value onehot =
-            arith::SelectOp::create(b, loc, hit, constant(b, loc, element, 1.0), zero);
-        if (zLoss > 0) { // p (1 + 2 z lse)
-          Value z = arith::MulFOp::create(b, loc, s[1], constant(b, loc, element, 2 * zLoss));
-          p = arith::AddFOp::create(b, loc, p, arith::MulFOp::create(b, loc, p, z));
-        }
-        Value d = arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, p, onehot), s[3]);
-        d = ofClasses(b, loc, d, 0.0);
-        return arith::SelectOp::create(b, loc, isValid(b, loc, s[2]), d, zero);
-      });
+  Value dlogits =
+      f.map(type, {{l, f.all(2)}, {lse, f.outer(2)}, {t, f.outer(2)}, {f.arg(2), f.none(2)}},
+            [&](Scalars s) {
+              Scalar p = exp(s[0] - s[1]);
+              Scalar hit = equal(s.index(1).toI32(), s[2]);
+              Scalar zero = s.constant(element, 0.0);
+              Scalar onehot = select(hit, s.constant(element, 1.0), zero);
+              if (zLoss > 0) { // p (1 + 2 z lse)
+                Scalar z = s[1] * (2 * zLoss);
+                p = p + p * z;
+              }
+              Scalar d = ofClasses(s, (p - onehot) * s[3], 0.0);
+              return select(s[2] >= 0.0, d, zero);
+            });
   return f.finish({loss, dlogits});
 }
 
@@ -700,7 +530,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
     dweight = kern::GemmOp::create(b, loc, dweightType, dlogits, part, dweight, Value(),
                                    Value(), true, false);
   }
-  Value loss = sumVector(b, loc, losses, "lm.sum_losses");
+  Value loss =
+      reduceAlone(b, loc, Hero::RowReduction, losses, 0, element, Combine::Add, "lm.sum_losses");
   return scale ? SmallVector<Value>{loss, dx, dweight} : SmallVector<Value>{loss};
 }
 
@@ -715,13 +546,8 @@ static Value foldSums(OpBuilder &b, Location loc, Value sums,
   int64_t count = type.getDimSize(0), width = std::min(kWidest, count & -count);
   if (count < kLong || width < kNarrowest)
     return sums;
-  Value rows = reshape(b, loc, sums, {count / width, width});
-  FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.fold_sums");
-  return f
-      .finish(f.reduce(tensorTypeOf(rows).getShape(), 1, type.getElementType(),
-                       {{f.arg(0), f.all(2)}}, combine,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
-      .getResult(0);
+  return reduceAlone(b, loc, Hero::RowReduction, reshape(b, loc, sums, {count / width, width}), 1,
+                     type.getElementType(), combine, "lm.fold_sums");
 }
 
 // Returns the square root of the sum of all elements of `vectors`. They are first joined into one
@@ -741,12 +567,9 @@ static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
     offset += tensorTypeOf(part).getDimSize(0);
   }
   FusionBuilder f(b, loc, Hero::RowReduction, all, "lm.norm");
-  Value sum = f.reduce({total}, 0, element, {{f.arg(0), f.all(1)}}, Combine::Add,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value sum = f.reduce({total}, 0, element, {{f.arg(0), f.all(1)}}, Combine::Add, identity);
   Value root = f.map(RankedTensorType::get({}, element), {{sum, f.all(0)}},
-                     [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                       return math::SqrtOp::create(b, loc, s[0]);
-                     });
+                     [](Scalars s) { return sqrt(s[0]); });
   return f.finish(root).getResult(0);
 }
 
@@ -754,31 +577,19 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
   SmallVector<Value> parts;
   for (Value input : op.getInputs()) {
     Value rows = asRows(b, op.getLoc(), input);
-    FusionBuilder f(b, op.getLoc(), Hero::RowReduction, rows, "lm.sum_squares");
-    parts.push_back(f.finish(f.reduce(tensorTypeOf(rows).getShape(), 1,
-                                      arithmeticType(tensorTypeOf(rows).getElementType()),
-                                      {{f.arg(0), f.all(2)}}, Combine::Add,
-                                      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                                        return arith::MulFOp::create(b, loc, s[0], s[0]);
-                                      }))
-                        .getResult(0));
+    parts.push_back(reduceAlone(b, op.getLoc(), Hero::RowReduction, rows, 1,
+                                arithmeticType(tensorTypeOf(rows).getElementType()), Combine::Add,
+                                "lm.sum_squares", [](Scalars s) { return s[0] * s[0]; }));
   }
   return {normOfParts(b, op.getLoc(), parts)};
 }
 
 static SmallVector<Value> convertGuardNorm(OpBuilder &b, lm::GuardNormOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.guard_norm");
-  auto read = [&](unsigned input) { return FusionBuilder::Read{f.arg(input), f.all(0)}; };
-  auto body = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    auto above = [&](Value value, Value limit) -> Value {
-      return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, value, limit);
-    };
-    Value infinity = constant(b, loc, s[0].getType(), std::numeric_limits<double>::infinity());
-    Value guarded = arith::SelectOp::create(b, loc, above(s[0], s[2]), infinity, s[0]).getResult();
-    return arith::SelectOp::create(b, loc, above(s[1], s[3]), infinity, guarded).getResult();
-  };
-  return f.finish(f.map(tensorTypeOf(op.getResult()), {read(0), read(1), read(2), read(3)}, body))
-      .getResults();
+  return elementwise(b, op, [](Scalars s) {
+    Scalar infinity = s[0].constant(kInfinity);
+    Scalar guarded = select(s[0] > s[2], infinity, s[0]);
+    return select(s[1] > s[3], infinity, guarded);
+  });
 }
 
 static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
@@ -787,16 +598,11 @@ static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
   Value whole = f.arg(0);
   return f
       .finish(f.map(type, {{f.arg(1), f.none(2)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value rank = arith::IndexCastOp::create(
-                          b, loc, b.getIndexType(),
-                          arith::FPToSIOp::create(b, loc, b.getI64Type(), s[0]));
-                      Value first = arith::MulIOp::create(
-                          b, loc, rank, arith::ConstantIndexOp::create(b, loc, type.getDimSize(0)));
-                      Value row =
-                          arith::AddIOp::create(b, loc, first, linalg::IndexOp::create(b, loc, 0));
-                      Value column = linalg::IndexOp::create(b, loc, 1);
-                      return tensor::ExtractOp::create(b, loc, whole, ValueRange{row, column});
+                    [&](Scalars s) {
+                      Scalar rank = s[0].make<arith::FPToSIOp>(b.getI64Type(), s[0]).toIndex();
+                      Scalar first = rank * double(type.getDimSize(0));
+                      Scalar row = first + s.index(0);
+                      return s.element(whole, {row, s.index(1)});
                     }))
       .getResults();
 }
@@ -806,35 +612,17 @@ static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
 static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
   Location loc = op.getLoc();
   Value rows = asRows(b, loc, op.getX());
-  FusionBuilder f(b, loc, Hero::RowReduction, rows, "lm.max_abs");
-  Value largest = f.finish(f.reduce(tensorTypeOf(rows).getShape(), 1, b.getF32Type(),
-                                    {{f.arg(0), f.all(2)}}, Combine::Max,
-                                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                                      return math::AbsFOp::create(b, loc, s[0]);
-                                    }))
-                      .getResult(0);
-  largest = foldSums(b, loc, largest, Combine::Max);
-  FusionBuilder last(b, loc, Hero::RowReduction, largest, "lm.max_abs");
-  return {
-      last.finish(last.reduce(tensorTypeOf(largest).getShape(), 0, b.getF32Type(),
-                              {{last.arg(0), last.all(1)}}, Combine::Max,
-                              [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }))
-          .getResult(0)};
+  Value largest = reduceAlone(b, loc, Hero::RowReduction, rows, 1, b.getF32Type(), Combine::Max,
+                              "lm.max_abs", [](Scalars s) { return abs(s[0]); });
+  return {reduceAlone(b, loc, Hero::RowReduction, foldSums(b, loc, largest, Combine::Max), 0,
+                      b.getF32Type(), Combine::Max, "lm.max_abs")};
 }
 
 static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.scaled_cast");
-  RankedTensorType type = tensorTypeOf(op.getResult());
-  unsigned rank = unsigned(type.getRank());
-  const bool inverse = type.getElementType().isF32();
-  return f
-      .finish(f.map(type, {{f.arg(0), f.all(rank)}, {f.arg(1), f.none(rank)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value scale =
-                          reductionScale(b, loc, s[1], int64_t(op.getRanks()), inverse);
-                      return arith::MulFOp::create(b, loc, s[0], scale);
-                    }))
-      .getResults();
+  const bool inverse = tensorTypeOf(op.getResult()).getElementType().isF32();
+  return elementwise(b, op, [&](Scalars s) {
+    return s[0] * reductionScale(s[1], int64_t(op.getRanks()), inverse);
+  });
 }
 
 //===-- Mixture of experts ------------------------------------------------------------------===//
@@ -846,43 +634,21 @@ static SmallVector<Value> convertBalanceLoss(OpBuilder &b, lm::BalanceLossOp op)
   const double factor = op.getFactor().convertToDouble();
   Value sum = f.reduce(type.getShape(), 0, type.getElementType(),
                        {{f.arg(1), f.all(1)}, {f.arg(2), f.all(1)}}, Combine::Add,
-                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return arith::MulFOp::create(b, loc, s[0], s[1]);
-                       });
+                       [](Scalars s) { return s[0] * s[1]; });
   return f
       .finish(f.map(lossType, {{f.arg(0), f.all(0)}, {sum, f.all(0)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value scale = constant(b, loc, s[1].getType(), factor);
-                      return arith::AddFOp::create(b, loc, s[0],
-                                                   arith::MulFOp::create(b, loc, s[1], scale));
-                    }))
+                    [&](Scalars s) { return s[0] + s[1] * factor; }))
       .getResults();
 }
 
 static SmallVector<Value> convertBalanceLossGrad(OpBuilder &b, lm::BalanceLossGradOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.balance_loss_grad");
   const double factor = op.getFactor().convertToDouble();
-  return f
-      .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.none(1)}, {f.arg(1), f.all(1)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value scale = constant(b, loc, s[0].getType(), factor);
-                      return arith::MulFOp::create(b, loc, s[1],
-                                                   arith::MulFOp::create(b, loc, s[0], scale));
-                    }))
-      .getResults();
+  return elementwise(b, op, [&](Scalars s) { return s[1] * (s[0] * factor); });
 }
 
 static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp op) {
-  FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op->getOperands(), "lm.balance_terms");
   const double factor = op.getFactor().convertToDouble();
-  return f
-      .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.all(1)}, {f.arg(1), f.all(1)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      Value scale = constant(b, loc, s[0].getType(), factor);
-                      return arith::MulFOp::create(b, loc, scale,
-                                                   arith::MulFOp::create(b, loc, s[0], s[1]));
-                    }))
-      .getResults();
+  return elementwise(b, op, [&](Scalars s) { return factor * (s[0] * s[1]); });
 }
 
 static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
@@ -890,31 +656,26 @@ static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
   RankedTensorType type = tensorTypeOf(op.getResult());
   return f
       .finish(f.map(type, {},
-                    [&](OpBuilder &b, Location loc, ValueRange) -> Value {
-                      Value sum;
+                    [&](Scalars s) {
+                      std::optional<Scalar> sum;
                       for (auto [window, offsets] : llvm::enumerate(op.getOffsets())) {
                         Value last = arith::ConstantIndexOp::create(
-                            b, loc, tensorTypeOf(offsets).getDimSize(0) - 1);
-                        Value rows = arith::SIToFPOp::create(
-                            b, loc, type.getElementType(),
-                            tensor::ExtractOp::create(b, loc, f.arg(unsigned(window)), last));
+                            s.b, s.loc, tensorTypeOf(offsets).getDimSize(0) - 1);
+                        Scalar count = s.element(f.arg(unsigned(window)), last);
+                        Scalar rows = count.make<arith::SIToFPOp>(type.getElementType(), count);
                         if (window == 0)
-                          rows = arith::SubFOp::create(b, loc, rows, rows);
-                        sum = sum ? arith::AddFOp::create(b, loc, sum, rows).getResult() : rows;
+                          rows = rows - rows;
+                        sum = sum ? *sum + rows : rows;
                       }
-                      return sum;
+                      return *sum;
                     }))
       .getResults();
 }
 
 // Returns log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).
-static Value logSigmoid(OpBuilder &b, Location loc, Value x) {
-  Value zero = constant(b, loc, x.getType(), 0.0);
-  Value away = arith::NegFOp::create(b, loc, math::AbsFOp::create(b, loc, x));
-  Value rest = arith::AddFOp::create(b, loc, constant(b, loc, x.getType(), 1.0),
-                                     math::ExpOp::create(b, loc, away));
-  return arith::SubFOp::create(b, loc, arith::MinimumFOp::create(b, loc, x, zero),
-                               math::LogOp::create(b, loc, rest));
+static Scalar logSigmoid(Scalar x) {
+  Scalar rest = 1.0 + exp(-abs(x));
+  return minimum(x, 0.0) - log(rest);
 }
 
 // A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with
@@ -927,29 +688,18 @@ static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp
   Value logits = f.arg(0);
   AffineMap all = f.all(2), outer = f.outer(2);
   // Sigmoids that are divided by their sum are the softmax of their logarithms.
-  auto logit = [sigmoid = op.getSigmoid()](OpBuilder &b, Location loc, Value x) {
-    return sigmoid ? logSigmoid(b, loc, x) : x;
-  };
-  Value top = f.reduce(
-      type.getShape(), 1, element, {{logits, all}}, Combine::Max,
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value { return logit(b, loc, s[0]); });
+  auto logit = [sigmoid = op.getSigmoid()](Scalar x) { return sigmoid ? logSigmoid(x) : x; };
+  Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
+                       [&](Scalars s) { return logit(s[0]); });
   Value sum = f.reduce(type.getShape(), 1, element, {{logits, all}, {top, outer}}, Combine::Add,
-                       [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return math::ExpOp::create(
-                             b, loc, arith::SubFOp::create(b, loc, logit(b, loc, s[0]), s[1]));
-                       });
-  Value lse = f.map(tensorTypeOf(sum), {{top, f.all(1)}, {sum, f.all(1)}},
-                    [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      return arith::AddFOp::create(b, loc, s[0], math::LogOp::create(b, loc, s[1]));
-                    });
-  Value sums = f.sumBlocks(
-      type.getShape(), rowsPerBlock(type.getDimSize(0)), element, {{logits, all}, {lse, outer}},
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        Value x = logit(b, loc, s[0]);
-        Value surprise = arith::SubFOp::create(b, loc, s[1], x);
-        Value p = math::ExpOp::create(b, loc, arith::SubFOp::create(b, loc, x, s[1]));
-        return arith::MulFOp::create(b, loc, p, surprise);
-      });
+                       [&](Scalars s) { return exp(logit(s[0]) - s[1]); });
+  Value lse = f.map(tensorTypeOf(sum), {{top, f.all(1)}, {sum, f.all(1)}}, logOfSum);
+  Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0)), element,
+                           {{logits, all}, {lse, outer}}, [&](Scalars s) {
+                             Scalar x = logit(s[0]);
+                             Scalar surprise = s[1] - x;
+                             return exp(x - s[1]) * surprise;
+                           });
   return {sumColumns(b, loc, f.finish(sums).getResult(0), element, "lm.router_entropy_sum")};
 }
 
@@ -966,9 +716,10 @@ static SmallVector<Value> convertCall(OpBuilder &b, Operation *op) {
 static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
   Location loc = operation->getLoc();
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
-      .Case([&](lm::AddOp op) { return convertAdd(b, op); })
-      .Case([&](lm::CastOp op) { return convertCast(b, op); })
-      .Case([&](lm::ScaleOp op) { return convertScale(b, op); })
+      .Case([&](lm::AddOp op) { return elementwise(b, op, [](Scalars s) { return s[0] + s[1]; }); })
+      .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })
+      .Case(
+          [&](lm::ScaleOp op) { return elementwise(b, op, [](Scalars s) { return s[0] * s[1]; }); })
       .Case([&](lm::MaxAbsOp op) { return convertMaxAbs(b, op); })
       .Case([&](lm::ScaledCastOp op) { return convertScaledCast(b, op); })
       .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })

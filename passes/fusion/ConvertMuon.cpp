@@ -3,8 +3,6 @@
 #include "dialects/lm/TensorTypes.h"
 #include "passes/fusion/OptimizerStep.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-
 #include <algorithm>
 #include <cmath>
 
@@ -26,24 +24,19 @@ SmallVector<Value> lmc::convertMuonDirection(OpBuilder &b, lm::MuonDirectionOp o
   auto each = [&](Value tensor) { return Read{tensor, f.all(rank)}; };
   auto scalar = [&](unsigned input) { return Read{f.arg(input), f.none(rank)}; };
   // m + (1 - momentum) (g - m), where s are g, m, norm, momentum, clip_grad.
-  auto lerp = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    Value g = clipped(b, loc, s[0], s[2], s[4]);
-    Value weight = arith::SubFOp::create(b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
-    return arith::AddFOp::create(
-        b, loc, s[1],
-        arith::MulFOp::create(b, loc, weight, arith::SubFOp::create(b, loc, g, s[1])));
+  auto lerp = [](Scalars s) {
+    Scalar g = clipped(s[0], s[2], s[4]);
+    Scalar weight = 1.0 - s[3];
+    return s[1] + weight * (g - s[1]);
   };
   auto reads = [&](Value moment) {
     return SmallVector<Read>{each(f.arg(0)), each(moment), scalar(2), scalar(3), scalar(4)};
   };
-  Value moment = f.map(type, reads(f.arg(1)), [&](OpBuilder &b, Location loc, ValueRange s) {
-    return keepUnlessFinite(b, loc, s[2], lerp(b, loc, s), s[1]);
-  });
+  Value moment = f.map(type, reads(f.arg(1)),
+                       [&](Scalars s) { return keepUnlessFinite(s[2], lerp(s), s[1]); });
   RankedTensorType directionType = tensorTypeOf(op.getDirection());
-  Value direction = op.getNesterov()
-                        ? f.map(directionType, reads(moment), lerp)
-                        : f.map(directionType, {each(moment)},
-                                [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
+  Value direction = op.getNesterov() ? f.map(directionType, reads(moment), lerp)
+                                     : f.map(directionType, {each(moment)}, identity);
   return f.finish({moment, direction}).getResults();
 }
 
@@ -81,28 +74,15 @@ private:
 
 // Returns max(|x|, eps) of each matrix, rounded as x is: [count].
 Value NewtonSchulz::norms(Value x) {
-  FusionBuilder perRow(b, loc, Hero::RowReduction, x, "lm.sum_squares");
-  Value sums = perRow
-                   .finish(perRow.reduce(type.getShape(), 1, wide, {{perRow.arg(0), perRow.all(2)}},
-                                         Combine::Add,
-                                         [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                                           return arith::MulFOp::create(b, loc, s[0], s[0]);
-                                         }))
-                   .getResult(0);
+  Value sums = reduceAlone(b, loc, Hero::RowReduction, x, 1, wide, Combine::Add, "lm.sum_squares",
+                           [](Scalars s) { return s[0] * s[0]; });
   FusionBuilder f(b, loc, Hero::RowReduction, {reshape(b, loc, sums, {count, rows}), op.getEps()},
                   "lm.norm");
   auto result = RankedTensorType::get({count}, element);
-  Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add,
-                       [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; });
-  Value norm =
-      f.map(result, {{sum, f.all(1)}}, [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        return math::SqrtOp::create(b, loc, s[0]);
-      });
+  Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add, identity);
+  Value norm = f.map(result, {{sum, f.all(1)}}, [](Scalars s) { return sqrt(s[0]); });
   Value clamped = f.map(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
-                        [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                          return arith::MaximumFOp::create(
-                              b, loc, s[0], convertFloat(b, loc, s[1], s[0].getType()));
-                        });
+                        [](Scalars s) { return maximum(s[0], s[1].to(s[0].type())); });
   return f.finish(clamped).getResult(0);
 }
 
@@ -111,11 +91,9 @@ Value NewtonSchulz::normalized(Value x) {
   FusionBuilder f(b, loc, Hero::Elementwise, {reshape(b, loc, x, stack.getShape()), norms(x)},
                   "lm.normalize");
   AffineMap matrix = AffineMap::get(3, 0, b.getAffineDimExpr(0));
-  Value result = f.finish(f.map(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}},
-                                [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                                  return arith::DivFOp::create(b, loc, s[0], s[1]);
-                                }))
-                     .getResult(0);
+  Value result = f.finish(f.map(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}}, [](Scalars s) {
+                    return s[0] / s[1];
+                  })).getResult(0);
   return reshape(b, loc, result, type.getShape());
 }
 
@@ -133,14 +111,11 @@ Value NewtonSchulz::combined(Value x, double first, Value y, double second) {
   FusionBuilder f(b, loc, Hero::Elementwise, {x, y}, "lm.newton_schulz");
   return f
       .finish(f.map(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
-                    [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                      auto times = [&](Value value, double factor) -> Value {
-                        if (factor == 1.0)
-                          return value;
-                        return arith::MulFOp::create(b, loc, value,
-                                                     constant(b, loc, value.getType(), factor));
+                    [&](Scalars s) {
+                      auto times = [](Scalar x, double factor) {
+                        return factor == 1.0 ? x : x * factor;
                       };
-                      return arith::AddFOp::create(b, loc, times(s[0], first), times(s[1], second));
+                      return times(s[0], first) + times(s[1], second);
                     }))
       .getResult(0);
 }
@@ -187,12 +162,7 @@ static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
 static Value inserted(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
   const int64_t count = tensorTypeOf(part).getNumElements();
   part = reshape(b, loc, part, {count});
-  if (tensorTypeOf(whole).getDimSize(0) == count)
-    return part;
-  return tensor::InsertSliceOp::create(b, loc, part, whole,
-                                       SmallVector<OpFoldResult>{b.getIndexAttr(offset)},
-                                       SmallVector<OpFoldResult>{b.getIndexAttr(count)},
-                                       SmallVector<OpFoldResult>{b.getIndexAttr(1)});
+  return part.getType() == whole.getType() ? part : insert(b, loc, part, whole, offset);
 }
 
 // Returns a vector of zeros. A kernel has an input, so it reads the first element of `matrix`.
@@ -202,9 +172,7 @@ static Value zeros(OpBuilder &b, Location loc, Value matrix, int64_t count, Type
   return f
       .finish(f.map(RankedTensorType::get({count}, element),
                     {{f.arg(0), AffineMap::get(1, 0, {zero, zero}, b.getContext())}},
-                    [&](OpBuilder &b, Location loc, ValueRange) -> Value {
-                      return constant(b, loc, element, 0.0);
-                    }))
+                    [&](Scalars s) { return s.constant(element, 0.0); }))
       .getResult(0);
 }
 
@@ -225,22 +193,15 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
     pad(matrix.getOffset());
     const double scale = scaleOf(matrix, op.getAdjustLrFn());
     FusionBuilder f(b, loc, Hero::Elementwise, part, "lm.scale_matrices");
-    Value scaled = f.finish(f.map(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}},
-                                  [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                                    Value value = convertFloat(b, loc, s[0], element);
-                                    return arith::MulFOp::create(b, loc, value,
-                                                                 constant(b, loc, element, scale));
-                                  }))
-                       .getResult(0);
+    Value scaled =
+        f.finish(f.map(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}}, [&](Scalars s) {
+           return s[0].to(element) * scale;
+         })).getResult(0);
     if (const int64_t pitch = matrix.getPitch()) {
       if (matrix.getColumn() == 0)
         block =
             tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{matrix.getRows(), pitch}, element);
-      auto index = [&](int64_t value) -> OpFoldResult { return b.getIndexAttr(value); };
-      block = tensor::InsertSliceOp::create(
-          b, loc, scaled, block, SmallVector<OpFoldResult>{index(0), index(matrix.getColumn())},
-          SmallVector<OpFoldResult>{index(matrix.getRows()), index(matrix.getColumns())},
-          SmallVector<OpFoldResult>{index(1), index(1)});
+      block = insert(b, loc, scaled, block, {0, matrix.getColumn()});
       if (matrix.getColumn() + matrix.getColumns() < pitch)
         continue;
       scaled = block;
@@ -255,7 +216,7 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
 //===-- Update ------------------------------------------------------------------------------===//
 
 SmallVector<Value> lmc::convertMuonUpdate(OpBuilder &b, lm::MuonUpdateOp op) {
-  enum Scalar { Norm, Lr, Decay };
+  enum { Norm, Lr, Decay }; // the scalars, in the order of the inputs
   SmallVector<Value> inputs{op.getParameter(), op.getOrthogonal(), op.getNorm(), op.getLr()};
   const bool decays = bool(op.getWeightDecay());
   if (decays)
@@ -268,15 +229,12 @@ SmallVector<Value> lmc::convertMuonUpdate(OpBuilder &b, lm::MuonUpdateOp op) {
                           step.scalar(Lr)};
   if (decays)
     reads.push_back(step.scalar(Decay));
-  Value parameter = f.map(type, reads, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    Value decayed = s[0];
-    if (decays) {
-      Value factor = arith::SubFOp::create(b, loc, constant(b, loc, s[0].getType(), 1.0),
-                                           arith::MulFOp::create(b, loc, s[3], s[4]));
-      decayed = arith::MulFOp::create(b, loc, s[0], factor);
-    }
-    Value update = arith::MulFOp::create(b, loc, s[3], s[1]);
-    return keepUnlessFinite(b, loc, s[2], arith::SubFOp::create(b, loc, decayed, update), s[0]);
+  Value parameter = f.map(type, reads, [&](Scalars s) {
+    Scalar decayed = s[0], lr = s[3];
+    if (decays)
+      decayed = s[0] * (1.0 - lr * s[4]);
+    Scalar update = lr * s[1];
+    return keepUnlessFinite(s[2], decayed - update, s[0]);
   });
   return step.finish(b, op, parameter, {});
 }

@@ -3,8 +3,6 @@
 #include "passes/fusion/MomentCode.h"
 #include "passes/fusion/OptimizerStep.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <limits>
@@ -29,7 +27,7 @@ public:
       : OptimizerStep(f, type, first), decays(decays) {}
 
   // The scalars, in the order of the fusion's inputs.
-  enum Scalar { Norm, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
+  enum { Norm, Lr, Beta1, Beta2, Eps, Correction1, Correction2, Clip, Decay };
   template <typename Op> static void appendScalars(Op op, SmallVectorImpl<Value> &inputs) {
     inputs.append({op.getNorm(), op.getLr(), op.getBeta1(), op.getBeta2(), op.getEps(),
                    op.getBiasCorrection1(), op.getBiasCorrection2(), op.getClipGrad()});
@@ -48,31 +46,21 @@ private:
 } // namespace
 
 Value AdamWStep::moment1(Value gradient, Value old) {
-  return f.map(type,
-               {each(gradient), each(old), scalar(Norm), scalar(Beta1), scalar(Clip)},
-               [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                 Value g = clipped(b, loc, s[0], s[2], s[4]);
-                 Value weight = arith::SubFOp::create(
-                     b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
-                 Value step = arith::MulFOp::create(b, loc, weight,
-                                                    arith::SubFOp::create(b, loc, g, s[1]));
-                 return keepUnlessFinite(b, loc, s[2], arith::AddFOp::create(b, loc, s[1], step),
-                                         s[1]);
+  return f.map(type, {each(gradient), each(old), scalar(Norm), scalar(Beta1), scalar(Clip)},
+               [&](Scalars s) {
+                 Scalar g = clipped(s[0], s[2], s[4]);
+                 Scalar weight = 1.0 - s[3];
+                 return keepUnlessFinite(s[2], s[1] + weight * (g - s[1]), s[1]);
                });
 }
 
 Value AdamWStep::moment2(Value gradient, Value old) {
-  return f.map(type,
-               {each(gradient), each(old), scalar(Norm), scalar(Beta2), scalar(Clip)},
-               [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                 Value g = clipped(b, loc, s[0], s[2], s[4]);
-                 Value weight = arith::SubFOp::create(
-                     b, loc, constant(b, loc, s[3].getType(), 1.0), s[3]);
-                 Value square = arith::MulFOp::create(
-                     b, loc, arith::MulFOp::create(b, loc, weight, g), g);
-                 Value fresh = arith::AddFOp::create(
-                     b, loc, arith::MulFOp::create(b, loc, s[3], s[1]), square);
-                 return keepUnlessFinite(b, loc, s[2], fresh, s[1]);
+  return f.map(type, {each(gradient), each(old), scalar(Norm), scalar(Beta2), scalar(Clip)},
+               [&](Scalars s) {
+                 Scalar g = clipped(s[0], s[2], s[4]);
+                 Scalar weight = 1.0 - s[3];
+                 Scalar square = weight * g * g;
+                 return keepUnlessFinite(s[2], s[3] * s[1] + square, s[1]);
                });
 }
 
@@ -82,20 +70,15 @@ Value AdamWStep::parameter(Value old, Value moment1, Value moment2) {
                           scalar(Correction1), scalar(Correction2)};
   if (decays)
     reads.push_back(scalar(Decay));
-  return f.map(type, reads, [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    Value decayed = s[0];
-    if (decays) {
-      Value factor = arith::SubFOp::create(b, loc, constant(b, loc, s[0].getType(), 1.0),
-                                           arith::MulFOp::create(b, loc, s[4], s[8]));
-      decayed = arith::MulFOp::create(b, loc, s[0], factor);
-    }
-    Value root = arith::DivFOp::create(b, loc, math::SqrtOp::create(b, loc, s[2]),
-                                       math::SqrtOp::create(b, loc, s[7]));
-    Value denominator = arith::AddFOp::create(b, loc, root, s[5]);
-    Value rate = arith::DivFOp::create(b, loc, s[4], s[6]);
-    Value update = arith::MulFOp::create(b, loc, rate,
-                                         arith::DivFOp::create(b, loc, s[1], denominator));
-    return keepUnlessFinite(b, loc, s[3], arith::SubFOp::create(b, loc, decayed, update), s[0]);
+  return f.map(type, reads, [&](Scalars s) {
+    Scalar decayed = s[0], lr = s[4];
+    if (decays)
+      decayed = s[0] * (1.0 - lr * s[8]);
+    Scalar root = sqrt(s[2]) / sqrt(s[7]);
+    Scalar denominator = root + s[5];
+    Scalar rate = lr / s[6];
+    Scalar update = rate * (s[1] / denominator);
+    return keepUnlessFinite(s[3], decayed - update, s[0]);
   });
 }
 
@@ -121,8 +104,8 @@ namespace {
 // One of the two moments: which inputs of the fusion hold it, and the functions of its code.
 struct CodedMoment {
   unsigned codes, scale; // indices of the fusion's inputs
-  Value (*decode)(OpBuilder &, Location, Value code, Value scale);
-  Value (*encode)(OpBuilder &, Location, Value moment, Value inverse);
+  Scalar (*decode)(Scalar code, Scalar scale);
+  Scalar (*encode)(Scalar moment, Scalar inverse);
 };
 
 constexpr CodedMoment kMoment1{2, 3, decodeMoment1, encodeMoment1};
@@ -137,9 +120,7 @@ public:
 
   Value decode(const CodedMoment &moment) {
     return f.map(type, {step.each(f.arg(moment.codes)), {f.arg(moment.scale), f.outer(2)}},
-                 [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                   return moment.decode(b, loc, s[0], s[1]);
-                 });
+                 [&](Scalars s) { return moment.decode(s[0], s[1]); });
   }
 
   struct Coded {
@@ -160,32 +141,21 @@ private:
 CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
   auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
   Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,
-                       [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                         return math::AbsFOp::create(b, loc, s[0]);
-                       });
-  Value largest = f.map(scales, {{top, f.all(1)}},
-                        [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                          return arith::MaximumFOp::create(
-                              b, loc, s[0], constant(b, loc, s[0].getType(), kSmallestScale));
-                        });
-  Value inverse = f.map(scales, {{largest, f.all(1)}},
-                        [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-                          return arith::DivFOp::create(b, loc,
-                                                       constant(b, loc, s[0].getType(), 1.0), s[0]);
-                        });
-  Value scale = f.map(
-      scales,
-      {{largest, f.all(1)}, {f.arg(moment.scale), f.all(1)}, step.scalar(AdamWStep::Norm, 1)},
-      [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        return keepUnlessFinite(b, loc, s[2], s[0], s[1]);
-      });
-  Value codes = f.map(
-      type.clone(IntegerType::get(type.getContext(), 8)),
-      {step.each(fresh), {inverse, f.outer(2)}, step.each(f.arg(moment.codes)),
-       step.scalar(AdamWStep::Norm)},
-      [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-        return keepUnlessFinite(b, loc, s[3], moment.encode(b, loc, s[0], s[1]), s[2]);
-      });
+                       [](Scalars s) { return abs(s[0]); });
+  Value largest =
+      f.map(scales, {{top, f.all(1)}}, [](Scalars s) { return maximum(s[0], kSmallestScale); });
+  Value inverse = f.map(scales, {{largest, f.all(1)}}, [](Scalars s) { return 1.0 / s[0]; });
+  Value scale =
+      f.map(scales,
+            {{largest, f.all(1)}, {f.arg(moment.scale), f.all(1)}, step.scalar(AdamWStep::Norm, 1)},
+            [](Scalars s) { return keepUnlessFinite(s[2], s[0], s[1]); });
+  Value codes =
+      f.map(type.clone(IntegerType::get(type.getContext(), 8)),
+            {step.each(fresh),
+             {inverse, f.outer(2)},
+             step.each(f.arg(moment.codes)),
+             step.scalar(AdamWStep::Norm)},
+            [&](Scalars s) { return keepUnlessFinite(s[3], moment.encode(s[0], s[1]), s[2]); });
   return {codes, scale};
 }
 
@@ -225,17 +195,10 @@ static SmallVector<Value> convertBalanceBias(OpBuilder &b, lm::BalanceBiasOp op)
   const double balanced = op.getBalanced().convertToDouble();
   Value fresh =
       f.map(type, {step.each(f.arg(0)), step.each(f.arg(1)), step.scalar(0), step.scalar(1)},
-            [&](OpBuilder &b, Location loc, ValueRange s) -> Value {
-              Value wanted = constant(b, loc, s[1].getType(), balanced);
-              auto compare = [&](arith::CmpFPredicate predicate) -> Value {
-                return arith::CmpFOp::create(b, loc, predicate, s[1], wanted);
-              };
-              Value more = arith::AddFOp::create(b, loc, s[0], s[3]);
-              Value less = arith::SubFOp::create(b, loc, s[0], s[3]);
-              Value moved = arith::SelectOp::create(
-                  b, loc, compare(arith::CmpFPredicate::OLT), more,
-                  arith::SelectOp::create(b, loc, compare(arith::CmpFPredicate::OGT), less, s[0]));
-              return keepUnlessFinite(b, loc, s[2], moved, s[0]);
+            [&](Scalars s) {
+              Scalar more = s[0] + s[3], less = s[0] - s[3];
+              Scalar moved = select(s[1] < balanced, more, select(s[1] > balanced, less, s[0]));
+              return keepUnlessFinite(s[2], moved, s[0]);
             });
   return step.finish(b, op, fresh, {});
 }

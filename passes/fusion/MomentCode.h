@@ -34,21 +34,17 @@
 // the other claims.
 #pragma once
 
-#include "mlir/IR/Builders.h"
+#include "passes/fusion/Scalar.h"
 
 namespace lmc {
 
 // Return the moment of one element. `code` is an i8, `scale` an f32.
-mlir::Value decodeMoment1(mlir::OpBuilder &b, mlir::Location loc, mlir::Value code,
-                          mlir::Value scale);
-mlir::Value decodeMoment2(mlir::OpBuilder &b, mlir::Location loc, mlir::Value code,
-                          mlir::Value scale);
+Scalar decodeMoment1(Scalar code, Scalar scale);
+Scalar decodeMoment2(Scalar code, Scalar scale);
 
 // Return the code of one element as an i8. `moment` is an f32 whose magnitude is at most the scale;
 // `inverse` is 1 / scale.
-mlir::Value encodeMoment1(mlir::OpBuilder &b, mlir::Location loc, mlir::Value moment,
-                          mlir::Value inverse);
-mlir::Value encodeMoment2(mlir::OpBuilder &b, mlir::Location loc, mlir::Value moment,
-                          mlir::Value inverse);
+Scalar encodeMoment1(Scalar moment, Scalar inverse);
+Scalar encodeMoment2(Scalar moment, Scalar inverse);
 
 } // namespace lmc

@@ -5,31 +5,22 @@
 using namespace mlir;
 using namespace lmc;
 
-Value lmc::keepUnlessFinite(OpBuilder &b, Location loc, Value norm, Value fresh, Value old) {
-  Value infinity = constant(b, loc, norm.getType(), std::numeric_limits<double>::infinity());
-  Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, norm, infinity);
-  return arith::SelectOp::create(b, loc, finite, fresh, old).getResult();
+Scalar lmc::keepUnlessFinite(Scalar norm, Scalar fresh, Scalar old) {
+  return select(norm < std::numeric_limits<double>::infinity(), fresh, old);
 }
 
-Value lmc::clipped(OpBuilder &b, Location loc, Value g, Value norm, Value clip) {
-  Type t = g.getType();
-  Value one = constant(b, loc, t, 1.0);
-  Value ratio = arith::DivFOp::create(
-      b, loc, clip, arith::AddFOp::create(b, loc, norm, constant(b, loc, t, 1e-6)));
-  Value scale = arith::MinimumFOp::create(b, loc, one, ratio);
-  Value on =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, clip, constant(b, loc, t, 0.0));
-  return arith::MulFOp::create(b, loc, g, arith::SelectOp::create(b, loc, on, scale, one));
+Scalar lmc::clipped(Scalar g, Scalar norm, Scalar clip) {
+  Scalar one = g.constant(1.0);
+  Scalar scale = minimum(one, clip / (norm + 1e-6));
+  return g * select(clip > 0.0, scale, one);
 }
 
 SmallVector<Value> OptimizerStep::finish(OpBuilder &b, Operation *op, Value parameter,
                                          ArrayRef<Value> states) {
-  auto square = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    return arith::MulFOp::create(b, loc, s[0], s[0]);
-  };
-  auto squareOfChange = [](OpBuilder &b, Location loc, ValueRange s) -> Value {
-    Value d = arith::SubFOp::create(b, loc, s[0], s[1]);
-    return arith::MulFOp::create(b, loc, d, d);
+  auto square = [](Scalars s) { return s[0] * s[0]; };
+  auto squareOfChange = [](Scalars s) {
+    Scalar d = s[0] - s[1];
+    return d * d;
   };
   auto sumOfRows = [&](ArrayRef<FusionBuilder::Read> reads, auto body) {
     return f.reduce(type.getShape(), 1, type.getElementType(), reads, FusionBuilder::Combine::Add,
@@ -41,8 +32,7 @@ SmallVector<Value> OptimizerStep::finish(OpBuilder &b, Operation *op, Value para
   results.push_back(sumOfRows({each(parameter)}, square));
   if (op->getNumResults() > results.size()) { // a copy in the compute dtype
     auto copy = cast<RankedTensorType>(op->getResult(unsigned(results.size())).getType());
-    results.push_back(f.map(type.clone(copy.getElementType()), {each(parameter)},
-                            [](OpBuilder &, Location, ValueRange s) -> Value { return s[0]; }));
+    results.push_back(f.map(type.clone(copy.getElementType()), {each(parameter)}, identity));
   }
   // The fusion's results are matrices.
   SmallVector<Value> converted;

@@ -7,12 +7,10 @@ namespace lmc {
 
 // Returns `fresh`, or `old` if the gradient norm is NaN or infinite: then the step must change
 // nothing.
-mlir::Value keepUnlessFinite(mlir::OpBuilder &b, mlir::Location loc, mlir::Value norm,
-                             mlir::Value fresh, mlir::Value old);
+Scalar keepUnlessFinite(Scalar norm, Scalar fresh, Scalar old);
 
 // Returns the clipped gradient: g * (clip > 0 ? min(1, clip / (norm + 1e-6)) : 1).
-mlir::Value clipped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value g, mlir::Value norm,
-                    mlir::Value clip);
+Scalar clipped(Scalar g, Scalar norm, Scalar clip);
 
 // Builds the region of one step of any optimizer. The first input of the fusion is the parameter, a
 // matrix of `type`. The scalars of the step are the inputs from index `first` on. Element-wise ops

@@ -1,7 +1,5 @@
 #include "passes/fusion/ReductionScale.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -14,20 +12,16 @@ static constexpr int64_t kHighest = 13;
 // 2^k and 2^-k are both normal numbers for |k| up to this.
 static constexpr int64_t kLimit = 126;
 
-Value lmc::reductionScale(OpBuilder &b, Location loc, Value largest, int64_t ranks, bool inverse) {
-  auto integer = [&](int64_t value) -> Value {
-    return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(int32_t(value)));
-  };
-  Value bits = arith::BitcastOp::create(b, loc, b.getI32Type(), largest);
-  Value exponent =
-      arith::AndIOp::create(b, loc, arith::ShRUIOp::create(b, loc, bits, integer(kMantissaBits)),
-                            integer(kExponentMask));
+Scalar lmc::reductionScale(Scalar largest, int64_t ranks, bool inverse) {
+  Builder types(largest.type().getContext());
+  Scalar bits = largest.make<arith::BitcastOp>(types.getI32Type(), largest);
+  Scalar mantissaBits = bits.constant(kMantissaBits);
+  Scalar magnitude = bits.make<arith::ShRUIOp>(bits, mantissaBits);
+  Scalar exponent = bits.make<arith::AndIOp>(magnitude, bits.constant(kExponentMask));
   const int64_t spread = llvm::Log2_64_Ceil(uint64_t(ranks));
-  Value power = arith::SubIOp::create(b, loc, integer(kHighest - spread + kBias), exponent);
-  power = arith::MaxSIOp::create(b, loc, power, integer(-kLimit));
-  power = arith::MinSIOp::create(b, loc, power, integer(kLimit));
-  Value biased = inverse ? arith::SubIOp::create(b, loc, integer(kBias), power).getResult()
-                         : arith::AddIOp::create(b, loc, power, integer(kBias)).getResult();
-  Value shifted = arith::ShLIOp::create(b, loc, biased, integer(kMantissaBits));
-  return arith::BitcastOp::create(b, loc, b.getF32Type(), shifted);
+  Scalar power = double(kHighest - spread + kBias) - exponent;
+  power = minimum(maximum(power, -kLimit), kLimit);
+  Scalar biased = inverse ? double(kBias) - power : power + kBias;
+  return bits.make<arith::BitcastOp>(types.getF32Type(),
+                                     bits.make<arith::ShLIOp>(biased, mantissaBits));
 }

@@ -3,13 +3,12 @@
 // finite.
 #pragma once
 
-#include "mlir/IR/Builders.h"
+#include "passes/fusion/Scalar.h"
 
 namespace lmc {
 
 // Returns 2^k, or 2^-k with `inverse`, as an f32. `largest` is an f32: the largest absolute
 // gradient of all `ranks` ranks.
-mlir::Value reductionScale(mlir::OpBuilder &b, mlir::Location loc, mlir::Value largest,
-                           int64_t ranks, bool inverse);
+Scalar reductionScale(Scalar largest, int64_t ranks, bool inverse);
 
 } // namespace lmc

@@ -25,9 +25,7 @@ struct RoundBiasesPass : lmc::impl::RoundBiasesPassBase<RoundBiasesPass> {
       FusionBuilder f(b, gemm.getLoc(), kern::Hero::Elementwise, bias, "lm.round_bias");
       auto type = cast<RankedTensorType>(bias.getType()).clone(element);
       // FusionBuilder converts to the type of the result.
-      Value rounded = f.map(type, {{f.arg(0), f.all(1)}},
-                            [](OpBuilder &, Location, ValueRange s) { return s[0]; });
-      kern::FusionOp fusion = f.finish(rounded);
+      kern::FusionOp fusion = f.finish(f.map(type, {{f.arg(0), f.all(1)}}, identity));
       setStep(fusion, gemm);
       gemm.getBiasMutable().assign(fusion.getResult(0));
       ++numRounded;

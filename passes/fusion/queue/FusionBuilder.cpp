@@ -1,13 +1,13 @@
 #include "passes/fusion/queue/FusionBuilder.h"
 
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
 #include "llvm/ADT/SmallBitVector.h"
+
+#include <limits>
 
 using namespace mlir;
 using namespace lmc;
-
-Value lmc::constant(OpBuilder &b, Location loc, Type type, double value) {
-  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
-}
 
 // Reshapes to one dimension and from there to `shape`; a step that changes nothing is left out.
 Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
@@ -35,12 +35,12 @@ Type lmc::arithmeticType(Type storage) {
   return storage.isBF16() || storage.isF16() ? Float32Type::get(storage.getContext()) : storage;
 }
 
-Value lmc::convertFloat(OpBuilder &b, Location loc, Value value, Type type) {
-  if (value.getType() == type || !isa<FloatType>(type) || !isa<FloatType>(value.getType()))
-    return value;
-  if (value.getType().getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, loc, type, value);
-  return arith::TruncFOp::create(b, loc, type, value);
+Value lmc::insert(OpBuilder &b, Location loc, Value part, Value whole, ArrayRef<int64_t> offsets) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(part.getType()).getShape();
+  SmallVector<OpFoldResult> strides(shape.size(), b.getIndexAttr(1));
+  return tensor::InsertSliceOp::create(b, loc, part, whole,
+                                       getAsIndexOpFoldResult(b.getContext(), offsets),
+                                       getAsIndexOpFoldResult(b.getContext(), shape), strides);
 }
 
 int64_t lmc::rowsPerBlock(int64_t rows, int64_t further) {
@@ -78,10 +78,9 @@ AffineMap FusionBuilder::inner(unsigned rank) {
 }
 AffineMap FusionBuilder::none(unsigned rank) { return AffineMap::get(rank, 0, b.getContext()); }
 
-Value FusionBuilder::generic(
-    RankedTensorType type, Value init, AffineMap resultMap, ArrayRef<utils::IteratorType> iterators,
-    ArrayRef<Read> reads,
-    llvm::function_ref<Value(OpBuilder &, Location, ValueRange, Value)> body) {
+Value FusionBuilder::generic(RankedTensorType type, Value init, AffineMap resultMap,
+                             ArrayRef<utils::IteratorType> iterators, ArrayRef<Read> reads,
+                             Body body, std::optional<Combine> combine) {
   SmallVector<Value> values;
   SmallVector<AffineMap> maps;
   for (const Read &read : reads) {
@@ -95,20 +94,25 @@ Value FusionBuilder::generic(
         SmallVector<Value> wide;
         for (Value scalar : scalars.drop_back())
           wide.push_back(convertFloat(inside, at, scalar, arithmeticType(scalar.getType())));
-        Value result = body(inside, at, wide, scalars.back());
-        linalg::YieldOp::create(inside, at,
-                                convertFloat(inside, at, result, type.getElementType()));
+        Scalar result = body({inside, at, wide}), sum = result.with(scalars.back());
+        if (combine)
+          result = *combine == Combine::Add ? sum + result : maximum(sum, result);
+        linalg::YieldOp::create(inside, at, Value(result.to(type.getElementType())));
       });
   return op.getResult(0);
+}
+
+Value FusionBuilder::filled(RankedTensorType type, double neutral) {
+  Type element = type.getElementType();
+  Value start = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, neutral));
+  Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), element);
+  return linalg::FillOp::create(b, loc, ValueRange{start}, ValueRange{empty}).getResult(0);
 }
 
 Value FusionBuilder::map(RankedTensorType type, ArrayRef<Read> reads, Body body) {
   Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
   SmallVector<utils::IteratorType> parallel(type.getRank(), utils::IteratorType::parallel);
-  return generic(type, empty, all(unsigned(type.getRank())), parallel, reads,
-                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value) {
-                   return body(inside, at, scalars);
-                 });
+  return generic(type, empty, all(unsigned(type.getRank())), parallel, reads, body);
 }
 
 Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type element,
@@ -116,23 +120,15 @@ Value FusionBuilder::reduce(ArrayRef<int64_t> extents, unsigned axis, Type eleme
   SmallVector<int64_t> kept(extents);
   kept.erase(kept.begin() + axis, kept.begin() + axis + count);
   auto type = RankedTensorType::get(kept, element);
-  double neutral = combine == Combine::Add ? 0.0 : -std::numeric_limits<double>::infinity();
-  Value start = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, neutral));
-  Value empty = tensor::EmptyOp::create(b, loc, kept, element);
-  Value init = linalg::FillOp::create(b, loc, ValueRange{start}, ValueRange{empty}).getResult(0);
+  Value init =
+      filled(type, combine == Combine::Add ? 0.0 : -std::numeric_limits<double>::infinity());
   unsigned rank = unsigned(extents.size());
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
   llvm::SmallBitVector reduced(rank);
   reduced.set(axis, axis + count);
   for (unsigned i : reduced.set_bits())
     iterators[i] = utils::IteratorType::reduction;
-  return generic(type, init, all(rank).dropResults(reduced), iterators, reads,
-                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
-                   Value value = body(inside, at, scalars);
-                   if (combine == Combine::Add)
-                     return arith::AddFOp::create(inside, at, sum, value);
-                   return arith::MaximumFOp::create(inside, at, sum, value);
-                 });
+  return generic(type, init, all(rank).dropResults(reduced), iterators, reads, body, combine);
 }
 
 // The loops are (block of rows, row in the block, further..., column). No tensor's shape gives the
@@ -154,16 +150,10 @@ Value FusionBuilder::sumBlocks(ArrayRef<int64_t> extents, int64_t rowsPerBlock, 
                      AffineMap::get(loops, 0, row)});
 
   auto type = RankedTensorType::get({extents[0] / rowsPerBlock, extents.back()}, element);
-  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(element, 0.0));
-  Value empty = tensor::EmptyOp::create(b, loc, type.getShape(), element);
-  Value init = linalg::FillOp::create(b, loc, ValueRange{zero}, ValueRange{empty}).getResult(0);
   SmallVector<utils::IteratorType> kinds(loops, utils::IteratorType::reduction);
   kinds.front() = kinds.back() = utils::IteratorType::parallel;
-  return generic(type, init, AffineMap::get(loops, 0, {block, column}, context), kinds, blocked,
-                 [&](OpBuilder &inside, Location at, ValueRange scalars, Value sum) -> Value {
-                   Value value = body(inside, at, scalars);
-                   return arith::AddFOp::create(inside, at, sum, value);
-                 });
+  return generic(type, filled(type, 0.0), AffineMap::get(loops, 0, {block, column}, context), kinds,
+                 blocked, body, Combine::Add);
 }
 
 Value FusionBuilder::stack(RankedTensorType type, unsigned dim, ValueRange parts) {
@@ -186,4 +176,15 @@ kern::FusionOp FusionBuilder::finish(ValueRange results) {
                                    outside.getStrArrayAttr({sourceOp}));
   op.getBody().takeBody(region);
   return op;
+}
+
+Value lmc::reduceAlone(OpBuilder &b, Location loc, kern::Hero hero, Value x, unsigned axis,
+                       Type element, FusionBuilder::Combine combine, StringRef sourceOp,
+                       FusionBuilder::Body body) {
+  FusionBuilder f(b, loc, hero, x, sourceOp);
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(x.getType()).getShape();
+  return f
+      .finish(f.reduce(shape, axis, element, {{f.arg(0), f.all(unsigned(shape.size()))}}, combine,
+                       body))
+      .getResult(0);
 }

@@ -3,16 +3,13 @@
 #pragma once
 
 #include "dialects/kern/Kern.h"
+#include "passes/fusion/Scalar.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 
 namespace lmc {
-
-// Returns a floating-point constant of `type`.
-mlir::Value constant(mlir::OpBuilder &b, mlir::Location loc, mlir::Type type, double value);
 
 // Returns a view of all elements of `value` in another shape.
 mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
@@ -25,9 +22,9 @@ mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Rounds or widens a float to `type`. Returns a value that is not a float unchanged.
-mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
-                         mlir::Type type);
+// Returns `whole` with `part` in the place that begins at `offsets`.
+mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
+                   llvm::ArrayRef<int64_t> offsets);
 
 // Returns the number of rows per block for summing `rows` rows in blocks of rows, with one row of
 // sums per block. The number divides `rows` and is about 64, so that writing the sums costs little
@@ -39,8 +36,8 @@ int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {
 public:
-  // A function from scalars to a scalar, all of the arithmetic type.
-  using Body = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::ValueRange)>;
+  // A formula: a function from scalars to a scalar, all of the arithmetic type.
+  using Body = llvm::function_ref<Scalar(Scalars)>;
 
   // A tensor that a linalg.generic reads; `map` maps the loops to the tensor's indices.
   struct Read {
@@ -85,12 +82,13 @@ public:
   kern::FusionOp finish(mlir::ValueRange results);
 
 private:
+  // Applies `body` to the reads, and `combine` to the element of `init` and the result.
   mlir::Value generic(mlir::RankedTensorType type, mlir::Value init, mlir::AffineMap resultMap,
                       llvm::ArrayRef<mlir::utils::IteratorType> iterators,
-                      llvm::ArrayRef<Read> reads,
-                      llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location,
-                                                     mlir::ValueRange, mlir::Value)>
-                          body);
+                      llvm::ArrayRef<Read> reads, Body body,
+                      std::optional<Combine> combine = std::nullopt);
+  // Returns a tensor with `neutral` as each element.
+  mlir::Value filled(mlir::RankedTensorType type, double neutral);
 
   mlir::OpBuilder &outside;
   mlir::OpBuilder b; // its insertion point is inside the region
@@ -101,5 +99,13 @@ private:
   mlir::Region region;
   mlir::Block *block;
 };
+
+// The formula of a copy, and of a sum of what is read.
+inline Scalar identity(Scalars s) { return s[0]; }
+
+// Returns the result of a kernel that reduces loop `axis` of body(x).
+mlir::Value reduceAlone(mlir::OpBuilder &b, mlir::Location loc, kern::Hero hero, mlir::Value x,
+                        unsigned axis, mlir::Type element, FusionBuilder::Combine combine,
+                        llvm::StringRef sourceOp, FusionBuilder::Body body = identity);
 
 } // namespace lmc

@@ -20,8 +20,8 @@ namespace {
 
 struct Moment {
   const char *name;
-  Value (*decode)(OpBuilder &, Location, Value, Value);
-  Value (*encode)(OpBuilder &, Location, Value, Value);
+  Scalar (*decode)(Scalar, Scalar);
+  Scalar (*encode)(Scalar, Scalar);
   int least, largest; // codes
   double root;        // decoded = scale (code / largest)^root
 };
@@ -37,10 +37,9 @@ std::string mapText(int64_t count, bool decodes, const Moment &moment) {
   ValueRange arguments = scope.arguments(
       {decodes ? codes : floats, RankedTensorType::get({}, b.getF32Type())});
   FusionBuilder f(b, scope.loc(), kern::Hero::Elementwise, arguments, "test");
-  Value result = f.map(decodes ? floats : codes, {{f.arg(0), f.all(1)}, {f.arg(1), f.none(1)}},
-                       [&](OpBuilder &at, Location loc, ValueRange s) {
-                         return (decodes ? moment.decode : moment.encode)(at, loc, s[0], s[1]);
-                       });
+  Value result =
+      f.map(decodes ? floats : codes, {{f.arg(0), f.all(1)}, {f.arg(1), f.none(1)}},
+            [&](Scalars s) { return (decodes ? moment.decode : moment.encode)(s[0], s[1]); });
   return scope.kernelText(f.finish(result));
 }
 
