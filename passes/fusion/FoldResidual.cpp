@@ -9,6 +9,8 @@
 
 #include "dialects/lm/Lm.h"
 
+#include "mlir/IR/Dominance.h"
+
 namespace lmc {
 #define GEN_PASS_DEF_FOLDRESIDUALPASS
 #include "passes/fusion/Passes.h.inc"
@@ -26,8 +28,7 @@ static lm::LinearOp productOf(lm::AddOp add, Value &residual) {
     if (!linear || !value.hasOneUse() || linear.getResidual() ||
         linear->getBlock() != add->getBlock())
       continue;
-    Operation *producer = other.getDefiningOp();
-    if (producer && (producer->getBlock() != linear->getBlock() || linear->isBeforeInBlock(producer)))
+    if (!DominanceInfo().properlyDominates(other, linear))
       continue;
     residual = other;
     return linear;

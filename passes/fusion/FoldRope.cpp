@@ -13,6 +13,7 @@
 #include "dialects/lm/Lm.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Dominance.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -48,11 +49,6 @@ static bool canFold(lm::RopeOp rope, lm::AttentionGradOp grad) {
          table.getDimSize(0) == int64_t(grad.getSeq());
 }
 
-static bool isKnownAt(Value value, Operation *op) {
-  Operation *producer = value.getDefiningOp();
-  return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
-}
-
 // If the only reader of a join is another join, replaces the inner join by its operands, so that
 // they are written directly to their final place.
 static void flatten(lm::JoinOp join) {
@@ -77,7 +73,8 @@ static bool fold(lm::AttentionGradOp grad) {
   lm::RopeOp queries = rotationOf(dq, {dq, dk}), keys = rotationOf(dk, {dq, dk});
   if (!queries || !keys || !canFold(queries, grad) || !canFold(keys, grad) ||
       queries.getCos() != keys.getCos() || queries.getSin() != keys.getSin() ||
-      !isKnownAt(queries.getCos(), grad) || !isKnownAt(queries.getSin(), grad))
+      !DominanceInfo().properlyDominates(queries.getCos(), grad) ||
+      !DominanceInfo().properlyDominates(queries.getSin(), grad))
     return false;
   grad.getCosMutable().assign(queries.getCos());
   grad.getSinMutable().assign(queries.getSin());

@@ -21,6 +21,7 @@
 #include "dialects/lm/Lm.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Dominance.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
@@ -59,11 +60,6 @@ static lm::JoinOp joinOf(Value first, Value second) {
       join.getParts()[1] != second)
     return {};
   return join;
-}
-
-static bool isKnownAt(Value value, Operation *op) {
-  Operation *producer = value.getDefiningOp();
-  return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
 }
 
 template <typename Op> static void takePlace(Op op, Operation *of) {
@@ -107,8 +103,9 @@ static bool fold(lm::SwigluGradOp grad) {
       if (reader->isBeforeInBlock(first))
         first = reader;
     }
-  if (!isKnownAt(product.getA(), first) || !isKnownAt(product.getB(), first) ||
-      !isKnownAt(split.getX(), first))
+  if (!DominanceInfo().properlyDominates(product.getA(), first) ||
+      !DominanceInfo().properlyDominates(product.getB(), first) ||
+      !DominanceInfo().properlyDominates(split.getX(), first))
     return false;
   OpBuilder b(first);
   auto type = cast<RankedTensorType>(grad.getDgate().getType());
