@@ -53,7 +53,7 @@ static SmallVector<Value> elementwise(OpBuilder &b, Operation *op, FusionBuilder
 static Scalar sigmoid(Scalar x) { return 1.0 / (1.0 + exp(-x)); }
 
 static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
-  return elementwise(b, op, [](Scalars s) { return s[0] * sigmoid(s[0]) * s[1]; });
+  return elementwise(b, op, [](Elements s) { return s[0] * sigmoid(s[0]) * s[1]; });
 }
 
 // Computes dgate = dy u s (1 + g (1 - s)) and dup = dy g s, where s = sigmoid(g).
@@ -61,14 +61,14 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu_grad");
   RankedTensorType type = tensorTypeOf(op.getDgate());
   AffineMap all = f.all(unsigned(type.getRank()));
-  Value dgate = f.map(type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}}, [](Scalars s) {
+  Value dgate = f.map(type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}}, [](Elements s) {
     Scalar dy = s[0], g = s[1], u = s[2], sig = sigmoid(g);
     Scalar slope = 1.0 + g * (1.0 - sig);
     Scalar du = dy * u;
     return du * (sig * slope);
   });
   Value dup = f.map(type, {{f.arg(0), all}, {f.arg(1), all}},
-                    [](Scalars s) { return s[0] * (s[1] * sigmoid(s[1])); });
+                    [](Elements s) { return s[0] * (s[1] * sigmoid(s[1])); });
   return f.finish({dgate, dup}).getResults();
 }
 
@@ -79,7 +79,7 @@ static const double kGelu = 2 * std::sqrt(2 / M_PI), kCubic = 0.044715 * kGelu;
 static Scalar geluExponent(Scalar x, Scalar square) { return x * (square * kCubic + kGelu); }
 
 static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
-  return elementwise(b, op, [](Scalars s) {
+  return elementwise(b, op, [](Elements s) {
     Scalar x = s[0], square = x * x;
     return x * sigmoid(geluExponent(x, square));
   });
@@ -87,7 +87,7 @@ static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
 
 // Computes dx = dy s (1 + x (1 - s) 2 u'), where s = sigmoid(2 u) and u' is the derivative of u.
 static SmallVector<Value> convertGeluGrad(OpBuilder &b, lm::GeluGradOp op) {
-  return elementwise(b, op, [](Scalars s) {
+  return elementwise(b, op, [](Elements s) {
     Scalar dy = s[0], x = s[1], square = x * x;
     Scalar sig = sigmoid(geluExponent(x, square));
     Scalar derivative = square * (3 * 0.044715 * kGelu) + kGelu;
@@ -148,7 +148,7 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
                   {f.arg(0), halves.at(1 - j)},
                   {f.arg(1), table},
                   {f.arg(2), table}},
-                 [&](Scalars s) {
+                 [&](Elements s) {
                    Scalar cosine = s[2].to(s[0].type()), sine = s[3].to(s[0].type());
                    Scalar rotated = s[1] * sine * sign;
                    return s[0] * cosine + rotated;
@@ -166,19 +166,20 @@ namespace {
 Value reciprocalRoot(FusionBuilder &f, Value squares, int64_t columns, double eps) {
   RankedTensorType type = tensorTypeOf(squares);
   return f.map(type, {{squares, f.all(unsigned(type.getRank()))}},
-               [&](Scalars s) { return 1.0 / sqrt(s[0] * (1.0 / double(columns)) + eps); });
+               [&](Elements s) { return 1.0 / sqrt(s[0] * (1.0 / double(columns)) + eps); });
 }
 
 // Returns 1 / sqrt(mean(x^2) + eps) of every row of `x` [..., columns].
 Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
   RankedTensorType type = tensorTypeOf(x);
   unsigned rank = unsigned(type.getRank());
-  Value squares = f.reduce(type.getShape(), rank - 1, arithmeticType(type.getElementType()),
-                           {{x, f.all(rank)}}, Combine::Add, [](Scalars s) { return s[0] * s[0]; });
+  Value squares =
+      f.reduce(type.getShape(), rank - 1, arithmeticType(type.getElementType()), {{x, f.all(rank)}},
+               Combine::Add, [](Elements s) { return s[0] * s[0]; });
   return reciprocalRoot(f, squares, type.getShape().back(), eps);
 }
 
-Scalar normed(Scalars s) { return s[0] * s[1] * s[2]; }
+Scalar normed(Elements s) { return s[0] * s[1] * s[2]; }
 
 // Views the columns of matrices as groups of equal size, [rows, groups, columns of a group]; a
 // matrix of one group stays as it is.
@@ -221,7 +222,7 @@ static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm:
   Value squares = f.reduce(
       extents, ofHeads ? 3 : 2, arithmeticType(halves.flat.getElementType()),
       {{x, halves.at(0)}, {x, halves.at(1)}}, Combine::Add,
-      [](Scalars s) { return s[0] * s[0] + s[1] * s[1]; }, ofHeads ? 1 : 2);
+      [](Elements s) { return s[0] * s[0] + s[1] * s[1]; }, ofHeads ? 1 : 2);
   Value r = reciprocalRoot(f, squares, columns, op.getEps().convertToDouble());
   AffineMap row = ofHeads ? halves.map({halves.batch, halves.seq, halves.head})
                           : halves.map({halves.batch, halves.seq});
@@ -278,14 +279,14 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
   Value r = reciprocalRms(f, x, op.getEps().convertToDouble());
   AffineMap all = f.all(rank), outer = f.outer(rank), inner = f.inner(rank);
   Value dot = f.reduce(type.getShape(), rank - 1, element, {{dy, all}, {x, all}, {w, inner}},
-                       Combine::Add, [](Scalars s) { return s[0] * s[2] * s[1]; });
-  Value pull = f.map(rows, {{r, f.all(rank - 1)}, {dot, f.all(rank - 1)}}, [&](Scalars s) {
+                       Combine::Add, [](Elements s) { return s[0] * s[2] * s[1]; });
+  Value pull = f.map(rows, {{r, f.all(rank - 1)}, {dot, f.all(rank - 1)}}, [&](Elements s) {
     Scalar cube = s[0] * (s[0] * s[0]);
     Scalar mean = s[1] * (1.0 / double(columns));
     return cube * mean;
   });
   Value dx =
-      f.map(type, {{dy, all}, {x, all}, {w, inner}, {r, outer}, {pull, outer}}, [](Scalars s) {
+      f.map(type, {{dy, all}, {x, all}, {w, inner}, {r, outer}, {pull, outer}}, [](Elements s) {
         Scalar g = s[0] * s[2];
         return s[3] * g - s[4] * s[1];
       });
@@ -293,7 +294,7 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
   int64_t further = groups.flat.getDimSize(1) / columns;
   Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0), further), sumType,
                            {{dy, all}, {x, all}, {r, outer}},
-                           [](Scalars s) { return s[0] * (s[1] * s[2]); });
+                           [](Elements s) { return s[0] * (s[1] * s[2]); });
   kern::FusionOp rowKernel = f.finish({dx, sums});
   return {groups.collapse(b, loc, rowKernel.getResult(0)),
           sumColumns(b, loc, rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
@@ -306,9 +307,9 @@ static std::pair<Value, Value> rowStatistics(FusionBuilder &f, Value x, double e
   Type element = arithmeticType(type.getElementType());
   Value sum = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}}, Combine::Add, identity);
   Value mean = f.map(tensorTypeOf(sum), {{sum, f.all(1)}},
-                     [&](Scalars s) { return s[0] * (1.0 / double(columns)); });
+                     [&](Elements s) { return s[0] * (1.0 / double(columns)); });
   Value squares = f.reduce(type.getShape(), 1, element, {{x, f.all(2)}, {mean, f.outer(2)}},
-                           Combine::Add, [](Scalars s) {
+                           Combine::Add, [](Elements s) {
                              Scalar centred = s[0] - s[1];
                              return centred * centred;
                            });
@@ -326,7 +327,7 @@ static SmallVector<Value> convertLayerNorm(OpBuilder &b, lm::LayerNormOp op) {
                      {r, f.outer(2)},
                      {f.arg(1), f.inner(2)},
                      {f.arg(2), f.inner(2)}},
-                    [](Scalars s) { return (s[0] - s[1]) * s[2] * s[3] + s[4]; }))
+                    [](Elements s) { return (s[0] - s[1]) * s[2] * s[3] + s[4]; }))
       .getResults();
 }
 
@@ -343,17 +344,17 @@ static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp
   AffineMap all = f.all(2), outer = f.outer(2), inner = f.inner(2);
   // The sums of g = dy w and of g h, where h = (x - mean) r.
   Value sum = f.reduce(type.getShape(), 1, element, {{dy, all}, {w, inner}}, Combine::Add,
-                       [](Scalars s) { return s[0] * s[1]; });
+                       [](Elements s) { return s[0] * s[1]; });
   Value dot = f.reduce(type.getShape(), 1, element,
                        {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}}, Combine::Add,
-                       [&](Scalars s) {
+                       [&](Elements s) {
                          Scalar g = s[0] * s[1];
                          return g * ((s[2] - s[3]) * s[4]);
                        });
   Value dx = f.map(
       type,
       {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}, {sum, outer}, {dot, outer}},
-      [&](Scalars s) {
+      [&](Elements s) {
         Scalar g = s[0] * s[1], h = (s[2] - s[3]) * s[4];
         Scalar means = (s[5] + h * s[6]) * (1.0 / columns);
         return s[4] * (g - means);
@@ -362,7 +363,7 @@ static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp
   const int64_t blockRows = rowsPerBlock(type.getDimSize(0));
   Value weightSums = f.sumBlocks(type.getShape(), blockRows, sumType,
                                  {{dy, all}, {x, all}, {mean, outer}, {r, outer}},
-                                 [&](Scalars s) { return s[0] * ((s[1] - s[2]) * s[3]); });
+                                 [&](Elements s) { return s[0] * ((s[1] - s[2]) * s[3]); });
   Value biasSums = f.sumBlocks(type.getShape(), blockRows, sumType, {{dy, all}}, identity);
   kern::FusionOp rows = f.finish({dx, weightSums, biasSums});
   return {rows.getResult(0),
@@ -380,7 +381,7 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
   Value table = f.arg(1);
   return f
       .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.outer(2)}},
-                    [&](Scalars s) {
+                    [&](Elements s) {
                       Scalar row = s[0].toIndex();
                       return s.element(table, {row, s.index(1)});
                     }))
@@ -441,7 +442,7 @@ static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
 }
 
 // Returns log(sum of exp(x)) from the maximum of x and the sum of exp(x - maximum).
-static Scalar logOfSum(Scalars s) { return s[0] + log(s[1]); }
+static Scalar logOfSum(Elements s) { return s[0] + log(s[1]); }
 
 // Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
 // and, if `scale` is given, the gradient of the logits. With `classes` > 0, the columns from
@@ -452,7 +453,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
   RankedTensorType type = tensorTypeOf(logits);
   Type element = arithmeticType(type.getElementType());
   // Returns `value` in the columns of classes, and `other` in those of padding.
-  auto ofClasses = [&](Scalars s, Scalar value, double other) {
+  auto ofClasses = [&](Elements s, Scalar value, double other) {
     if (classes == 0 || classes == type.getDimSize(1))
       return value;
     Scalar isClass = s.index(1).toI32() < double(classes);
@@ -466,13 +467,13 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
                   scale ? "lm.linear_cross_entropy_grad" : "lm.linear_cross_entropy");
   Value l = f.arg(0), t = f.arg(1);
   Value top = f.reduce(type.getShape(), 1, element, {{l, f.all(2)}}, Combine::Max,
-                       [&](Scalars s) { return ofClasses(s, s[0], -kInfinity); });
+                       [&](Elements s) { return ofClasses(s, s[0], -kInfinity); });
   Value sum =
       f.reduce(type.getShape(), 1, element, {{l, f.all(2)}, {top, f.outer(2)}}, Combine::Add,
-               [&](Scalars s) { return ofClasses(s, exp(s[0] - s[1]), 0.0); });
+               [&](Elements s) { return ofClasses(s, exp(s[0] - s[1]), 0.0); });
   Value lse = f.map(rows, {{top, f.all(1)}, {sum, f.all(1)}}, logOfSum);
   // A target below 0 does not count.
-  Value loss = f.map(rows, {{t, f.all(1)}, {lse, f.all(1)}}, [&](Scalars s) {
+  Value loss = f.map(rows, {{t, f.all(1)}, {lse, f.all(1)}}, [&](Elements s) {
     Scalar column = maximum(s[0], 0.0).toIndex();
     Scalar row = s.index(0);
     Scalar nll = s[1] - s.element(l, {row, column}).to(element);
@@ -482,7 +483,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
     return f.finish(loss);
   Value dlogits =
       f.map(type, {{l, f.all(2)}, {lse, f.outer(2)}, {t, f.outer(2)}, {f.arg(2), f.none(2)}},
-            [&](Scalars s) {
+            [&](Elements s) {
               Scalar p = exp(s[0] - s[1]);
               Scalar hit = equal(s.index(1).toI32(), s[2]);
               Scalar zero = s.constant(element, 0.0);
@@ -569,7 +570,7 @@ static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   FusionBuilder f(b, loc, Hero::RowReduction, all, "lm.norm");
   Value sum = f.reduce({total}, 0, element, {{f.arg(0), f.all(1)}}, Combine::Add, identity);
   Value root = f.map(RankedTensorType::get({}, element), {{sum, f.all(0)}},
-                     [](Scalars s) { return sqrt(s[0]); });
+                     [](Elements s) { return sqrt(s[0]); });
   return f.finish(root).getResult(0);
 }
 
@@ -579,13 +580,13 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
     Value rows = asRows(b, op.getLoc(), input);
     parts.push_back(reduceAlone(b, op.getLoc(), Hero::RowReduction, rows, 1,
                                 arithmeticType(tensorTypeOf(rows).getElementType()), Combine::Add,
-                                "lm.sum_squares", [](Scalars s) { return s[0] * s[0]; }));
+                                "lm.sum_squares", [](Elements s) { return s[0] * s[0]; }));
   }
   return {normOfParts(b, op.getLoc(), parts)};
 }
 
 static SmallVector<Value> convertGuardNorm(OpBuilder &b, lm::GuardNormOp op) {
-  return elementwise(b, op, [](Scalars s) {
+  return elementwise(b, op, [](Elements s) {
     Scalar infinity = s[0].constant(kInfinity);
     Scalar guarded = select(s[0] > s[2], infinity, s[0]);
     return select(s[1] > s[3], infinity, guarded);
@@ -598,7 +599,7 @@ static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
   Value whole = f.arg(0);
   return f
       .finish(f.map(type, {{f.arg(1), f.none(2)}},
-                    [&](Scalars s) {
+                    [&](Elements s) {
                       Scalar rank = s[0].make<arith::FPToSIOp>(b.getI64Type(), s[0]).toIndex();
                       Scalar first = rank * double(type.getDimSize(0));
                       Scalar row = first + s.index(0);
@@ -613,14 +614,14 @@ static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
   Location loc = op.getLoc();
   Value rows = asRows(b, loc, op.getX());
   Value largest = reduceAlone(b, loc, Hero::RowReduction, rows, 1, b.getF32Type(), Combine::Max,
-                              "lm.max_abs", [](Scalars s) { return abs(s[0]); });
+                              "lm.max_abs", [](Elements s) { return abs(s[0]); });
   return {reduceAlone(b, loc, Hero::RowReduction, foldSums(b, loc, largest, Combine::Max), 0,
                       b.getF32Type(), Combine::Max, "lm.max_abs")};
 }
 
 static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
   const bool inverse = tensorTypeOf(op.getResult()).getElementType().isF32();
-  return elementwise(b, op, [&](Scalars s) {
+  return elementwise(b, op, [&](Elements s) {
     return s[0] * reductionScale(s[1], int64_t(op.getRanks()), inverse);
   });
 }
@@ -634,21 +635,21 @@ static SmallVector<Value> convertBalanceLoss(OpBuilder &b, lm::BalanceLossOp op)
   const double factor = op.getFactor().convertToDouble();
   Value sum = f.reduce(type.getShape(), 0, type.getElementType(),
                        {{f.arg(1), f.all(1)}, {f.arg(2), f.all(1)}}, Combine::Add,
-                       [](Scalars s) { return s[0] * s[1]; });
+                       [](Elements s) { return s[0] * s[1]; });
   return f
       .finish(f.map(lossType, {{f.arg(0), f.all(0)}, {sum, f.all(0)}},
-                    [&](Scalars s) { return s[0] + s[1] * factor; }))
+                    [&](Elements s) { return s[0] + s[1] * factor; }))
       .getResults();
 }
 
 static SmallVector<Value> convertBalanceLossGrad(OpBuilder &b, lm::BalanceLossGradOp op) {
   const double factor = op.getFactor().convertToDouble();
-  return elementwise(b, op, [&](Scalars s) { return s[1] * (s[0] * factor); });
+  return elementwise(b, op, [&](Elements s) { return s[1] * (s[0] * factor); });
 }
 
 static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp op) {
   const double factor = op.getFactor().convertToDouble();
-  return elementwise(b, op, [&](Scalars s) { return factor * (s[0] * s[1]); });
+  return elementwise(b, op, [&](Elements s) { return factor * (s[0] * s[1]); });
 }
 
 static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
@@ -656,7 +657,7 @@ static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
   RankedTensorType type = tensorTypeOf(op.getResult());
   return f
       .finish(f.map(type, {},
-                    [&](Scalars s) {
+                    [&](Elements s) {
                       std::optional<Scalar> sum;
                       for (auto [window, offsets] : llvm::enumerate(op.getOffsets())) {
                         Value last = arith::ConstantIndexOp::create(
@@ -690,12 +691,12 @@ static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp
   // Sigmoids that are divided by their sum are the softmax of their logarithms.
   auto logit = [sigmoid = op.getSigmoid()](Scalar x) { return sigmoid ? logSigmoid(x) : x; };
   Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
-                       [&](Scalars s) { return logit(s[0]); });
+                       [&](Elements s) { return logit(s[0]); });
   Value sum = f.reduce(type.getShape(), 1, element, {{logits, all}, {top, outer}}, Combine::Add,
-                       [&](Scalars s) { return exp(logit(s[0]) - s[1]); });
+                       [&](Elements s) { return exp(logit(s[0]) - s[1]); });
   Value lse = f.map(tensorTypeOf(sum), {{top, f.all(1)}, {sum, f.all(1)}}, logOfSum);
   Value sums = f.sumBlocks(type.getShape(), rowsPerBlock(type.getDimSize(0)), element,
-                           {{logits, all}, {lse, outer}}, [&](Scalars s) {
+                           {{logits, all}, {lse, outer}}, [&](Elements s) {
                              Scalar x = logit(s[0]);
                              Scalar surprise = s[1] - x;
                              return exp(x - s[1]) * surprise;
@@ -716,10 +717,12 @@ static SmallVector<Value> convertCall(OpBuilder &b, Operation *op) {
 static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
   Location loc = operation->getLoc();
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
-      .Case([&](lm::AddOp op) { return elementwise(b, op, [](Scalars s) { return s[0] + s[1]; }); })
-      .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })
       .Case(
-          [&](lm::ScaleOp op) { return elementwise(b, op, [](Scalars s) { return s[0] * s[1]; }); })
+          [&](lm::AddOp op) { return elementwise(b, op, [](Elements s) { return s[0] + s[1]; }); })
+      .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })
+      .Case([&](lm::ScaleOp op) {
+        return elementwise(b, op, [](Elements s) { return s[0] * s[1]; });
+      })
       .Case([&](lm::MaxAbsOp op) { return convertMaxAbs(b, op); })
       .Case([&](lm::ScaledCastOp op) { return convertScaledCast(b, op); })
       .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })

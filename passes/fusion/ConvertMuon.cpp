@@ -24,7 +24,7 @@ SmallVector<Value> lmc::convertMuonDirection(OpBuilder &b, lm::MuonDirectionOp o
   auto each = [&](Value tensor) { return Read{tensor, f.all(rank)}; };
   auto scalar = [&](unsigned input) { return Read{f.arg(input), f.none(rank)}; };
   // m + (1 - momentum) (g - m), where s are g, m, norm, momentum, clip_grad.
-  auto lerp = [](Scalars s) {
+  auto lerp = [](Elements s) {
     Scalar g = clipped(s[0], s[2], s[4]);
     Scalar weight = 1.0 - s[3];
     return s[1] + weight * (g - s[1]);
@@ -33,7 +33,7 @@ SmallVector<Value> lmc::convertMuonDirection(OpBuilder &b, lm::MuonDirectionOp o
     return SmallVector<Read>{each(f.arg(0)), each(moment), scalar(2), scalar(3), scalar(4)};
   };
   Value moment = f.map(type, reads(f.arg(1)),
-                       [&](Scalars s) { return keepUnlessFinite(s[2], lerp(s), s[1]); });
+                       [&](Elements s) { return keepUnlessFinite(s[2], lerp(s), s[1]); });
   RankedTensorType directionType = tensorTypeOf(op.getDirection());
   Value direction = op.getNesterov() ? f.map(directionType, reads(moment), lerp)
                                      : f.map(directionType, {each(moment)}, identity);
@@ -75,14 +75,14 @@ private:
 // Returns max(|x|, eps) of each matrix, rounded as x is: [count].
 Value NewtonSchulz::norms(Value x) {
   Value sums = reduceAlone(b, loc, Hero::RowReduction, x, 1, wide, Combine::Add, "lm.sum_squares",
-                           [](Scalars s) { return s[0] * s[0]; });
+                           [](Elements s) { return s[0] * s[0]; });
   FusionBuilder f(b, loc, Hero::RowReduction, {reshape(b, loc, sums, {count, rows}), op.getEps()},
                   "lm.norm");
   auto result = RankedTensorType::get({count}, element);
   Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add, identity);
-  Value norm = f.map(result, {{sum, f.all(1)}}, [](Scalars s) { return sqrt(s[0]); });
+  Value norm = f.map(result, {{sum, f.all(1)}}, [](Elements s) { return sqrt(s[0]); });
   Value clamped = f.map(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
-                        [](Scalars s) { return maximum(s[0], s[1].to(s[0].type())); });
+                        [](Elements s) { return maximum(s[0], s[1].to(s[0].type())); });
   return f.finish(clamped).getResult(0);
 }
 
@@ -91,7 +91,7 @@ Value NewtonSchulz::normalized(Value x) {
   FusionBuilder f(b, loc, Hero::Elementwise, {reshape(b, loc, x, stack.getShape()), norms(x)},
                   "lm.normalize");
   AffineMap matrix = AffineMap::get(3, 0, b.getAffineDimExpr(0));
-  Value result = f.finish(f.map(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}}, [](Scalars s) {
+  Value result = f.finish(f.map(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}}, [](Elements s) {
                     return s[0] / s[1];
                   })).getResult(0);
   return reshape(b, loc, result, type.getShape());
@@ -111,7 +111,7 @@ Value NewtonSchulz::combined(Value x, double first, Value y, double second) {
   FusionBuilder f(b, loc, Hero::Elementwise, {x, y}, "lm.newton_schulz");
   return f
       .finish(f.map(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
-                    [&](Scalars s) {
+                    [&](Elements s) {
                       auto times = [](Scalar x, double factor) {
                         return factor == 1.0 ? x : x * factor;
                       };
@@ -172,7 +172,7 @@ static Value zeros(OpBuilder &b, Location loc, Value matrix, int64_t count, Type
   return f
       .finish(f.map(RankedTensorType::get({count}, element),
                     {{f.arg(0), AffineMap::get(1, 0, {zero, zero}, b.getContext())}},
-                    [&](Scalars s) { return s.constant(element, 0.0); }))
+                    [&](Elements s) { return s.constant(element, 0.0); }))
       .getResult(0);
 }
 
@@ -194,7 +194,7 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
     const double scale = scaleOf(matrix, op.getAdjustLrFn());
     FusionBuilder f(b, loc, Hero::Elementwise, part, "lm.scale_matrices");
     Value scaled =
-        f.finish(f.map(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}}, [&](Scalars s) {
+        f.finish(f.map(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}}, [&](Elements s) {
            return s[0].to(element) * scale;
          })).getResult(0);
     if (const int64_t pitch = matrix.getPitch()) {
@@ -229,7 +229,7 @@ SmallVector<Value> lmc::convertMuonUpdate(OpBuilder &b, lm::MuonUpdateOp op) {
                           step.scalar(Lr)};
   if (decays)
     reads.push_back(step.scalar(Decay));
-  Value parameter = f.map(type, reads, [&](Scalars s) {
+  Value parameter = f.map(type, reads, [&](Elements s) {
     Scalar decayed = s[0], lr = s[3];
     if (decays)
       decayed = s[0] * (1.0 - lr * s[4]);

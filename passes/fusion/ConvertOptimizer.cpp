@@ -47,7 +47,7 @@ private:
 
 Value AdamWStep::moment1(Value gradient, Value old) {
   return f.map(type, {each(gradient), each(old), scalar(Norm), scalar(Beta1), scalar(Clip)},
-               [&](Scalars s) {
+               [&](Elements s) {
                  Scalar g = clipped(s[0], s[2], s[4]);
                  Scalar weight = 1.0 - s[3];
                  return keepUnlessFinite(s[2], s[1] + weight * (g - s[1]), s[1]);
@@ -56,7 +56,7 @@ Value AdamWStep::moment1(Value gradient, Value old) {
 
 Value AdamWStep::moment2(Value gradient, Value old) {
   return f.map(type, {each(gradient), each(old), scalar(Norm), scalar(Beta2), scalar(Clip)},
-               [&](Scalars s) {
+               [&](Elements s) {
                  Scalar g = clipped(s[0], s[2], s[4]);
                  Scalar weight = 1.0 - s[3];
                  Scalar square = weight * g * g;
@@ -70,7 +70,7 @@ Value AdamWStep::parameter(Value old, Value moment1, Value moment2) {
                           scalar(Correction1), scalar(Correction2)};
   if (decays)
     reads.push_back(scalar(Decay));
-  return f.map(type, reads, [&](Scalars s) {
+  return f.map(type, reads, [&](Elements s) {
     Scalar decayed = s[0], lr = s[4];
     if (decays)
       decayed = s[0] * (1.0 - lr * s[8]);
@@ -120,7 +120,7 @@ public:
 
   Value decode(const CodedMoment &moment) {
     return f.map(type, {step.each(f.arg(moment.codes)), {f.arg(moment.scale), f.outer(2)}},
-                 [&](Scalars s) { return moment.decode(s[0], s[1]); });
+                 [&](Elements s) { return moment.decode(s[0], s[1]); });
   }
 
   struct Coded {
@@ -141,21 +141,21 @@ private:
 CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
   auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
   Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,
-                       [](Scalars s) { return abs(s[0]); });
+                       [](Elements s) { return abs(s[0]); });
   Value largest =
-      f.map(scales, {{top, f.all(1)}}, [](Scalars s) { return maximum(s[0], kSmallestScale); });
-  Value inverse = f.map(scales, {{largest, f.all(1)}}, [](Scalars s) { return 1.0 / s[0]; });
+      f.map(scales, {{top, f.all(1)}}, [](Elements s) { return maximum(s[0], kSmallestScale); });
+  Value inverse = f.map(scales, {{largest, f.all(1)}}, [](Elements s) { return 1.0 / s[0]; });
   Value scale =
       f.map(scales,
             {{largest, f.all(1)}, {f.arg(moment.scale), f.all(1)}, step.scalar(AdamWStep::Norm, 1)},
-            [](Scalars s) { return keepUnlessFinite(s[2], s[0], s[1]); });
+            [](Elements s) { return keepUnlessFinite(s[2], s[0], s[1]); });
   Value codes =
       f.map(type.clone(IntegerType::get(type.getContext(), 8)),
             {step.each(fresh),
              {inverse, f.outer(2)},
              step.each(f.arg(moment.codes)),
              step.scalar(AdamWStep::Norm)},
-            [&](Scalars s) { return keepUnlessFinite(s[3], moment.encode(s[0], s[1]), s[2]); });
+            [&](Elements s) { return keepUnlessFinite(s[3], moment.encode(s[0], s[1]), s[2]); });
   return {codes, scale};
 }
 
@@ -195,7 +195,7 @@ static SmallVector<Value> convertBalanceBias(OpBuilder &b, lm::BalanceBiasOp op)
   const double balanced = op.getBalanced().convertToDouble();
   Value fresh =
       f.map(type, {step.each(f.arg(0)), step.each(f.arg(1)), step.scalar(0), step.scalar(1)},
-            [&](Scalars s) {
+            [&](Elements s) {
               Scalar more = s[0] + s[3], less = s[0] - s[3];
               Scalar moved = select(s[1] < balanced, more, select(s[1] > balanced, less, s[0]));
               return keepUnlessFinite(s[2], moved, s[0]);

@@ -17,8 +17,8 @@ Scalar lmc::clipped(Scalar g, Scalar norm, Scalar clip) {
 
 SmallVector<Value> OptimizerStep::finish(OpBuilder &b, Operation *op, Value parameter,
                                          ArrayRef<Value> states) {
-  auto square = [](Scalars s) { return s[0] * s[0]; };
-  auto squareOfChange = [](Scalars s) {
+  auto square = [](Elements s) { return s[0] * s[0]; };
+  auto squareOfChange = [](Elements s) {
     Scalar d = s[0] - s[1];
     return d * d;
   };

@@ -63,12 +63,12 @@ Scalar lmc::select(Scalar condition, Scalar yes, Scalar no) {
   return yes.make<arith::SelectOp>(condition, yes, no);
 }
 
-Scalar Scalars::constant(Type type, double number) const {
+Scalar Elements::constant(Type type, double number) const {
   return {b, loc, arith::ConstantOp::create(b, loc, b.getFloatAttr(type, number))};
 }
-Scalar Scalars::index(int64_t loop) const {
+Scalar Elements::index(int64_t loop) const {
   return {b, loc, linalg::IndexOp::create(b, loc, loop)};
 }
-Scalar Scalars::element(Value tensor, ValueRange indices) const {
+Scalar Elements::element(Value tensor, ValueRange indices) const {
   return {b, loc, tensor::ExtractOp::create(b, loc, tensor, indices)};
 }

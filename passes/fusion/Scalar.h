@@ -77,8 +77,8 @@ inline Scalar maximum(Scalar x, double y) { return maximum(x, x.constant(y)); }
 // Returns `yes` where the i1 `condition` is true, and `no` elsewhere.
 Scalar select(Scalar condition, Scalar yes, Scalar no);
 
-// The scalars that a formula reads, each of its arithmetic type.
-struct Scalars {
+// The elements of tensors that a formula reads, each of its arithmetic type.
+struct Elements {
   mlir::OpBuilder &b;
   mlir::Location loc;
   mlir::ValueRange values;

@@ -37,7 +37,7 @@ int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 class FusionBuilder {
 public:
   // A formula: a function from scalars to a scalar, all of the arithmetic type.
-  using Body = llvm::function_ref<Scalar(Scalars)>;
+  using Body = llvm::function_ref<Scalar(Elements)>;
 
   // A tensor that a linalg.generic reads; `map` maps the loops to the tensor's indices.
   struct Read {
@@ -101,7 +101,7 @@ private:
 };
 
 // The formula of a copy, and of a sum of what is read.
-inline Scalar identity(Scalars s) { return s[0]; }
+inline Scalar identity(Elements s) { return s[0]; }
 
 // Returns the result of a kernel that reduces loop `axis` of body(x).
 mlir::Value reduceAlone(mlir::OpBuilder &b, mlir::Location loc, kern::Hero hero, mlir::Value x,

@@ -39,7 +39,7 @@ std::string mapText(int64_t count, bool decodes, const Moment &moment) {
   FusionBuilder f(b, scope.loc(), kern::Hero::Elementwise, arguments, "test");
   Value result =
       f.map(decodes ? floats : codes, {{f.arg(0), f.all(1)}, {f.arg(1), f.none(1)}},
-            [&](Scalars s) { return (decodes ? moment.decode : moment.encode)(s[0], s[1]); });
+            [&](Elements s) { return (decodes ? moment.decode : moment.encode)(s[0], s[1]); });
   return scope.kernelText(f.finish(result));
 }
 

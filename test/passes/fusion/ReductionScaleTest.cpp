@@ -31,7 +31,7 @@ std::string castText(int64_t count, int64_t ranks, bool toF16) {
   FusionBuilder f(b, scope.loc(), kern::Hero::Elementwise, arguments, "test");
   Value result =
       f.map(toF16 ? narrow : wide, {{f.arg(0), f.all(1)}, {f.arg(1), f.none(1)}},
-            [&](Scalars s) { return s[0] * reductionScale(s[1], ranks, /*inverse=*/!toF16); });
+            [&](Elements s) { return s[0] * reductionScale(s[1], ranks, /*inverse=*/!toF16); });
   return scope.kernelText(f.finish(result));
 }
 
