@@ -50,7 +50,10 @@ static SmallVector<Value> elementwise(OpBuilder &b, Operation *op, FusionBuilder
 
 //===-- Element-wise ------------------------------------------------------------------------===//
 
-static Scalar sigmoid(Scalar x) { return 1.0 / (1.0 + exp(-x)); }
+static Scalar sigmoid(Scalar x) {
+  Scalar one = x.constant(1.0);
+  return one / (one + exp(-x));
+}
 
 static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
   return elementwise(b, op, [](Elements s) { return s[0] * sigmoid(s[0]) * s[1]; });
@@ -62,8 +65,8 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   RankedTensorType type = tensorTypeOf(op.getDgate());
   AffineMap all = f.all(unsigned(type.getRank()));
   Value dgate = f.map(type, {{f.arg(0), all}, {f.arg(1), all}, {f.arg(2), all}}, [](Elements s) {
-    Scalar dy = s[0], g = s[1], u = s[2], sig = sigmoid(g);
-    Scalar slope = 1.0 + g * (1.0 - sig);
+    Scalar dy = s[0], g = s[1], u = s[2], one = g.constant(1.0), sig = sigmoid(g);
+    Scalar slope = one + g * (one - sig);
     Scalar du = dy * u;
     return du * (sig * slope);
   });
@@ -88,11 +91,11 @@ static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
 // Computes dx = dy s (1 + x (1 - s) 2 u'), where s = sigmoid(2 u) and u' is the derivative of u.
 static SmallVector<Value> convertGeluGrad(OpBuilder &b, lm::GeluGradOp op) {
   return elementwise(b, op, [](Elements s) {
-    Scalar dy = s[0], x = s[1], square = x * x;
+    Scalar dy = s[0], x = s[1], one = x.constant(1.0), square = x * x;
     Scalar sig = sigmoid(geluExponent(x, square));
     Scalar derivative = square * (3 * 0.044715 * kGelu) + kGelu;
-    Scalar rest = x * (1.0 - sig);
-    Scalar slope = 1.0 + rest * derivative;
+    Scalar rest = x * (one - sig);
+    Scalar slope = one + rest * derivative;
     return dy * sig * slope;
   });
 }
@@ -150,7 +153,7 @@ static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
                   {f.arg(2), table}},
                  [&](Elements s) {
                    Scalar cosine = s[2].to(s[0].type()), sine = s[3].to(s[0].type());
-                   Scalar rotated = s[1] * sine * sign;
+                   Scalar factor = s[0].constant(sign), rotated = s[1] * sine * factor;
                    return s[0] * cosine + rotated;
                  });
   };
@@ -355,8 +358,9 @@ static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp
       type,
       {{dy, all}, {w, inner}, {x, all}, {mean, outer}, {r, outer}, {sum, outer}, {dot, outer}},
       [&](Elements s) {
+        Scalar share = s[0].constant(1.0 / columns);
         Scalar g = s[0] * s[1], h = (s[2] - s[3]) * s[4];
-        Scalar means = (s[5] + h * s[6]) * (1.0 / columns);
+        Scalar means = (s[5] + h * s[6]) * share;
         return s[4] * (g - means);
       });
   Type sumType = tensorTypeOf(op.getDweight()).getElementType();
@@ -649,7 +653,10 @@ static SmallVector<Value> convertBalanceLossGrad(OpBuilder &b, lm::BalanceLossGr
 
 static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp op) {
   const double factor = op.getFactor().convertToDouble();
-  return elementwise(b, op, [&](Elements s) { return factor * (s[0] * s[1]); });
+  return elementwise(b, op, [&](Elements s) {
+    Scalar scale = s[0].constant(factor);
+    return scale * (s[0] * s[1]);
+  });
 }
 
 static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
@@ -675,8 +682,8 @@ static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
 
 // Returns log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).
 static Scalar logSigmoid(Scalar x) {
-  Scalar rest = 1.0 + exp(-abs(x));
-  return minimum(x, 0.0) - log(rest);
+  Scalar zero = x.constant(0.0), rest = 1.0 + exp(-abs(x));
+  return minimum(x, zero) - log(rest);
 }
 
 // A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with

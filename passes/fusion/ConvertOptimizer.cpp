@@ -196,8 +196,8 @@ static SmallVector<Value> convertBalanceBias(OpBuilder &b, lm::BalanceBiasOp op)
   Value fresh =
       f.map(type, {step.each(f.arg(0)), step.each(f.arg(1)), step.scalar(0), step.scalar(1)},
             [&](Elements s) {
-              Scalar more = s[0] + s[3], less = s[0] - s[3];
-              Scalar moved = select(s[1] < balanced, more, select(s[1] > balanced, less, s[0]));
+              Scalar wanted = s[1].constant(balanced), more = s[0] + s[3], less = s[0] - s[3];
+              Scalar moved = select(s[1] < wanted, more, select(s[1] > wanted, less, s[0]));
               return keepUnlessFinite(s[2], moved, s[0]);
             });
   return step.finish(b, op, fresh, {});

@@ -39,6 +39,6 @@ Scalar lmc::encodeMoment1(Scalar moment, Scalar inverse) {
 
 Scalar lmc::encodeMoment2(Scalar moment, Scalar inverse) {
   Scalar c = nearestCode(sqrt(sqrt(sqrt(moment * inverse))), kLargest2);
-  Scalar least = select(moment > 0.0, c.constant(1), c.constant(0));
+  Scalar positive = moment > 0.0, least = select(positive, c.constant(1), c.constant(0));
   return c.make<arith::TruncIOp>(i8(c), maximum(c, least));
 }

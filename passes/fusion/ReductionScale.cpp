@@ -15,13 +15,13 @@ static constexpr int64_t kLimit = 126;
 Scalar lmc::reductionScale(Scalar largest, int64_t ranks, bool inverse) {
   Builder types(largest.type().getContext());
   Scalar bits = largest.make<arith::BitcastOp>(types.getI32Type(), largest);
-  Scalar mantissaBits = bits.constant(kMantissaBits);
-  Scalar magnitude = bits.make<arith::ShRUIOp>(bits, mantissaBits);
-  Scalar exponent = bits.make<arith::AndIOp>(magnitude, bits.constant(kExponentMask));
+  Scalar mask = bits.constant(kExponentMask);
+  Scalar magnitude = bits.make<arith::ShRUIOp>(bits, bits.constant(kMantissaBits));
+  Scalar exponent = bits.make<arith::AndIOp>(magnitude, mask);
   const int64_t spread = llvm::Log2_64_Ceil(uint64_t(ranks));
   Scalar power = double(kHighest - spread + kBias) - exponent;
   power = minimum(maximum(power, -kLimit), kLimit);
   Scalar biased = inverse ? double(kBias) - power : power + kBias;
-  return bits.make<arith::BitcastOp>(types.getF32Type(),
-                                     bits.make<arith::ShLIOp>(biased, mantissaBits));
+  return bits.make<arith::BitcastOp>(
+      types.getF32Type(), bits.make<arith::ShLIOp>(biased, bits.constant(kMantissaBits)));
 }

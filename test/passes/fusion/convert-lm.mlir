@@ -183,10 +183,8 @@ func.func @rope(%x: tensor<4x8xf32>, %cos: tensor<2x2xf32>, %sin: tensor<2x2xf32
 // CHECK:             ^bb0(%[[G:.*]]: f32, %[[U:.*]]: f32, %{{.*}}: f32):
 // CHECK:               %[[N:.*]] = arith.negf %[[G]]
 // CHECK-NEXT:          %[[E:.*]] = math.exp %[[N]]
-// CHECK-NEXT:          %[[ONE:.*]] = arith.constant 1.0
-// CHECK-NEXT:          %[[D:.*]] = arith.addf %[[ONE]], %[[E]]
-// CHECK-NEXT:          %[[ONE2:.*]] = arith.constant 1.0
-// CHECK-NEXT:          %[[SIG:.*]] = arith.divf %[[ONE2]], %[[D]]
+// CHECK-NEXT:          %[[D:.*]] = arith.addf %[[ONE:.*]], %[[E]]
+// CHECK-NEXT:          %[[SIG:.*]] = arith.divf %[[ONE]], %[[D]]
 // CHECK-NEXT:          %[[SILU:.*]] = arith.mulf %[[G]], %[[SIG]]
 // CHECK-NEXT:          %[[Y:.*]] = arith.mulf %[[SILU]], %[[U]]
 // CHECK-NEXT:          linalg.yield %[[Y]]
