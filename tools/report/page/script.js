@@ -476,16 +476,19 @@ new Chart({ title: "Where a step's time goes", head: areaChoice, note: runs.leng
 new Chart({ title: "Device memory", height: 190, zero: true, binary: true, text: bytes, lines: line("memory_bytes") }, grid);
 
 if (runs.length > 1) {
-  const pick = el("span", { class: "choice" }, el("span", {}, "run"), el("span", { role: "group", "aria-label": "run" }));
   const select = el("select", { "aria-label": "run", onchange: () => set({ area: select.value }) },
     runs.map((run, i) => el("option", { value: i }, run.name)));
-  pick.replaceChildren(el("span", {}, "run"), select);
   select.value = state.area;
-  areaChoice.append(pick);
+  areaChoice.append(el("span", { class: "choice" }, el("span", {}, "run"), select));
 }
 
 // Long names and values are broken into lines, so that the cells beside them stay in view.
 const rowHead = (name, kind) => el("th", { scope: "row", class: kind }, el("span", { class: "label" }, name));
+const columns = (names) => names.map((name) => el("th", { class: "n" }, name));
+const cell = (value, text, kind = "") => el("td", { class: "n" + kind }, value === null ? "\u2013" : text(value));
+const table = (heads, rows) => el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows));
+const scrolled = (child) => el("div", { class: "wide tall", tabindex: 0 }, child);
+const prefixOf = (run) => runs.length > 1 ? run.name + ": " : "";
 function head(run, i) {
   return el("th", { class: "n", title: run.folder }, el("span", { class: "head" }, runSwatch(i), el("span", { class: "name" }, run.name)));
 }
@@ -524,12 +527,12 @@ function drawFacts() {
   // A fact that not all runs have stands behind the one that it follows in its run.
   for (const list of lists)
     list.forEach(([name], k) => { if (!names.includes(name)) names.splice(k ? names.indexOf(list[k - 1][0]) + 1 : 0, 0, name); });
-  factsPanel.append(el("div", { class: "wide", tabindex: 0 }, el("table", {}, el("thead", {}, el("tr", {}, el("th", {}), shown.map(({ run, i }) => head(run, i)))),
-    el("tbody", {}, names.map((name) => el("tr", {}, rowHead(name), lists.map((list) => {
+  factsPanel.append(el("div", { class: "wide", tabindex: 0 }, table([el("th", {}), shown.map(({ run, i }) => head(run, i))],
+    names.map((name) => el("tr", {}, rowHead(name), lists.map((list) => {
       const fact = list.find(([other]) => other === name);
       return fact ? el("td", { class: "n" + (fact[3] === "warn" ? " warn" : ""), title: fact[2] }, el("span", { class: "value" }, fact[1]),
-        /^best|^at step/.test(fact[2]) ? el("small", { class: "value" }, fact[2]) : null) : el("td", { class: "n" }, "\u2013");
-    })))))));
+        /^best|^at step/.test(fact[2]) ? el("small", { class: "value" }, fact[2]) : null) : cell(null);
+    }))))));
 }
 
 function drawTime() {
@@ -544,11 +547,10 @@ function drawTime() {
   }
   const why = { compute: "computing", data: "waited for data", validation: "validation after the step", save: "saved before the step" };
   const rows = shownRuns().flatMap(({ run, i }) => run.slow.map((slow) => ({ run, i, ...slow }))).sort((a, b) => b.seconds - a.seconds);
-  timePanel.append(bars, rows.length ? el("div", { class: "wide tall", tabindex: 0 }, el("table", {}, el("thead", {}, el("tr", {},
-    el("th", { class: "n" }, "step"), el("th", { class: "n" }, "time"), el("th", {}, "why"), runs.length > 1 ? el("th", {}, "run") : null)),
-    el("tbody", {}, rows.map((row) => el("tr", {}, el("td", { class: "n" }, grouped(row.step)), el("td", { class: "n" }, seconds(row.seconds)),
+  timePanel.append(bars, rows.length ? scrolled(table([columns(["step", "time"]), el("th", {}, "why"), runs.length > 1 ? el("th", {}, "run") : null],
+    rows.map((row) => el("tr", {}, cell(row.step, grouped), cell(row.seconds, seconds),
       el("td", {}, why[row.part] + (row.first && row.part === "compute" ? ", first step of a start" : "")),
-      runs.length > 1 ? el("td", {}, el("span", { class: "value" }, row.run.name)) : null))))) : el("p", {}, "No stalls."));
+      runs.length > 1 ? el("td", {}, el("span", { class: "value" }, row.run.name)) : null)))) : el("p", {}, "No stalls."));
 }
 
 // ---- Settings that differ, with what came of them ------------------------------------------------------------------
@@ -573,75 +575,47 @@ if (data.differences.length) {
   main.append(differencePanel);
 }
 function drawDifferences() {
-  const cell = (text) => el("td", { class: "n" }, el("span", { class: "value" }, text === "" ? "\u2013" : text));
+  const value = (text) => el("td", { class: "n" }, el("span", { class: "value" }, text === "" ? "\u2013" : text));
   if (data.differences.length > MOST_COLUMNS)
-    return differenceTable.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, el("th", {}), shownRuns().map(({ run, i }) => head(run, i)))),
-      el("tbody", {}, data.differences.map(({ key, values }) => el("tr", {}, rowHead(el("code", {}, key)), shownRuns().map(({ i }) => cell(values[i])))))));
-  const { value } = RANKS[state.rank] || RANKS.given;
-  const best = shownRuns().sort((a, b) => value(a.run) - value(b.run) || a.i - b.i);
+    return differenceTable.replaceChildren(table([el("th", {}), shownRuns().map(({ run, i }) => head(run, i))],
+      data.differences.map(({ key, values }) => el("tr", {}, rowHead(el("code", {}, key)), shownRuns().map(({ i }) => value(values[i]))))));
+  const { value: rank } = RANKS[state.rank] || RANKS.given;
+  const best = shownRuns().sort((a, b) => rank(a.run) - rank(b.run) || a.i - b.i);
   const validation = (run) => bestValidation(run) === null ? "" : number(bestValidation(run));
-  differenceTable.replaceChildren(el("table", {},
-    el("thead", {}, el("tr", {}, el("th", {}, "run"), data.differences.map(({ key }) => el("th", { class: "n" }, el("code", {}, key))),
-      ["loss", "best validation loss" + (rankedSet ? " " + rankedSet : ""), "tokens/s", "steps"].map((text) => el("th", { class: "n" }, text)))),
-    el("tbody", {}, best.map(({ run, i }) => el("tr", {}, rowHead(el("span", {}, runSwatch(i), " ", run.name)), data.differences.map(({ values }) => cell(values[i])),
+  differenceTable.replaceChildren(table([el("th", {}, "run"), columns(data.differences.map(({ key }) => el("code", {}, key))),
+    columns(["loss", "best validation loss" + (rankedSet ? " " + rankedSet : ""), "tokens/s", "steps"])],
+    best.map(({ run, i }) => el("tr", {}, rowHead(el("span", {}, runSwatch(i), " ", run.name)), data.differences.map(({ values }) => value(values[i])),
       [number(run.facts.mean_loss), validation(run), run.facts.median_tokens_per_second === null ? "" : grouped(run.facts.median_tokens_per_second),
-        grouped(run.facts.steps)].map(cell))))));
+        grouped(run.facts.steps)].map(value)))));
 }
 
-// ---- Evaluations of exports, and generated texts
-// ---------------------------------------------------------------------
+// ---- Evaluations of exports, and generated texts -------------------------------------------------------------------
 
-const evaluationPanel = el("section", {class : "panel"}),
-      textPanel = el("section", {class : "panel"});
-if (runs.some((run) => run.evaluations.length))
-  main.append(evaluationPanel);
-if (runs.some((run) => run.generated.length))
-  main.append(textPanel);
+const evaluationPanel = el("section", { class: "panel" }), textPanel = el("section", { class: "panel" });
+if (runs.some((run) => run.evaluations.length)) main.append(evaluationPanel);
+if (runs.some((run) => run.generated.length)) main.append(textPanel);
 function drawEvaluations() {
-  evaluationPanel.replaceChildren(
-      el("h2", {}, "Evaluations of exports"),
-      el("p", {class : "note"},
-         "What checkpoint.export_command has found, by the step of the export."));
-  for (const {run} of shownRuns()) {
-    const names = [...new Set(run.evaluations.flatMap(({values}) => Object.keys(values))) ].sort();
-    if (!run.evaluations.length)
-      continue;
-    evaluationPanel.append(
-        el("div", {class : "wide tall", tabindex : 0},
-           el("table", {},
-              el("thead", {},
-                 el("tr", {}, el("th", {}, el("span", { class: "label" }, runs.length > 1 ? run.name : "")),
-                    run.evaluations.map(({step}) => el("th", {class : "n"}, grouped(step))))),
-              el("tbody", {},
-                 names.map((name) => el("tr", {}, rowHead(el("code", {}, name)),
-                                        run.evaluations.map(
-                                            ({values}) => el("td", {class : "n"},
-                                                             name in values ? String(values[name])
-                                                                            : "\u2013"))))))));
+  evaluationPanel.replaceChildren(el("h2", {}, "Evaluations of exports"),
+    el("p", { class: "note" }, "What checkpoint.export_command has found, by the step of the export."));
+  for (const { run: { name, evaluations } } of shownRuns()) {
+    const names = [...new Set(evaluations.flatMap(({ values }) => Object.keys(values)))].sort();
+    if (!evaluations.length) continue;
+    evaluationPanel.append(scrolled(table(
+      [el("th", {}, el("span", { class: "label" }, runs.length > 1 ? name : "")), columns(evaluations.map(({ step }) => grouped(step)))],
+      names.map((key) => el("tr", {}, rowHead(el("code", {}, key)),
+        evaluations.map(({ values }) => cell(values[key] ?? null, String)))))));
   }
 }
 function drawTexts() {
-  textPanel.replaceChildren(
-      el("h2", {}, "Generated text"),
-      el("p", {class : "note"},
-         "Prompts, and how the model continues them: the latest step first."));
-  const ends = {
-    length : "",
-    end_of_document : " \u25a0",
-    not_finite : " (the logits are not finite)"
-  };
-  for (const {run} of shownRuns())
-    for (const {prompt, texts} of run.generated)
-      textPanel.append(el(
-          "details", {open : run.generated.length < 4},
-          el("summary", {class : "prompt"}, (runs.length > 1 ? `${run.name}: ` : "") + prompt),
-          el("div", {class : "wide", tabindex : 0},
-             el("table", {},
-                el("tbody", {},
-                   [...texts ].reverse().map(
-                       ({step, text, end}) =>
-                           el("tr", {}, el("td", {class : "n"}, grouped(step)),
-                              el("td", {class : "text generated"}, text + (ends[end] || "")))))))));
+  textPanel.replaceChildren(el("h2", {}, "Generated text"),
+    el("p", { class: "note" }, "Prompts, and how the model continues them: the latest step first."));
+  const ends = { length: "", end_of_document: " \u25a0", not_finite: " (the logits are not finite)" };
+  for (const { run } of shownRuns())
+    for (const { prompt, texts } of run.generated)
+      textPanel.append(el("details", { open: run.generated.length < 4 },
+        el("summary", { class: "prompt" }, prefixOf(run) + prompt),
+        el("div", { class: "wide", tabindex: 0 }, el("table", {}, el("tbody", {}, [...texts].reverse().map(({ step, text, end }) =>
+          el("tr", {}, el("td", { class: "n" }, grouped(step)), el("td", { class: "text generated" }, text + (ends[end] || "")))))))));
 }
 
 // A panel that is drawn when it is open. Whether it is as `open` says, or the other way round, is kept in the address.
@@ -654,15 +628,9 @@ function foldable(name, title, open, draw, ...children) {
   return panel;
 }
 
-// ---- Updates of tensors --------------------------------------------------------------------------------------------
+// ---- Updates of tensors, and routers of experts --------------------------------------------------------------------
 
-const FEW_TENSORS = 24; // so many are shown at once
-const updateList = el("div", {});
-const tensorCount = runs.reduce((sum, run) => sum + run.updates.tensors.length, 0);
-const updatePanel = foldable("updates", `Updates of tensors (${grouped(tensorCount)})`, tensorCount <= FEW_TENSORS, drawUpdates,
-  choice("order", "sort", [["model", "of the model"], ["ratio", "by latest ratio"], ["highest", "by highest ratio"]]), updateList);
-if (tensorCount) main.append(updatePanel);
-const SORTS = { model: () => 0, ratio: (tensor) => tensor.ratio ?? -1, highest: (tensor) => tensor.highest?.value ?? -1 };
+const FEW_ITEMS = 24; // so many tensors or layers are shown at once
 // Values over the steps of the run, on a logarithmic scale from `low` to `high`. Values that are
 // zero or absent are gaps.
 function sparkline(label, ratios, steps, low, high, colour) {
@@ -674,108 +642,68 @@ function sparkline(label, ratios, steps, low, high, colour) {
     path += `${pen}${x.toFixed(1)} ${y.toFixed(1)}${pen === "M" ? "h0" : ""}`; // a lone point is a dot
     pen = "L";
   });
-  return svg(
-      "svg",
-      {class : "spark", viewBox : `0 0 ${width} ${height}`, role : "img", "aria-label" : label},
-      svg("path", {class : "line", d : path, stroke : colour, "stroke-width" : 1.4}));
+  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
+    svg("path", { class: "line", d: path, stroke: colour, "stroke-width": 1.4 }));
 }
-function drawUpdates() {
-  if (!updatePanel.open) return;
-  updateList.replaceChildren(el("p", { class: "note" }, "Norm of the update of a tensor / norm of its weights, in the steps whose checkpoint or export was written " +
-    "while the run went on. A point of a line is the highest ratio of neighbouring ones; all lines of a run have one logarithmic scale."));
-  for (const { run, i } of shownRuns()) {
-    const { step, steps, tensors, left_out: leftOut } = run.updates, key = SORTS[state.sort] || SORTS.model;
-    if (!tensors.length) continue;
-    const drawn = tensors.flatMap(({ ratios }) => ratios.filter((ratio) => ratio > 0));
-    const low = drawn.reduce((a, b) => Math.min(a, b), Infinity), high = drawn.reduce((a, b) => Math.max(a, b), 0);
-    const cell = (value) => el("td", { class: "n" }, value === null ? "\u2013" : number(value, 3));
-    updateList.append(
-        el("p", {class : "note"},
-           (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
-               (drawn.length ? `; lines from ${number(low, 2)} to ${number(high, 2)}` : "") +
-               (leftOut ? `; ${grouped(leftOut)} more tensors are left out` : "") + "."),
-        el("div", {class : "wide tall", tabindex : 0},
-           el("table", {},
-              el("thead", {},
-                 el("tr", {}, el("th", {}, "tensor"),
-                    [ "latest ratio", "highest", "at step" ].map((text) =>
-                                                                     el("th", {class : "n"}, text)),
-                    el("th", {}, "over the run"),
-                    [ "RMS of weights", "at first" ].map((text) => el("th", {class : "n"}, text)))),
-              el("tbody", {},
-                 [...tensors ]
-                     .sort((a, b) => key(b) - key(a))
-                     .map((tensor) =>
-                              el("tr", {}, rowHead(el("code", {}, tensor.name)),
-                                 cell(tensor.ratio), cell(tensor.highest && tensor.highest.value),
-                                 el("td", {class : "n"},
-                                    tensor.highest ? grouped(tensor.highest.step) : "\u2013"),
-                                 el("td", {},
-                                    sparkline(`update ratio of ${tensor.name} over the run`,
-                                              tensor.ratios, steps, low, high, colourOf(i))),
-                                 cell(tensor.last_rms), cell(tensor.first_rms)))))));
+// A panel with a table of the latest values for each run, in which each of the run's `items` has a row with a line of its
+// `series`. Returns the function that draws the panel. spec: name, title, note, items, series, text(value) of the ends of
+// lines, sorted(all items), heads(all items), cells(item, line(label), all items).
+function itemPanel(spec, ...choices) {
+  const list = el("div", {}), count = runs.reduce((sum, run) => sum + run[spec.name][spec.items].length, 0);
+  const panel = foldable(spec.name, `${spec.title} (${grouped(count)})`, count <= FEW_ITEMS, draw, ...choices, list);
+  if (count) main.append(panel);
+  function draw() {
+    if (!panel.open) return;
+    list.replaceChildren(el("p", { class: "note" }, spec.note));
+    for (const { run, i } of shownRuns()) {
+      const { step, steps, left_out: leftOut, [spec.items]: all } = run[spec.name];
+      if (!all.length) continue;
+      const drawn = all.flatMap((item) => item[spec.series].filter((value) => value > 0));
+      const low = drawn.reduce((a, b) => Math.min(a, b), Infinity), high = drawn.reduce((a, b) => Math.max(a, b), 0);
+      list.append(
+        el("p", { class: "note" }, `${prefixOf(run)}the latest are of step ${grouped(step)}`
+          + (drawn.length ? `; lines from ${spec.text(low)} to ${spec.text(high)}` : "")
+          + (leftOut ? `; ${grouped(leftOut)} more ${spec.items} are left out` : "") + "."),
+        scrolled(table(spec.heads(all), spec.sorted(all).map((item) => {
+          const line = (label) => el("td", {}, sparkline(`${label} over the run`, item[spec.series], steps, low, high, colourOf(i)));
+          return el("tr", {}, ...spec.cells(item, line, all));
+        }))));
+    }
   }
+  return draw;
 }
 
-// ---- Routers of experts
-// --------------------------------------------------------------------------------------------
+const SORTS = { model: () => 0, ratio: (tensor) => tensor.ratio ?? -1, highest: (tensor) => tensor.highest?.value ?? -1 };
+const drawUpdates = itemPanel({
+  name: "updates", title: "Updates of tensors", items: "tensors", series: "ratios", text: (ratio) => number(ratio, 2),
+  note: "Norm of the update of a tensor / norm of its weights, in the steps whose checkpoint or export was written " +
+    "while the run went on. A point of a line is the highest ratio of neighbouring ones; all lines of a run have one logarithmic scale.",
+  sorted: (tensors) => {
+    const key = SORTS[state.sort] || SORTS.model;
+    return [...tensors].sort((a, b) => key(b) - key(a));
+  },
+  heads: () => [el("th", {}, "tensor"), columns(["latest ratio", "highest", "at step"]), el("th", {}, "over the run"),
+    columns(["RMS of weights", "at first"])],
+  cells: (tensor, line) => [rowHead(el("code", {}, tensor.name)), cell(tensor.ratio, exponent),
+    cell(tensor.highest && tensor.highest.value, exponent), cell(tensor.highest && tensor.highest.step, grouped),
+    line("update ratio of " + tensor.name), cell(tensor.last_rms, exponent), cell(tensor.first_rms, exponent)],
+}, choice("order", "sort", [["model", "of the model"], ["ratio", "by latest ratio"], ["highest", "by highest ratio"]]));
 
-const routerList = el("div", {});
-const routerCount = runs.reduce((sum, run) => sum + run.routers.layers.length, 0);
-const routerPanel = foldable("routers", `Routers of experts (${grouped(routerCount)})`,
-                             routerCount <= FEW_TENSORS, drawRouters, routerList);
-if (routerCount)
-  main.append(routerPanel);
-function drawRouters() {
-  if (!routerPanel.open)
-    return;
-  routerList.replaceChildren(el(
-      "p", {class : "note"},
-      "Shares of a layer's choices that its busiest and its idlest expert got, the entropy of the router in nats, and the " +
-          "balancing loss of the layer, of the latest step. A point of a line is the highest share of a busiest expert of neighbouring steps; all lines of a run have one logarithmic scale."));
-  for (const {run, i} of shownRuns()) {
-    const {step, steps, layers, left_out : leftOut} = run.routers;
-    if (!layers.length)
-      continue;
-    const drawn = layers.flatMap(({loads}) => loads.filter((load) => load > 0));
-    const low = drawn.reduce((a, b) => Math.min(a, b), Infinity),
-          high = drawn.reduce((a, b) => Math.max(a, b), 0);
-    const cell = (value, text) => el("td", {class : "n" + (value === 0 ? " warn" : "")},
-                                     value === null ? "\u2013" : text(value));
-    const plain = (value) => number(value, 3);
-    const hasLate = layers.some(({late}) => late !== null);
-    routerList.append(
-        el("p", {class : "note"},
-           (runs.length > 1 ? run.name + ": " : "") + `the latest are of step ${grouped(step)}` +
-               (drawn.length ? `; lines from ${percent(low)} to ${percent(high)}` : "") +
-               (leftOut ? `; ${grouped(leftOut)} more layers are left out` : "") + "."),
-        el("div", {class : "wide tall", tabindex : 0},
-           el("table", {},
-              el("thead", {},
-                 el("tr", {},
-                    [
-                      "layer", "busiest", "idlest", "entropy", "balancing loss",
-                      ...(hasLate ? [ "late" ] : []), "highest busiest", "at step"
-                    ].map((text) => el("th", {class : "n"}, text)),
-                    el("th", {}, "busiest over the run"))),
-              el("tbody", {},
-                 layers.map(
-                     (layer) =>
-                         el("tr", {}, rowHead(grouped(layer.layer), "n"),
-                            cell(layer.max_load, percent), cell(layer.min_load, percent),
-                            cell(layer.entropy, plain), cell(layer.balance_loss, plain),
-                            hasLate ? el("td", {class : "n"},
-                                         layer.late === null ? "\u2013" : percent(layer.late))
-                                    : null,
-                            cell(layer.highest && layer.highest.value, percent),
-                            el("td", {class : "n"},
-                               layer.highest ? grouped(layer.highest.step) : "\u2013"),
-                            el("td", {},
-                               sparkline(`share of the busiest expert of layer ${
-                                             layer.layer} over the run`,
-                                         layer.loads, steps, low, high, colourOf(i)))))))));
-  }
-}
+const hasLate = (layers) => layers.some(({ late }) => late !== null);
+const figure = (value, text) => cell(value, text, value === 0 ? " warn" : "");
+const drawRouters = itemPanel({
+  name: "routers", title: "Routers of experts", items: "layers", series: "loads", text: percent,
+  note: "Shares of a layer's choices that its busiest and its idlest expert got, the entropy of the router in nats, and the " +
+    "balancing loss of the layer, of the latest step. A point of a line is the highest share of a busiest expert of neighbouring " +
+    "steps; all lines of a run have one logarithmic scale.",
+  sorted: (layers) => layers,
+  heads: (layers) => [columns(["layer", "busiest", "idlest", "entropy", "balancing loss", ...(hasLate(layers) ? ["late"] : []),
+    "highest busiest", "at step"]), el("th", {}, "busiest over the run")],
+  cells: (layer, line, layers) => [rowHead(grouped(layer.layer), "n"), figure(layer.max_load, percent), figure(layer.min_load, percent),
+    figure(layer.entropy, exponent), figure(layer.balance_loss, exponent), hasLate(layers) ? cell(layer.late, percent) : null,
+    figure(layer.highest && layer.highest.value, percent), cell(layer.highest && layer.highest.step, grouped),
+    line("share of the busiest expert of layer " + layer.layer)],
+});
 
 // ---- Events --------------------------------------------------------------------------------------------------------
 
@@ -787,9 +715,9 @@ function drawEvents() {
   if (!eventPanel.open) return;
   const rows = shownRuns().flatMap(({ run }) => run.events.map((event) => ({ run, event }))).sort((a, b) => a.event.time < b.event.time ? 1 : a.event.time > b.event.time ? -1 : 0);
   eventList.replaceChildren(el("p", { class: "note" }, `The newest first; at most the latest ${data.most_events} of each kind and run. Events of steps that were taken back are marked.`),
-    el("table", {}, el("thead", {}, el("tr", {}, ["time", "step", "event", runs.length > 1 ? "run" : null, "what"].filter((t) => t).map((text) => el("th", {}, text)))),
-      el("tbody", {}, rows.map(({ run, event }) => el("tr", {}, el("td", {}, localTime(event.time)), el("td", { class: "n" }, event.step === null ? "" : grouped(event.step)),
-        el("td", {}, event.kind.replace("_", " ") + (event.taken_back ? " (taken back)" : "")), runs.length > 1 ? el("td", {}, el("span", { class: "value" }, run.name)) : null, el("td", { class: "text" }, event.text))))));
+    table(["time", "step", "event", ...(runs.length > 1 ? ["run"] : []), "what"].map((text) => el("th", {}, text)),
+      rows.map(({ run, event }) => el("tr", {}, el("td", {}, localTime(event.time)), el("td", { class: "n" }, event.step === null ? "" : grouped(event.step)),
+        el("td", {}, event.kind.replace("_", " ") + (event.taken_back ? " (taken back)" : "")), runs.length > 1 ? el("td", {}, el("span", { class: "value" }, run.name)) : null, el("td", { class: "text" }, event.text)))));
 }
 
 // ---- Drawing, and loading anew -------------------------------------------------------------------------------------
