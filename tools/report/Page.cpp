@@ -238,7 +238,6 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   }
   json["slow"] = slowStepsJson(run);
   json["events"] = eventsJson(run);
-  json["event_counts"] = run.eventCounts;
   json["generated"] = generatedJson(run);
   json["evaluations"] = evaluationsJson(run);
   json["updates"] = updatesJson(run.updates);

@@ -1,6 +1,8 @@
 // Statistics of the routers of a run's layers: `router` in the lines of OUT/metrics.jsonl.
 #pragma once
 
+#include "tools/report/StepGroups.h"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
@@ -13,7 +15,6 @@ namespace lmc {
 class RouterFigures {
 public:
   static constexpr size_t kMaxLayers = 256; // the first ones are kept
-  static constexpr size_t kMaxPoints = 64;  // points per layer; an even number
 
   struct Highest {
     int64_t step = 0;
@@ -26,7 +27,8 @@ public:
     // rows. Absent if its line has none.
     std::optional<double> maxLoad, minLoad, entropy, balanceLoss, late;
     std::optional<Highest> highest; // highest share of a busiest expert; of equal ones, the first
-    // The highest share of a busiest expert in each group of steps; absent if no step has one.
+    // The highest share of a busiest expert in each group of steps with routers; absent if no step
+    // has one.
     std::vector<std::optional<double>> loads;
   };
 
@@ -34,18 +36,14 @@ public:
   void add(int64_t step, const nlohmann::json &router);
 
   std::vector<const Layer *> layers() const; // in the order of their numbers
-  // Returns the last step of each group of consecutive steps. All groups but the last one have
-  // equally many: 1, 2, 4, ... as the run goes on.
-  const std::vector<int64_t> &groupSteps() const { return groups; }
+  const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
   int64_t lastStep() const { return last; }  // 0: no step had routers
   size_t leftOut() const { return tooMany; } // layers of the latest step not kept
 
 private:
-  void begin(int64_t step);
-
   std::map<int64_t, Layer> kept; // by number
-  std::vector<int64_t> groups;
-  int64_t groupSize = 1, inLastGroup = 0, last = 0; // steps
+  StepGroups groups;
+  int64_t last = 0;
   size_t tooMany = 0;
 };
 

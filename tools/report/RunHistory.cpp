@@ -2,9 +2,9 @@
 
 #include "ground/support/File.h"
 #include "ground/support/Json.h"
+#include "tools/report/Values.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -20,20 +20,6 @@ namespace {
 // The maximum of numbers of steps and tokens: JavaScript, which draws them, has exact whole numbers
 // up to 2^53.
 constexpr double kLargest = 9007199254740992; // 2^53
-
-// Returns the number at `key`; nothing if it is absent, null (not finite in the run) or no number.
-std::optional<double> numberAt(const json &object, const char *key) {
-  auto it = object.find(key);
-  if (it == object.end() || !it->is_number())
-    return std::nullopt;
-  const double value = it->get<double>();
-  return std::isfinite(value) ? std::optional(value) : std::nullopt;
-}
-
-std::string textAt(const json &object, const char *key) {
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
 
 // Returns the seconds since 1970 of "2026-11-22T13:40:02.125Z"; 0 for another text.
 double secondsOf(const std::string &time) {
@@ -133,7 +119,6 @@ void RunHistory::forgetMetrics() {
 
 void RunHistory::forgetEvents() {
   kept.clear();
-  eventCounts.clear();
   eventNumber = starts = warnings = damagedEvents = 0;
   lastEvent = ending = "";
 }
@@ -298,7 +283,6 @@ void RunHistory::readEvent(std::string_view line) {
   constexpr size_t kMaxKinds = 64;
   if (!kept.count(event.kind) && kept.size() == kMaxKinds)
     return;
-  ++eventCounts[event.kind];
   auto &list = kept[event.kind];
   list.emplace_back(eventNumber++, std::move(event));
   if (list.size() > kMaxEvents)

@@ -56,7 +56,7 @@ struct RunEvent {
 
 class RunHistory {
 public:
-  // The maximum number of events of each kind that are kept; older ones are only counted.
+  // The maximum number of events of each kind that are kept; older ones are dropped.
   static constexpr size_t kMaxEvents = 400;
   // The maximum number of sets of validation data that are drawn.
   static constexpr size_t kMaxSets = 32;
@@ -112,7 +112,6 @@ public:
 
   // Of events.jsonl.
   int64_t starts = 0, warnings = 0, damagedEvents = 0;
-  std::map<std::string, int64_t> eventCounts;
   std::string ending; // text of the latest `exit`; "": the run goes on, or was killed
   std::string phase;  // phase of the last step; "": the run has no phases
 

@@ -1,10 +1,7 @@
 #include "tools/report/TensorUpdates.h"
 
 #include "ground/support/Json.h"
-
-#include <nlohmann/json.hpp>
-
-#include <cmath>
+#include "tools/report/Values.h"
 
 using nlohmann::json;
 
@@ -12,16 +9,8 @@ namespace lmc {
 
 // Returns the number at `key` if it is finite and not negative.
 static std::optional<double> sizeAt(const json &object, const std::string &key) {
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_number())
-    return std::nullopt;
-  const double value = found->get<double>();
-  return std::isfinite(value) && value >= 0 ? std::optional(value) : std::nullopt;
-}
-
-static void raise(std::optional<double> &highest, const std::optional<double> &value) {
-  if (value && (!highest || *value > *highest))
-    highest = value;
+  const std::optional<double> value = numberAt(object, key);
+  return value >= 0 ? value : std::nullopt;
 }
 
 Result<void> TensorUpdates::update() {
@@ -31,9 +20,8 @@ Result<void> TensorUpdates::update() {
 void TensorUpdates::forget() {
   kept.clear();
   places.clear();
-  groups.clear();
-  groupSize = 1;
-  inLastGroup = last = damagedLines = 0;
+  groups = {};
+  last = damagedLines = 0;
   tooMany = 0;
 }
 
@@ -73,36 +61,18 @@ void TensorUpdates::read(std::string_view line) {
       tensor->firstRms = tensor->lastRms;
     if (tensor->ratio && (!tensor->highest || *tensor->ratio > tensor->highest->ratio))
       tensor->highest = {last, *tensor->ratio};
-    raise(tensor->ratios.back(), tensor->ratio);
+    tensor->ratios.back() = std::max(tensor->ratios.back(), tensor->ratio);
   }
 }
 
-// Adds a place for a line to the last group. Groups are merged in pairs when there are too many.
 void TensorUpdates::beginLine(int64_t step) {
   last = step;
   tooMany = 0;
-  if (!groups.empty() && inLastGroup < groupSize) {
-    groups.back() = step;
-    ++inLastGroup;
-  } else {
-    if (groups.size() == kMaxPoints) {
-      for (size_t i = 0; i < kMaxPoints / 2; ++i)
-        groups[i] = groups[2 * i + 1];
-      groups.resize(kMaxPoints / 2);
-      for (Tensor &tensor : kept) {
-        for (size_t i = 0; i < kMaxPoints / 2; ++i) {
-          tensor.ratios[i] = tensor.ratios[2 * i];
-          raise(tensor.ratios[i], tensor.ratios[2 * i + 1]);
-        }
-        tensor.ratios.resize(kMaxPoints / 2);
-      }
-      groupSize *= 2;
-    }
-    groups.push_back(step);
-    inLastGroup = 1;
-  }
+  const bool merges = groups.add(step);
   for (Tensor &tensor : kept) {
-    tensor.ratios.resize(groups.size());
+    if (merges)
+      StepGroups::merge(tensor.ratios);
+    tensor.ratios.resize(groups.steps().size());
     tensor.ratio = tensor.lastRms = std::nullopt;
   }
 }
@@ -117,7 +87,7 @@ TensorUpdates::Tensor *TensorUpdates::find(const std::string &name) {
     return nullptr;
   places.emplace(shown, kept.size());
   kept.emplace_back().name = shown;
-  kept.back().ratios.resize(groups.size());
+  kept.back().ratios.resize(groups.steps().size());
   return &kept.back();
 }
 

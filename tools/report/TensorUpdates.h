@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/report/GrowingFile.h"
+#include "tools/report/StepGroups.h"
 
 #include <cstdint>
 #include <map>
@@ -16,7 +17,6 @@ class TensorUpdates {
 public:
   static constexpr size_t kMaxTensors = 1024; // the first ones are kept
   static constexpr size_t kMaxName = 400;     // bytes of a name
-  static constexpr size_t kMaxPoints = 64;    // points per tensor; an even number
 
   struct Highest {
     int64_t step = 0;
@@ -38,9 +38,7 @@ public:
   // Reads what was added since the last call. A damaged line is left out and counted.
   Result<void> update();
   const std::vector<Tensor> &tensors() const { return kept; } // in the order of the file
-  // Returns the last step of each group of consecutive lines. All groups but the last one have
-  // equally many lines: 1, 2, 4, ... as the file grows.
-  const std::vector<int64_t> &groupSteps() const { return groups; }
+  const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
   int64_t lastStep() const { return last; }  // 0: no line
   size_t leftOut() const { return tooMany; } // in the latest line
   // Returns the number of lines that were left out, with an incomplete line at the end of the file.
@@ -55,8 +53,7 @@ private:
   GrowingFile file;
   std::vector<Tensor> kept;
   std::map<std::string, size_t> places; // in `kept`, by name
-  std::vector<int64_t> groups;
-  int64_t groupSize = 1, inLastGroup = 0; // lines
+  StepGroups groups;
   int64_t last = 0, damagedLines = 0;
   size_t tooMany = 0;
 };
