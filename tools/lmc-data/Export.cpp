@@ -96,32 +96,16 @@ DataCommand addExportCommand(CommandLine &line) {
         return {};
       },
       "the most bytes of tensors in one file. Default: 5GB");
-  command.option(
-      "--pad-vocab", "N",
-      [&options](const std::string &value) -> Result<void> {
-        auto multiple = parseNumber("--pad-vocab", value, 1, 65536);
-        LMC_TRY(multiple);
-        options.vocabMultiple = *multiple;
-        return {};
-      },
+  command.number(
+      "--pad-vocab", "N", 1, 65536, options.vocabMultiple,
       "pad the embedding and the head with rows of zeros to a multiple of N. Default: no padding");
   command.option("--tokenizer", "PATH", arguments->tokenizer,
                  "a tokenizer's folder or file, which is copied to the folder. Default: the one that the "
                  "training data was packed with");
-  auto addId = [&](const char *name, std::optional<uint32_t> &id, const char *description) {
-    command.option(
-        name, "ID",
-        [name, &id](const std::string &value) -> Result<void> {
-          auto number = parseNumber(name, value, 0, UINT32_MAX);
-          LMC_TRY(number);
-          id = static_cast<uint32_t>(*number);
-          return {};
-        },
-        description);
-  };
-  addId("--eos", options.eosTokenId,
-        "the id that ends a document. Default: the one that the run's data has");
-  addId("--bos", options.bosTokenId, "the id that begins a document. Default: that of --eos");
+  command.number("--eos", "ID", 0, UINT32_MAX, options.eosTokenId,
+                 "the id that ends a document. Default: the one that the run's data has");
+  command.number("--bos", "ID", 0, UINT32_MAX, options.bosTokenId,
+                 "the id that begins a document. Default: that of --eos");
   command.footer(
       "Needs the checkpoint alone, not the plan. Writes config.json, generation_config.json and\n"
       "model.safetensors, or several files with model.safetensors.index.json. An earlier export\n"

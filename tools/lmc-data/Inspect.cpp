@@ -268,24 +268,12 @@ DataCommand addInspectCommand(CommandLine &line) {
   command.argument("PATH", options->path,
                    "a token file, a checkpoint's folder, or a run's: its newest checkpoint");
   addFormatOption(command, options->format);
-  command.option(
-      "--eod", "ID",
-      [=](const std::string &value) -> Result<void> {
-        auto id = parseNumber("--eod", value, 0, UINT32_MAX);
-        LMC_TRY(id);
-        options->eod = static_cast<uint32_t>(*id);
-        return {};
-      },
+  command.number(
+      "--eod", "ID", 0, UINT32_MAX, options->eod,
       "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
       "files, 128000 (Llama 3) for uint32 files");
-  command.option(
-      "--best-fit", "N",
-      [=](const std::string &value) -> Result<void> {
-        auto window = parseNumber("--best-fit", value, 1, 1 << 26);
-        LMC_TRY(window);
-        options->window = *window;
-        return {};
-      },
+  command.number(
+      "--best-fit", "N", 1, 1 << 26, options->window,
       "also print how the documents fill windows of N tokens with data.packing = \"best_fit\"");
   command.flag("--verify", options->verify,
                "compares the checksums of a checkpoint's files, which reads all of them");

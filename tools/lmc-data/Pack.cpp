@@ -50,9 +50,9 @@ struct PackOptions {
   SpecialTokens special = SpecialTokens::Text;
   uint32_t threads = 0; // 0: one per processor
   bool strict = false;
-  bool megatron = false;      // true: writes token files in Megatron's format
-  std::optional<bool> resume; // default: true if all inputs can be read again
-  double saveInterval = 10;   // seconds between two saves of the state
+  bool megatron = false;    // true: writes token files in Megatron's format
+  std::optional<bool> anew; // true: resumes nothing. Default: false if inputs can be read again
+  double saveInterval = 10; // seconds between two saves of the state
 };
 
 // The tokenizer and the border tokens that PackOptions ask for.
@@ -309,7 +309,7 @@ Result<void> checkPaths(const PackOptions &options) {
         return Error{
             fmt::format("{}: is both input and output; give --output another name", output)};
   for (const std::string &input : options.inputs)
-    if (options.resume.value_or(false) && !canReadAgain(input))
+    if (!options.anew.value_or(true) && !canReadAgain(input))
       return Error{
           fmt::format("{}: cannot be resumed, because what was read of it is gone; save it "
                       "to a file first, or give --resume=none",
@@ -487,8 +487,8 @@ public:
   }
 
   Result<void> run() {
-    const bool resumable = options.resume.value_or(
-        std::all_of(options.inputs.begin(), options.inputs.end(), canReadAgain));
+    const bool resumable =
+        !options.anew.value_or(!std::ranges::all_of(options.inputs, canReadAgain));
     auto done = lockOutputs();
     LMC_TRY(done);
     if (*done && resumable)
@@ -775,14 +775,8 @@ DataCommand addPackCommand(CommandLine &line) {
         return {};
       },
       "threads of the tokenizer; they do not change the result. Default: one per processor");
-  command.option(
-      "--write", "lmc|megatron",
-      [=](const std::string &value) -> Result<void> {
-        if (value != "lmc" && value != "megatron")
-          return Error{fmt::format("--write={}: expected lmc or megatron", value)};
-        options->megatron = value == "megatron";
-        return {};
-      },
+  command.either(
+      "--write", "lmc", "megatron", options->megatron,
       "the format of OUT.bin: lmc's, or Megatron's OUT.bin with OUT.idx, in which the last "
       "document "
       "ends with the --eod too. Default: lmc");
@@ -801,24 +795,12 @@ DataCommand addPackCommand(CommandLine &line) {
       "the share of the tokens that OUT2.bin gets, between 0 and 1. It gets whole documents, "
       "chosen by a fixed hash, if their share is between F/2 and 3F/2, else the end of the text. "
       "Default: 0.05");
-  command.option(
-      "--resume", "auto|none",
-      [=](const std::string &value) -> Result<void> {
-        if (value != "auto" && value != "none")
-          return Error{fmt::format("--resume={}: expected auto or none", value)};
-        options->resume = value == "auto";
-        return {};
-      },
+  command.either(
+      "--resume", "auto", "none", options->anew,
       "auto: goes on where a pack of the same inputs and options was interrupted, with the same "
       "result; not possible with standard input. Default: auto, where it is possible");
-  command.option(
-      "--save-interval", "SECONDS",
-      [=](const std::string &value) -> Result<void> {
-        auto number = parseNumber("--save-interval", value, 0, 86400);
-        LMC_TRY(number);
-        options->saveInterval = static_cast<double>(*number);
-        return {};
-      },
+  command.number(
+      "--save-interval", "SECONDS", 0, 86400, options->saveInterval,
       "the time after which an interrupted pack may have to do work again; 0 saves after each "
       "document. Default: 10");
   command.flag("--strict", options->strict,

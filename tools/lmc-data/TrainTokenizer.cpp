@@ -81,15 +81,8 @@ DataCommand addTokenizerCommand(CommandLine &line) {
   command.arguments("IN", options->inputs, "files, folders or patterns of documents, as for pack");
   command.option("-o,--output", "DIR", options->output,
                  "the folder for tokenizer.json and tokenizer_config.json");
-  command.option(
-      "--vocab-size", "N",
-      [=](const std::string &value) -> Result<void> {
-        auto number = parseNumber("--vocab-size", value, 257, 1 << 24);
-        LMC_TRY(number);
-        options->size = static_cast<uint32_t>(*number);
-        return {};
-      },
-      "tokens, with the 256 bytes and the end of a document. Default: 32768");
+  command.number("--vocab-size", "N", 257, 1 << 24, options->size,
+                 "tokens, with the 256 bytes and the end of a document. Default: 32768");
   addDocumentOptions(command, options->documents);
   command.option("--eod", "TOKEN", options->endOfText,
                  "the special token that ends a document. Default: <|endoftext|>");

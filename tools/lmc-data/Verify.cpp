@@ -59,23 +59,10 @@ DataCommand addVerifyCommand(CommandLine &line) {
   Command &command = line.command("verify", "reads all of a token file and checks it");
   command.argument("FILE", options->path, "the token file");
   addFormatOption(command, options->format);
-  command.option(
-      "--vocab-size", "N",
-      [=](const std::string &value) -> Result<void> {
-        auto size = parseNumber("--vocab-size", value, 1, UINT32_MAX);
-        LMC_TRY(size);
-        options->vocabSize = *size;
-        return {};
-      },
-      "every id must be below N too, the model's vocabulary");
-  command.option(
-      "--eod", "ID",
-      [=](const std::string &value) -> Result<void> {
-        auto id = parseNumber("--eod", value, 0, INT32_MAX);
-        LMC_TRY(id);
-        options->eod = static_cast<uint32_t>(*id);
-        return {};
-      },
+  command.number("--vocab-size", "N", 1, UINT32_MAX, options->vocabSize,
+                 "every id must be below N too, the model's vocabulary");
+  command.number(
+      "--eod", "ID", 0, INT32_MAX, options->eod,
       "the id that ends a document, where the file does not say. Default: 50256 (GPT-2) for uint16 "
       "files, 128000 (Llama 3) for uint32 files");
   command.footer(

@@ -35,13 +35,7 @@ struct OtherOptions {
 static void addOptions(CommandLine &line, ProgramOptions &options, OtherOptions &other) {
   auto number = [&](const char *name, uint64_t least, uint64_t most, auto &value,
                     const char *description) {
-    auto read = [name, least, most, &value](const std::string &text) -> Result<void> {
-      auto number = parseNumber(name, text, least, most);
-      LMC_TRY(number);
-      value = static_cast<int64_t>(*number);
-      return {};
-    };
-    line.option(name, "N", read, description);
+    line.number(name, "N", least, most, value, description);
   };
   line.argument("PLAN", options.plan,
                 "written by `lmc compile`; may be left out to go on with the run in DIR",
@@ -53,13 +47,7 @@ static void addOptions(CommandLine &line, ProgramOptions &options, OtherOptions 
   line.option(
       "--resume", "auto|none|PATH", options.resume,
       "the newest checkpoint of DIR, nothing, or a checkpoint or run folder (default: auto)");
-  auto rewind = [&options](const std::string &text) -> Result<void> {
-    auto step = parseNumber("--rewind", text, 0, uint64_t{1} << 53);
-    LMC_TRY(step);
-    options.rewind = *step;
-    return {};
-  };
-  line.option("--rewind", "STEP", rewind,
+  line.number("--rewind", "STEP", 0, uint64_t{1} << 53, options.rewind,
               "go back to the checkpoint of this step in DIR; what came later is moved to "
               "DIR/undone/");
   line.option("--max-hours", "TIME", other.maxHours,

@@ -169,15 +169,8 @@ LmcCommand addReportCommand(CommandLine &line) {
   command.flag("--watch", arguments->watch,
                "write the page again and again until all runs have ended, or Ctrl-C; the page "
                "loads itself anew");
-  command.option(
-      "--every", "SECONDS",
-      [=](const std::string &text) -> Result<void> {
-        auto seconds = parseNumber("--every", text, 1, 86400);
-        LMC_TRY(seconds);
-        arguments->every = *seconds;
-        return {};
-      },
-      "how often --watch writes the page (default: 10)");
+  command.number("--every", "SECONDS", 1, 86400, arguments->every,
+                 "how often --watch writes the page (default: 10)");
   command.flag("--quiet", arguments->quiet, "print errors only");
   return {&command, [=] { return runReport(*arguments); }};
 }

@@ -36,6 +36,14 @@ public:
   void option(const std::string &names, const std::string &placeholder,
               std::function<Result<void>(const std::string &text)> read,
               const std::string &description);
+  // Adds an option whose value is a whole number in [least, most].
+  template <typename Number>
+  void number(const std::string &name, const std::string &placeholder, uint64_t least,
+              uint64_t most, Number &value, const std::string &description);
+  // Adds an option whose value is the word `no`, which sets `value` to false, or `yes`.
+  template <typename Boolean>
+  void either(const std::string &name, const std::string &no, const std::string &yes,
+              Boolean &value, const std::string &description);
   // Adds an option that may be repeated; each use adds its value to `values`. With `separated`, one
   // use may give several values, with commas between them.
   void list(const std::string &names, const std::string &placeholder,
@@ -86,5 +94,33 @@ private:
 // Parses `text`, the value of `option` ("--steps"), as a whole number in [least, most].
 Result<uint64_t> parseNumber(const std::string &option, const std::string &text, uint64_t least,
                              uint64_t most);
+
+template <typename Number>
+void Command::number(const std::string &name, const std::string &placeholder, uint64_t least,
+                     uint64_t most, Number &value, const std::string &description) {
+  option(
+      name, placeholder,
+      [name, least, most, &value](const std::string &text) -> Result<void> {
+        auto number = parseNumber(name, text, least, most);
+        LMC_TRY(number);
+        value = static_cast<int64_t>(*number);
+        return {};
+      },
+      description);
+}
+
+template <typename Boolean>
+void Command::either(const std::string &name, const std::string &no, const std::string &yes,
+                     Boolean &value, const std::string &description) {
+  option(
+      name, no + "|" + yes,
+      [name, no, yes, &value](const std::string &text) -> Result<void> {
+        if (text != no && text != yes)
+          return Error{name + "=" + text + ": expected " + no + " or " + yes};
+        value = text == yes;
+        return {};
+      },
+      description);
+}
 
 } // namespace lmc

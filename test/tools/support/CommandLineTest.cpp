@@ -23,15 +23,7 @@ struct Tool {
   Tool() {
     pack.arguments("IN", inputs, "files");
     pack.option("-o,--output", "FILE", output, "the result");
-    pack.option(
-        "--count", "N",
-        [this](const std::string &text) -> Result<void> {
-          auto number = parseNumber("--count", text, 1, 9);
-          LMC_TRY(number);
-          count = *number;
-          return {};
-        },
-        "how many");
+    pack.number("--count", "N", 1, 9, count, "how many");
     pack.list("--set", "KEY", sets, "keys");
     pack.group("");
     pack.list("--kinds", "KIND", kinds, "kinds", true);

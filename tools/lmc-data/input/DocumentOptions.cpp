@@ -78,24 +78,10 @@ void addDocumentOptions(Command &command, DocumentOptions &options) {
       "--field", "NAME", options.field,
       "the field of each line of JSON, or the column of Parquet, that holds a document's "
       "text. Default: text");
-  command.option(
-      "--nulls", "error|empty",
-      [&options](const std::string &value) -> Result<void> {
-        if (value != "error" && value != "empty")
-          return Error{fmt::format("--nulls={}: expected error or empty", value)};
-        options.nullIsEmpty = value == "empty";
-        return {};
-      },
-      "what a null is in the place of a text. Default: error");
-  command.option(
-      "--invalid-utf8", "error|replace",
-      [&options](const std::string &value) -> Result<void> {
-        if (value != "error" && value != "replace")
-          return Error{fmt::format("--invalid-utf8={}: expected error or replace", value)};
-        options.replaceInvalid = value == "replace";
-        return {};
-      },
-      "what becomes of bytes that are not UTF-8: an error, or U+FFFD. Default: error");
+  command.either("--nulls", "error", "empty", options.nullIsEmpty,
+                 "what a null is in the place of a text. Default: error");
+  command.either("--invalid-utf8", "error", "replace", options.replaceInvalid,
+                 "what becomes of bytes that are not UTF-8: an error, or U+FFFD. Default: error");
 }
 
 } // namespace lmc
