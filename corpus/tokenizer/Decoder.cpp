@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char *kReplacement = "\xef\xbf\xbd"; // U+FFFD
 
-const auto asDecoder = Function<Decoder, std::vector<std::string> &>::make;
+using AsDecoder = Function<Decoder, std::vector<std::string> &>;
+const auto asDecoder = AsDecoder::make;
 
 std::string joined(const std::vector<std::string> &pieces) {
   std::string text;
@@ -120,12 +121,7 @@ std::unique_ptr<Decoder> makeStripDecoder(char32_t content, size_t start, size_t
 }
 
 std::unique_ptr<Decoder> makeSequenceDecoder(std::vector<std::unique_ptr<Decoder>> decoders) {
-  auto shared = std::make_shared<std::vector<std::unique_ptr<Decoder>>>(std::move(decoders));
-  return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
-    for (const auto &decoder : *shared)
-      LMC_TRY(decoder->apply(pieces));
-    return {};
-  });
+  return AsDecoder::sequence(std::move(decoders));
 }
 
 } // namespace lmc

@@ -1,10 +1,11 @@
-// Makes a normalizer or a decoder of a function object.
+// Makes a normalizer, a pre-tokenizer or a decoder of a function object.
 #pragma once
 
 #include "ground/support/Result.h"
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace lmc {
 
@@ -16,6 +17,15 @@ public:
     auto made = std::make_unique<Function>();
     made->body = std::move(body);
     return made;
+  }
+  // Makes an Interface that applies all `steps`, one after the other.
+  static std::unique_ptr<Interface> sequence(std::vector<std::unique_ptr<Interface>> steps) {
+    auto shared = std::make_shared<std::vector<std::unique_ptr<Interface>>>(std::move(steps));
+    return make([shared](Arguments... arguments) -> Result<void> {
+      for (const auto &step : *shared)
+        LMC_TRY(step->apply(arguments...));
+      return {};
+    });
   }
   Result<void> apply(Arguments... arguments) const override { return body(arguments...); }
 

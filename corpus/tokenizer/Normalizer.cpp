@@ -8,7 +8,8 @@ namespace lmc {
 
 namespace {
 
-const auto asNormalizer = Function<Normalizer, std::string &, bool &>::make;
+using AsNormalizer = Function<Normalizer, std::string &, bool &>;
+const auto asNormalizer = AsNormalizer::make;
 
 // A normalizer that treats each character alone: append(text, c) appends the replacement of c.
 template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
@@ -130,13 +131,7 @@ Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
 }
 
 std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers) {
-  auto shared = std::make_shared<std::vector<std::unique_ptr<Normalizer>>>(std::move(normalizers));
-  return asNormalizer([=](std::string &text, bool &cutBegin) -> Result<void> {
-    for (const auto &normalizer : *shared)
-      if (!text.empty())
-        LMC_TRY(normalizer->apply(text, cutBegin));
-    return {};
-  });
+  return AsNormalizer::sequence(std::move(normalizers));
 }
 
 } // namespace lmc

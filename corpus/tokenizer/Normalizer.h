@@ -13,7 +13,7 @@ namespace lmc {
 class Normalizer {
 public:
   virtual ~Normalizer() = default;
-  // Changes valid UTF-8, which is not empty, to valid UTF-8. Sets `cutBegin` if the new first
+  // Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the new first
   // character was not made of the old first character, for Metaspace's scheme "first".
   virtual Result<void> apply(std::string &text, bool &cutBegin) const = 0;
 };

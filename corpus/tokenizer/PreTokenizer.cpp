@@ -1,19 +1,19 @@
 #include "corpus/tokenizer/PreTokenizer.h"
 
+#include "corpus/tokenizer/Function.h"
+
 namespace lmc {
 
-namespace {
+using AsPreTokenizer = Function<PreTokenizer, Words &, bool>;
 
-class SplitWords : public PreTokenizer {
-public:
-  SplitWords(std::unique_ptr<Matcher> matcher, SplitBehavior behavior, bool invert)
-      : matcher(std::move(matcher)), behavior(behavior), invert(invert) {}
-
-  Result<void> apply(Words &words, bool) const override {
+std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
+                                        bool invert) {
+  std::shared_ptr<Matcher> shared = std::move(matcher);
+  return AsPreTokenizer::make([=](Words &words, bool) -> Result<void> {
     const std::vector<std::string_view> whole = std::move(words.views);
     words.views.clear();
     for (std::string_view word : whole) {
-      LMC_TRY(matcher->search(word, words.spans));
+      LMC_TRY(shared->search(word, words.spans));
       if (invert)
         for (Span &span : words.spans)
           span.match = !span.match;
@@ -22,20 +22,11 @@ public:
         words.views.push_back(word.substr(span.begin, span.end - span.begin));
     }
     return {};
-  }
+  });
+}
 
-private:
-  std::unique_ptr<Matcher> matcher;
-  SplitBehavior behavior;
-  bool invert;
-};
-
-class Metaspace : public PreTokenizer {
-public:
-  Metaspace(std::string mark, PrependScheme scheme, bool split)
-      : mark(std::move(mark)), scheme(scheme), split(split) {}
-
-  Result<void> apply(Words &words, bool atBegin) const override {
+std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split) {
+  return AsPreTokenizer::make([=](Words &words, bool atBegin) -> Result<void> {
     const std::vector<std::string_view> whole = std::move(words.views);
     words.views.clear();
     for (std::string_view word : whole) {
@@ -60,55 +51,21 @@ public:
       words.views.push_back(changed.substr(begin));
     }
     return {};
-  }
+  });
+}
 
-private:
-  std::string mark;
-  PrependScheme scheme;
-  bool split;
-};
-
-class PrefixSpace : public PreTokenizer {
-public:
-  Result<void> apply(Words &words, bool) const override {
+std::unique_ptr<PreTokenizer> makePrefixSpace() {
+  return AsPreTokenizer::make([](Words &words, bool) -> Result<void> {
     for (std::string_view &word : words.views)
       if (word[0] != ' ')
         word = words.storage.emplace_back(1, ' ').append(word);
     return {};
-  }
-};
-
-class Several : public PreTokenizer {
-public:
-  explicit Several(std::vector<std::unique_ptr<PreTokenizer>> all) : all(std::move(all)) {}
-  Result<void> apply(Words &words, bool atBegin) const override {
-    for (const auto &one : all)
-      LMC_TRY(one->apply(words, atBegin));
-    return {};
-  }
-
-private:
-  std::vector<std::unique_ptr<PreTokenizer>> all;
-};
-
-} // namespace
-
-std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
-                                        bool invert) {
-  return std::make_unique<SplitWords>(std::move(matcher), behavior, invert);
+  });
 }
-
-std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split) {
-  return std::make_unique<Metaspace>(std::move(mark), scheme, split);
-}
-
-std::unique_ptr<PreTokenizer> makePrefixSpace() { return std::make_unique<PrefixSpace>(); }
 
 std::unique_ptr<PreTokenizer>
 makePreTokenizers(std::vector<std::unique_ptr<PreTokenizer>> preTokenizers) {
-  if (preTokenizers.size() == 1)
-    return std::move(preTokenizers[0]);
-  return std::make_unique<Several>(std::move(preTokenizers));
+  return AsPreTokenizer::sequence(std::move(preTokenizers));
 }
 
 } // namespace lmc
