@@ -7,43 +7,21 @@
 
 namespace lmc {
 
-TokenFinder::TokenFinder(std::vector<AddedToken> given, const std::vector<std::string> &patterns)
-    : tokens(std::move(given)) {
+TokenFinder::TokenFinder(std::vector<AddedToken> given) : tokens(std::move(given)) {
   for (uint32_t i = 0; i < tokens.size(); ++i) {
-    uint32_t node = 0;
-    for (char byte : patterns[i]) {
-      auto child = std::find_if(nodes[node].children.begin(), nodes[node].children.end(),
-                                [&](const auto &edge) { return edge.first == byte; });
-      if (child != nodes[node].children.end()) {
-        node = child->second;
-        continue;
-      }
-      const auto next = static_cast<uint32_t>(nodes.size());
-      nodes[node].children.emplace_back(byte, next);
-      nodes.emplace_back();
-      node = next;
-    }
-    nodes[node].token = i;
-    begins[static_cast<uint8_t>(patterns[i][0])] = true;
+    trie.add(tokens[i].pattern, i);
+    begins[static_cast<uint8_t>(tokens[i].pattern[0])] = true;
   }
+  trie.finish();
 }
 
 uint32_t TokenFinder::longest(std::string_view text, size_t &end) const {
   uint32_t node = 0, found = kNoId;
-  if (!begins[static_cast<uint8_t>(text[0])])
-    return kNoId;
-  for (size_t at = 0; at < text.size(); ++at) {
-    const auto &children = nodes[node].children;
-    auto child = std::find_if(children.begin(), children.end(),
-                              [&](const auto &edge) { return edge.first == text[at]; });
-    if (child == children.end())
-      break;
-    node = child->second;
-    if (nodes[node].token != kNoId) {
-      found = nodes[node].token;
+  for (size_t at = 0; at < text.size() && (node = trie.child(node, text[at])) != 0; ++at)
+    if (trie.value(node) != kNoId) {
+      found = trie.value(node);
       end = at + 1;
     }
-  }
   return found;
 }
 

@@ -1,7 +1,7 @@
 // Tokens that are found in the text before it is split: special ones, and others that a user added.
 #pragma once
 
-#include "corpus/tokenizer/models/Model.h"
+#include "corpus/tokenizer/models/Trie.h"
 #include "ground/support/Result.h"
 
 #include <array>
@@ -15,6 +15,7 @@ namespace lmc {
 struct AddedToken {
   uint32_t id;
   std::string content;
+  std::string pattern = {}; // the text that is searched, which is not empty
   bool singleWord = false; // the token is found only where no word character is beside it
   bool leftStrip = false;  // the token includes the white space before it
   bool rightStrip = false; // the token includes the white space after it
@@ -31,8 +32,8 @@ struct Part {
 // Finds tokens in a text: the leftmost, and of those the longest.
 class TokenFinder {
 public:
-  // `patterns[i]` is the text of tokens[i]; it is not empty.
-  TokenFinder(std::vector<AddedToken> tokens, const std::vector<std::string> &patterns);
+  // No two tokens may have the same pattern.
+  explicit TokenFinder(std::vector<AddedToken> tokens = {});
 
   bool empty() const { return tokens.empty(); }
   // Sets `parts` to parts that cover the text. A token whose id is in `asText` stays text, and the
@@ -47,11 +48,7 @@ public:
 
 private:
   std::vector<AddedToken> tokens;
-  struct Node {
-    std::vector<std::pair<char, uint32_t>> children;
-    uint32_t token = kNoId; // index of the token that ends here
-  };
-  std::vector<Node> nodes{1};
+  Trie trie;                      // the patterns, with the indices of their tokens
   std::array<bool, 256> begins{}; // first bytes of tokens
 };
 

@@ -27,8 +27,8 @@ private:
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
-  TokenFinder plain{{}, {}};      // finds added tokens in a text before the normalizer changes it
-  TokenFinder normalized{{}, {}}; // finds the other added tokens in a normalized text
+  TokenFinder plain;      // finds added tokens in a text before the normalizer changes it
+  TokenFinder normalized; // finds the other added tokens in a normalized text
   std::unordered_map<uint32_t, std::string> addedText; // texts of added tokens, for decode()
   StringMap<uint32_t> addedIds;                        // ids of added tokens, by token
   IdSet special;                                       // ids of special added tokens
@@ -36,13 +36,10 @@ private:
 
 Result<void> Pipeline::initialize() {
   std::vector<AddedToken> plainTokens, normalizedTokens;
-  std::vector<std::string> plainPatterns, normalizedPatterns;
   std::set<std::string> plainSeen, normalizedSeen;
-  uint32_t highest = 0;
-  for (const std::string &piece : parts.model->vocabulary().pieces)
-    highest = std::max<uint32_t>(highest, &piece - parts.model->vocabulary().pieces.data());
-  for (const AddedToken &token : parts.added) {
-    std::string pattern = token.content;
+  uint32_t highest = std::max<size_t>(parts.model->vocabulary().pieces.size(), 1) - 1;
+  for (AddedToken &token : parts.added) {
+    std::string &pattern = token.pattern = token.content;
     if (token.normalized && parts.normalizer) {
       bool ignored = false;
       LMC_TRY(parts.normalizer->apply(pattern, ignored));
@@ -57,10 +54,9 @@ Result<void> Pipeline::initialize() {
       return Error{fmt::format("'{}' is {} after it is normalized", token.content,
                                pattern.empty() ? "empty" : "equal to another token")};
     (token.normalized ? normalizedTokens : plainTokens).push_back(token);
-    (token.normalized ? normalizedPatterns : plainPatterns).push_back(pattern);
   }
-  plain = TokenFinder(std::move(plainTokens), plainPatterns);
-  normalized = TokenFinder(std::move(normalizedTokens), normalizedPatterns);
+  plain = TokenFinder(std::move(plainTokens));
+  normalized = TokenFinder(std::move(normalizedTokens));
   first = parts.before;
   last = parts.after;
   for (const auto *ids : {&first, &last})

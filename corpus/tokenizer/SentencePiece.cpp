@@ -53,8 +53,8 @@ private:
                                   // pieces.size() on
   uint32_t unknown = kNoId;
   std::array<uint32_t, 256> bytes; // ids of byte pieces
-  TokenFinder userDefined{{}, {}}; // pieces that are kept whole
-  TokenFinder control{{}, {}};
+  TokenFinder userDefined;         // pieces that are kept whole
+  TokenFinder control;
   MergeTable merges{0};      // only for BPE
   bool cutsAtSpaces = false; // true if no piece has a space mark after another character
   Trie trie;                 // only for Unigram: the pieces
@@ -80,13 +80,10 @@ struct Higher {
 
 TokenFinder finderOf(const SentencePieceModel &model, Type type) {
   std::vector<AddedToken> tokens;
-  std::vector<std::string> patterns;
   for (uint32_t id = 0; id < model.pieces.size(); ++id)
-    if (model.pieces[id].type == type) {
-      tokens.push_back({.id = id, .content = model.pieces[id].text});
-      patterns.push_back(model.pieces[id].text);
-    }
-  return TokenFinder(std::move(tokens), patterns);
+    if (model.pieces[id].type == type)
+      tokens.push_back({.id = id, .content = {}, .pattern = model.pieces[id].text});
+  return TokenFinder(std::move(tokens));
 }
 
 Result<void> SentencePiece::initialize() {
