@@ -16,8 +16,10 @@ constexpr std::string_view kCategoryNames[] = {
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Zs", "Zl", "Zp", "Cc",
     "Cf", "Co", "Cn", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"};
 
-CodePoints setOf(std::span<const uint32_t> flips) {
-  return CodePoints({flips.begin(), flips.end()});
+// Returns the set of a table in which membership changes at each code point.
+template <const auto &Flips> const CodePoints &setOf() {
+  static const CodePoints set({std::begin(Flips), std::end(Flips)});
+  return set;
 }
 
 // Returns the value of `c` in a table of code point << 8 | value.
@@ -149,14 +151,8 @@ bool CodePoints::contains(char32_t c) const {
   return (std::upper_bound(flips.begin(), flips.end(), uint32_t(c)) - flips.begin()) % 2 == 1;
 }
 
-const CodePoints &regex::space() {
-  static const CodePoints set = setOf(kRegexSpace);
-  return set;
-}
-const CodePoints &regex::word() {
-  static const CodePoints set = setOf(kRegexWord);
-  return set;
-}
+const CodePoints &regex::space() { return setOf<kRegexSpace>(); }
+const CodePoints &regex::word() { return setOf<kRegexWord>(); }
 
 std::map<std::string_view, CodePoints> regex::properties() {
   std::map<std::string_view, std::vector<uint32_t>> flips;
@@ -173,32 +169,17 @@ std::map<std::string_view, CodePoints> regex::properties() {
         own.insert(own.end(), {begin, end});
     }
   }
-  std::map<std::string_view, CodePoints> sets{{"Han", setOf(kRegexHan)}};
+  std::map<std::string_view, CodePoints> sets{{"Han", setOf<kRegexHan>()}};
   for (auto &[name, own] : flips)
     sets.emplace(name, std::move(own));
   return sets;
 }
 
-const CodePoints &wordCharacters() {
-  static const CodePoints set = setOf(kWord);
-  return set;
-}
-const CodePoints &spaceCharacters() {
-  static const CodePoints set = setOf(kSpace);
-  return set;
-}
-const CodePoints &numericCharacters() {
-  static const CodePoints set = setOf(kNumeric);
-  return set;
-}
-const CodePoints &punctuationCharacters() {
-  static const CodePoints set = setOf(kPunctuation);
-  return set;
-}
-const CodePoints &markCharacters() {
-  static const CodePoints set = setOf(kMark);
-  return set;
-}
+const CodePoints &wordCharacters() { return setOf<kWord>(); }
+const CodePoints &spaceCharacters() { return setOf<kSpace>(); }
+const CodePoints &numericCharacters() { return setOf<kNumeric>(); }
+const CodePoints &punctuationCharacters() { return setOf<kPunctuation>(); }
+const CodePoints &markCharacters() { return setOf<kMark>(); }
 
 void appendLowercase(std::string &text, char32_t c) {
   static const Strings lowercase(kLowercase, kLowercaseText);
@@ -210,9 +191,8 @@ void appendLowercase(std::string &text, char32_t c) {
 }
 
 size_t clusterEnd(std::string_view text, size_t begin) {
-  static const CodePoints extends = setOf(kClusterExtend), prepends = setOf(kClusterPrepend),
-                          controls = setOf(kClusterControl),
-                          pictographs = setOf(kClusterPictograph);
+  const CodePoints &extends = setOf<kClusterExtend>(), &prepends = setOf<kClusterPrepend>(),
+                   &controls = setOf<kClusterControl>(), &pictographs = setOf<kClusterPictograph>();
   constexpr char32_t kJoiner = 0x200d;
   size_t at = begin;
   char32_t before = readUtf8(text, at);

@@ -5,22 +5,11 @@
 namespace lmc {
 
 void appendUtf8(std::string &text, char32_t c) {
-  if (c < 0x80) {
-    text += static_cast<char>(c);
-    return;
-  }
-  if (c < 0x800) {
-    text += static_cast<char>(0xc0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      text += static_cast<char>(0xe0 | c >> 12);
-    } else {
-      text += static_cast<char>(0xf0 | c >> 18);
-      text += static_cast<char>(0x80 | (c >> 12 & 0x3f));
-    }
-    text += static_cast<char>(0x80 | (c >> 6 & 0x3f));
-  }
-  text += static_cast<char>(0x80 | (c & 0x3f));
+  constexpr uint8_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
+  int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; // bytes after the first
+  text += static_cast<char>(kLead[more] | c >> 6 * more);
+  while (more-- > 0)
+    text += static_cast<char>(0x80 | (c >> 6 * more & 0x3f));
 }
 
 // Returns the bytes of the character at the front of `bytes`, or 0 and the length of the longest
