@@ -104,16 +104,14 @@ std::unique_ptr<Decoder> makeReplaceDecoder(std::unique_ptr<Matcher> matcher, st
   });
 }
 
-std::unique_ptr<Decoder> makeStripDecoder(char32_t content, size_t start, size_t stop) {
-  std::string character;
-  appendUtf8(character, content);
+std::unique_ptr<Decoder> makeStripDecoder(std::string content, size_t start, size_t stop) {
   return asDecoder([=](std::vector<std::string> &pieces) -> Result<void> {
     for (std::string &piece : pieces) {
       std::string_view rest = piece;
-      for (size_t i = 0; i < start && rest.starts_with(character); ++i)
-        rest.remove_prefix(character.size());
-      for (size_t i = 0; i < stop && rest.ends_with(character); ++i)
-        rest.remove_suffix(character.size());
+      for (size_t i = 0; i < start && rest.starts_with(content); ++i)
+        rest.remove_prefix(content.size());
+      for (size_t i = 0; i < stop && rest.ends_with(content); ++i)
+        rest.remove_suffix(content.size());
       piece = std::string(rest);
     }
     return {};

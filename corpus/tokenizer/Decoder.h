@@ -31,7 +31,7 @@ std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst)
 std::unique_ptr<Decoder> makeReplaceDecoder(std::unique_ptr<Matcher> matcher, std::string content);
 // Removes up to `start` characters `content` at the beginning of each piece, and up to `stop` at
 // its end.
-std::unique_ptr<Decoder> makeStripDecoder(char32_t content, size_t start, size_t stop);
+std::unique_ptr<Decoder> makeStripDecoder(std::string content, size_t start, size_t stop);
 std::unique_ptr<Decoder> makeSequenceDecoder(std::vector<std::unique_ptr<Decoder>> decoders);
 
 } // namespace lmc

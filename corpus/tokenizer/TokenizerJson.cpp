@@ -31,6 +31,14 @@ std::string typeOf(const JsonNode &node) {
   return node.at("type").text();
 }
 
+// Returns what was made, or null after a report of the Error at `node`.
+template <typename Made> Made orFail(const JsonNode &node, Result<Made> made) {
+  if (made)
+    return std::move(*made);
+  node.fail(made.error().message);
+  return nullptr;
+}
+
 // Reads {"String": ...} or {"Regex": ...}.
 std::unique_ptr<Matcher> readPattern(const JsonNode &node) {
   node.onlyKeys({"String", "Regex"});
@@ -42,21 +50,14 @@ std::unique_ptr<Matcher> readPattern(const JsonNode &node) {
     return Matcher::literal(text->text());
   }
   const JsonNode regex = node.at("Regex");
-  auto matcher = Matcher::regex(regex.text());
-  if (matcher)
-    return std::move(*matcher);
-  regex.fail(matcher.error().message);
-  return nullptr;
+  return orFail(regex, Matcher::regex(regex.text()));
 }
 
-char32_t readCharacter(const JsonNode &node) {
-  const std::string text = node.text();
-  if (text.empty() || utf8Length(text[0]) != text.size()) {
+std::string readCharacter(const JsonNode &node) {
+  std::string text = node.text();
+  if (text.empty() || utf8Length(text[0]) != text.size())
     node.fail("expected one character");
-    return U' ';
-  }
-  size_t at = 0;
-  return readUtf8(text, at);
+  return text;
 }
 
 std::string decodeBase64(const JsonNode &node) {
@@ -120,11 +121,7 @@ std::unique_ptr<Normalizer> readNormalizer(const JsonNode &node) {
   if (type == "Precompiled") {
     node.onlyKeys({"type", "precompiled_charsmap"});
     const JsonNode table = node.at("precompiled_charsmap");
-    auto normalizer = makePrecompiled(decodeBase64(table));
-    if (normalizer)
-      return std::move(*normalizer);
-    table.fail(normalizer.error().message);
-    return nullptr;
+    return orFail(table, makePrecompiled(decodeBase64(table)));
   }
   refuseType(node);
   return nullptr;
@@ -135,15 +132,17 @@ SplitBehavior readBehavior(const JsonNode &node) {
       node.oneOf({"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"}));
 }
 
-PrependScheme readScheme(const JsonNode &node) {
+// Returns the mark and the scheme of a Metaspace.
+std::pair<std::string, PrependScheme> readMetaspace(const JsonNode &node) {
+  node.onlyKeys({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
+  std::string mark = readCharacter(node.at("replacement"));
   PrependScheme scheme = PrependScheme::Always;
   if (auto given = node.find("prepend_scheme"))
     scheme = static_cast<PrependScheme>(given->oneOf({"first", "never", "always"}));
-  if (auto space = node.find("add_prefix_space"); space && !space->boolean()) {
-    if (scheme != PrependScheme::Never)
-      space->fail("contradicts prepend_scheme");
-  }
-  return scheme;
+  if (auto space = node.find("add_prefix_space");
+      space && !space->boolean() && scheme != PrependScheme::Never)
+    space->fail("contradicts prepend_scheme");
+  return {std::move(mark), scheme};
 }
 
 // The expression at which a ByteLevel pre-tokenizer splits by default, which is GPT-2's.
@@ -175,12 +174,8 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
       out.all.push_back(makePrefixSpace());
     node.at("trim_offsets").boolean(); // this key only affects where a token lies in the text
     auto useRegex = node.find("use_regex");
-    if (!useRegex || useRegex->boolean()) {
-      auto matcher = Matcher::regex(kGpt2);
-      if (!matcher)
-        return node.fail(matcher.error().message);
-      split(std::move(*matcher), SplitBehavior::Isolated);
-    }
+    if (!useRegex || useRegex->boolean())
+      split(orFail(node, Matcher::regex(kGpt2)), SplitBehavior::Isolated);
     out.byteLevel = true;
   } else if (type == "Split") {
     node.onlyKeys({"type", "pattern", "behavior", "invert"});
@@ -206,11 +201,7 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     node.onlyKeys({"type"});
     split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
   } else if (type == "Metaspace") {
-    node.onlyKeys(
-        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
-    std::string mark;
-    appendUtf8(mark, readCharacter(node.at("replacement")));
-    const PrependScheme scheme = readScheme(node);
+    const auto [mark, scheme] = readMetaspace(node);
     if (scheme == PrependScheme::First && !out.all.empty())
       return node.at("prepend_scheme").fail("'first' after another pre-tokenizer is not supported");
     auto splits = node.find("split");
@@ -238,11 +229,8 @@ std::unique_ptr<Decoder> readDecoder(const JsonNode &node) {
     return type == "Fuse" ? makeFuseDecoder() : makeByteFallbackDecoder();
   }
   if (type == "Metaspace") {
-    node.onlyKeys(
-        {"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
-    std::string mark;
-    appendUtf8(mark, readCharacter(node.at("replacement")));
-    return makeMetaspaceDecoder(mark, readScheme(node) != PrependScheme::Never);
+    const auto [mark, scheme] = readMetaspace(node);
+    return makeMetaspaceDecoder(mark, scheme != PrependScheme::Never);
   }
   if (type == "Replace") {
     node.onlyKeys({"type", "pattern", "content"});
@@ -369,11 +357,7 @@ std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
   }
   if (node.failed())
     return nullptr;
-  auto model = makeBpe(std::move(options));
-  if (model)
-    return std::move(*model);
-  merges.fail(model.error().message);
-  return nullptr;
+  return orFail(merges, makeBpe(std::move(options)));
 }
 
 std::unique_ptr<Model> readUnigram(const JsonNode &node) {
@@ -390,11 +374,7 @@ std::unique_ptr<Model> readUnigram(const JsonNode &node) {
   }
   if (node.failed())
     return nullptr;
-  auto model = makeUnigram(std::move(options));
-  if (model)
-    return std::move(*model);
-  node.fail(model.error().message);
-  return nullptr;
+  return orFail(node, makeUnigram(std::move(options)));
 }
 
 // Reads the added tokens. The library numbers them itself: a token of the model keeps its id, and
