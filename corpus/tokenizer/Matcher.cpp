@@ -3,7 +3,6 @@
 #include "corpus/tokenizer/unicode/Utf8.h"
 
 #include <algorithm>
-#include <map>
 
 namespace lmc {
 

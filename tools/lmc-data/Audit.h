@@ -4,8 +4,6 @@
 
 #include "tools/lmc-data/input/Documents.h"
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <map>
 #include <memory>
 #include <string>

@@ -3,7 +3,6 @@
 #include "ground/support/File.h"
 #include "runtime/checkpoint/RunTokenizer.h"
 
-#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <filesystem>

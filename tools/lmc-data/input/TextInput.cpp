@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <string_view>
 #include <vector>
 
 using namespace std::string_view_literals;

@@ -15,13 +15,10 @@
 #include <cstddef>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <limits>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 namespace lmc {
 

@@ -3,8 +3,6 @@
 
 #include "tools/lmc-run/check/MeasurePairs.h"
 
-#include <optional>
-#include <string>
 #include <vector>
 
 namespace lmc {

@@ -16,7 +16,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <vector>
 
 #include <poll.h>
 #include <sys/prctl.h>

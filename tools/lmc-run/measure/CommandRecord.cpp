@@ -1,7 +1,6 @@
 #include "tools/lmc-run/measure/CommandRecord.h"
 
 #include "ground/plan/FloatConvert.h"
-#include "ground/plan/Operands.h"
 #include "ground/support/File.h"
 #include "ground/support/Json.h"
 
