@@ -235,7 +235,7 @@ Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fract
   std::vector<uint64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   auto hash = [](uint64_t document) { return XXH64(&document, sizeof(document), 0); };
-  std::sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) { return hash(a) < hash(b); });
+  std::ranges::sort(order, {}, hash);
   std::vector<bool> chosen(lengths.size());
   double tokens = 0;
   for (uint64_t document : order) {
@@ -699,23 +699,16 @@ private:
   }
 };
 
-// Returns the options with the files that the inputs name.
-Result<PackOptions> withInputs(PackOptions options) {
+Result<void> pack(PackOptions options) {
   auto inputs = findInputs(options.inputs, options.documents);
   LMC_TRY(inputs);
   options.inputs = std::move(*inputs);
   if (!options.tokenizer.empty())
     options.documents.maximumBytes = kMaximumDocument;
-  return options;
-}
-
-Result<void> pack(const PackOptions &given) {
-  auto found = withInputs(given);
-  LMC_TRY(found);
-  LMC_TRY(checkPaths(*found));
-  auto packing = prepare(*found);
+  LMC_TRY(checkPaths(options));
+  auto packing = prepare(options);
   LMC_TRY(packing);
-  return Pack(*found, std::move(*packing)).run();
+  return Pack(options, std::move(*packing)).run();
 }
 
 } // namespace
