@@ -1,10 +1,10 @@
 #include "tools/lmc-run/check/MeasurePairs.h"
 
 #include "runtime/comm/Agree.h"
+#include "tools/lmc-run/check/MeasureGroup.h"
 #include "tools/lmc-run/check/SlowLinks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <set>
@@ -13,12 +13,6 @@
 namespace lmc {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The bytes of a message. Each message is four times as large as the one before.
 constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
@@ -81,9 +75,9 @@ private:
   Result<double> exchange(int other, uint64_t bytes) {
     x.resize(bytes);
     d.resize(bytes);
-    const auto start = Clock::now();
+    const double start = steadySeconds();
     LMC_TRY(world.exchange(other, x.data(), d.data(), bytes));
-    const double own = secondsSince(start);
+    const double own = steadySeconds() - start;
     double theirs = 0;
     LMC_TRY(world.exchange(other, &own, &theirs, sizeof own));
     sent += bytes + sizeof own;
@@ -137,7 +131,7 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   // `playerOf` maps a rank to its player in this rank's tournament, and `rankOf` a player to its
   // rank.
   auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
-    const auto start = Clock::now();
+    const double start = steadySeconds();
     const int player = playerOf(world.rank());
     measurement.forget();
     auto meet = [&](int round, bool takesPart) -> Result<void> {
@@ -146,7 +140,8 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
       return takesPart && other ? measurement.meet(rankOf(*other), share) : Result<void>();
     };
     for (int time = 0; time < kTimes; ++time) {
-      auto late = anyOf(world.all(), time > 0 && secondsSince(start) > share * roundsOf(players));
+      auto late =
+          anyOf(world.all(), time > 0 && steadySeconds() - start > share * roundsOf(players));
       LMC_TRY(late);
       for (int round = 0; round < roundsOf(players) && !*late; ++round)
         LMC_TRY(meet(round, true));

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 namespace lmc {
@@ -33,6 +32,16 @@ struct Speed {
   double seconds() const { return latency + kMessage / bandwidth; }
 };
 
+// Returns the medians of latencies and of bandwidths.
+template <typename Each> Speed medianOf(const std::vector<Each> &speeds) {
+  std::vector<double> latencies, bandwidths;
+  for (const Each &speed : speeds) {
+    latencies.push_back(speed.latency);
+    bandwidths.push_back(speed.bandwidth);
+  }
+  return {median(latencies), median(bandwidths)};
+}
+
 // A line of the table.
 struct Row {
   std::string name; // "shard", "replicate", "device", "node"
@@ -49,7 +58,7 @@ public:
         console(options.output, options.errors) {}
 
   Result<ExitCode> run() {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = steadySeconds();
     world.progress().enter(Activity::Measuring, 0);
     // One half of the time is for the axes, the other for the pairs.
     for (Axis axis : {Axis::Shard, Axis::Replicate})
@@ -59,7 +68,7 @@ public:
     sent += pairs->sent;
     judge(pairs->onNode, LinkKind::Device);
     judge(pairs->acrossNodes, LinkKind::Node);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds = steadySeconds() - start;
     options.json ? printJson() : printTable();
     return slow.empty() ? ExitCode::Success : ExitCode::SlowLink;
   }
@@ -86,14 +95,14 @@ private:
 
     // Takes one rank of each group: the one with position 0.
     Row row{axis == Axis::Shard ? "shard" : "replicate", size, all / size, {}, {}};
-    std::vector<double> latencies, bandwidths, times;
+    std::vector<Speed> ofGroups;
+    std::vector<double> times;
     for (uint64_t group = 0; group < row.count; ++group) {
       const GroupSpeed &speed = ofRanks[axis == Axis::Shard ? group * shard : group];
-      latencies.push_back(speed.latency);
-      bandwidths.push_back(speed.bandwidth);
-      times.push_back(Speed{speed.latency, speed.bandwidth}.seconds());
+      ofGroups.push_back({speed.latency, speed.bandwidth});
+      times.push_back(ofGroups.back().seconds());
     }
-    row.measured = {median(latencies), median(bandwidths)};
+    row.measured = medianOf(ofGroups);
     if (const auto *speeds = plan.axis_speeds())
       for (const plan::AxisSpeed *speed : *speeds)
         if (speed->axis() == axis)
@@ -122,12 +131,7 @@ private:
       return;
     const bool isNode = kind == LinkKind::Node;
     Row row{isNode ? "node" : "device", 2, pairs.size(), {}, {}};
-    std::vector<double> latencies, bandwidths;
-    for (const PairSpeed &pair : pairs) {
-      latencies.push_back(pair.latency);
-      bandwidths.push_back(pair.bandwidth);
-    }
-    row.measured = {median(latencies), median(bandwidths)};
+    row.measured = medianOf(pairs);
     if (const plan::Link *link = linkOf(kind))
       row.assumed = Speed{link->base() + link->latency(), link->bandwidth()};
     rows.push_back(row);

@@ -2,20 +2,16 @@
 
 #include "ground/support/File.h"
 #include "runtime/monitor/RunLog.h"
+#include "runtime/settings/TimeLimit.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <chrono>
 #include <cmath>
 #include <utility>
 #include <vector>
 
 namespace lmc {
-
-static double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // Returns a label's value as the format writes it in quotes.
 static std::string escaped(const std::string &value) {
@@ -71,7 +67,7 @@ private:
 
 void PrometheusFile::step(const StepRecord &record) {
   latest = record;
-  stepTime = now();
+  stepTime = unixSeconds();
   for (const ValidationRecord &validation : record.validations)
     validations[validation.set] = validation;
 }
@@ -79,7 +75,7 @@ void PrometheusFile::step(const StepRecord &record) {
 void PrometheusFile::event(const std::string &name, const nlohmann::ordered_json &event) {
   ++events[name];
   if (name == "checkpoint")
-    checkpoint = {integerOf(event, "step", 0), now()};
+    checkpoint = {integerOf(event, "step", 0), unixSeconds()};
   if (name == "exit")
     exitCode = static_cast<int>(integerOf(event, "code", 0));
 }

@@ -2,6 +2,7 @@
 
 #include "ground/support/Crc32c.h"
 #include "ground/support/File.h"
+#include "runtime/settings/TimeLimit.h"
 
 #include <fmt/format.h>
 
@@ -70,8 +71,7 @@ std::string tfRecord(std::string_view data) {
 // Returns the record of an Event whose field `field` is `content`.
 static std::string eventRecord(int64_t step, uint32_t field, std::string_view content) {
   std::string event;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  putDouble(event, 1, std::chrono::duration<double>(now).count());
+  putDouble(event, 1, unixSeconds());
   putInteger(event, 2, step);
   putBytes(event, field, content);
   return tfRecord(event);
@@ -168,9 +168,7 @@ static std::string textRecord(int64_t step, const std::vector<GeneratedText> &te
 static Result<std::string> newName(const std::string &folder) {
   auto names = listFolder(folder);
   LMC_TRY(names);
-  int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(
-                        std::chrono::system_clock::now().time_since_epoch())
-                        .count();
+  auto seconds = static_cast<int64_t>(unixSeconds());
   for (const std::string &name : *names) {
     int64_t other = 0;
     if (name.starts_with(kPrefix) &&
