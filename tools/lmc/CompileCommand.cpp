@@ -90,9 +90,9 @@ struct Outcome {
 Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
                    const std::string &path, const SweepJob *sweepJob = nullptr) {
   const auto failed = [](int code) { return Outcome{code}; };
-  std::optional<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
+  Result<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
   if (!phases)
-    return failed(int(ExitCode::UserError));
+    return failed(fail(phases.error().message));
   const Config *config = &phases->front();
   const Outcome done{0, config->distributed.nodes, config->distributed.devicesPerNode};
   setCompileOptions(arguments.job, *config, options);
@@ -118,9 +118,8 @@ Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
   }
   if (llvm::sys::fs::equivalent(path, arguments.input))
     return failed(fail("lmc compile: error: " + path + " is the job itself; give another -o"));
-  if (std::error_code error = writeAtomically(path, result->plan))
-    return failed(fail("lmc compile: error: cannot write " + path + ": " + error.message(),
-                       ExitCode::Failure));
+  if (Result<void> written = writeAtomically(path, result->plan); !written)
+    return failed(fail("lmc compile: error: " + written.error().message, written.error().code));
   if (arguments.quiet)
     return done;
   for (const std::string &warning : warningsIn(plan))

@@ -14,14 +14,13 @@ struct ConfigArguments {
   std::string output;
 };
 
-int runConfig(const ConfigArguments &arguments) {
+Result<int> runConfig(const ConfigArguments &arguments) {
   const std::string text =
       arguments.jsonSchema ? configSchema(modelFamilies()) : configReference(modelFamilies());
   if (arguments.output.empty())
     llvm::outs() << text;
-  else if (std::error_code error = writeAtomically(arguments.output, text))
-    return fail("lmc config: error: cannot write " + arguments.output + ": " + error.message(),
-                ExitCode::Failure);
+  else
+    LMC_TRY(writeAtomically(arguments.output, text));
   return 0;
 }
 
@@ -33,7 +32,7 @@ LmcCommand addConfigCommand(CommandLine &line) {
   command.flag("--json-schema", arguments->jsonSchema,
                "print a JSON Schema instead, with which editors complete and check a TOML file");
   command.option("-o", "FILE", arguments->output, "file to write (default: standard output)");
-  return {&command, [=] { return runConfig(*arguments); }};
+  return {&command, [=] { return exitCodeOf(runConfig(*arguments), "lmc config: error: "); }};
 }
 
 } // namespace lmc

@@ -42,10 +42,10 @@ struct ExplainArguments {
 struct Explained {
   std::unique_ptr<PlanFile> file;
   cost::DeviceSpec spec;
-  nlohmann::json compileTimes; // null if the plan was not compiled by this command
-  nlohmann::json scale;        // the section "scale"; null if it was not requested
-  nlohmann::json hints;        // the section "hints"; null if the job fits
-  size_t phase = 0;            // number of the phase that is explained
+  // Sections of the report: "compile" if this command has compiled the plan, "hints" if the job
+  // does not fit, and "scale" if it was requested.
+  nlohmann::json sections = nlohmann::json::object();
+  size_t phase = 0; // number of the phase that is explained
 
   const PlanFile &plan() const { return file->phasePlan(phase); }
 };
@@ -89,7 +89,7 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
   LMC_TRY(spec);
   auto phase = findPhase(**plan, arguments.phase);
   LMC_TRY(phase);
-  return Explained{std::move(*plan), std::move(*spec), {}, {}, {}, *phase};
+  return Explained{std::move(*plan), std::move(*spec), nlohmann::json::object(), *phase};
 }
 
 // Returns an error if --set gives a key several values: a report is about one plan.
@@ -107,9 +107,8 @@ Result<void> checkOneJob(const JobOptions &options) {
 // program then ends with ExitCode::UserError.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_TRY(checkOneJob(arguments.job));
-  std::optional<std::vector<Config>> phases = readPhases(arguments.input, arguments.job);
-  if (!phases)
-    return std::optional<Explained>();
+  auto phases = readPhases(arguments.input, arguments.job);
+  LMC_TRY(phases);
   const Config *config = &phases->front();
   auto spec = cost::deviceSpecOf(config->target, config->directory);
   LMC_TRY(spec);
@@ -125,11 +124,12 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   Explained explained;
   explained.spec = std::move(*spec);
   double seconds = 0;
+  nlohmann::json &times = explained.sections["compile"];
   for (const PhaseTime &time : result->times) {
-    explained.compileTimes["phases"][phaseName(time.phase).str()] = time.seconds;
+    times["phases"][phaseName(time.phase).str()] = time.seconds;
     seconds += time.seconds;
   }
-  explained.compileTimes["seconds"] = seconds;
+  times["seconds"] = seconds;
   auto plan = PlanFile::fromBytes(result->plan.data(), result->plan.size(), arguments.input);
   LMC_TRY(plan);
   explained.file = std::move(*plan);
@@ -140,13 +140,14 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
     config = &(*phases)[*phase];
   } else { // the plan is that of the phase that does not fit
     config = &(*phases)[compiled->misfit];
-    explained.hints = hintsFor(*config, *explained.plan(), result->budgetBytes, options);
+    explained.sections["hints"] =
+        hintsFor(*config, *explained.plan(), result->budgetBytes, options);
   }
   if (!arguments.scale.empty()) {
     auto scale = scaleReport(*config, *explained.plan(), arguments.scale, options);
     if (!scale)
       return Error{config->path + ": error: --scale: " + llvm::toString(scale.takeError())};
-    explained.scale = std::move(*scale);
+    explained.sections["scale"] = std::move(*scale);
   }
   return std::optional<Explained>(std::move(explained));
 }
@@ -165,14 +166,17 @@ Result<void> readCounts(llvm::StringRef text, std::vector<int64_t> &counts) {
   return {};
 }
 
-int write(const std::string &path, const std::string &content) {
-  if (std::error_code error = writeAtomically(path, content))
-    return fail("lmc explain: error: cannot write " + path + ": " + error.message(),
-                ExitCode::Failure);
-  return 0;
+// Returns the Error of an option of this command.
+Error failure(const std::string &what, ExitCode code = ExitCode::UserError) {
+  return Error{"lmc explain: error: " + what, code};
 }
 
-int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
+Result<void> write(const std::string &path, const std::string &content) {
+  const Result<void> written = writeAtomically(path, content);
+  return written ? written : failure(written.error().message, written.error().code);
+}
+
+Result<void> writeKernel(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = *explained.plan();
   auto context = makeContext();
   cost::DeviceSpec spec = explained.spec;
@@ -182,28 +186,28 @@ int writeKernel(const Explained &explained, const ExplainArguments &arguments) {
   llvm::Expected<std::string> program =
       extractKernel(plan, arguments.kernel, cost.kernels, *context);
   if (!program)
-    return fail("lmc explain: error: " + llvm::toString(program.takeError()));
+    return failure(llvm::toString(program.takeError()));
   if (!arguments.output.empty())
     return write(arguments.output, *program);
   llvm::outs() << *program;
-  return 0;
+  return {};
 }
 
 // Adds the section `measured` to the report, and writes the fitted spec if the user requests it.
-int addMeasured(const Explained &explained, const ExplainArguments &arguments,
-                nlohmann::json &report) {
+Result<void> addMeasured(const Explained &explained, const ExplainArguments &arguments,
+                         nlohmann::json &report) {
   const plan::Plan &plan = *explained.plan();
   auto text = readTextFile(arguments.measured, uint64_t{4} << 30);
   if (!text)
-    return fail("lmc explain: error: " + text.error().message, text.error().code);
+    return failure(text.error().message, text.error().code);
   auto times = plan::readMeasuredTimes(*text, arguments.measured, explained.plan());
   if (!times)
-    return fail("lmc explain: error: " + times.error().message, times.error().code);
+    return failure(times.error().message, times.error().code);
   const cost::PlanCost cost =
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), explained.spec));
   report["measured"] = measuredJson(plan, cost, *times);
   if (arguments.output.empty())
-    return 0;
+    return {};
   const cost::Refit refit = refitSpec(plan, *times, explained.spec);
   report["measured"]["fitted"] = fittedJson(refit);
   return write(arguments.output,
@@ -211,28 +215,19 @@ int addMeasured(const Explained &explained, const ExplainArguments &arguments,
                          llvm::sys::path::filename(arguments.measured).str()));
 }
 
-int writeReport(const Explained &explained, const ExplainArguments &arguments) {
+Result<void> writeReport(const Explained &explained, const ExplainArguments &arguments) {
   const plan::Plan &plan = *explained.plan();
   nlohmann::json report = explainJson(plan, explained.spec);
   if (!arguments.measured.empty())
-    if (int code = addMeasured(explained, arguments, report))
-      return code;
+    LMC_TRY(addMeasured(explained, arguments, report));
   if (nlohmann::json phases = trainingPhasesJson(*explained.file, explained.spec); !phases.empty())
     report["training_phases"] = std::move(phases);
-  if (!explained.compileTimes.is_null())
-    report.emplace("compile", explained.compileTimes);
-  if (!explained.hints.is_null())
-    report.emplace("hints", explained.hints);
-  if (!explained.scale.is_null())
-    report.emplace("scale", explained.scale);
+  report.update(explained.sections);
   if (!arguments.html.empty())
-    if (int code =
-            write(arguments.html,
-                  htmlReport(plan, report, llvm::sys::path::filename(arguments.input).str())))
-      return code;
+    LMC_TRY(write(arguments.html,
+                  htmlReport(plan, report, llvm::sys::path::filename(arguments.input).str())));
   if (!arguments.trace.empty())
-    if (int code = write(arguments.trace, traceJson(plan, explained.spec).dump()))
-      return code;
+    LMC_TRY(write(arguments.trace, traceJson(plan, explained.spec).dump()));
   const ExplainArguments &a = arguments;
   const bool all = !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels &&
                    !a.commands && a.scale.empty();
@@ -240,7 +235,8 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty())) {
-    if (all && explained.compileTimes.is_null()) // a job that was compiled here has no plan file
+    if (all &&
+        !explained.sections.contains("compile")) // a job that was compiled here has no plan file
       llvm::outs() << "plan: SHA-256 " << explained.file->hash() << "\n\n";
     if (all)
       llvm::outs() << trainingPhasesText(report.value("training_phases", nlohmann::json::array()));
@@ -250,36 +246,35 @@ int writeReport(const Explained &explained, const ExplainArguments &arguments) {
     if (!a.scale.empty())
       llvm::outs() << scaleText(report);
   }
-  return 0;
+  return {};
 }
 
-int runExplain(const ExplainArguments &arguments) {
+Result<int> runExplain(const ExplainArguments &arguments) {
   std::optional<Explained> explained;
   const bool isJob = llvm::StringRef(arguments.input).ends_with(".toml");
   if (!arguments.measured.empty() && (isJob || !arguments.kernel.empty()))
-    return fail("lmc explain: error: --measured is about the plan that lmc-run ran; give the .plan, "
-                "and no --extract-kernel");
+    return failure("--measured is about the plan that lmc-run ran; give the .plan, "
+                   "and no --extract-kernel");
   if (!arguments.output.empty() && arguments.measured.empty() && arguments.kernel.empty())
-    return fail("lmc explain: error: -o is the file of --extract-kernel or --measured; give one of "
-                "them");
+    return failure("-o is the file of --extract-kernel or --measured; give one of "
+                   "them");
   if (!isJob && !arguments.scale.empty())
-    return fail("lmc explain: error: --scale compiles the job for other numbers of devices; give "
-                "the .toml");
+    return failure("--scale compiles the job for other numbers of devices; give "
+                   "the .toml");
   if (isJob) {
     auto compiled = compileJob(arguments);
-    if (!compiled)
-      return fail(compiled.error().message, compiled.error().code);
+    LMC_TRY(compiled);
     if (!*compiled)
       return int(ExitCode::UserError);
     explained = std::move(*compiled);
   } else {
     auto opened = openPlan(arguments);
-    if (!opened)
-      return fail(opened.error().message, opened.error().code);
+    LMC_TRY(opened);
     explained = std::move(*opened);
   }
-  return arguments.kernel.empty() ? writeReport(*explained, arguments)
-                                  : writeKernel(*explained, arguments);
+  LMC_TRY(arguments.kernel.empty() ? writeReport(*explained, arguments)
+                                   : writeKernel(*explained, arguments));
+  return 0;
 }
 
 } // namespace
@@ -313,7 +308,7 @@ LmcCommand addExplainCommand(CommandLine &line) {
   command.flag("--kernels", arguments->kernels, "the generated kernels");
   command.flag("--commands", arguments->commands, "the functions and their commands");
   addJobOptions(command, arguments->job);
-  return {&command, [=] { return runExplain(*arguments); }};
+  return {&command, [=] { return exitCodeOf(runExplain(*arguments), ""); }};
 }
 
 } // namespace lmc

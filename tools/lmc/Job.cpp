@@ -45,7 +45,7 @@ static std::string fromHere(const std::string &spec) {
   return path.str().str();
 }
 
-std::optional<Config> readConfig(const std::string &path, const JobOptions &options, size_t phase) {
+Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options) {
   std::vector<std::string> overrides = options.settings;
   for (auto [key, value] : {std::pair("target.device", &options.target),
                             {"distributed.nodes", &options.nodes},
@@ -55,22 +55,13 @@ std::optional<Config> readConfig(const std::string &path, const JobOptions &opti
       overrides.push_back(std::string(key) + "=" + *value);
   if (!options.spec.empty())
     overrides.push_back("target.spec=\"" + fromHere(options.spec) + "\"");
-  Result<Config> config =
-      loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName, phase, parameterNames);
-  if (config) {
-    config->target.longRows = options.longRows;
-    return std::move(*config);
-  }
-  fail(llvm::StringRef(config.error().message).rtrim());
-  return std::nullopt;
-}
-
-std::optional<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options) {
   std::vector<Config> phases;
   do {
-    std::optional<Config> config = readConfig(path, options, phases.size());
+    Result<Config> config = loadConfig(path, overrides, modelFamilies(), codegen::checkDeviceName,
+                                       phases.size(), parameterNames);
     if (!config)
-      return std::nullopt;
+      return Error{llvm::StringRef(config.error().message).rtrim().str()};
+    config->target.longRows = options.longRows;
     phases.push_back(std::move(*config));
   } while (phases.size() < phases.front().phases.size());
   return phases;
@@ -90,8 +81,9 @@ std::unique_ptr<mlir::MLIRContext> makeContext() {
   return std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::ENABLED);
 }
 
-mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
-                                             mlir::MLIRContext &context) {
+// Compiles a job in a context from makeContext().
+static mlir::FailureOr<CompileResult>
+compileConfig(const Config &config, const CompileOptions &options, mlir::MLIRContext &context) {
   context.printOpOnDiagnostic(false);
   if (!options.printIrAfter.empty())
     context.disableMultithreading(); // MLIR requires this for printing IR
@@ -139,7 +131,7 @@ mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
   return compiled;
 }
 
-std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) {
+static std::error_code replaceOrWrite(const std::string &path, llvm::StringRef bytes) {
   // A device or a pipe is written directly, because a rename would replace it by a file.
   const bool replaces = !llvm::sys::fs::exists(path) || llvm::sys::fs::is_regular_file(path);
   std::string temporary = replaces ? path + ".partial" : path;
@@ -162,9 +154,19 @@ std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes) 
   return error;
 }
 
+Result<void> writeAtomically(const std::string &path, llvm::StringRef bytes) {
+  if (std::error_code error = replaceOrWrite(path, bytes))
+    return Error{"cannot write " + path + ": " + error.message(), ExitCode::Failure};
+  return {};
+}
+
 int fail(llvm::StringRef message, ExitCode code) {
   llvm::errs() << message << "\n";
   return int(code);
+}
+
+int exitCodeOf(const Result<int> &result, llvm::StringRef prefix) {
+  return result ? *result : fail((prefix + result.error().message).str(), result.error().code);
 }
 
 } // namespace lmc

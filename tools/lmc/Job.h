@@ -31,13 +31,9 @@ struct JobOptions {
 // Adds these options to `command`. The parser writes to `options`, which must live until then.
 void addJobOptions(Command &command, JobOptions &options);
 
-// Reads the TOML file at `path` for the phase number `phase`, and applies `options`. If it fails,
-// prints the error and returns nullopt.
-std::optional<Config> readConfig(const std::string &path, const JobOptions &options,
-                                 size_t phase = 0);
-
-// Reads the job for each of its phases, in order; one Config for a job without phases.
-std::optional<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
+// Reads the TOML file at `path` and applies `options`, for each phase of the job, in order; returns
+// one Config for a job without phases.
+Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
 // Sets those fields of `to` that `from` contains, with the defaults of the job's target.
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
@@ -45,15 +41,11 @@ void setCompileOptions(const JobOptions &from, const Config &config, CompileOpti
 // Returns an MLIR context with lmc's dialects that uses one thread.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
-// Compiles a job in a context from makeContext(). Prints each error as one line that begins with
-// the path of the job's file, and names the phase if the job has phases.
-mlir::FailureOr<CompileResult> compileConfig(const Config &config, const CompileOptions &options,
-                                             mlir::MLIRContext &context);
-
 // Compiles a job for each of its phases, and makes one plan of all. The result has the module of
 // the first phase, all times, and the largest budget that a phase needs. `fits` is true if all
 // phases fit; otherwise `misfit` is the number of the first phase that does not, and the result has
-// its plan. Prints errors as compileConfig() does.
+// its plan. Prints each error as one line that begins with the path of the job's file, and names
+// the phase if the job has phases.
 struct CompiledPhases {
   CompileResult result;
   size_t misfit = 0;
@@ -63,9 +55,12 @@ mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
 
 // Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file.
 // A device or a pipe is written directly.
-std::error_code writeAtomically(const std::string &path, llvm::StringRef bytes);
+Result<void> writeAtomically(const std::string &path, llvm::StringRef bytes);
 
 // Prints `message` and a newline to stderr, and returns `code` as the program's exit code.
 int fail(llvm::StringRef message, ExitCode code = ExitCode::UserError);
+
+// Returns the exit code of a command, after it has printed the error, if any, behind `prefix`.
+int exitCodeOf(const Result<int> &result, llvm::StringRef prefix);
 
 } // namespace lmc

@@ -8,7 +8,6 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 
@@ -23,8 +22,8 @@ struct ReportArguments {
   uint64_t every = 10; // seconds between two pages
 };
 
-int failReport(const std::string &message, ExitCode code = ExitCode::UserError) {
-  return fail("lmc report: error: " + message, code);
+bool allEnded(const std::vector<RunHistory> &runs) {
+  return llvm::all_of(runs, [](const RunHistory &run) { return run.hasEnded(); });
 }
 
 // Returns an error if the page would replace a file that is read.
@@ -46,9 +45,7 @@ Result<std::string> makePage(std::vector<RunHistory> &runs,
     LMC_TRY(run.update());
   options.writtenAt =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const bool over =
-      std::all_of(runs.begin(), runs.end(), [](const RunHistory &run) { return run.hasEnded(); });
-  if (over)
+  if (allEnded(runs))
     options.reloadSeconds = 0;
   return reportPage(runs, curves, options);
 }
@@ -96,59 +93,51 @@ int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
     const bool last = stopped;
     if (last)
       options.reloadSeconds = 0;
-    Result<std::string> page = makePage(runs, curves, options);
-    std::error_code error;
-    if (!page)
-      warn(page.error().message);
-    else if ((error = writeAtomically(arguments.output, *page)))
-      warn("cannot write " + arguments.output + ": " + error.message());
-    else
+    auto attempt = [&]() -> Result<size_t> {
+      Result<std::string> page = makePage(runs, curves, options);
+      LMC_TRY(page);
+      LMC_TRY(writeAtomically(arguments.output, *page));
+      return page->size();
+    };
+    const Result<size_t> bytes = attempt();
+    if (bytes)
       warned.clear();
-    const bool over =
-        page && !error &&
-        std::all_of(runs.begin(), runs.end(), [](const RunHistory &run) { return run.hasEnded(); });
-    if (last || over) {
-      if (page && !error && !arguments.quiet)
-        printResult(arguments, runs, page->size());
-      return page && !error ? 0 : int(ExitCode::Failure);
+    else
+      warn(bytes.error().message);
+    if (last || (bytes && allEnded(runs))) {
+      if (bytes && !arguments.quiet)
+        printResult(arguments, runs, *bytes);
+      return bytes ? 0 : int(ExitCode::Failure);
     }
     stopped = isStopped(arguments.every);
   }
 }
 
-int runReport(const ReportArguments &arguments) {
+Result<int> runReport(const ReportArguments &arguments) {
   if (arguments.page.by != "tokens" && arguments.page.by != "hours" && arguments.page.by != "steps")
-    return failReport("--by=" + arguments.page.by +
-                      ": no such axis; choose tokens, hours or steps");
-  if (Result<void> safe = checkOutput(arguments); !safe)
-    return failReport(safe.error().message);
+    return Error{"--by=" + arguments.page.by + ": no such axis; choose tokens, hours or steps"};
+  LMC_TRY(checkOutput(arguments));
   std::vector<RunHistory> runs;
   for (const std::string &folder : arguments.folders) {
     auto run = RunHistory::open(folder);
-    if (!run)
-      return failReport(run.error().message, run.error().code);
+    LMC_TRY(run);
     runs.push_back(std::move(*run));
   }
   std::vector<PublishedCurve> curves;
   for (const std::string &path : arguments.curves) {
     auto curve = readPublishedCurve(path);
-    if (!curve)
-      return failReport(curve.error().message, curve.error().code);
+    LMC_TRY(curve);
     curves.push_back(std::move(*curve));
   }
   if (arguments.watch)
     return watch(arguments, runs, curves);
   Result<std::string> page = makePage(runs, curves, arguments.page);
-  if (!page)
-    return failReport(page.error().message, page.error().code);
+  LMC_TRY(page);
   for (const RunHistory &run : runs)
     if (run.steps == 0)
-      return failReport(run.folder +
-                        ": metrics.jsonl has no whole line of a step yet; wait for the "
-                        "first step, or give --watch");
-  if (std::error_code error = writeAtomically(arguments.output, *page))
-    return failReport("cannot write " + arguments.output + ": " + error.message(),
-                      ExitCode::Failure);
+      return Error{run.folder + ": metrics.jsonl has no whole line of a step yet; wait for the "
+                                "first step, or give --watch"};
+  LMC_TRY(writeAtomically(arguments.output, *page));
   if (!arguments.quiet)
     printResult(arguments, runs, page->size());
   return 0;
@@ -172,7 +161,7 @@ LmcCommand addReportCommand(CommandLine &line) {
   command.number("--every", "SECONDS", 1, 86400, arguments->every,
                  "how often --watch writes the page (default: 10)");
   command.flag("--quiet", arguments->quiet, "print errors only");
-  return {&command, [=] { return runReport(*arguments); }};
+  return {&command, [=] { return exitCodeOf(runReport(*arguments), "lmc report: error: "); }};
 }
 
 } // namespace lmc
