@@ -43,8 +43,6 @@ public:
   // Returns the index of the longest token that begins `text`, or kNoId, and sets its end.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
-  // Returns the id of the token of an index.
-  uint32_t idOf(uint32_t index) const { return tokens[index].id; }
 
 private:
   std::vector<AddedToken> tokens;

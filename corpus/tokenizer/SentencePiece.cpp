@@ -347,20 +347,15 @@ private:
   }
 
   void encodeBpe(std::string_view text, std::vector<uint32_t> &ids) {
+    if (tokenizer.userDefined.empty())
+      return encodeSegment(text, ids);
     // User-defined pieces are found first, from the left, and not merged.
-    size_t begin = 0;
-    for (size_t at = 0; at < text.size() && !tokenizer.userDefined.empty();) {
-      size_t length;
-      const uint32_t piece = tokenizer.userDefined.longest(text.substr(at), length);
-      if (piece == kNoId) {
-        at += utf8Length(text[at]);
-        continue;
-      }
-      encodeSegment(text.substr(begin, at - begin), ids);
-      appendKnown(tokenizer.userDefined.idOf(piece), ids);
-      begin = at += length;
-    }
-    encodeSegment(text.substr(begin), ids);
+    tokenizer.userDefined.find(text, {}, parts, spelledAt);
+    for (const Part &part : parts)
+      if (part.id != kNoId)
+        appendKnown(part.id, ids);
+      else
+        encodeSegment(text.substr(part.begin, part.end - part.begin), ids);
   }
 
   // Encodes text without user-defined pieces.
