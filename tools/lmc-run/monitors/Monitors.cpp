@@ -34,10 +34,11 @@ Monitors::Monitors(const MonitoringConfig &settings, const std::string &exportCo
 
 Monitors::~Monitors() { log.listen(nullptr); }
 
-void Monitors::check(const Result<void> &attempt, bool &failing, const char *key) {
+void Monitors::check(const Result<void> &attempt, const char *key) {
   // `failing` is set first, because a warning is an event, too, which calls this function again.
-  const bool failedBefore = std::exchange(failing, !attempt);
-  if (!attempt && !failedBefore)
+  if (attempt)
+    failing.erase(key);
+  else if (failing.insert(key).second)
     console.warning(fmt::format("{}: {}; the run goes on", key, attempt.error().message));
 }
 
@@ -45,22 +46,22 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
   const RunLog::Lock lock = log.lock();
   latestStep = record.step;
   if (tensorboard) {
-    check(tensorboard->write(record), failing.tensorboard, "monitoring.tensorboard");
-    if (tensorboard->hasDropped() && !std::exchange(failing.dropped, true))
+    check(tensorboard->write(record), "monitoring.tensorboard");
+    if (tensorboard->hasDropped() && !std::exchange(dropping, true))
       console.warning(fmt::format("monitoring.tensorboard: the oldest steps that could not be "
                                   "written are lost to it: {} of them are kept in memory; "
                                   "metrics.jsonl has all steps",
                                   formatBytes(TensorBoardWriter::kMostWaiting)));
-    failing.dropped = tensorboard->hasDropped();
+    dropping = tensorboard->hasDropped();
   }
   if (prometheus) {
     prometheus->step(record);
     if (!sawStep || record.step % logInterval == 0)
-      check(prometheus->write(), failing.prometheus, "monitoring.prometheus");
+      check(prometheus->write(), "monitoring.prometheus");
   }
   // Only now the folder is right: exports of steps that this start repeats have been removed.
   if (!sawStep && onExport)
-    check(onExport->find(), failing.onExport, "checkpoint.export_command");
+    check(onExport->find(), "checkpoint.export_command");
   sawStep = true;
   poll();
 }
@@ -68,13 +69,13 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
 void Monitors::generated(int64_t step, const std::vector<GeneratedText> &texts) {
   const RunLog::Lock lock = log.lock();
   if (tensorboard)
-    check(tensorboard->write(step, texts), failing.tensorboard, "monitoring.tensorboard");
+    check(tensorboard->write(step, texts), "monitoring.tensorboard");
 }
 
 void Monitors::updated(const StepUpdates &updates) {
   const RunLog::Lock lock = log.lock();
   if (tensorboard)
-    check(tensorboard->write(updates), failing.tensorboard, "monitoring.tensorboard");
+    check(tensorboard->write(updates), "monitoring.tensorboard");
 }
 
 void Monitors::poll() {
@@ -82,20 +83,19 @@ void Monitors::poll() {
     pollExports();
   if (onEvent)
     if (auto started = onEvent->poll(); !started)
-      check(started, failing.onEvent, "monitoring.on_event");
+      check(started, "monitoring.on_event");
   if (wandb) {
     const Result<bool> works = wandb->poll();
     if (!works)
-      check(works.error(), failing.wandb, "monitoring.wandb_project");
+      check(works.error(), "monitoring.wandb_project");
     else if (*works)
-      failing.wandb = false;
+      failing.erase("monitoring.wandb_project");
   }
 }
 
 void Monitors::pollExports() {
   const auto ended = onExport->poll();
-  check(ended ? Result<void>() : Result<void>(ended.error()), failing.onExport,
-        "checkpoint.export_command");
+  check(ended ? Result<void>() : Result<void>(ended.error()), "checkpoint.export_command");
   if (!ended || !*ended)
     return;
   const ExportCommand::Outcome &outcome = **ended;
@@ -112,15 +112,14 @@ void Monitors::pollExports() {
     values[key] = value;
   log.event("evaluation", {{"step", outcome.step}, {"values", std::move(values)}});
   if (tensorboard && !outcome.results.empty())
-    check(tensorboard->write(outcome.step, outcome.results), failing.tensorboard,
-          "monitoring.tensorboard");
+    check(tensorboard->write(outcome.step, outcome.results), "monitoring.tensorboard");
 }
 
 void Monitors::event(const std::string &name, const nlohmann::ordered_json &event) {
   if (prometheus) {
     prometheus->event(name, event);
     if (name == "checkpoint" || name == "exit")
-      check(prometheus->write(), failing.prometheus, "monitoring.prometheus");
+      check(prometheus->write(), "monitoring.prometheus");
   }
   const int64_t step = integerOf(event, "step", latestStep);
   latestStep = std::max(latestStep, step);
@@ -136,8 +135,7 @@ void Monitors::event(const std::string &name, const nlohmann::ordered_json &even
                                open.size(), fmt::join(open, ", ")));
   if (onEvent) {
     const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-    check(onEvent->run(name, step, event.dump(-1, ' ', false, replace)), failing.onEvent,
-          "monitoring.on_event");
+    check(onEvent->run(name, step, event.dump(-1, ' ', false, replace)), "monitoring.on_event");
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 namespace lmc {
@@ -39,15 +40,11 @@ public:
   void updated(const StepUpdates &updates) override;
 
 private:
-  struct Failures {
-    bool tensorboard = false, dropped = false, prometheus = false, onEvent = false, wandb = false,
-         onExport = false;
-  };
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();
   void pollExports();
   // Warns of a failure, unless the previous attempt failed, too.
-  void check(const Result<void> &attempt, bool &failing, const char *key);
+  void check(const Result<void> &attempt, const char *key);
 
   Console &console;
   RunLog &log;
@@ -56,7 +53,8 @@ private:
   std::optional<EventCommand> onEvent;
   std::optional<WandbSender> wandb;
   std::optional<ExportCommand> onExport;
-  Failures failing;
+  std::set<std::string> failing; // the keys of the job for which the previous attempt failed
+  bool dropping = false;         // steps were lost to TensorBoard
   int64_t latestStep = 0;
   bool sawStep = false;
 };
