@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -59,6 +60,8 @@ JsonNode JsonNode::at(size_t index) const {
     fail(fmt::format("has no element {}", index));
   return JsonNode(there ? (*value)[index] : kNull, fmt::format("{}[{}]", path, index), *fault);
 }
+
+size_t JsonNode::size() const { return value->size(); }
 
 std::string JsonNode::text() const {
   if (!value->is_string()) {

@@ -4,7 +4,7 @@
 
 #include "ground/support/Result.h"
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <initializer_list>
 #include <optional>
@@ -25,7 +25,6 @@ public:
   void fail(const std::string &what) const;
   bool failed() const { return fault->has_value(); }
 
-  bool isNull() const { return value->is_null(); }
   // Fails unless the value is an object that has only these keys.
   void onlyKeys(std::initializer_list<std::string_view> keys) const;
   // Returns a member of an object; fails if there is none.
@@ -36,7 +35,7 @@ public:
   std::vector<JsonNode> elements() const;
   // Returns an element of an array; fails if there is none.
   JsonNode at(size_t index) const;
-  size_t size() const { return value->size(); }
+  size_t size() const;
 
   std::string text() const;
   bool boolean() const;

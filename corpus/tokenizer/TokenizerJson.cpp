@@ -8,6 +8,7 @@
 #include "ground/support/Json.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -14,7 +14,6 @@ namespace lmc {
 // A set of code points.
 class CodePoints {
 public:
-  CodePoints() = default;
   // `flips`: the code points at which membership changes, ascending.
   explicit CodePoints(std::vector<uint32_t> flips) : flips(std::move(flips)) {}
 

@@ -94,25 +94,8 @@ std::string placeOf(const ordered_json &line) {
                      line.at("function").get<std::string>(), line.at("command").get<uint64_t>());
 }
 
-// Sets the relative difference of each result from that in the file. Returns true if no difference
-// is above the tolerance.
-bool compare(ordered_json &line, const ordered_json &expected, double tolerance) {
-  double largest = 0;
-  for (size_t i = 0; i < line["outputs"].size(); ++i) {
-    ordered_json &output = line["outputs"][i];
-    const ordered_json &theirs = expected.at("outputs").at(i);
-    const double scale = std::max(output["scale"].get<double>(), theirs.at("scale").get<double>());
-    const double difference = estimatedDifference(sumsOf(output), sumsOf(theirs), scale);
-    output["difference"] = difference;
-    largest = std::max(largest, difference);
-  }
-  line["difference"] = largest;
-  line["ok"] = largest <= tolerance;
-  return largest <= tolerance;
-}
-
-} // namespace
-
+// Returns the sums of `rows` runs of `elements` elements; a run begins `pitch` bytes after the one
+// before it.
 ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t elements,
                   uint64_t pitch) {
   ResultSums sums;
@@ -134,6 +117,8 @@ ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t e
   return sums;
 }
 
+// Returns an estimate of the L2 norm of the difference of two results, relative to `scale`.
+// Infinity: they have different numbers of finite elements.
 double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale) {
   if (one.elements != other.elements || one.notFinite != other.notFinite)
     return std::numeric_limits<double>::infinity();
@@ -144,6 +129,25 @@ double estimatedDifference(const ResultSums &one, const ResultSums &other, doubl
     return 0;
   return std::sqrt(squares / double(ResultSums::kProjections)) / scale;
 }
+
+// Sets the relative difference of each result from that in the file. Returns true if no difference
+// is above the tolerance.
+bool compare(ordered_json &line, const ordered_json &expected, double tolerance) {
+  double largest = 0;
+  for (size_t i = 0; i < line["outputs"].size(); ++i) {
+    ordered_json &output = line["outputs"][i];
+    const ordered_json &theirs = expected.at("outputs").at(i);
+    const double scale = std::max(output["scale"].get<double>(), theirs.at("scale").get<double>());
+    const double difference = estimatedDifference(sumsOf(output), sumsOf(theirs), scale);
+    output["difference"] = difference;
+    largest = std::max(largest, difference);
+  }
+  line["difference"] = largest;
+  line["ok"] = largest <= tolerance;
+  return largest <= tolerance;
+}
+
+} // namespace
 
 std::string CommandRecord::fileOf(const std::string &path, const World &world) {
   return world.rank() == 0 ? path : fmt::format("{}.rank{}", path, world.rank());

@@ -40,15 +40,6 @@ struct ResultSums {
   std::array<double, kProjections> projections{};
 };
 
-// Returns the sums of `rows` runs of `elements` elements of type `dtype`; a run begins `pitch`
-// bytes after the one before it.
-ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t elements,
-                  uint64_t pitch);
-
-// Returns an estimate of the L2 norm of the difference of two results, relative to `scale`.
-// Infinity: they have different numbers of finite elements.
-double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale);
-
 class CommandRecord final : public FunctionObserver {
 public:
   // Returns the file of this rank: of ranks but the first, `path` with ".rank3" behind it.
