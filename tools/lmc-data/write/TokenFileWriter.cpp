@@ -268,13 +268,6 @@ struct TokenFileWriter::State {
 TokenFileWriter::TokenFileWriter() : state(std::make_unique<State>()) {}
 TokenFileWriter::~TokenFileWriter() = default;
 
-Result<std::unique_ptr<TokenFileWriter>> TokenFileWriter::create(const std::string &path,
-                                                                 const Options &options) {
-  auto folder = PartialFolder::lock(path);
-  LMC_TRY(folder);
-  return create(std::move(*folder), options);
-}
-
 Result<std::unique_ptr<TokenFileWriter>>
 TokenFileWriter::create(std::shared_ptr<PartialFolder> folder, const Options &options) {
   std::unique_ptr<TokenFileWriter> writer(new TokenFileWriter());
@@ -353,14 +346,6 @@ Result<std::vector<Rename>> TokenFileWriter::release() {
   renames.push_back({s.folder->nameOf("tokens"), s.path});
   s.isSaved = true;
   return renames;
-}
-
-Result<void> TokenFileWriter::commit() {
-  auto renames = release();
-  LMC_TRY(renames);
-  LMC_TRY(publish(*renames));
-  state->folder->remove();
-  return {};
 }
 
 } // namespace lmc

@@ -1,5 +1,5 @@
-// Writes a token file as a stream. A file with the final name appears only when commit() succeeds,
-// or publish() of what release() returns; until then all data is in the folder PATH.partial.
+// Writes a token file as a stream. A file with the final name appears only when publish() of what
+// release() returns succeeds; until then all data is in the folder PATH.partial.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -29,12 +29,9 @@ public:
     // LmcTokenHeader::tokenizer; it needs `bytesOfTokens`.
     uint64_t tokenizer = 0;
   };
-  // Creates the folder PATH.partial, or empties the one that an interrupted process has left. An
-  // existing file PATH is unchanged until commit(). Errors: PATH or its index is not a regular
-  // file; those of PartialFolder; with `megatron`, PATH does not end in ".bin".
-  static Result<std::unique_ptr<TokenFileWriter>> create(const std::string &path,
-                                                         const Options &options);
-  // Does the same in a folder that is already locked.
+  // Empties the folder of PATH, which an interrupted process may have left. An existing file PATH
+  // is unchanged. Errors: PATH or its index is not a regular file; that of PartialFolder::empty();
+  // with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options);
 
@@ -59,15 +56,13 @@ public:
   uint64_t documents() const;
   // Returns when all data so far is on the disk.
   Result<Saved> save();
-  // Writes the table of documents and the header or the index, and syncs them, so that commit()
+  // Writes the table of documents and the header or the index, and syncs them, so that publish()
   // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone,
   // unless it was saved.
   Result<void> finish();
   // Finishes the file if necessary, and returns the renames that give it its name. The caller then
   // removes the folder.
   Result<std::vector<Rename>> release();
-  // Finishes the file if necessary, gives it its name and removes the folder.
-  Result<void> commit();
 
 private:
   TokenFileWriter();

@@ -1,5 +1,6 @@
 #include "tools/lmc-data/write/TokenFileWriter.h"
 
+#include "ground/support/File.h"
 #include "runtime/data/TokenFile.h"
 #include "test/runtime/data/TokenFiles.h"
 
@@ -16,11 +17,26 @@ using testing::HasSubstr;
 
 namespace {
 
+Result<std::unique_ptr<TokenFileWriter>> createAt(const std::string &path,
+                                                  const TokenFileWriter::Options &options) {
+  auto folder = PartialFolder::lock(path);
+  LMC_TRY(folder);
+  return TokenFileWriter::create(std::move(*folder), options);
+}
+
+// Finishes the file, gives it its name and removes the folder.
+Result<void> commit(TokenFileWriter &writer) {
+  auto renames = writer.release();
+  LMC_TRY(renames);
+  LMC_TRY(publish(*renames));
+  return removeTree(partialFolder(renames->back().to));
+}
+
 class TokenFileWriterTest : public DataTest {
 protected:
   std::unique_ptr<TokenFileWriter> create(const std::string &name, uint32_t vocabulary,
                                           int32_t endOfDocument = -1) {
-    auto writer = TokenFileWriter::create(path(name), {vocabulary, endOfDocument});
+    auto writer = createAt(path(name), {vocabulary, endOfDocument});
     EXPECT_TRUE(writer) << writer.error().message;
     return std::move(*writer);
   }
@@ -39,7 +55,7 @@ TEST_F(TokenFileWriterTest, WritesTheBytesOfTheFormat) {
     add(*writer, {9});
     EXPECT_EQ(writer->tokens(), 5u);
     EXPECT_EQ(writer->documents(), 2u);
-    auto committed = writer->commit();
+    auto committed = commit(*writer);
     ASSERT_TRUE(committed) << committed.error().message;
     std::string expected = lmcBytes({5, 0, 7, 255, 9}, width, vocabulary, {0, 2});
     std::string hashed = expected.substr(64) + expected.substr(0, 40);
@@ -54,7 +70,7 @@ TEST_F(TokenFileWriterTest, WritesTheBytesOfTheFormat) {
 TEST_F(TokenFileWriterTest, VerifyFindsEveryFlippedBit) {
   auto writer = create("a.bin", 256);
   add(*writer, {1, 2, 3});
-  ASSERT_TRUE(writer->commit());
+  ASSERT_TRUE(commit(*writer));
   const std::string good = read(path("a.bin"));
   for (size_t byte = 0; byte < good.size(); ++byte) {
     if (byte >= 48 && byte < 64)
@@ -76,7 +92,7 @@ TEST_F(TokenFileWriterTest, KeepsNoEmptyDocuments) {
   writer->beginDocument();
   add(*writer, {2});
   writer->beginDocument();
-  ASSERT_TRUE(writer->commit());
+  ASSERT_TRUE(commit(*writer));
   auto file = TokenFile::open(path("a.bin"));
   ASSERT_TRUE(file);
   EXPECT_THAT(*(*file)->documentStarts(0, (*file)->documents()), ElementsAre(0, 1));
@@ -91,17 +107,17 @@ TEST_F(TokenFileWriterTest, LeavesTheOldFileUntilCommit) {
   }
   EXPECT_EQ(read(path("a.bin")), "old");
   auto empty = create("a.bin", 256);
-  EXPECT_FALSE(empty->commit());
+  EXPECT_FALSE(commit(*empty));
   EXPECT_EQ(read(path("a.bin")), "old");
   EXPECT_EQ(filesInFolder(), 1u);
 }
 
 TEST_F(TokenFileWriterTest, RefusesWhatCannotBeWritten) {
-  auto noFolder = TokenFileWriter::create(path("none/a.bin"), {256, -1});
+  auto noFolder = createAt(path("none/a.bin"), {256, -1});
   ASSERT_FALSE(noFolder);
   EXPECT_EQ(noFolder.error().message,
             path("none/a.bin") + ": cannot create: No such file or directory");
-  auto device = TokenFileWriter::create("/dev/null", {256, -1});
+  auto device = createAt("/dev/null", {256, -1});
   ASSERT_FALSE(device);
   EXPECT_THAT(device.error().message, HasSubstr("not a regular file"));
   auto writer = create("a.bin", 256);
@@ -115,7 +131,7 @@ TEST_F(TokenFileWriterTest, RefusesWhatCannotBeWritten) {
 TEST_F(TokenFileWriterTest, WritesMegatronsFormat) {
   for (auto [vocabulary, width, code] :
        {std::tuple{65499u, 2, kUInt16}, {65500u, 4, kInt32}, {200000u, 4, kInt32}}) {
-    auto created = TokenFileWriter::create(path("m.bin"), {vocabulary, 0, true});
+    auto created = createAt(path("m.bin"), {vocabulary, 0, true});
     ASSERT_TRUE(created) << created.error().message;
     TokenFileWriter &writer = **created;
     add(writer, {5, 6, 0});
@@ -123,7 +139,7 @@ TEST_F(TokenFileWriterTest, WritesMegatronsFormat) {
     add(writer, {7});
     writer.beginDocument();
     add(writer, {vocabulary - 1, 0});
-    ASSERT_TRUE(writer.commit());
+    ASSERT_TRUE(commit(writer));
     EXPECT_EQ(read(path("m.bin")), integers({5, 6, 0, 7, vocabulary - 1, 0}, width));
     EXPECT_EQ(read(path("m.idx")), megatronIndexBytes(code, width, {3, 1, 2}, {0, 1, 2, 3}));
     auto file = TokenFile::open(path("m.bin"));
@@ -132,7 +148,7 @@ TEST_F(TokenFileWriterTest, WritesMegatronsFormat) {
     EXPECT_TRUE((*file)->verify(vocabulary));
     EXPECT_EQ(filesInFolder(), 2u);
   }
-  auto unnamed = TokenFileWriter::create(path("m.tokens"), {256, 0, true});
+  auto unnamed = createAt(path("m.tokens"), {256, 0, true});
   ASSERT_FALSE(unnamed);
   EXPECT_THAT(unnamed.error().message, HasSubstr("m.tokens: the name of a Megatron data set must"));
   EXPECT_EQ(filesInFolder(), 2u);
@@ -142,7 +158,7 @@ TEST_F(TokenFileWriterTest, WritesMegatronsFormat) {
 TEST_F(TokenFileWriterTest, GoesOnAfterWhatWasSaved) {
   const auto write = [&](bool megatron, bool interrupted) {
     const TokenFileWriter::Options options{256, 0, megatron};
-    auto writer = TokenFileWriter::create(path("a.bin"), options);
+    auto writer = createAt(path("a.bin"), options);
     EXPECT_TRUE(writer);
     for (uint32_t document = 0; document < 50; ++document) {
       (*writer)->beginDocument();
@@ -159,7 +175,7 @@ TEST_F(TokenFileWriterTest, GoesOnAfterWhatWasSaved) {
       EXPECT_TRUE(writer) << writer.error().message;
       EXPECT_EQ((*writer)->documents(), 31u);
     }
-    EXPECT_TRUE((*writer)->commit());
+    EXPECT_TRUE(commit(**writer));
     writer->reset();
     EXPECT_EQ(filesInFolder(), megatron ? 2u : 1u);
     return read(path("a.bin")) + (megatron ? read(path("a.idx")) : "");
@@ -185,10 +201,10 @@ TEST_F(TokenFileWriterTest, EmptiesNoFolderOfOthers) {
   std::filesystem::create_directory(path("thesis"));
   write("thesis/chapter", "text");
   std::filesystem::create_directory_symlink(path("thesis"), path("a.bin.partial"));
-  EXPECT_FALSE(TokenFileWriter::create(path("a.bin"), {256}));
+  EXPECT_FALSE(createAt(path("a.bin"), {256}));
   std::filesystem::remove(path("a.bin.partial"));
   std::filesystem::rename(path("thesis"), path("a.bin.partial"));
-  auto writer = TokenFileWriter::create(path("a.bin"), {256});
+  auto writer = createAt(path("a.bin"), {256});
   ASSERT_FALSE(writer);
   EXPECT_THAT(writer.error().message, HasSubstr("holds 'chapter'"));
   EXPECT_EQ(read(path("a.bin.partial/chapter")), "text");
@@ -196,7 +212,7 @@ TEST_F(TokenFileWriterTest, EmptiesNoFolderOfOthers) {
 
 TEST_F(TokenFileWriterTest, RefusesAnIndexThatIsNoFile) {
   std::filesystem::create_directory(path("a.idx"));
-  auto writer = TokenFileWriter::create(path("a.bin"), {256, 0, true});
+  auto writer = createAt(path("a.bin"), {256, 0, true});
   ASSERT_FALSE(writer);
   EXPECT_THAT(writer.error().message, HasSubstr("a.idx: not a regular file"));
 }
@@ -204,10 +220,10 @@ TEST_F(TokenFileWriterTest, RefusesAnIndexThatIsNoFile) {
 TEST_F(TokenFileWriterTest, KeepsTheBytesOfTokens) {
   std::vector<uint16_t> bytes(300, 1);
   bytes[299] = kUnknownBytes;
-  auto writer = TokenFileWriter::create(path("a.bin"), {300, -1, false, bytes});
+  auto writer = createAt(path("a.bin"), {300, -1, false, bytes});
   ASSERT_TRUE(writer);
   add(**writer, {1, 299});
-  ASSERT_TRUE((*writer)->commit());
+  ASSERT_TRUE(commit(**writer));
   auto file = TokenFile::open(path("a.bin"));
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_TRUE((*file)->verify(300));
@@ -218,10 +234,10 @@ TEST_F(TokenFileWriterTest, KeepsTheBytesOfTokens) {
 
 TEST_F(TokenFileWriterTest, NamesTheTokenizerUnderTheChecksum) {
   const std::vector<uint16_t> bytes(256, 1);
-  auto writer = TokenFileWriter::create(path("a.bin"), {256, -1, false, bytes, 0x123456789abcdef});
+  auto writer = createAt(path("a.bin"), {256, -1, false, bytes, 0x123456789abcdef});
   ASSERT_TRUE(writer);
   add(**writer, {1, 2, 3});
-  ASSERT_TRUE((*writer)->commit());
+  ASSERT_TRUE(commit(**writer));
   const std::string good = read(path("a.bin"));
   std::string expected =
       lmcBytes({1, 2, 3}, 1, 256, {0}, -1) + integers({bytes.begin(), bytes.end()}, 2);
@@ -248,11 +264,11 @@ TEST_F(TokenFileWriterTest, NamesTheTokenizerUnderTheChecksum) {
 
 TEST_F(TokenFileWriterTest, LetsNoTwoWriteOneFile) {
   auto writer = create("a.bin", 256);
-  auto second = TokenFileWriter::create(path("a.bin"), {256});
+  auto second = createAt(path("a.bin"), {256});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().message, path("a.bin") + ": another lmc-data writes it");
   add(*writer, {1});
-  ASSERT_TRUE(writer->commit());
+  ASSERT_TRUE(commit(*writer));
 }
 
 // A file size limit fails a write in the middle, as a full disk does.
