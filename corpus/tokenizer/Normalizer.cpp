@@ -105,8 +105,7 @@ std::unique_ptr<Normalizer> makeNmt() {
 // As tokenizers does (and SentencePiece does not), looks up each grapheme cluster of less than 6
 // bytes, then single characters, and takes the table's shortest string at their beginning.
 Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
-  auto map = Charsmap::parse(charsmap);
-  LMC_TRY(map);
+  LMC_LET(map, Charsmap::parse(charsmap));
   return asNormalizer([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,
                                                                           bool &) -> Result<void> {
     std::string result;

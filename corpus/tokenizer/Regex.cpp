@@ -150,8 +150,7 @@ Result<std::unique_ptr<Matcher>> Matcher::regex(std::string_view pattern) {
     if (span.match)
       return Error{fmt::format("'{}' is not supported in a regular expression",
                                pattern.substr(span.begin, span.end - span.begin))};
-  auto matcher = compile(pattern);
-  LMC_TRY(matcher);
+  LMC_LET(matcher, compile(pattern));
   LMC_TRY((*matcher)->search("", spans));
   return matcher;
 }

@@ -627,8 +627,7 @@ Result<std::vector<std::optional<uint64_t>>> SentencePiece::bytesOfTokens() cons
 } // namespace
 
 Result<std::shared_ptr<const Tokenizer>> readSentencePieceModel(const std::string &path) {
-  auto bytes = readTextFile(path, kMaximumModelBytes);
-  LMC_TRY(bytes);
+  LMC_LET(bytes, readTextFile(path, kMaximumModelBytes));
   auto model = parseSentencePieceModel(*bytes);
   if (!model)
     return Error{fmt::format("{}: {}", path, model.error().message)};

@@ -468,8 +468,7 @@ Result<std::shared_ptr<const Tokenizer>> readTokenizer(const JsonNode &root) {
 } // namespace
 
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path) {
-  auto text = readTextFile(path, kMaximumJsonBytes);
-  LMC_TRY(text);
+  LMC_LET(text, readTextFile(path, kMaximumJsonBytes));
   if (!isShallowJson(*text))
     return Error{fmt::format("{}: JSON that is nested too deep", path)};
   std::optional<nlohmann::json> json = parseLikeSerde(*text);

@@ -65,3 +65,9 @@ private:
     if (auto &&lmcTryResult = (expr); !lmcTryResult)                                               \
       return lmcTryResult.error();                                                                 \
   } while (false)
+
+// Declares `name` as the Result of an expression. If it holds an error, returns the error from the
+// enclosing function.
+#define LMC_LET(name, ...)                                                                         \
+  auto name = (__VA_ARGS__);                                                                       \
+  LMC_TRY(name)

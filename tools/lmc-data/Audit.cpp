@@ -155,8 +155,7 @@ const Audit::Findings &Audit::findings() const { return state->findings; }
 static std::string logIn(const std::string &folder) { return folder + "/texts"; }
 
 Result<void> Audit::keepIn(const std::string &folder) {
-  auto log = File::create(logIn(folder));
-  LMC_TRY(log);
+  LMC_LET(log, File::create(logIn(folder)));
   state->log.emplace(std::move(*log));
   return {};
 }
@@ -172,18 +171,15 @@ Result<Audit::Saved> Audit::save() {
 Result<void> Audit::resume(const std::string &folder, const Saved &saved,
                            const std::vector<std::pair<std::string, InputFormat>> &before) {
   State &s = *state;
-  auto records = File::openForReading(logIn(folder));
-  LMC_TRY(records);
+  LMC_LET(records, File::openForReading(logIn(folder)));
   for (uint64_t i = 0; i < saved.texts; ++i) {
     Record record;
-    auto bytes = records->read(&record, sizeof(record));
-    LMC_TRY(bytes);
+    LMC_LET(bytes, records->read(&record, sizeof(record)));
     if (*bytes < sizeof(record))
       return Error{fmt::format("{}: has less than was saved", logIn(folder))};
     s.texts.emplace(record.hash, record.document);
   }
-  auto log = File::openForAppending(logIn(folder), saved.texts * sizeof(Record));
-  LMC_TRY(log);
+  LMC_LET(log, File::openForAppending(logIn(folder), saved.texts * sizeof(Record)));
   s.log.emplace(std::move(*log));
   s.findings = saved.findings;
   for (const auto &[path, format] : before)

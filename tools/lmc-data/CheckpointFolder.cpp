@@ -11,8 +11,7 @@ static Result<std::string> findFolder(const std::string &path,
                                       std::vector<DamagedCheckpoint> &skipped) {
   if (exists(path + "/state.json"))
     return path;
-  auto latest = findLatestCheckpoint(path, skipped);
-  LMC_TRY(latest);
+  LMC_LET(latest, findLatestCheckpoint(path, skipped));
   if (*latest)
     return **latest;
   if (!skipped.empty())
@@ -24,12 +23,10 @@ static Result<std::string> findFolder(const std::string &path,
 
 Result<CheckpointFolder> openCheckpoint(const std::string &path) {
   CheckpointFolder checkpoint;
-  auto folder = findFolder(path, checkpoint.skipped);
-  LMC_TRY(folder);
+  LMC_LET(folder, findFolder(path, checkpoint.skipped));
   checkpoint.path = *folder;
   LMC_TRY(readCheckpointState(*folder, /*verifyChecksums=*/false));
-  auto contents = readCheckpointContents(*folder);
-  LMC_TRY(contents);
+  LMC_LET(contents, readCheckpointContents(*folder));
   checkpoint.state = std::move(contents->state);
   checkpoint.files = std::move(contents->files);
   try {

@@ -29,16 +29,14 @@ public:
   Result<void> run() {
     if (!options.tokenizer.empty() && !options.text)
       return Error{"--tokenizer needs --text: without it ids are printed"};
-    auto opened = TokenFile::open(options.path, options.format);
-    LMC_TRY(opened);
+    LMC_LET(opened, TokenFile::open(options.path, options.format));
     const TokenFile &file = **opened;
     if (options.text)
       LMC_TRY(openTokenizer());
     const uint64_t documents = file.documents();
     for (uint64_t first = 0; first < documents; first += kDocuments) {
       const uint64_t count = std::min(kDocuments, documents - first);
-      auto starts = file.documentStarts(first, count + (first + count < documents));
-      LMC_TRY(starts);
+      LMC_LET(starts, file.documentStarts(first, count + (first + count < documents)));
       for (uint64_t i = 0; i < count; ++i) {
         const uint64_t end = i + 1 < starts->size() ? (*starts)[i + 1] : file.size();
         LMC_TRY(print(file, (*starts)[i], end));
@@ -59,10 +57,8 @@ private:
       place = options.tokenizer;
     if (!place)
       return {};
-    auto path = tokenizerFile(*place);
-    LMC_TRY(path);
-    auto opened = Tokenizer::open(*path);
-    LMC_TRY(opened);
+    LMC_LET(path, tokenizerFile(*place));
+    LMC_LET(opened, Tokenizer::open(*path));
     tokenizer = *opened;
     return {};
   }

@@ -41,8 +41,7 @@ EncodedDocuments::create(const Tokenizer &tokenizer, const DocumentTokens &borde
   special.insert(special.end(), borders.after.begin(), borders.after.end());
   if (borders.between)
     special.push_back(*borders.between);
-  auto encoders = tokenizer.encoders(threads, mode, special);
-  LMC_TRY(encoders);
+  LMC_LET(encoders, tokenizer.encoders(threads, mode, special));
   return std::unique_ptr<EncodedDocuments>(
       new EncodedDocuments(tokenizer, std::move(*encoders), borders, writer));
 }

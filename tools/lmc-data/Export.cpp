@@ -25,8 +25,7 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   ExportOptions &options = arguments.options;
   if (!arguments.tokenizer.empty())
     LMC_TRY(tokenizerFiles(arguments.tokenizer));
-  auto checkpoint = openCheckpoint(arguments.checkpoint);
-  LMC_TRY(checkpoint);
+  LMC_LET(checkpoint, openCheckpoint(arguments.checkpoint));
   LMC_TRY(addTokenizer(checkpoint->run, arguments.tokenizer, options));
   for (const DamagedCheckpoint &newer : checkpoint->skipped)
     fmt::print(stderr, "warning: skipping the checkpoint {}: {}\n", newer.path, newer.fault);
@@ -36,13 +35,10 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
                                  ? "its plan has no config.json"
                                  : checkpoint->run.notExportable)};
 
-  auto weights = weightsOf(*checkpoint);
-  LMC_TRY(weights);
+  LMC_LET(weights, weightsOf(*checkpoint));
   LMC_TRY(verifyFiles({*weights}));
-  auto header = SafeTensorsFile::open(weights->path);
-  LMC_TRY(header);
-  auto file = File::openForReading(weights->path);
-  LMC_TRY(file);
+  LMC_LET(header, SafeTensorsFile::open(weights->path));
+  LMC_LET(file, File::openForReading(weights->path));
   std::vector<TensorView> tensors;
   for (const SafeTensorsFile::Entry &entry : (*header)->entries()) {
     if (!entry.dtype)
@@ -52,8 +48,7 @@ Result<void> exportCheckpoint(ExportArguments arguments) {
   }
   auto fetch = [&](size_t index, void *data) -> Result<void> {
     const SafeTensorsFile::Entry &entry = (*header)->entries()[index];
-    auto got = file->readAt(data, entry.bytes, entry.offset);
-    LMC_TRY(got);
+    LMC_LET(got, file->readAt(data, entry.bytes, entry.offset));
     if (*got < entry.bytes)
       return Error{fmt::format("{}: it has become shorter", weights->path)};
     return {};

@@ -113,8 +113,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
       summary.documentLengths.push_back(end - begin);
   };
   if (hasTable) {
-    auto table = file.documentStarts(0, file.documents());
-    LMC_TRY(table);
+    LMC_LET(table, file.documentStarts(0, file.documents()));
     const std::vector<uint64_t> &starts = *table;
     for (size_t i = 0; i < starts.size(); ++i) {
       uint64_t end = i + 1 < starts.size() ? starts[i + 1] : file.size();
@@ -247,10 +246,8 @@ struct InspectOptions {
 Result<void> inspect(const InspectOptions &options) {
   if (std::error_code failed; std::filesystem::is_directory(options.path, failed))
     return inspectCheckpoint(options.path, options.verify, options.json);
-  auto file = TokenFile::open(options.path, options.format);
-  LMC_TRY(file);
-  auto summary = summarise(**file, options.eod);
-  LMC_TRY(summary);
+  LMC_LET(file, TokenFile::open(options.path, options.format));
+  LMC_LET(summary, summarise(**file, options.eod));
   if (options.window > 0)
     LMC_TRY(packDocuments(**file, options.window, *summary));
   if (options.json)

@@ -23,10 +23,8 @@ struct Weights {
 };
 
 Result<Weights> countWeights(const CheckpointFolder &checkpoint) {
-  auto recorded = weightsOf(checkpoint);
-  LMC_TRY(recorded);
-  auto file = SafeTensorsFile::open(recorded->path);
-  LMC_TRY(file);
+  LMC_LET(recorded, weightsOf(checkpoint));
+  LMC_LET(file, SafeTensorsFile::open(recorded->path));
   Weights weights;
   for (const SafeTensorsFile::Entry &entry : (*file)->entries()) {
     uint64_t count = 1;
@@ -123,10 +121,8 @@ void printCheckpointJson(const CheckpointFolder &checkpoint, const Weights &weig
 } // namespace
 
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json) {
-  auto checkpoint = openCheckpoint(path);
-  LMC_TRY(checkpoint);
-  auto weights = countWeights(*checkpoint);
-  LMC_TRY(weights);
+  LMC_LET(checkpoint, openCheckpoint(path));
+  LMC_LET(weights, countWeights(*checkpoint));
   std::vector<FileReport> files;
   std::optional<Error> damaged;
   for (const RecordedFile &file : checkpoint->files) {

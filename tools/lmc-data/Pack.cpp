@@ -332,8 +332,7 @@ Result<void> findBytes(Packing &packing) {
   std::vector<uint16_t> &bytes = packing.bytesOfTokens;
   bytes.assign(packing.vocabulary, 1); // without a tokenizer
   if (packing.tokenizer) {
-    auto known = packing.tokenizer->bytesOfTokens();
-    LMC_TRY(known);
+    LMC_LET(known, packing.tokenizer->bytesOfTokens());
     std::ranges::transform(*known, bytes.begin(), [](const std::optional<uint64_t> &size) {
       return uint16_t(std::min<uint64_t>(size.value_or(kUnknownBytes), kUnknownBytes));
     });
@@ -368,18 +367,14 @@ Result<Packing> prepare(const PackOptions &options) {
     LMC_TRY(findBytes(packing));
     return packing;
   }
-  auto path = tokenizerFile(options.tokenizer);
-  LMC_TRY(path);
+  LMC_LET(path, tokenizerFile(options.tokenizer));
   packing.tokenizerPath = *path;
-  auto hash = tokenizerHash(*path);
-  LMC_TRY(hash);
+  LMC_LET(hash, tokenizerHash(*path));
   packing.tokenizerHash = *hash;
-  auto tokenizer = Tokenizer::open(*path);
-  LMC_TRY(tokenizer);
+  LMC_LET(tokenizer, Tokenizer::open(*path));
   packing.tokenizer = *tokenizer;
   packing.vocabulary = packing.tokenizer->vocabulary();
-  auto borders = documentTokens(*packing.tokenizer, *path, options.bos, options.eod);
-  LMC_TRY(borders);
+  LMC_LET(borders, documentTokens(*packing.tokenizer, *path, options.bos, options.eod));
   packing.borders = std::move(*borders);
   LMC_TRY(findBytes(packing));
   return packing;
@@ -397,15 +392,13 @@ Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, cons
   const TokenFileWriter::Options format{packing.vocabulary, endOfDocument(packing),
                                         options.megatron, packing.bytesOfTokens,
                                         packing.tokenizerHash};
-  auto writer = saved ? TokenFileWriter::resume(folder, format, *saved)
-                      : TokenFileWriter::create(folder, format);
-  LMC_TRY(writer);
+  LMC_LET(writer, saved ? TokenFileWriter::resume(folder, format, *saved)
+                        : TokenFileWriter::create(folder, format));
   if (!packing.tokenizer)
     return std::unique_ptr<TokenOutput>(
         std::make_unique<ByteOutput>(std::move(*writer), endOfDocument(packing)));
-  auto documents = EncodedDocuments::create(*packing.tokenizer, packing.borders, options.special,
-                                            options.threads, **writer);
-  LMC_TRY(documents);
+  LMC_LET(documents, EncodedDocuments::create(*packing.tokenizer, packing.borders, options.special,
+                                              options.threads, **writer));
   return std::unique_ptr<TokenOutput>(
       std::make_unique<EncodedOutput>(std::move(*writer), std::move(*documents)));
 }
@@ -489,14 +482,12 @@ public:
   Result<void> run() {
     const bool resumable =
         !options.anew.value_or(!std::ranges::all_of(options.inputs, canReadAgain));
-    auto done = lockOutputs();
-    LMC_TRY(done);
+    LMC_LET(done, lockOutputs());
     if (*done && resumable)
       return {};
     LMC_TRY(openOutputs(resumable));
     for (size_t i = 0; i < paths.size() && packing.tokenizer; ++i) {
-      auto copy = TokenizerCopy::make(packing.tokenizerPath, paths[i]);
-      LMC_TRY(copy);
+      LMC_LET(copy, TokenizerCopy::make(packing.tokenizerPath, paths[i]));
       tokenizers.push_back(std::move(*copy));
     }
     Split split;
@@ -543,14 +534,12 @@ private:
   // interrupted while their files got their names. Returns true if this pack was one of them.
   Result<bool> lockOutputs() {
     for (const std::string &path : paths) {
-      auto folder = PartialFolder::lock(path);
-      LMC_TRY(folder);
+      LMC_LET(folder, PartialFolder::lock(path));
       folders.push_back(std::move(*folder));
     }
     bool isThis = false;
     for (const auto &folder : folders) {
-      auto completed = completePack(*folder);
-      LMC_TRY(completed);
+      LMC_LET(completed, completePack(*folder));
       if (!*completed)
         continue;
       fmt::print(stderr,
@@ -594,9 +583,8 @@ private:
   Result<void> openEach() {
     outputs.clear();
     for (const auto &folder : folders) {
-      auto output = openOutput(options, packing, folder,
-                               saved ? &saved->outputs.at(outputs.size()) : nullptr);
-      LMC_TRY(output);
+      LMC_LET(output, openOutput(options, packing, folder,
+                                 saved ? &saved->outputs.at(outputs.size()) : nullptr));
       outputs.push_back(std::move(*output));
     }
     return {};
@@ -643,12 +631,10 @@ private:
     state.place = place;
     for (auto &output : outputs) {
       LMC_TRY(output->flush());
-      auto written = output->file().save();
-      LMC_TRY(written);
+      LMC_LET(written, output->file().save());
       state.outputs.push_back(*written);
     }
-    auto audited = audit.save();
-    LMC_TRY(audited);
+    LMC_LET(audited, audit.save());
     state.audit = *audited;
     state.counts = counts(cleaner);
     if (router)
@@ -687,8 +673,7 @@ private:
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));
     std::vector<Rename> renames = {{folders[0]->nameOf("audit.json"), paths[0] + ".audit.json"}};
     for (auto &output : outputs) {
-      auto files = output->file().release();
-      LMC_TRY(files);
+      LMC_LET(files, output->file().release());
       std::ranges::move(*files, std::back_inserter(renames));
     }
     for (size_t i = 0; i < paths.size(); ++i)
@@ -700,14 +685,12 @@ private:
 };
 
 Result<void> pack(PackOptions options) {
-  auto inputs = findInputs(options.inputs, options.documents);
-  LMC_TRY(inputs);
+  LMC_LET(inputs, findInputs(options.inputs, options.documents));
   options.inputs = std::move(*inputs);
   if (!options.tokenizer.empty())
     options.documents.maximumBytes = kMaximumDocument;
   LMC_TRY(checkPaths(options));
-  auto packing = prepare(options);
-  LMC_TRY(packing);
+  LMC_LET(packing, prepare(options));
   return Pack(options, std::move(*packing)).run();
 }
 
@@ -761,8 +744,7 @@ DataCommand addPackCommand(CommandLine &line) {
   command.option(
       "--threads", "N",
       [=](const std::string &value) -> Result<void> {
-        auto number = parseNumber("--threads", value, 1, 1024);
-        LMC_TRY(number);
+        LMC_LET(number, parseNumber("--threads", value, 1, 1024));
         options->threads = static_cast<uint32_t>(*number);
         options->needsTokenizer = "--threads";
         return {};

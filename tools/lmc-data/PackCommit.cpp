@@ -40,8 +40,7 @@ Result<std::optional<FinishedPack>> completePack(PartialFolder &folder) {
   const std::string path = recordOf(folder);
   if (!exists(path))
     return std::optional<FinishedPack>();
-  auto record = readJsonObject(path, kMaximumRecordBytes);
-  LMC_TRY(record);
+  LMC_LET(record, readJsonObject(path, kMaximumRecordBytes));
   FinishedPack pack;
   std::vector<Rename> renames;
   try {

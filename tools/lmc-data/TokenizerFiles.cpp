@@ -22,8 +22,7 @@ static std::string partialOf(const std::string &tokens) {
 }
 
 Result<uint64_t> tokenizerHash(const std::string &file) {
-  auto text = readTextFile(file, kMaximumTokenizerBytes);
-  LMC_TRY(text);
+  LMC_LET(text, readTextFile(file, kMaximumTokenizerBytes));
   return XXH64(text->data(), text->size(), 0);
 }
 
@@ -34,8 +33,7 @@ Result<TokenizerCopy> TokenizerCopy::make(const std::string &file, const std::st
   LMC_TRY(removeTree(partial));
   LMC_TRY(makeFolders(partial));
   const auto copy = [&](const fs::path &from, const std::string &name) -> Result<void> {
-    auto text = readTextFile(from.string(), kMaximumTokenizerBytes);
-    LMC_TRY(text);
+    LMC_LET(text, readTextFile(from.string(), kMaximumTokenizerBytes));
     return writeTextFile(partial + "/" + name, *text);
   };
   LMC_TRY(copy(source, kTokenizerNames[source.extension() == ".json" ? 0 : 1]));

@@ -53,8 +53,7 @@ Result<void> train(const TrainOptions &options) {
     return Error{fmt::format("--eod: {}", good.error().message)};
   BpeTrainer trainer;
   Feeder feeder(trainer);
-  auto inputs = findInputs(options.inputs, options.documents);
-  LMC_TRY(inputs);
+  LMC_LET(inputs, findInputs(options.inputs, options.documents));
   LMC_TRY(readInputs(*inputs, stampsOf(*inputs), options.documents, "counting words", feeder));
   auto trained = trainer.train(options.size, options.endOfText);
   if (!trained)

@@ -16,8 +16,7 @@ struct VerifyOptions {
 };
 
 static Result<void> verify(const VerifyOptions &options) {
-  auto opened = TokenFile::open(options.path, options.format);
-  LMC_TRY(opened);
+  LMC_LET(opened, TokenFile::open(options.path, options.format));
   const TokenFile &file = **opened;
   const std::optional<uint32_t> eod = separatorOf(file, options.eod);
   SeparatorCount separators(eod ? static_cast<int32_t>(*eod) : -1);

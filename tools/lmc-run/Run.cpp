@@ -20,8 +20,7 @@ static Result<ExitCode> evaluate(Session &session, const ProgramOptions &options
   const std::vector<ValidationSettings> &sets = session.settings.validations;
   if (sets.empty())
     return Error{"--eval: no validation data; give --set data.validation=FILE"};
-  auto evaluators = session.makeEvaluators();
-  LMC_TRY(evaluators);
+  LMC_LET(evaluators, session.makeEvaluators());
   session.world.progress().enter(Activity::Validating, session.progress.step);
   nlohmann::ordered_json json;
   json["step"] = session.progress.step;
@@ -40,8 +39,7 @@ static Result<ExitCode> evaluate(Session &session, const ProgramOptions &options
 
 static Result<ExitCode> dump(Session &session, const ProgramOptions &options) {
   const std::vector<ValidationSettings> &sets = session.settings.validations;
-  auto data = sets.empty() ? session.openTrainData() : session.openValidationData(sets.front());
-  LMC_TRY(data);
+  LMC_LET(data, sets.empty() ? session.openTrainData() : session.openValidationData(sets.front()));
   LMC_TRY(dumpLogits(options.dumpLogits, session, **data));
   return ExitCode::Success;
 }
@@ -65,8 +63,7 @@ static Result<ExitCode> measure(const Run &run, const ProgramOptions &options) {
   if (options.recordsCommands())
     measurement.observer = [&](const PlanFile &plan,
                                const DeviceInfo &device) -> Result<FunctionObserver *> {
-      auto opened = openRecord(options, plan, device, run.world);
-      LMC_TRY(opened);
+      LMC_LET(opened, openRecord(options, plan, device, run.world));
       record = std::move(*opened);
       return record.get();
     };
@@ -84,8 +81,7 @@ static Result<ExitCode> measure(const Run &run, const ProgramOptions &options) {
 }
 
 Result<ExitCode> run(const ProgramOptions &options) {
-  auto world = openWorld(options.launch);
-  LMC_TRY(world);
+  LMC_LET(world, openWorld(options.launch));
   return run(options, **world);
 }
 
@@ -95,8 +91,7 @@ Result<ExitCode> run(const ProgramOptions &options, World &world) {
   std::optional<StopSignals> signals(std::in_place);
   const StopSignals &stop = *signals;
   world.progress().enter(Activity::Starting, 0);
-  auto plan = openPlan(options, world);
-  LMC_TRY(plan);
+  LMC_LET(plan, openPlan(options, world));
   std::unique_ptr<FILE, int (*)(FILE *)> nowhere(nullptr, &std::fclose);
   ProgramOptions own = options;
   if (world.rank() != 0) {

@@ -299,8 +299,7 @@ int main(int argc, char **argv) {
   }
   auto start = [&]() -> Result<int> {
     LMC_TRY(check(options, other));
-    auto limit = timeLimit(options, other);
-    LMC_TRY(limit);
+    LMC_LET(limit, timeLimit(options, other));
     options.timeLimit = *limit;
     if (other.restarts > 0)
       return superviseHere(other.restarts, argc, argv, options);

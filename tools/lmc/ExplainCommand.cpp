@@ -83,19 +83,15 @@ Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given
 }
 
 Result<Explained> openPlan(const ExplainArguments &arguments) {
-  auto plan = PlanFile::open(arguments.input);
-  LMC_TRY(plan);
-  auto spec = specOf(***plan, arguments.job.spec);
-  LMC_TRY(spec);
-  auto phase = findPhase(**plan, arguments.phase);
-  LMC_TRY(phase);
+  LMC_LET(plan, PlanFile::open(arguments.input));
+  LMC_LET(spec, specOf(***plan, arguments.job.spec));
+  LMC_LET(phase, findPhase(**plan, arguments.phase));
   return Explained{std::move(*plan), std::move(*spec), nlohmann::json::object(), *phase};
 }
 
 // Returns an error if --set gives a key several values: a report is about one plan.
 Result<void> checkOneJob(const JobOptions &options) {
-  auto jobs = expandSettings(options.settings, modelFamilies());
-  LMC_TRY(jobs);
+  LMC_LET(jobs, expandSettings(options.settings, modelFamilies()));
   if (jobs->size() == 1)
     return {};
   return Error{"lmc explain: error: --set gives " + std::to_string(jobs->size()) +
@@ -107,11 +103,9 @@ Result<void> checkOneJob(const JobOptions &options) {
 // program then ends with ExitCode::UserError.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_TRY(checkOneJob(arguments.job));
-  auto phases = readPhases(arguments.input, arguments.job);
-  LMC_TRY(phases);
+  LMC_LET(phases, readPhases(arguments.input, arguments.job));
   const Config *config = &phases->front();
-  auto spec = cost::deviceSpecOf(config->target, config->directory);
-  LMC_TRY(spec);
+  LMC_LET(spec, cost::deviceSpecOf(config->target, config->directory));
   CompileOptions options;
   setCompileOptions(arguments.job, *config, options);
   // Only the report on kernels needs their code, and only on some targets.
@@ -130,12 +124,10 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
     seconds += time.seconds;
   }
   times["seconds"] = seconds;
-  auto plan = PlanFile::fromBytes(result->plan.data(), result->plan.size(), arguments.input);
-  LMC_TRY(plan);
+  LMC_LET(plan, PlanFile::fromBytes(result->plan.data(), result->plan.size(), arguments.input));
   explained.file = std::move(*plan);
   if (result->fits) {
-    auto phase = findPhase(*explained.file, arguments.phase);
-    LMC_TRY(phase);
+    LMC_LET(phase, findPhase(*explained.file, arguments.phase));
     explained.phase = *phase;
     config = &(*phases)[*phase];
   } else { // the plan is that of the phase that does not fit
@@ -262,14 +254,12 @@ Result<int> runExplain(const ExplainArguments &arguments) {
     return failure("--scale compiles the job for other numbers of devices; give "
                    "the .toml");
   if (isJob) {
-    auto compiled = compileJob(arguments);
-    LMC_TRY(compiled);
+    LMC_LET(compiled, compileJob(arguments));
     if (!*compiled)
       return int(ExitCode::UserError);
     explained = std::move(*compiled);
   } else {
-    auto opened = openPlan(arguments);
-    LMC_TRY(opened);
+    LMC_LET(opened, openPlan(arguments));
     explained = std::move(*opened);
   }
   LMC_TRY(arguments.kernel.empty() ? writeReport(*explained, arguments)

@@ -119,14 +119,12 @@ Result<int> runReport(const ReportArguments &arguments) {
   LMC_TRY(checkOutput(arguments));
   std::vector<RunHistory> runs;
   for (const std::string &folder : arguments.folders) {
-    auto run = RunHistory::open(folder);
-    LMC_TRY(run);
+    LMC_LET(run, RunHistory::open(folder));
     runs.push_back(std::move(*run));
   }
   std::vector<PublishedCurve> curves;
   for (const std::string &path : arguments.curves) {
-    auto curve = readPublishedCurve(path);
-    LMC_TRY(curve);
+    LMC_LET(curve, readPublishedCurve(path));
     curves.push_back(std::move(*curve));
   }
   if (arguments.watch)

@@ -21,12 +21,10 @@ Result<void> GrowingFile::read(const std::function<void()> &restart,
     tail.clear();
     return {};
   }
-  auto file = File::openForReading(path);
-  LMC_TRY(file);
+  LMC_LET(file, File::openForReading(path));
   if (offset > 0) {
     std::string there(tail.size(), '\0');
-    auto count = file->readAt(there.data(), there.size(), offset - tail.size());
-    LMC_TRY(count);
+    LMC_LET(count, file->readAt(there.data(), there.size(), offset - tail.size()));
     if (*count != tail.size() || there != tail) {
       restart();
       offset = 0;
@@ -37,8 +35,7 @@ Result<void> GrowingFile::read(const std::function<void()> &restart,
   std::string open; // beginning of a line that continues in the next buffer
   uint64_t at = offset;
   while (true) {
-    auto count = file->readAt(buffer.data(), buffer.size(), at);
-    LMC_TRY(count);
+    LMC_LET(count, file->readAt(buffer.data(), buffer.size(), at));
     if (*count == 0)
       break;
     std::string_view text(buffer.data(), *count);
@@ -58,8 +55,7 @@ Result<void> GrowingFile::read(const std::function<void()> &restart,
   }
   part = at > offset;
   tail.resize(std::min<uint64_t>(kTail, offset));
-  auto count = file->readAt(tail.data(), tail.size(), offset - tail.size());
-  LMC_TRY(count);
+  LMC_LET(count, file->readAt(tail.data(), tail.size(), offset - tail.size()));
   tail.resize(*count);
   return {};
 }

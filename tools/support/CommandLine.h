@@ -101,8 +101,7 @@ void Command::number(const std::string &name, const std::string &placeholder, ui
   option(
       name, placeholder,
       [name, least, most, &value](const std::string &text) -> Result<void> {
-        auto number = parseNumber(name, text, least, most);
-        LMC_TRY(number);
+        LMC_LET(number, parseNumber(name, text, least, most));
         value = static_cast<int64_t>(*number);
         return {};
       },

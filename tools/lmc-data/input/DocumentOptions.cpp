@@ -66,8 +66,7 @@ void addDocumentOptions(Command &command, DocumentOptions &options) {
   command.option(
       "--document-separator", "TEXT",
       [&options](const std::string &value) -> Result<void> {
-        auto separator = parseSeparator(value);
-        LMC_TRY(separator);
+        LMC_LET(separator, parseSeparator(value));
         options.separator = *separator;
         return {};
       },

@@ -49,8 +49,7 @@ Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &fold
     const std::string path = folder + "/" + name;
     if (!exists(path))
       continue;
-    auto file = readJsonObject(path, kMaximumVocabularyBytes);
-    LMC_TRY(file);
+    LMC_LET(file, readJsonObject(path, kMaximumVocabularyBytes));
     if (!adds.empty() && file->contains(adds) && (*file)[adds] == false)
       return Answer{true, std::nullopt, true};
     auto token = file->find(key);
@@ -77,12 +76,10 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   if (folder.empty())
     folder = ".";
   const bool hasConfig = exists(folder + "/tokenizer_config.json");
-  auto end = eod ? answerOfUser(tokenizer, "--eod", *eod)
-                 : answerOfFiles(tokenizer, folder, "eos_token", "");
-  LMC_TRY(end);
-  auto begin = bos ? answerOfUser(tokenizer, "--bos", *bos)
-                   : answerOfFiles(tokenizer, folder, "bos_token", "add_bos_token");
-  LMC_TRY(begin);
+  LMC_LET(end, eod ? answerOfUser(tokenizer, "--eod", *eod)
+                   : answerOfFiles(tokenizer, folder, "eos_token", ""));
+  LMC_LET(begin, bos ? answerOfUser(tokenizer, "--bos", *bos)
+                     : answerOfFiles(tokenizer, folder, "bos_token", "add_bos_token"));
   if (!end->given && tokenizer.endOfDocument())
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())

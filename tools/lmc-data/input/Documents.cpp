@@ -78,8 +78,7 @@ public:
   Result<void> read(TextInput &in) {
     const std::string &separator = options.separator;
     while (true) {
-      auto piece = in.read();
-      LMC_TRY(piece);
+      LMC_LET(piece, in.read());
       if (piece->empty())
         break;
       if (!options.replaceInvalid)
@@ -163,8 +162,7 @@ public:
   Result<void> read(TextInput &in) {
     std::string line; // the pieces of the line so far
     while (true) {
-      auto piece = in.read();
-      LMC_TRY(piece);
+      LMC_LET(piece, in.read());
       if (piece->empty())
         break;
       for (size_t end; (end = piece->find('\n')) != piece->npos;) {
@@ -235,12 +233,10 @@ private:
 Result<void> readParquet(const std::string &path, const DocumentOptions &options,
                          DocumentReceiver &receiver, Progress &progress,
                          const DocumentPlace &from) {
-  auto file = ParquetFile::open(path, options.field, from.number - 1);
-  LMC_TRY(file);
+  LMC_LET(file, ParquetFile::open(path, options.field, from.number - 1));
   uint64_t bytesRead = 0;
   for (uint64_t number = from.number;; ++number) {
-    auto row = (*file)->next();
-    LMC_TRY(row);
+    LMC_LET(row, (*file)->next());
     if (!*row)
       return {};
     progress.advance((*row)->bytesRead - bytesRead);
@@ -315,8 +311,7 @@ Result<void> readDocuments(const std::string &path, const DocumentOptions &optio
   receiver.beginFile(path, format);
   if (format == InputFormat::Parquet)
     return readParquet(path, options, receiver, progress, from);
-  auto input = TextInput::open(path, progress);
-  LMC_TRY(input);
+  LMC_LET(input, TextInput::open(path, progress));
   if (from.offset > 0)
     LMC_TRY((*input)->skip(from.offset));
   if (format == InputFormat::Text)

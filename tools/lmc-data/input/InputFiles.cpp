@@ -50,8 +50,7 @@ static Result<void> checkIsFile(const std::string &path, bool inFolder) {
                              isPipe ? "; a pipe is read if its own path is given" : "")};
   if (isPipe || isDevice) // opening a pipe would disturb its other end
     return {};
-  auto file = File::openForReading(path);
-  LMC_TRY(file);
+  LMC_LET(file, File::openForReading(path));
   return {};
 }
 
@@ -109,8 +108,7 @@ Result<std::vector<std::string>> findInputs(const std::vector<std::string> &argu
       paths.push_back(argument);
       continue;
     }
-    auto expanded = expandPattern(argument);
-    LMC_TRY(expanded);
+    LMC_LET(expanded, expandPattern(argument));
     for (const std::string &path : *expanded) {
       std::error_code error;
       const fs::file_status status = fs::status(path, error);

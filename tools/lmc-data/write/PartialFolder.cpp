@@ -76,8 +76,7 @@ std::string PartialFolder::nameOf(const std::string &file) const {
 
 Result<void> PartialFolder::empty() const {
   const std::string folder = partialFolder(path);
-  auto left = listFolder(folder);
-  LMC_TRY(left);
+  LMC_LET(left, listFolder(folder));
   for (const std::string &name : *left)
     if (std::ranges::find(kOwnNames, name) == std::end(kOwnNames))
       return Error{fmt::format("{}: holds '{}', which is not of an unfinished token file; move it "

@@ -81,8 +81,7 @@ public:
     if (world.size() > 1)
       LMC_TRY(checkLinks());
     LMC_TRY(findings.share(world.all()));
-    auto stopped = anyOf(world.all(), whole.stop.requested());
-    LMC_TRY(stopped);
+    LMC_LET(stopped, anyOf(world.all(), whole.stop.requested()));
     if (*stopped)
       return ExitCode::Interrupted;
     if (start && !findings.has(Severity::Error) && start->step < start->totalSteps) {
@@ -222,8 +221,7 @@ private:
     own.json = true;
     own.output = text.stream();
     own.errors = errors.stream();
-    auto code = preflight(plan, world, own);
-    LMC_TRY(code);
+    LMC_LET(code, preflight(plan, world, own));
     if (!first)
       return {};
     links = nlohmann::ordered_json::parse(text.text(), nullptr, /*allow_exceptions=*/false);

@@ -84,8 +84,7 @@ private:
     LMC_TRY(path);
     scratch = *path;
     auto make = [&]() -> Result<void> {
-      auto opened = RunDirectory::open(scratch);
-      LMC_TRY(opened);
+      LMC_LET(opened, RunDirectory::open(scratch));
       lock = std::move(*opened);
       return {};
     };
@@ -118,8 +117,7 @@ private:
     const uint64_t steps = std::min(kSteps, start.totalSteps - start.step);
     const uint64_t last = start.step + steps;
     const std::string from = start.checkpoint.value_or("none");
-    auto straight = go("straight", from, last, /*isLast=*/true);
-    LMC_TRY(straight);
+    LMC_LET(straight, go("straight", from, last, /*isLast=*/true));
     if (!*straight || **straight != ExitCode::Success)
       return straight->value_or(ExitCode::Success);
     Result<TrialOutcome> inOneGo = TrialOutcome();
@@ -151,8 +149,7 @@ private:
       return ExitCode::Success;
     }
     for (const bool isLast : {false, true}) {
-      auto code = go("resumed", isLast ? "auto" : from, isLast ? last : last - 1, false);
-      LMC_TRY(code);
+      LMC_LET(code, go("resumed", isLast ? "auto" : from, isLast ? last : last - 1, false));
       if (!*code || **code != ExitCode::Success)
         return code->value_or(ExitCode::Success);
     }

@@ -37,21 +37,18 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
   };
 
   for (int i = 0; i < kLatencies; ++i) {
-    auto time = gather(sizeof(double));
-    LMC_TRY(time);
+    LMC_LET(time, gather(sizeof(double)));
     speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
   }
 
   // The last size takes at most a third of the time, because it is measured twice.
   uint64_t bytes = std::max<uint64_t>(sizeof(double), kLeast / ranks);
   for (;;) {
-    auto time = gather(bytes);
-    LMC_TRY(time);
+    LMC_LET(time, gather(bytes));
     const bool isLast = *time > seconds / (3 * double(kGrowth)) || bytes * ranks * kGrowth > kMost;
     double best = *time;
     if (isLast && best < seconds / 3) {
-      auto again = gather(bytes);
-      LMC_TRY(again);
+      LMC_LET(again, gather(bytes));
       best = std::min(best, *again);
     }
     if (isLast) {

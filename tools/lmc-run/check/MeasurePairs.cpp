@@ -31,13 +31,11 @@ public:
     LMC_TRY(exchange(other, sizeof(double))); // a warm-up, after which both ranks begin together
     PairSpeed speed{std::min(world.rank(), other), std::max(world.rank(), other)};
     for (int i = 0; i < kLatencies; ++i) {
-      auto time = exchange(other, sizeof(double));
-      LMC_TRY(time);
+      LMC_LET(time, exchange(other, sizeof(double)));
       speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
     }
     for (uint64_t bytes = kLeast;; bytes *= kGrowth) {
-      auto time = exchange(other, bytes);
-      LMC_TRY(time);
+      LMC_LET(time, exchange(other, bytes));
       // The last message takes at most half of the time.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
@@ -57,8 +55,7 @@ public:
     for (const auto &[other, speed] : best)
       if (other > world.rank()) // both ranks have the same times
         own.append(reinterpret_cast<const char *>(&speed), sizeof speed);
-    auto texts = gatherTexts(world.all(), own);
-    LMC_TRY(texts);
+    LMC_LET(texts, gatherTexts(world.all(), own));
     std::vector<PairSpeed> all;
     for (const std::string &text : *texts)
       for (size_t at = 0; at < text.size(); at += sizeof(PairSpeed))
@@ -140,15 +137,13 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
       return takesPart && other ? measurement.meet(rankOf(*other), share) : Result<void>();
     };
     for (int time = 0; time < kTimes; ++time) {
-      auto late =
-          anyOf(world.all(), time > 0 && steadySeconds() - start > share * roundsOf(players));
-      LMC_TRY(late);
+      LMC_LET(late,
+              anyOf(world.all(), time > 0 && steadySeconds() - start > share * roundsOf(players)));
       for (int round = 0; round < roundsOf(players) && !*late; ++round)
         LMC_TRY(meet(round, true));
     }
     for (std::set<std::pair<int, int>> seen;;) {
-      auto pairs = measurement.gather();
-      LMC_TRY(pairs);
+      LMC_LET(pairs, measurement.gather());
       const auto suspect = suspectOf(*pairs, ranksPerNode, seen);
       if (!suspect || seen.size() == kLooks)
         return pairs;

@@ -63,8 +63,7 @@ public:
     // One half of the time is for the axes, the other for the pairs.
     for (Axis axis : {Axis::Shard, Axis::Replicate})
       LMC_TRY(measureAxis(axis));
-    auto pairs = measurePairs(world, perNode, kPreflightSeconds / 2);
-    LMC_TRY(pairs);
+    LMC_LET(pairs, measurePairs(world, perNode, kPreflightSeconds / 2));
     sent += pairs->sent;
     judge(pairs->onNode, LinkKind::Device);
     judge(pairs->acrossNodes, LinkKind::Node);
@@ -84,8 +83,7 @@ private:
     const uint64_t size = axis == Axis::Shard ? shard : all / shard;
     if (size < 2)
       return {};
-    auto own = measureGroup(world.along(axis), kPreflightSeconds / 4);
-    LMC_TRY(own);
+    LMC_LET(own, measureGroup(world.along(axis), kPreflightSeconds / 4));
     std::vector<GroupSpeed> ofRanks(all);
     LMC_TRY(world.all().allGather(&*own, ofRanks.data(), sizeof(GroupSpeed)));
     uint64_t most = 0;

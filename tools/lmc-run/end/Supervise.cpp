@@ -92,8 +92,7 @@ public:
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
-      auto end = runOnce(recorded ? s.again : s.command, starts);
-      LMC_TRY(end);
+      LMC_LET(end, runOnce(recorded ? s.again : s.command, starts));
       // The ranks may still save, and write to the logs that record() writes to.
       if (mayPass(*end) && !asked)
         awaitRanks();

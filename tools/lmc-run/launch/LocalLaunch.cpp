@@ -41,8 +41,7 @@ public:
   }
 
   Result<int> run() {
-    auto port = freePort();
-    LMC_TRY(port);
+    LMC_LET(port, freePort());
     for (size_t i = 0; i < ranks.size(); ++i)
       if (auto started = start(i, *port); !started) {
         signalAll(SIGKILL);

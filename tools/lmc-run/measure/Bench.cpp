@@ -48,11 +48,9 @@ public:
   // Returns the next batch, which is valid until the next call.
   Result<const BatchLoader::Batch *> next() {
     if (loader) {
-      auto batch = loader->next();
-      LMC_TRY(batch);
+      LMC_LET(batch, loader->next());
       drawn = std::move(*batch);
-      auto targets = sumOf(session.world.all(), static_cast<double>(drawn.validTargets));
-      LMC_TRY(targets);
+      LMC_LET(targets, sumOf(session.world.all(), static_cast<double>(drawn.validTargets)));
       drawn.validTargets = static_cast<uint64_t>(*targets);
     }
     return &drawn;
@@ -88,25 +86,20 @@ private:
 // (from 0).
 static Result<void> runSteps(Session &session, uint64_t total, const StopSignals &stop,
                              std::vector<std::unique_ptr<Mark>> &ends, double &loss) {
-  auto batches = Batches::open(session);
-  LMC_TRY(batches);
+  LMC_LET(batches, Batches::open(session));
   auto takeLoss = [&]() -> Result<void> {
-    auto values = session.scalars->take();
-    LMC_TRY(values);
-    auto value = valueOf(*values, names::kLoss);
-    LMC_TRY(value);
+    LMC_LET(values, session.scalars->take());
+    LMC_LET(value, valueOf(*values, names::kLoss));
     loss = *value;
     return {};
   };
   Progress &progress = session.world.progress();
   for (uint64_t step = 1; step <= total; ++step) {
     progress.enter(Activity::Reading, step);
-    auto stopped = anyOf(session.world.all(), stop.requested());
-    LMC_TRY(stopped);
+    LMC_LET(stopped, anyOf(session.world.all(), stop.requested()));
     if (*stopped)
       break;
-    auto batch = (*batches)->next();
-    LMC_TRY(batch);
+    LMC_LET(batch, (*batches)->next());
     const auto number = static_cast<int64_t>(step);
     progress.enter(Activity::Computing, step);
     if (session.trace)
@@ -116,8 +109,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     LMC_TRY(session.functions->run(names::kOptimizer));
     if (session.trace && session.trace->end())
       LMC_TRY(session.trace->write());
-    auto mark = session.device->makeMark();
-    LMC_TRY(mark);
+    LMC_LET(mark, session.device->makeMark());
     ends.push_back(std::move(*mark));
     LMC_TRY(session.device->place(*ends.back()));
     // As in training, the host is at most one step ahead.
@@ -234,8 +226,7 @@ Result<ExitCode> bench(Session &session, const ProgramOptions &options, const St
     return ExitCode::Interrupted;
   std::vector<double> seconds;
   for (uint64_t step = kWarmUp; step < timed; ++step) {
-    auto took = session.device->secondsBetween(*ends[step - 1], *ends[step]);
-    LMC_TRY(took);
+    LMC_LET(took, session.device->secondsBetween(*ends[step - 1], *ends[step]));
     seconds.push_back(*took);
   }
   const nlohmann::ordered_json report = reportOf(session, seconds, loss);

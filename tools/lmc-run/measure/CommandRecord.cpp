@@ -257,8 +257,7 @@ Result<void> CommandRecord::reserve(Device &device, uint64_t bytes) {
   if (buffer && buffer->bytes() >= bytes)
     return {};
   buffer.reset();
-  auto made = device.hostBuffer(bytes);
-  LMC_TRY(made);
+  LMC_LET(made, device.hostBuffer(bytes));
   buffer = std::move(*made);
   return {};
 }
@@ -283,8 +282,7 @@ Result<double> CommandRecord::scaleOf(Device &device, const plan::Operands &oper
     const uint64_t elements = slice.bytes() / byteWidth(slice.dtype());
     if (operand.role != plan::Role::Read || !isFloat || elements < 8 * of.elements)
       continue;
-    auto read = sums(device, slice);
-    LMC_TRY(read);
+    LMC_LET(read, sums(device, slice));
     scale = std::max(scale, 0.1 * read->norm);
   }
   return scale;
@@ -324,10 +322,8 @@ Result<void> CommandRecord::take(Device &device, uint32_t function, uint32_t at)
     if (!operand.isResult())
       continue;
     const plan::Slice &slice = *plan->slices()->Get(uint32_t(operand.slice));
-    auto found = sums(device, slice);
-    LMC_TRY(found);
-    auto scale = scaleOf(device, operands, *found);
-    LMC_TRY(scale);
+    LMC_LET(found, sums(device, slice));
+    LMC_LET(scale, scaleOf(device, operands, *found));
     outputs.push_back(jsonOf(slice.name() ? slice.name()->str() : "", *found, *scale));
   }
   if (outputs.empty())

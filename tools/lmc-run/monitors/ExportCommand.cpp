@@ -20,8 +20,7 @@ Result<void> ExportCommand::find() {
   const std::string exports = out + "/exports";
   if (!exists(exports))
     return {};
-  auto names = listFolder(exports);
-  LMC_TRY(names);
+  LMC_LET(names, listFolder(exports));
   for (const std::string &name : *names) {
     int64_t step = 0;
     const char *end = name.data() + name.size();
@@ -67,8 +66,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
     outcome = Outcome{.step = running->step, .code = *code, .results = {}};
     running.reset();
     if (*code == 0) {
-      auto results = readEvaluation(resultsOf(outcome->step));
-      LMC_TRY(results);
+      LMC_LET(results, readEvaluation(resultsOf(outcome->step)));
       outcome->results = std::move(*results);
     }
     return outcome;

@@ -166,8 +166,7 @@ static std::string textRecord(int64_t step, const std::vector<GeneratedText> &te
 
 // Returns a name for a new file that sorts after all event files in the folder.
 static Result<std::string> newName(const std::string &folder) {
-  auto names = listFolder(folder);
-  LMC_TRY(names);
+  LMC_LET(names, listFolder(folder));
   auto seconds = static_cast<int64_t>(unixSeconds());
   for (const std::string &name : *names) {
     int64_t other = 0;
@@ -183,10 +182,8 @@ static Result<std::string> newName(const std::string &folder) {
 
 Result<void> TensorBoardWriter::open() {
   LMC_TRY(makeFolders(folder));
-  auto name = newName(folder);
-  LMC_TRY(name);
-  auto opened = AppendFile::open(folder + "/" + *name);
-  LMC_TRY(opened);
+  LMC_LET(name, newName(folder));
+  LMC_LET(opened, AppendFile::open(folder + "/" + *name));
   std::string start;
   putInteger(start, 1, 1); // SessionLog.status = START
   head = eventRecord(0, 3, "brain.Event:2") + eventRecord(firstStep, 7, start);
