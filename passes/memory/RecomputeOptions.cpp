@@ -43,15 +43,6 @@ LogicalResult RecomputeOptions::check(ModuleOp module, ArrayRef<int64_t> choice)
   return success();
 }
 
-double RecomputeOptions::flopsOverhead(ArrayRef<int64_t> choice) const {
-  double again = 0, model = 0;
-  for (auto [kind, option] : llvm::zip_equal(layers, choice)) {
-    again += kinds[size_t(kind)].options[size_t(option)].flops;
-    model += 3 * kinds[size_t(kind)].forwardFlops;
-  }
-  return model > 0 ? again / model : 0;
-}
-
 //===-- Attributes --------------------------------------------------------------------------===//
 
 void lmc::writeRecomputeOptions(ModuleOp module, const RecomputeOptions &options) {

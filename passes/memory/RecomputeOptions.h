@@ -59,10 +59,6 @@ struct RecomputeOptions {
 
   // Returns an error unless `choice` gives every layer the index of one of its options.
   mlir::LogicalResult check(mlir::ModuleOp module, llvm::ArrayRef<int64_t> choice) const;
-
-  // Returns the FLOPs that recomputing adds with this choice, divided by the FLOPs of the forward
-  // and backward passes of all layers (3 times the forward pass).
-  double flopsOverhead(llvm::ArrayRef<int64_t> choice) const;
 };
 
 // Finds the options of every layer of the model, with `cost` as the cost of each op.

@@ -100,26 +100,6 @@ TEST_F(RecomputeOptionsTest, CountsTheFlopsOfTheModel) {
   }
 }
 
-// "full" runs two of the MLP's projections again, "block" all but its last.
-TEST_F(RecomputeOptionsTest, FlopsOverheadIsThatOfTheChoice) {
-  RecomputeOptions options = analyze("llama1b.toml");
-  const RecomputeKind &layer = options.kinds[0];
-  auto overhead = [&](StringRef mode, int64_t stride) {
-    FailureOr<std::vector<int64_t>> choice = options.choiceOf(*module, mode, stride);
-    EXPECT_TRUE(succeeded(choice) && succeeded(options.check(*module, *choice)));
-    return options.flopsOverhead(*choice);
-  };
-  double tokens = double(config.training.microBatchSize * config.training.sequenceLength);
-  double projection =
-      2 * tokens * double(config.model.hiddenSize) * double(config.model.intermediateSize);
-  EXPECT_EQ(overhead("none", 1), 0);
-  EXPECT_NEAR(overhead("full", 1), 2 * projection / (3 * layer.forwardFlops), 1e-12);
-  double block = (layer.forwardFlops - projection) / (3 * layer.forwardFlops);
-  EXPECT_NEAR(overhead("block", 1), block, 1e-12);
-  ASSERT_EQ(options.layers.size() % 2, 0u);
-  EXPECT_NEAR(overhead("block", 2), block / 2, 1e-12);
-}
-
 TEST_F(RecomputeOptionsTest, AttributesHoldEverything) {
   RecomputeOptions options = analyze("llama1b.toml");
   writeRecomputeOptions(*module, options);
