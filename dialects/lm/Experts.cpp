@@ -179,10 +179,6 @@ LogicalResult LateRowsOp::verify() {
 // Weights and a softmax's mass have a gradient; choices and counts are step functions.
 bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
 
-SmallVector<unsigned> RouteOp::getParameterOperands() {
-  return getBias() ? SmallVector<unsigned>{1} : SmallVector<unsigned>();
-}
-
 LogicalResult RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                 SmallVectorImpl<Value> &gradients) {
   if (!cotangents[0])
@@ -226,8 +222,6 @@ LogicalResult ExpertLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   gradients.push_back(Value());
   return success();
 }
-
-SmallVector<unsigned> ExpertLinearOp::getParameterOperands() { return {1}; }
 
 Value ExpertLinearGradOp::getAccumulator() { return getAcc(); }
 void ExpertLinearGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }

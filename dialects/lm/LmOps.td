@@ -49,15 +49,10 @@ class Lm_PureOp<string mnemonic, list<Trait> traits = []>
     : Lm_StepOp<mnemonic, !listconcat([Pure], traits)>;
 
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
-def DifferentiableParameters
-    : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["getParameterOperands"]>;
 def DifferentiableLoss
-    : DeclareOpInterfaceMethods<DifferentiableOpInterface,
-                                ["getParameterOperands", "getResultsFromVjp"]>;
-def DifferentiableRouter
-    : DeclareOpInterfaceMethods<DifferentiableOpInterface,
-                                ["hasGradient", "getParameterOperands"]>;
-def OnlyWatched : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
+    : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["getResultsFromVjp"]>;
+def DifferentiableInPart
+    : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
 def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
 def AccumulatingOneOfMany
     : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
@@ -321,7 +316,7 @@ def AccumulateOp : Lm_StepOp<"accumulate", [DeclareOpInterfaceMethods<SymbolUser
 
 //===-- Layers ------------------------------------------------------------------------------===//
 
-def EmbeddingOp : Lm_PureOp<"embedding", [DifferentiableParameters]> {
+def EmbeddingOp : Lm_PureOp<"embedding", [Differentiable]> {
   let summary = "rows of a table: y[t, :] = table[ids[t], :]";
   let fields = (ins Ids:$ids, Matrix:$table);
   let results = (outs Matrix:$result);
@@ -355,7 +350,7 @@ def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
   let hasVerifier = 1;
 }
 
-def LinearOp : Lm_PureOp<"linear", [AttrSizedOperandSegments, DifferentiableParameters]> {
+def LinearOp : Lm_PureOp<"linear", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "y = x weight^T (+ bias) (+ residual)";
   let description = [{
     `x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, `residual` and y `[tokens, out]`. With
@@ -409,7 +404,7 @@ def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
   let assemblyFormat = "$lhs `,` $rhs `:` type($result) attr-dict";
 }
 
-def RmsNormOp : Lm_PureOp<"rms_norm", [DifferentiableParameters, FreeToRecompute]> {
+def RmsNormOp : Lm_PureOp<"rms_norm", [Differentiable, FreeToRecompute]> {
   let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row or per head";
   let description = [{
     `x` `[tokens, groups * n]`, `weight` `[n]`: each group of n columns is normalised by itself,
@@ -437,7 +432,7 @@ def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
   let hasVerifier = 1;
 }
 
-def LayerNormOp : Lm_PureOp<"layer_norm", [DifferentiableParameters, FreeToRecompute]> {
+def LayerNormOp : Lm_PureOp<"layer_norm", [Differentiable, FreeToRecompute]> {
   let summary = "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, per row";
   let description = [{
     `x` `[tokens, n]`, `weight` and `bias` `[n]`. The variance is the mean of the squared
@@ -599,7 +594,7 @@ def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
 // is the j-th of token t. There are T k choices, whatever the router decides. Only the row at which
 // each expert begins depends on the router, and it stays in a tensor.
 
-def RouteOp : Lm_PureOp<"route", [DifferentiableRouter, BecomesCall]> {
+def RouteOp : Lm_PureOp<"route", [DifferentiableInPart, BecomesCall]> {
   let summary = "the k experts of each token, and their weights";
   let description = [{
     `logits` `[T, E]`. With p = softmax of a row, in f32 (f64 for f64), or, with `sigmoid`, the
@@ -719,7 +714,7 @@ def CombineRowsGradOp : Lm_PureOp<"combine_rows_grad", [BecomesCall]> {
   let hasVerifier = 1;
 }
 
-def ExpertLinearOp : Lm_PureOp<"expert_linear", [DifferentiableParameters, BecomesCall]> {
+def ExpertLinearOp : Lm_PureOp<"expert_linear", [Differentiable, BecomesCall]> {
   let summary = "y[r, :] = x[r, :] w_e^T for the rows r of each expert e";
   let description = [{
     `x` `[R, in]`, whose rows are sorted by expert; `weight` `[E out, in]`, the matrices of the
@@ -801,7 +796,7 @@ def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
 }
 
 def BalanceTermsOp
-    : Lm_PureOp<"balance_terms", [OnlyWatched, AllTypesMatch<["counts", "mass", "result"]>]> {
+    : Lm_PureOp<"balance_terms", [DifferentiableInPart, AllTypesMatch<["counts", "mass", "result"]>]> {
   let summary = "factor * counts[e] mass[e]: what each expert adds to a balancing loss";
   let description = [{
     `counts` and `mass` `[E]` of `lm.route`, or sums of them over layers. Only for people to watch:
@@ -812,7 +807,7 @@ def BalanceTermsOp
   let assemblyFormat = "$counts `,` $mass `factor` $factor `:` type($result) attr-dict";
 }
 
-def RouterEntropyOp : Lm_PureOp<"router_entropy", [OnlyWatched]> {
+def RouterEntropyOp : Lm_PureOp<"router_entropy", [DifferentiableInPart]> {
   let summary = "entropy[e] = sum over tokens of -p log p, where p is the softmax of a row";
   let description = [{
     With `sigmoid`, p is the sigmoid of each element, divided by the sum of its row.
@@ -825,7 +820,7 @@ def RouterEntropyOp : Lm_PureOp<"router_entropy", [OnlyWatched]> {
   let hasVerifier = 1;
 }
 
-def LateRowsOp : Lm_PureOp<"late_rows", [OnlyWatched]> {
+def LateRowsOp : Lm_PureOp<"late_rows", [DifferentiableInPart]> {
   let summary = "how many choices are computed in windows after the first";
   let description = [{
     `offsets` of each window's `lm.sort_rows`, `[E + 1]` each; the result `[1]` is the sum of the last

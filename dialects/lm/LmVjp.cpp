@@ -25,8 +25,6 @@ LogicalResult EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   return success();
 }
 
-SmallVector<unsigned> EmbeddingOp::getParameterOperands() { return {1}; }
-
 Value EmbeddingGradOp::getAccumulator() { return getAcc(); }
 void EmbeddingGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
 
@@ -66,10 +64,6 @@ LogicalResult LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   return success();
 }
 
-SmallVector<unsigned> LinearOp::getParameterOperands() {
-  return getBias() ? SmallVector<unsigned>{1, 2} : SmallVector<unsigned>{1};
-}
-
 LogicalResult SplitOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                 SmallVectorImpl<Value> &gradients) {
   for (Value cotangent : cotangents)
@@ -100,8 +94,6 @@ LogicalResult RmsNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   return success();
 }
 
-SmallVector<unsigned> RmsNormOp::getParameterOperands() { return {1}; }
-
 LogicalResult LayerNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
                                     SmallVectorImpl<Value> &gradients) {
   auto grad = LayerNormGradOp::create(b, getLoc(), getX().getType(), gradientType(getWeight()),
@@ -110,8 +102,6 @@ LogicalResult LayerNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
   gradients.append({grad.getDx(), grad.getDweight(), grad.getDbias()});
   return success();
 }
-
-SmallVector<unsigned> LayerNormOp::getParameterOperands() { return {1, 2}; }
 
 // The transpose of a rotation is the inverse rotation.
 LogicalResult RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents,
@@ -145,8 +135,6 @@ LogicalResult LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents
   gradients.append({grad.getDx(), grad.getDweight(), Value()});
   return success();
 }
-
-SmallVector<unsigned> LinearCrossEntropyOp::getParameterOperands() { return {1}; }
 
 SmallVector<Value> LinearCrossEntropyOp::getResultsFromVjp(ValueRange gradients) {
   return {gradients[0].getDefiningOp<LinearCrossEntropyGradOp>().getLoss()};
