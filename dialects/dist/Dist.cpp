@@ -5,6 +5,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::dist;
 
 #include "dialects/dist/DistDialect.cpp.inc"
@@ -130,16 +131,13 @@ bool AllGatherOp::hasGradient(unsigned) {
   return isa<FloatType>(cast<RankedTensorType>(getType()).getElementType());
 }
 
-LogicalResult AllGatherOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                    SmallVectorImpl<Value> &gradients) {
-  gradients.push_back(ReduceScatterOp::create(b, getLoc(), getInput().getType(), cotangents[0],
-                                              getMesh(), getAxis(), /*async=*/false));
-  return success();
+Gradients AllGatherOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  return SmallVector<Value>{ReduceScatterOp::create(b, getLoc(), getInput().getType(),
+                                                    cotangents[0], getMesh(), getAxis(),
+                                                    /*async=*/false)};
 }
 
-LogicalResult ReduceScatterOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                        SmallVectorImpl<Value> &gradients) {
-  gradients.push_back(AllGatherOp::create(b, getLoc(), getInput().getType(), cotangents[0],
-                                          getMesh(), getAxis(), /*async=*/false));
-  return success();
+Gradients ReduceScatterOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  return SmallVector<Value>{AllGatherOp::create(b, getLoc(), getInput().getType(), cotangents[0],
+                                                getMesh(), getAxis(), /*async=*/false)};
 }

@@ -4,4 +4,11 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpDefinition.h"
 
+namespace lmc {
+
+// The gradients of an op's operands, or a failure, which is reported.
+using Gradients = mlir::FailureOr<llvm::SmallVector<mlir::Value>>;
+
+} // namespace lmc
+
 #include "dialects/interfaces/Differentiable.h.inc"

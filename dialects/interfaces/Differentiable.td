@@ -18,13 +18,12 @@ def DifferentiableOpInterface : OpInterface<"DifferentiableOpInterface"> {
       Builds the VJP at the builder's insertion point.
 
       `cotangents` has one value per result, null where nothing depends on that
-      result; at least one is not null. Appends one value per operand to
-      `gradients`, null for operands that are not differentiated (integers).
+      result; at least one is not null. Returns one value per operand, null for operands
+      that are not differentiated (integers).
       A gradient has its operand's shape and dtype. Only the gradient of a weight, a sum
       over tokens, has the accumulation dtype (f32, or f64 when computing in f64).
-    }], "::mlir::LogicalResult", "buildVjp",
-      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$cotangents,
-           "::llvm::SmallVectorImpl<::mlir::Value> &":$gradients)>,
+    }], "::lmc::Gradients", "buildVjp",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$cotangents)>,
     InterfaceMethod<[{
       The op's results where its VJP computes them too, given the `gradients` that
       `buildVjp` made; empty where it does not. They take the place of the op, which is

@@ -11,16 +11,15 @@ LogicalResult AttentionOp::verify() {
 
 LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
-LogicalResult AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                    SmallVectorImpl<Value> &gradients) {
+Gradients AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   if (!cotangents[0] || cotangents[1])
     return emitOpError("can be differentiated through its output only, not through lse");
   auto grad = AttentionGradOp::create(
       b, getLoc(), getQ().getType(), getK().getType(), getV().getType(), cotangents[0], getQ(),
       getK(), getV(), getResult(), getLse(), getStarts(), /*cos=*/Value(), /*sin=*/Value(),
       getHeadDim(), getSeq(), getScale(), getWindow());
-  gradients.append({grad.getDq(), grad.getDk(), grad.getDv()});
+  SmallVector<Value> gradients{grad.getDq(), grad.getDk(), grad.getDv()};
   if (getStarts())
     gradients.push_back(Value());
-  return success();
+  return gradients;
 }

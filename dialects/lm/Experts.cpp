@@ -179,67 +179,56 @@ LogicalResult LateRowsOp::verify() {
 // Weights and a softmax's mass have a gradient; choices and counts are step functions.
 bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
 
-LogicalResult RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                SmallVectorImpl<Value> &gradients) {
+Gradients RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   if (!cotangents[0])
     return emitOpError("has weights that the loss does not depend on");
+  SmallVector<Value> gradients;
   gradients.push_back(RouteGradOp::create(b, getLoc(), getLogits().getType(), getLogits(),
                                           getExperts(), cotangents[0], cotangents[3],
                                           getNormalize(), getSigmoid(), getScale()));
   if (getBias())
     gradients.push_back(getCounts());
-  return success();
+  return gradients;
 }
 
-LogicalResult TakeRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                   SmallVectorImpl<Value> &gradients) {
-  gradients.push_back(
-      TakeRowsGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getPlaces()));
-  gradients.append({Value(), Value()});
-  return success();
+Gradients TakeRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  Value dx = TakeRowsGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getPlaces());
+  return SmallVector<Value>{dx, Value(), Value()};
 }
 
-LogicalResult CombineRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                      SmallVectorImpl<Value> &gradients) {
+Gradients CombineRowsOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   auto grad =
       CombineRowsGradOp::create(b, getLoc(), getY().getType(), getWeights().getType(),
                                 cotangents[0], getY(), getWeights(), getRows(), getPlaces());
-  gradients.append({grad.getDy(), grad.getDweights(), Value(), Value()});
-  return success();
+  return SmallVector<Value>{grad.getDy(), grad.getDweights(), Value(), Value()};
 }
 
-LogicalResult ExpertLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                       SmallVectorImpl<Value> &gradients) {
+Gradients ExpertLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dy = cotangents[0];
   auto weight = tensorTypeOf(getWeight());
   Type sums = weight.getElementType().isF64() ? weight.getElementType() : b.getF32Type();
   const bool transposed = getTransposed();
-  gradients.push_back(ExpertLinearOp::create(b, getLoc(), getX().getType(), dy, getWeight(),
-                                             getOffsets(), !transposed));
-  gradients.push_back(ExpertLinearGradOp::create(b, getLoc(), weight.clone(sums),
-                                                 transposed ? getX() : dy, transposed ? dy : getX(),
-                                                 getOffsets(), Value()));
-  gradients.push_back(Value());
-  return success();
+  Value dx = ExpertLinearOp::create(b, getLoc(), getX().getType(), dy, getWeight(), getOffsets(),
+                                    !transposed);
+  Value dweight =
+      ExpertLinearGradOp::create(b, getLoc(), weight.clone(sums), transposed ? getX() : dy,
+                                 transposed ? dy : getX(), getOffsets(), Value());
+  return SmallVector<Value>{dx, dweight, Value()};
 }
 
 Value ExpertLinearGradOp::getAccumulator() { return getAcc(); }
 void ExpertLinearGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
 
-LogicalResult ExpertSwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                       SmallVectorImpl<Value> &gradients) {
-  gradients.append({ExpertSwigluGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getX(),
-                                               getOffsets()),
-                    Value()});
-  return success();
+Gradients ExpertSwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  Value dx = ExpertSwigluGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getX(),
+                                        getOffsets());
+  return SmallVector<Value>{dx, Value()};
 }
 
-LogicalResult BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                      SmallVectorImpl<Value> &gradients) {
-  gradients.append({cotangents[0], Value(),
-                    BalanceLossGradOp::create(b, getLoc(), getMass().getType(), cotangents[0],
-                                              getCounts(), getFactorAttr())});
-  return success();
+Gradients BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  return SmallVector<Value>{cotangents[0], Value(),
+                            BalanceLossGradOp::create(b, getLoc(), getMass().getType(),
+                                                      cotangents[0], getCounts(), getFactorAttr())};
 }
 
 // The results of these three ops are only reported and have no gradient.
@@ -247,14 +236,12 @@ bool BalanceTermsOp::hasGradient(unsigned) { return false; }
 bool RouterEntropyOp::hasGradient(unsigned) { return false; }
 bool LateRowsOp::hasGradient(unsigned) { return false; }
 
-LogicalResult BalanceTermsOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
+Gradients BalanceTermsOp::buildVjp(OpBuilder &, ValueRange) {
   return emitOpError("has no gradient");
 }
 
-LogicalResult RouterEntropyOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
+Gradients RouterEntropyOp::buildVjp(OpBuilder &, ValueRange) {
   return emitOpError("has no gradient");
 }
 
-LogicalResult LateRowsOp::buildVjp(OpBuilder &, ValueRange, SmallVectorImpl<Value> &) {
-  return emitOpError("has no gradient");
-}
+Gradients LateRowsOp::buildVjp(OpBuilder &, ValueRange) { return emitOpError("has no gradient"); }

@@ -4,6 +4,7 @@
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
+using namespace lmc;
 using namespace lmc::lm;
 
 // Returns the dtype of sums over tokens, which is that of main gradients: wider than bf16.
@@ -17,12 +18,9 @@ static RankedTensorType gradientType(Value value) {
   return type.clone(accumulationType(type.getElementType()));
 }
 
-LogicalResult EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                    SmallVectorImpl<Value> &gradients) {
-  gradients.push_back(Value());
-  gradients.push_back(EmbeddingGradOp::create(b, getLoc(), gradientType(getTable()), getIds(),
-                                              cotangents[0], Value()));
-  return success();
+Gradients EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  return SmallVector<Value>{Value(), EmbeddingGradOp::create(b, getLoc(), gradientType(getTable()),
+                                                             getIds(), cotangents[0], Value())};
 }
 
 Value EmbeddingGradOp::getAccumulator() { return getAcc(); }
@@ -33,10 +31,10 @@ void MatmulOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
 
 // y = op(a) op(b). With dy of y's shape, d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. If an
 // operand is stored transposed, so is its gradient, and the factors are exchanged.
-LogicalResult MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                 SmallVectorImpl<Value> &gradients) {
+Gradients MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dy = cotangents[0];
   bool ta = getTransposeA(), tb = getTransposeB();
+  SmallVector<Value> gradients;
   gradients.push_back(
       ta ? MatmulOp::create(b, getLoc(), getA().getType(), getB(), dy, Value(), tb, true)
          : MatmulOp::create(b, getLoc(), getA().getType(), dy, getB(), Value(), false, !tb));
@@ -45,13 +43,13 @@ LogicalResult MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents,
          : MatmulOp::create(b, getLoc(), getB().getType(), getA(), dy, Value(), !ta, false));
   if (getAcc())
     gradients.push_back(dy);
-  return success();
+  return gradients;
 }
 
-LogicalResult LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                 SmallVectorImpl<Value> &gradients) {
+Gradients LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dy = cotangents[0];
   const bool transposed = getTransposed();
+  SmallVector<Value> gradients;
   gradients.push_back(MatmulOp::create(b, getLoc(), getX().getType(), dy, getWeight(), Value(),
                                        /*transpose_a=*/false, /*transpose_b=*/transposed));
   gradients.push_back(MatmulOp::create(b, getLoc(), gradientType(getWeight()),
@@ -61,79 +59,61 @@ LogicalResult LinearOp::buildVjp(OpBuilder &b, ValueRange cotangents,
     gradients.push_back(SumRowsOp::create(b, getLoc(), gradientType(getBias()), dy));
   if (getResidual())
     gradients.push_back(dy);
-  return success();
+  return gradients;
 }
 
-LogicalResult SplitOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                SmallVectorImpl<Value> &gradients) {
+Gradients SplitOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   for (Value cotangent : cotangents)
     if (!cotangent)
       return emitOpError("has a part that the loss does not depend on");
-  gradients.push_back(JoinOp::create(b, getLoc(), getX().getType(), cotangents));
-  return success();
+  return SmallVector<Value>{JoinOp::create(b, getLoc(), getX().getType(), cotangents)};
 }
 
-LogicalResult JoinOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                               SmallVectorImpl<Value> &gradients) {
-  auto split = SplitOp::create(b, getLoc(), getParts().getTypes(), cotangents[0]);
-  gradients.append(split.getParts().begin(), split.getParts().end());
-  return success();
+Gradients JoinOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  return SmallVector<Value>(
+      SplitOp::create(b, getLoc(), getParts().getTypes(), cotangents[0]).getParts());
 }
 
-LogicalResult AddOp::buildVjp(OpBuilder &, ValueRange cotangents,
-                              SmallVectorImpl<Value> &gradients) {
-  gradients.append({cotangents[0], cotangents[0]});
-  return success();
+Gradients AddOp::buildVjp(OpBuilder &, ValueRange cotangents) {
+  return SmallVector<Value>{cotangents[0], cotangents[0]};
 }
 
-LogicalResult RmsNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                  SmallVectorImpl<Value> &gradients) {
+Gradients RmsNormOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   auto grad = RmsNormGradOp::create(b, getLoc(), getX().getType(), gradientType(getWeight()),
                                     cotangents[0], getX(), getWeight(), getEpsAttr());
-  gradients.append({grad.getDx(), grad.getDweight()});
-  return success();
+  return SmallVector<Value>{grad.getDx(), grad.getDweight()};
 }
 
-LogicalResult LayerNormOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                    SmallVectorImpl<Value> &gradients) {
+Gradients LayerNormOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   auto grad = LayerNormGradOp::create(b, getLoc(), getX().getType(), gradientType(getWeight()),
                                       gradientType(getBias()), cotangents[0], getX(), getWeight(),
                                       getEpsAttr());
-  gradients.append({grad.getDx(), grad.getDweight(), grad.getDbias()});
-  return success();
+  return SmallVector<Value>{grad.getDx(), grad.getDweight(), grad.getDbias()};
 }
 
 // The transpose of a rotation is the inverse rotation.
-LogicalResult RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                               SmallVectorImpl<Value> &gradients) {
-  gradients.push_back(RopeOp::create(b, getLoc(), getX().getType(), cotangents[0], getCos(),
-                                     getSin(), getHeadDim(), !getInverse()));
-  gradients.append({Value(), Value()});
-  return success();
+Gradients RopeOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  Value dx = RopeOp::create(b, getLoc(), getX().getType(), cotangents[0], getCos(), getSin(),
+                            getHeadDim(), !getInverse());
+  return SmallVector<Value>{dx, Value(), Value()};
 }
 
-LogicalResult SwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                 SmallVectorImpl<Value> &gradients) {
+Gradients SwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   auto grad = SwigluGradOp::create(b, getLoc(), getType(), getType(), cotangents[0], getGate(),
                                    getUp());
-  gradients.append({grad.getDgate(), grad.getDup()});
-  return success();
+  return SmallVector<Value>{grad.getDgate(), grad.getDup()};
 }
 
-LogicalResult GeluOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                               SmallVectorImpl<Value> &gradients) {
-  gradients.push_back(GeluGradOp::create(b, getLoc(), getType(), cotangents[0], getX()));
-  return success();
+Gradients GeluOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
+  return SmallVector<Value>{GeluGradOp::create(b, getLoc(), getType(), cotangents[0], getX())};
 }
 
-LogicalResult LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents,
-                                             SmallVectorImpl<Value> &gradients) {
+Gradients LinearCrossEntropyOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   auto grad = LinearCrossEntropyGradOp::create(b, getLoc(), getLoss().getType(), getX().getType(),
                                                gradientType(getWeight()), getX(), getWeight(),
                                                getTargets(), cotangents[0], Value(), getChunkAttr(),
                                                getClassesAttr(), getZLossAttr());
-  gradients.append({grad.getDx(), grad.getDweight(), Value()});
-  return success();
+  return SmallVector<Value>{grad.getDx(), grad.getDweight(), Value()};
 }
 
 SmallVector<Value> LinearCrossEntropyOp::getResultsFromVjp(ValueRange gradients) {

@@ -137,14 +137,14 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
     auto differentiable = dyn_cast<DifferentiableOpInterface>(op);
     if (!differentiable)
       return op->emitOpError("is on the path from a parameter to the loss but has no VJP");
-    SmallVector<Value> gradients;
-    if (failed(differentiable.buildVjp(b, seeds, gradients)))
+    Gradients gradients = differentiable.buildVjp(b, seeds);
+    if (failed(gradients))
       return failure();
-    for (auto [operand, gradient] : llvm::zip(op->getOperands(), gradients))
+    for (auto [operand, gradient] : llvm::zip(op->getOperands(), *gradients))
       cotangents.add(operand, gradient);
     if (!recomputed)
       continue;
-    if (SmallVector<Value> results = differentiable.getResultsFromVjp(gradients); !results.empty())
+    if (SmallVector<Value> results = differentiable.getResultsFromVjp(*gradients); !results.empty())
       recomputed->push_back({op, std::move(results)});
   }
   return success();

@@ -82,11 +82,11 @@ public:
           lm::LoadOp::create(b, b.getUnknownLoc(), result.getType(), "cotangent" + index));
     }
     b.setInsertionPointAfter(vjpOp);
-    SmallVector<Value> gradients;
-    if (failed(cast<DifferentiableOpInterface>(vjpOp).buildVjp(b, cotangents, gradients)))
+    Gradients gradients = cast<DifferentiableOpInterface>(vjpOp).buildVjp(b, cotangents);
+    if (failed(gradients))
       return;
     Operation *end = vjpOp->getBlock()->getTerminator();
-    for (auto [i, gradient] : llvm::enumerate(gradients)) {
+    for (auto [i, gradient] : llvm::enumerate(*gradients)) {
       differentiated.push_back(bool(gradient));
       if (!gradient)
         continue;
