@@ -46,10 +46,11 @@ def AccumulatingOpInterface : OpInterface<"AccumulatingOpInterface"> {
   let methods = [
     InterfaceMethod<"The result that an accumulator is added to.",
       "::mlir::Value", "getAccumulated", (ins), "", [{ return $_op->getResult(0); }]>,
-    InterfaceMethod<"The accumulator; null when there is none.",
-      "::mlir::Value", "getAccumulator">,
+    InterfaceMethod<"The accumulator, the operand `acc`; null when there is none.",
+      "::mlir::Value", "getAccumulator", (ins), "", [{ return $_op.getAcc(); }]>,
     InterfaceMethod<"Sets the accumulator; there must be none yet.",
-      "void", "setAccumulator", (ins "::mlir::Value":$accumulator)>
+      "void", "setAccumulator", (ins "::mlir::Value":$accumulator), "",
+      [{ $_op.getAccMutable().assign(accumulator); }]>
   ];
 }
 

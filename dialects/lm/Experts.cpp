@@ -216,9 +216,6 @@ Gradients ExpertLinearOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   return SmallVector<Value>{dx, dweight, Value()};
 }
 
-Value ExpertLinearGradOp::getAccumulator() { return getAcc(); }
-void ExpertLinearGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
-
 Gradients ExpertSwigluOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dx = ExpertSwigluGradOp::create(b, getLoc(), getX().getType(), cotangents[0], getX(),
                                         getOffsets());

@@ -53,9 +53,6 @@ def DifferentiableLoss
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["getResultsFromVjp"]>;
 def DifferentiableInPart
     : DeclareOpInterfaceMethods<DifferentiableOpInterface, ["hasGradient"]>;
-def Accumulating : DeclareOpInterfaceMethods<AccumulatingOpInterface>;
-def AccumulatingOneOfMany
-    : DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>;
 
 // The op is so cheap that its results are never kept for the backward pass; it is recomputed.
 def FreeToRecompute : NativeOpTrait<"FreeToRecompute"> { let cppNamespace = "::lmc::lm"; }
@@ -324,7 +321,7 @@ def EmbeddingOp : Lm_PureOp<"embedding", [Differentiable]> {
   let hasVerifier = 1;
 }
 
-def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [Accumulating]> {
+def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [AccumulatingOpInterface]> {
   let summary = "dtable[v, :] = sum of dy[t, :] over ids[t] == v, t ascending";
   let fields = (ins Ids:$ids, Matrix:$dy, Optional<Matrix>:$acc);
   let results = (outs Matrix:$result);
@@ -334,7 +331,7 @@ def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [Accumulating]> {
   let hasVerifier = 1;
 }
 
-def MatmulOp : Lm_PureOp<"matmul", [Differentiable, Accumulating]> {
+def MatmulOp : Lm_PureOp<"matmul", [Differentiable, AccumulatingOpInterface]> {
   let summary = "op(a) op(b) (+ acc), where op may transpose";
   let description = [{
     `a` is `[m, k]` (`[k, m]` with `transpose_a`), `b` is `[k, n]` (`[n, k]` with
@@ -730,7 +727,7 @@ def ExpertLinearOp : Lm_PureOp<"expert_linear", [Differentiable, BecomesCall]> {
   let hasVerifier = 1;
 }
 
-def ExpertLinearGradOp : Lm_PureOp<"expert_linear_grad", [Accumulating, BecomesCall]> {
+def ExpertLinearGradOp : Lm_PureOp<"expert_linear_grad", [AccumulatingOpInterface, BecomesCall]> {
   let summary = "dw_e = sum of dy[r, :]^T x[r, :] over the rows r of each expert e (+ acc)";
   let description = [{
     `dy` `[R, out]`, `x` `[R, in]`, the result `[E out, in]`. An expert without rows gets zeros.
@@ -855,7 +852,9 @@ def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss
   let hasVerifier = 1;
 }
 
-def LinearCrossEntropyGradOp : Lm_PureOp<"linear_cross_entropy_grad", [AccumulatingOneOfMany]> {
+def LinearCrossEntropyGradOp
+    : Lm_PureOp<"linear_cross_entropy_grad",
+                [DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>]> {
   let summary = "the loss together with its gradients, one pass over the logits";
   let description = [{
     `scale` is the cotangent of the loss. With p = softmax(x weight^T):

@@ -23,12 +23,6 @@ Gradients EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
                                                              getIds(), cotangents[0], Value())};
 }
 
-Value EmbeddingGradOp::getAccumulator() { return getAcc(); }
-void EmbeddingGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
-
-Value MatmulOp::getAccumulator() { return getAcc(); }
-void MatmulOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
-
 // y = op(a) op(b). With dy of y's shape, d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. If an
 // operand is stored transposed, so is its gradient, and the factors are exchanged.
 Gradients MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
@@ -121,5 +115,3 @@ SmallVector<Value> LinearCrossEntropyOp::getResultsFromVjp(ValueRange gradients)
 }
 
 Value LinearCrossEntropyGradOp::getAccumulated() { return getDweight(); }
-Value LinearCrossEntropyGradOp::getAccumulator() { return getAcc(); }
-void LinearCrossEntropyGradOp::setAccumulator(Value acc) { getAccMutable().assign(acc); }
