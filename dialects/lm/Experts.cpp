@@ -227,18 +227,3 @@ Gradients BalanceLossOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
                             BalanceLossGradOp::create(b, getLoc(), getMass().getType(),
                                                       cotangents[0], getCounts(), getFactorAttr())};
 }
-
-// The results of these three ops are only reported and have no gradient.
-bool BalanceTermsOp::hasGradient(unsigned) { return false; }
-bool RouterEntropyOp::hasGradient(unsigned) { return false; }
-bool LateRowsOp::hasGradient(unsigned) { return false; }
-
-Gradients BalanceTermsOp::buildVjp(OpBuilder &, ValueRange) {
-  return emitOpError("has no gradient");
-}
-
-Gradients RouterEntropyOp::buildVjp(OpBuilder &, ValueRange) {
-  return emitOpError("has no gradient");
-}
-
-Gradients LateRowsOp::buildVjp(OpBuilder &, ValueRange) { return emitOpError("has no gradient"); }

@@ -792,8 +792,18 @@ def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
   }];
 }
 
-def BalanceTermsOp
-    : Lm_PureOp<"balance_terms", [DifferentiableInPart, AllTypesMatch<["counts", "mass", "result"]>]> {
+// An op for people to watch: it has no gradient.
+class Lm_WatchedOp<string mnemonic, list<Trait> traits = []>
+    : Lm_PureOp<mnemonic, !listconcat([DifferentiableInPart], traits)> {
+  let extraClassDefinition = [{
+    bool $cppClass::hasGradient(unsigned) { return false; }
+    ::lmc::Gradients $cppClass::buildVjp(::mlir::OpBuilder &, ::mlir::ValueRange) {
+      return emitOpError("has no gradient");
+    }
+  }];
+}
+
+def BalanceTermsOp : Lm_WatchedOp<"balance_terms", [AllTypesMatch<["counts", "mass", "result"]>]> {
   let summary = "factor * counts[e] mass[e]: what each expert adds to a balancing loss";
   let description = [{
     `counts` and `mass` `[E]` of `lm.route`, or sums of them over layers. Only for people to watch:
@@ -804,7 +814,7 @@ def BalanceTermsOp
   let assemblyFormat = "$counts `,` $mass `factor` $factor `:` type($result) attr-dict";
 }
 
-def RouterEntropyOp : Lm_PureOp<"router_entropy", [DifferentiableInPart]> {
+def RouterEntropyOp : Lm_WatchedOp<"router_entropy"> {
   let summary = "entropy[e] = sum over tokens of -p log p, where p is the softmax of a row";
   let description = [{
     With `sigmoid`, p is the sigmoid of each element, divided by the sum of its row.
@@ -817,7 +827,7 @@ def RouterEntropyOp : Lm_PureOp<"router_entropy", [DifferentiableInPart]> {
   let hasVerifier = 1;
 }
 
-def LateRowsOp : Lm_PureOp<"late_rows", [DifferentiableInPart]> {
+def LateRowsOp : Lm_WatchedOp<"late_rows"> {
   let summary = "how many choices are computed in windows after the first";
   let description = [{
     `offsets` of each window's `lm.sort_rows`, `[E + 1]` each; the result `[1]` is the sum of the last
