@@ -45,8 +45,12 @@ class Lm_StepOp<string mnemonic, list<Trait> traits = []>
   dag fields = (ins);
   let arguments = !con(fields, StepFields);
 }
+// A pure op. It is written as `form`, followed by the types of its operands and results.
 class Lm_PureOp<string mnemonic, list<Trait> traits = []>
-    : Lm_StepOp<mnemonic, !listconcat([Pure], traits)>;
+    : Lm_StepOp<mnemonic, !listconcat([Pure], traits)> {
+  string form = "";
+  let assemblyFormat = form # " `:` functional-type(operands, results) attr-dict";
+}
 
 def Differentiable : DeclareOpInterfaceMethods<DifferentiableOpInterface>;
 def DifferentiableLoss
@@ -71,6 +75,12 @@ def Matrix : 2DTensorOf<[F32, BF16, F64]>;
 def Vector : 1DTensorOf<[F32, BF16, F64]>;
 def Ids : 1DTensorOf<[I32]>;
 def Codes : RankedTensorOf<[I8]>;
+
+// A pure op with a verifier. Its result is a matrix unless it says otherwise.
+class Lm_CheckedOp<string mnemonic, list<Trait> traits = []> : Lm_PureOp<mnemonic, traits> {
+  let results = (outs Matrix:$result);
+  let hasVerifier = 1;
+}
 
 //===-- State -------------------------------------------------------------------------------===//
 
@@ -313,25 +323,19 @@ def AccumulateOp : Lm_StepOp<"accumulate", [DeclareOpInterfaceMethods<SymbolUser
 
 //===-- Layers ------------------------------------------------------------------------------===//
 
-def EmbeddingOp : Lm_PureOp<"embedding", [Differentiable]> {
+def EmbeddingOp : Lm_CheckedOp<"embedding", [Differentiable]> {
   let summary = "rows of a table: y[t, :] = table[ids[t], :]";
   let fields = (ins Ids:$ids, Matrix:$table);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$ids `,` $table `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$ids `,` $table";
 }
 
-def EmbeddingGradOp : Lm_PureOp<"embedding_grad", [AccumulatingOpInterface]> {
+def EmbeddingGradOp : Lm_CheckedOp<"embedding_grad", [AccumulatingOpInterface]> {
   let summary = "dtable[v, :] = sum of dy[t, :] over ids[t] == v, t ascending";
   let fields = (ins Ids:$ids, Matrix:$dy, Optional<Matrix>:$acc);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $ids `,` $dy (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$ids `,` $dy (`acc` $acc^)?";
 }
 
-def MatmulOp : Lm_PureOp<"matmul", [Differentiable, AccumulatingOpInterface]> {
+def MatmulOp : Lm_CheckedOp<"matmul", [Differentiable, AccumulatingOpInterface]> {
   let summary = "op(a) op(b) (+ acc), where op may transpose";
   let description = [{
     `a` is `[m, k]` (`[k, m]` with `transpose_a`), `b` is `[k, n]` (`[n, k]` with
@@ -340,14 +344,10 @@ def MatmulOp : Lm_PureOp<"matmul", [Differentiable, AccumulatingOpInterface]> {
   }];
   let fields = (ins Matrix:$a, Matrix:$b, Optional<Matrix>:$acc, UnitAttr:$transpose_a,
                     UnitAttr:$transpose_b);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $a `,` $b (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$a `,` $b (`acc` $acc^)?";
 }
 
-def LinearOp : Lm_PureOp<"linear", [AttrSizedOperandSegments, Differentiable]> {
+def LinearOp : Lm_CheckedOp<"linear", [AttrSizedOperandSegments, Differentiable]> {
   let summary = "y = x weight^T (+ bias) (+ residual)";
   let description = [{
     `x` `[tokens, in]`, `weight` `[out, in]`, `bias` `[out]`, `residual` and y `[tokens, out]`. With
@@ -356,15 +356,10 @@ def LinearOp : Lm_PureOp<"linear", [AttrSizedOperandSegments, Differentiable]> {
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Optional<Vector>:$bias, Optional<Matrix>:$residual,
                     UnitAttr:$transposed);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $x `,` $weight (`bias` $bias^)? (`residual` $residual^)? `:`
-    functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $weight (`bias` $bias^)? (`residual` $residual^)?";
 }
 
-def SplitOp : Lm_PureOp<"split", [Differentiable]> {
+def SplitOp : Lm_CheckedOp<"split", [Differentiable]> {
   let summary = "columns of a matrix, cut into parts: a view";
   let description = [{
     `x` is `[n, c]`; the results `[n, c_i]` are all of its columns, in order. A linear
@@ -373,25 +368,21 @@ def SplitOp : Lm_PureOp<"split", [Differentiable]> {
   }];
   let fields = (ins Matrix:$x);
   let results = (outs Variadic<Matrix>:$parts);
-  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x";
 }
 
-def JoinOp : Lm_PureOp<"join", [Differentiable]> {
+def JoinOp : Lm_CheckedOp<"join", [Differentiable]> {
   let summary = "matrices side by side: the inverse of split";
   let description = [{`parts` `[n, c_i]`, the result `[n, sum of c_i]`.}];
   let fields = (ins Variadic<Matrix>:$parts);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$parts";
 }
 
-def SumRowsOp : Lm_PureOp<"sum_rows"> {
+def SumRowsOp : Lm_CheckedOp<"sum_rows"> {
   let summary = "y[c] = sum over t of x[t, c]: the gradient of a bias";
   let fields = (ins Matrix:$x);
   let results = (outs Vector:$result);
-  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x";
 }
 
 def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
@@ -401,7 +392,7 @@ def AddOp : Lm_PureOp<"add", [Differentiable, SameOperandsAndResultType]> {
   let assemblyFormat = "$lhs `,` $rhs `:` type($result) attr-dict";
 }
 
-def RmsNormOp : Lm_PureOp<"rms_norm", [Differentiable, FreeToRecompute]> {
+def RmsNormOp : Lm_CheckedOp<"rms_norm", [Differentiable, FreeToRecompute]> {
   let summary = "y = x / sqrt(mean(x^2) + eps) * weight, per row or per head";
   let description = [{
     `x` `[tokens, groups * n]`, `weight` `[n]`: each group of n columns is normalised by itself,
@@ -410,12 +401,10 @@ def RmsNormOp : Lm_PureOp<"rms_norm", [Differentiable, FreeToRecompute]> {
     memory. Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467.
   }];
   let fields = (ins Matrix:$x, Vector:$weight, F64Attr:$eps);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x `,` $weight `eps` $eps";
 }
 
-def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
+def RmsNormGradOp : Lm_CheckedOp<"rms_norm_grad"> {
   let summary = "gradients of rms_norm for x and weight";
   let description = [{
     With r = 1 / sqrt(mean(x^2) + eps) per group of n features:
@@ -423,13 +412,10 @@ def RmsNormGradOp : Lm_PureOp<"rms_norm_grad"> {
   }];
   let fields = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$dx, Vector:$dweight);
-  let assemblyFormat = [{
-    $dy `,` $x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$dy `,` $x `,` $weight `eps` $eps";
 }
 
-def LayerNormOp : Lm_PureOp<"layer_norm", [Differentiable, FreeToRecompute]> {
+def LayerNormOp : Lm_CheckedOp<"layer_norm", [Differentiable, FreeToRecompute]> {
   let summary = "y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, per row";
   let description = [{
     `x` `[tokens, n]`, `weight` and `bias` `[n]`. The variance is the mean of the squared
@@ -437,14 +423,10 @@ def LayerNormOp : Lm_PureOp<"layer_norm", [Differentiable, FreeToRecompute]> {
     Ba et al. 2016, https://arxiv.org/abs/1607.06450.
   }];
   let fields = (ins Matrix:$x, Vector:$weight, Vector:$bias, F64Attr:$eps);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $x `,` $weight `,` $bias `eps` $eps `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $weight `,` $bias `eps` $eps";
 }
 
-def LayerNormGradOp : Lm_PureOp<"layer_norm_grad"> {
+def LayerNormGradOp : Lm_CheckedOp<"layer_norm_grad"> {
   let summary = "gradients of layer_norm for x, weight and bias";
   let description = [{
     With r = 1 / sqrt(var(x) + eps), h = (x - mean(x)) r and g = dy weight, per row:
@@ -452,13 +434,10 @@ def LayerNormGradOp : Lm_PureOp<"layer_norm_grad"> {
   }];
   let fields = (ins Matrix:$dy, Matrix:$x, Vector:$weight, F64Attr:$eps);
   let results = (outs Matrix:$dx, Vector:$dweight, Vector:$dbias);
-  let assemblyFormat = [{
-    $dy `,` $x `,` $weight `eps` $eps `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$dy `,` $x `,` $weight `eps` $eps";
 }
 
-def RopeOp : Lm_PureOp<"rope", [Differentiable]> {
+def RopeOp : Lm_CheckedOp<"rope", [Differentiable]> {
   let summary = "rotary position embedding on every head";
   let description = [{
     `x` is `[tokens, heads * head_dim]`, `cos` and `sin` `[seq, head_dim / 2]`;
@@ -469,14 +448,10 @@ def RopeOp : Lm_PureOp<"rope", [Differentiable]> {
     https://arxiv.org/abs/2104.09864.
   }];
   let fields = (ins Matrix:$x, Matrix:$cos, Matrix:$sin, I64Attr:$head_dim, UnitAttr:$inverse);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $x `,` $cos `,` $sin `head_dim` $head_dim `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $cos `,` $sin `head_dim` $head_dim";
 }
 
-def AttentionOp : Lm_PureOp<"attention", [Differentiable, BecomesCall]> {
+def AttentionOp : Lm_CheckedOp<"attention", [Differentiable, BecomesCall]> {
   let summary = "causal grouped-query attention";
   let description = [{
     `q` `[tokens, heads * head_dim]`, `k` and `v` `[tokens, kv_heads * head_dim]`;
@@ -490,13 +465,10 @@ def AttentionOp : Lm_PureOp<"attention", [Differentiable, BecomesCall]> {
   let fields = (ins Matrix:$q, Matrix:$k, Matrix:$v, Optional<Ids>:$starts, I64Attr:$head_dim,
                     I64Attr:$seq, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
-  let assemblyFormat = [{
-    $q `,` $k `,` $v (`starts` $starts^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$q `,` $k `,` $v (`starts` $starts^)?";
 }
 
-def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments, BecomesCall]> {
+def AttentionGradOp : Lm_CheckedOp<"attention_grad", [AttrSizedOperandSegments, BecomesCall]> {
   let summary = "gradients of attention for q, k and v";
   let description = [{
     The operands are those of `lm.attention`, its results and the gradient of its
@@ -509,11 +481,9 @@ def AttentionGradOp : Lm_PureOp<"attention_grad", [AttrSizedOperandSegments, Bec
                     Optional<Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq, F64Attr:$scale,
                     DefaultValuedAttr<I64Attr, "0">:$window);
   let results = (outs Matrix:$dq, Matrix:$dk, Matrix:$dv);
-  let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)?
-    (`rope` $cos^ `,` $sin)? `:` functional-type(operands, results) attr-dict
+  let form = [{
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? (`rope` $cos^ `,` $sin)?
   }];
-  let hasVerifier = 1;
 }
 
 def SwigluOp : Lm_PureOp<"swiglu", [Differentiable, SameOperandsAndResultType, FreeToRecompute,
@@ -532,7 +502,7 @@ def SwigluGradOp : Lm_PureOp<"swiglu_grad", [SameOperandsAndResultType]> {
   let assemblyFormat = "$dy `,` $gate `,` $up `:` type($dgate) attr-dict";
 }
 
-def LinearSwigluOp : Lm_PureOp<"linear_swiglu", [BecomesCall]> {
+def LinearSwigluOp : Lm_CheckedOp<"linear_swiglu", [BecomesCall]> {
   let summary = "a linear layer and the SwiGLU of its halves";
   let description = [{
     gu = x weight^T, a = silu(g) u with the halves g and u of each row of gu: `x` `[T, in]`, `weight`
@@ -541,11 +511,10 @@ def LinearSwigluOp : Lm_PureOp<"linear_swiglu", [BecomesCall]> {
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, UnitAttr:$both);
   let results = (outs Matrix:$gu, Matrix:$a);
-  let assemblyFormat = "$x `,` $weight `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x `,` $weight";
 }
 
-def SwigluLinearGradOp : Lm_PureOp<"swiglu_linear_grad", [BecomesCall]> {
+def SwigluLinearGradOp : Lm_CheckedOp<"swiglu_linear_grad", [BecomesCall]> {
   let summary = "gradient of a linear layer of a SwiGLU for the halves";
   let description = [{
     Of y = a weight^T with a = silu(g) u and the halves g and u of each row of gu: with d = dy weight
@@ -556,8 +525,7 @@ def SwigluLinearGradOp : Lm_PureOp<"swiglu_linear_grad", [BecomesCall]> {
   }];
   let fields = (ins Matrix:$dy, Matrix:$weight, Matrix:$gu, UnitAttr:$both);
   let results = (outs Matrix:$dgu, Matrix:$a);
-  let assemblyFormat = "$dy `,` $weight `,` $gu `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$dy `,` $weight `,` $gu";
 }
 
 def GeluOp : Lm_PureOp<"gelu", [Differentiable, SameOperandsAndResultType, FreeToRecompute,
@@ -591,7 +559,7 @@ def GeluGradOp : Lm_PureOp<"gelu_grad", [SameOperandsAndResultType]> {
 // is the j-th of token t. There are T k choices, whatever the router decides. Only the row at which
 // each expert begins depends on the router, and it stays in a tensor.
 
-def RouteOp : Lm_PureOp<"route", [DifferentiableInPart, BecomesCall]> {
+def RouteOp : Lm_CheckedOp<"route", [DifferentiableInPart, BecomesCall]> {
   let summary = "the k experts of each token, and their weights";
   let description = [{
     `logits` `[T, E]`. With p = softmax of a row, in f32 (f64 for f64), or, with `sigmoid`, the
@@ -610,13 +578,10 @@ def RouteOp : Lm_PureOp<"route", [DifferentiableInPart, BecomesCall]> {
                     UnitAttr:$sigmoid, DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs 2DTensorOf<[F32, F64]>:$weights, 2DTensorOf<[I32]>:$experts,
                       1DTensorOf<[F32, F64]>:$counts, 1DTensorOf<[F32, F64]>:$mass);
-  let assemblyFormat = [{
-    $logits (`bias` $bias^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$logits (`bias` $bias^)?";
 }
 
-def RouteGradOp : Lm_PureOp<"route_grad", [BecomesCall]> {
+def RouteGradOp : Lm_CheckedOp<"route_grad", [BecomesCall]> {
   let summary = "gradient of route for the logits";
   let description = [{
     `dweights` `[T, k]` and `dmass` `[E]` (none: zeros) are the gradients of the results. With dp =
@@ -628,15 +593,10 @@ def RouteGradOp : Lm_PureOp<"route_grad", [BecomesCall]> {
                     2DTensorOf<[F32, F64]>:$dweights, Optional<1DTensorOf<[F32, F64]>>:$dmass,
                     UnitAttr:$normalize, UnitAttr:$sigmoid,
                     DefaultValuedAttr<F64Attr, "1.0">:$scale);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $logits `,` $experts `,` $dweights (`mass` $dmass^)? `:` functional-type(operands, results)
-    attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$logits `,` $experts `,` $dweights (`mass` $dmass^)?";
 }
 
-def SortRowsOp : Lm_PureOp<"sort_rows", [BecomesCall]> {
+def SortRowsOp : Lm_CheckedOp<"sort_rows", [BecomesCall]> {
   let summary = "the order of choices by expert, stable";
   let description = [{
     `experts` `[T, k]`, each in [0, E). Row r of the sorted rows is of choice `rows[r]`, choice c
@@ -652,50 +612,37 @@ def SortRowsOp : Lm_PureOp<"sort_rows", [BecomesCall]> {
                     DefaultValuedAttr<I64Attr, "1">:$groups,
                     DefaultValuedAttr<I64Attr, "0">:$first);
   let results = (outs Ids:$offsets, Ids:$rows, Ids:$places);
-  let assemblyFormat = [{
-    $experts (`of` $rank^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$experts (`of` $rank^)?";
 }
 
-def TakeRowsOp : Lm_PureOp<"take_rows", [Differentiable]> {
+def TakeRowsOp : Lm_CheckedOp<"take_rows", [Differentiable]> {
   let summary = "y[r, :] = x[token of row r, :]";
   let description = [{
     `x` `[T, n]`, `rows` `[R]` and `places` `[T k]` of `lm.sort_rows`, y `[R, n]`. A row of no choice
     may have any value.
   }];
   let fields = (ins Matrix:$x, Ids:$rows, Ids:$places);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $x `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $rows `,` $places";
 }
 
-def TakeRowsGradOp : Lm_PureOp<"take_rows_grad", [BecomesCall]> {
+def TakeRowsGradOp : Lm_CheckedOp<"take_rows_grad", [BecomesCall]> {
   let summary = "dx[t, :] = sum over j of dy[places[t k + j], :]";
   let description = [{A choice without a row adds nothing.}];
   let fields = (ins Matrix:$dy, Ids:$places);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$dy `,` $places `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$dy `,` $places";
 }
 
-def CombineRowsOp : Lm_PureOp<"combine_rows", [Differentiable]> {
+def CombineRowsOp : Lm_CheckedOp<"combine_rows", [Differentiable]> {
   let summary = "out[t, :] = sum over j of weights[t, j] y[places[t k + j], :]";
   let description = [{
     `y` `[R, n]`, `weights` `[T, k]`, `rows` and `places` of `lm.sort_rows`, out `[T, n]`. A choice
     without a row adds nothing.
   }];
   let fields = (ins Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows, Ids:$places);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $y `,` $weights `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$y `,` $weights `,` $rows `,` $places";
 }
 
-def CombineRowsGradOp : Lm_PureOp<"combine_rows_grad", [BecomesCall]> {
+def CombineRowsGradOp : Lm_CheckedOp<"combine_rows_grad", [BecomesCall]> {
   let summary = "gradients of combine_rows for y and weights";
   let description = [{
     With the choice c = rows[r] of row r, and its token t: dy[r, :] = weights[c] dout[t, :],
@@ -705,13 +652,10 @@ def CombineRowsGradOp : Lm_PureOp<"combine_rows_grad", [BecomesCall]> {
   let fields = (ins Matrix:$dout, Matrix:$y, 2DTensorOf<[F32, F64]>:$weights, Ids:$rows,
                     Ids:$places);
   let results = (outs Matrix:$dy, 2DTensorOf<[F32, F64]>:$dweights);
-  let assemblyFormat = [{
-    $dout `,` $y `,` $weights `,` $rows `,` $places `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$dout `,` $y `,` $weights `,` $rows `,` $places";
 }
 
-def ExpertLinearOp : Lm_PureOp<"expert_linear", [Differentiable, BecomesCall]> {
+def ExpertLinearOp : Lm_CheckedOp<"expert_linear", [Differentiable, BecomesCall]> {
   let summary = "y[r, :] = x[r, :] w_e^T for the rows r of each expert e";
   let description = [{
     `x` `[R, in]`, whose rows are sorted by expert; `weight` `[E out, in]`, the matrices of the
@@ -720,27 +664,19 @@ def ExpertLinearOp : Lm_PureOp<"expert_linear", [Differentiable, BecomesCall]> {
     value in x and in y: no other op reads them from y, but for those that work row by row.
   }];
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$offsets, UnitAttr:$transposed);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $x `,` $weight `,` $offsets `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $weight `,` $offsets";
 }
 
-def ExpertLinearGradOp : Lm_PureOp<"expert_linear_grad", [AccumulatingOpInterface, BecomesCall]> {
+def ExpertLinearGradOp : Lm_CheckedOp<"expert_linear_grad", [AccumulatingOpInterface, BecomesCall]> {
   let summary = "dw_e = sum of dy[r, :]^T x[r, :] over the rows r of each expert e (+ acc)";
   let description = [{
     `dy` `[R, out]`, `x` `[R, in]`, the result `[E out, in]`. An expert without rows gets zeros.
   }];
   let fields = (ins Matrix:$dy, Matrix:$x, Ids:$offsets, Optional<Matrix>:$acc);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $dy `,` $x `,` $offsets (`acc` $acc^)? `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$dy `,` $x `,` $offsets (`acc` $acc^)?";
 }
 
-def ExpertSwigluOp : Lm_PureOp<"expert_swiglu", [Differentiable, FreeToRecompute, MlpActivation,
+def ExpertSwigluOp : Lm_CheckedOp<"expert_swiglu", [Differentiable, FreeToRecompute, MlpActivation,
                                                  BecomesCall]> {
   let summary = "y[r, :] = silu(x[r, :w]) * x[r, w:] for the rows r of all experts";
   let description = [{
@@ -750,23 +686,19 @@ def ExpertSwigluOp : Lm_PureOp<"expert_swiglu", [Differentiable, FreeToRecompute
     expert may have any value in x and in y.
   }];
   let fields = (ins Matrix:$x, Ids:$offsets);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$x `,` $offsets `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x `,` $offsets";
 }
 
-def ExpertSwigluGradOp : Lm_PureOp<"expert_swiglu_grad", [BecomesCall]> {
+def ExpertSwigluGradOp : Lm_CheckedOp<"expert_swiglu_grad", [BecomesCall]> {
   let summary = "gradient of expert_swiglu for x";
   let description = [{
     `dy` `[R, w]`, `x` and the result `[R, 2 w]`. Rows of no expert may have any value in each of them.
   }];
   let fields = (ins Matrix:$dy, Matrix:$x, Ids:$offsets);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$dy `,` $x `,` $offsets `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$dy `,` $x `,` $offsets";
 }
 
-def BalanceLossOp : Lm_PureOp<"balance_loss", [Differentiable]> {
+def BalanceLossOp : Lm_CheckedOp<"balance_loss", [Differentiable]> {
   let summary = "loss + factor * sum over e of counts[e] mass[e]";
   let description = [{
     `counts` and `mass` `[E]` are sums over layers of those of `lm.route`; `loss` is a scalar. The
@@ -777,19 +709,14 @@ def BalanceLossOp : Lm_PureOp<"balance_loss", [Differentiable]> {
   let fields = (ins Tensor0D:$loss, 1DTensorOf<[F32, F64]>:$counts, 1DTensorOf<[F32, F64]>:$mass,
                     F64Attr:$factor);
   let results = (outs Tensor0D:$result);
-  let assemblyFormat = [{
-    $loss `,` $counts `,` $mass `factor` $factor `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$loss `,` $counts `,` $mass `factor` $factor";
 }
 
 def BalanceLossGradOp : Lm_PureOp<"balance_loss_grad"> {
   let summary = "dmass[e] = dloss factor counts[e]";
   let fields = (ins Tensor0D:$dloss, 1DTensorOf<[F32, F64]>:$counts, F64Attr:$factor);
   let results = (outs 1DTensorOf<[F32, F64]>:$result);
-  let assemblyFormat = [{
-    $dloss `,` $counts `factor` $factor `:` functional-type(operands, results) attr-dict
-  }];
+  let form = "$dloss `,` $counts `factor` $factor";
 }
 
 // An op for people to watch: it has no gradient.
@@ -823,7 +750,7 @@ def RouterEntropyOp : Lm_WatchedOp<"router_entropy"> {
   }];
   let fields = (ins Matrix:$logits, UnitAttr:$sigmoid);
   let results = (outs 1DTensorOf<[F32, F64]>:$result);
-  let assemblyFormat = "$logits `:` functional-type(operands, results) attr-dict";
+  let form = "$logits";
   let hasVerifier = 1;
 }
 
@@ -835,13 +762,13 @@ def LateRowsOp : Lm_WatchedOp<"late_rows"> {
   }];
   let fields = (ins Variadic<Ids>:$offsets);
   let results = (outs 1DTensorOf<[F32, F64]>:$result);
-  let assemblyFormat = "$offsets `:` functional-type(operands, results) attr-dict";
+  let form = "$offsets";
   let hasVerifier = 1;
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//
 
-def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss]> {
+def LinearCrossEntropyOp : Lm_CheckedOp<"linear_cross_entropy", [DifferentiableLoss]> {
   let summary = "sum over tokens of -log softmax(x weight^T)[target]";
   let description = [{
     `x` `[tokens, hidden]`, `weight` `[vocab, hidden]`, `targets` `[tokens]`; a
@@ -856,14 +783,11 @@ def LinearCrossEntropyOp : Lm_PureOp<"linear_cross_entropy", [DifferentiableLoss
   let fields = (ins Matrix:$x, Matrix:$weight, Ids:$targets, I64Attr:$chunk,
                     DefaultValuedAttr<I64Attr, "0">:$classes, OptionalAttr<F64Attr>:$z_loss);
   let results = (outs Tensor0D:$loss);
-  let assemblyFormat = [{
-    $x `,` $weight `,` $targets `chunk` $chunk `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $weight `,` $targets `chunk` $chunk";
 }
 
 def LinearCrossEntropyGradOp
-    : Lm_PureOp<"linear_cross_entropy_grad",
+    : Lm_CheckedOp<"linear_cross_entropy_grad",
                 [DeclareOpInterfaceMethods<AccumulatingOpInterface, ["getAccumulated"]>]> {
   let summary = "the loss together with its gradients, one pass over the logits";
   let description = [{
@@ -876,11 +800,7 @@ def LinearCrossEntropyGradOp
                     Optional<Matrix>:$acc, I64Attr:$chunk,
                     DefaultValuedAttr<I64Attr, "0">:$classes, OptionalAttr<F64Attr>:$z_loss);
   let results = (outs Tensor0D:$loss, Matrix:$dx, Matrix:$dweight);
-  let assemblyFormat = [{
-    $x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk `:`
-    functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `,` $weight `,` $targets `,` $scale (`acc` $acc^)? `chunk` $chunk";
 }
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
@@ -889,17 +809,17 @@ def CastOp : Lm_PureOp<"cast", [SameOperandsAndResultShape]> {
   let summary = "the same values, rounded to another dtype";
   let fields = (ins FloatTensor:$x);
   let results = (outs FloatTensor:$result);
-  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
+  let form = "$x";
 }
 
 def MaxAbsOp : Lm_PureOp<"max_abs"> {
   let summary = "the largest absolute value of all elements; NaN if one is NaN";
   let fields = (ins RankedTensorOf<[F32]>:$x);
   let results = (outs 0DTensorOf<[F32]>:$result);
-  let assemblyFormat = "$x `:` functional-type(operands, results) attr-dict";
+  let form = "$x";
 }
 
-def ScaledCastOp : Lm_PureOp<"scaled_cast", [AllShapesMatch<["x", "result"]>]> {
+def ScaledCastOp : Lm_CheckedOp<"scaled_cast", [AllShapesMatch<["x", "result"]>]> {
   let summary = "casts between f32 and f16 with a power of two that keeps sums over ranks finite";
   let description = [{
     From f32 to f16: f16(x * 2^k). From f16 to f32: f32(x) * 2^-k. With `max`, the largest
@@ -915,19 +835,17 @@ def ScaledCastOp : Lm_PureOp<"scaled_cast", [AllShapesMatch<["x", "result"]>]> {
   }];
   let fields = (ins RankedTensorOf<[F16, F32]>:$x, 0DTensorOf<[F32]>:$max, I64Attr:$ranks);
   let results = (outs RankedTensorOf<[F16, F32]>:$result);
-  let assemblyFormat = "$x `,` $max `over` $ranks `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x `,` $max `over` $ranks";
 }
 
-def ScaleOp : Lm_PureOp<"scale"> {
+def ScaleOp : Lm_CheckedOp<"scale"> {
   let summary = "x * factor, with a scalar factor";
   let fields = (ins FloatTensor:$x, Tensor0D:$factor);
   let results = (outs FloatTensor:$result);
-  let assemblyFormat = "$x `,` $factor `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$x `,` $factor";
 }
 
-def GlobalNormOp : Lm_PureOp<"global_norm"> {
+def GlobalNormOp : Lm_CheckedOp<"global_norm"> {
   let summary = "L2 norm over all elements of all operands";
   let description = [{
     Two stages with a fixed order: the rows of each operand are summed, then all row
@@ -935,11 +853,10 @@ def GlobalNormOp : Lm_PureOp<"global_norm"> {
   }];
   let fields = (ins Variadic<FloatTensor>:$inputs);
   let results = (outs Tensor0D:$result);
-  let assemblyFormat = "$inputs `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$inputs";
 }
 
-def GuardNormOp : Lm_PureOp<"guard_norm"> {
+def GuardNormOp : Lm_CheckedOp<"guard_norm"> {
   let summary = "the gradient's norm, or infinity if the step must be left out";
   let description = [{
     The result is infinity if `norm` > `norm_limit` or `loss` > `loss_limit`, else `norm`. An
@@ -950,11 +867,7 @@ def GuardNormOp : Lm_PureOp<"guard_norm"> {
   let fields = (ins Tensor0D:$norm, Tensor0D:$loss, Tensor0D:$norm_limit,
                     Tensor0D:$loss_limit);
   let results = (outs Tensor0D:$result);
-  let assemblyFormat = [{
-    $norm `,` $loss `limits` $norm_limit `,` $loss_limit `:` functional-type(operands, results)
-    attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$norm `,` $loss `limits` $norm_limit `,` $loss_limit";
 }
 
 // Operands of AdamW: the gradient's norm, and scalars that the host writes before each step.
@@ -963,7 +876,7 @@ defvar AdamWScalars = (ins Tensor0D:$norm, Tensor0D:$lr, Tensor0D:$beta1, Tensor
                            Tensor0D:$bias_correction1, Tensor0D:$bias_correction2,
                            Tensor0D:$clip_grad);
 
-def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface>]> {
+def AdamWOp : Lm_CheckedOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface>]> {
   let summary = "one AdamW step with decoupled weight decay";
   let description = [{
     With g = gradient * min(1, clip_grad / (norm + 1e-6)) (clip_grad 0: g = gradient):
@@ -981,13 +894,11 @@ def AdamWOp : Lm_PureOp<"adamw", [DeclareOpInterfaceMethods<OptimizerOpInterface
   let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1,
                       FloatTensor:$new_moment2, Vector:$update_sq, Vector:$param_sq,
                       Optional<FloatTensor>:$compute);
-  let assemblyFormat = [{
-    $parameter `,` $gradient `,` $moment1 `,` $moment2 `norm` $norm `lr` $lr
-    `betas` $beta1 $beta2 `eps` $eps (`weight_decay` $weight_decay^)?
-    `bias_corrections` $bias_correction1 $bias_correction2 `clip_grad` $clip_grad
-    `:` functional-type(operands, results) attr-dict
+  let form = [{
+    $parameter `,` $gradient `,` $moment1 `,` $moment2 `norm` $norm `lr` $lr `betas` $beta1 $beta2
+    `eps` $eps (`weight_decay` $weight_decay^)? `bias_corrections` $bias_correction1
+    $bias_correction2 `clip_grad` $clip_grad
   }];
-  let hasVerifier = 1;
 }
 
 def BalanceBiasOp
@@ -1006,14 +917,11 @@ def BalanceBiasOp
                     F64Attr:$balanced);
   let results = (outs FloatTensor:$new_parameter, Vector:$update_sq, Vector:$param_sq,
                       Optional<FloatTensor>:$compute);
-  let assemblyFormat = [{
-    $parameter `,` $gradient `norm` $norm `speed` $speed `balanced` $balanced
-    `:` functional-type(operands, results) attr-dict
-  }];
+  let form = "$parameter `,` $gradient `norm` $norm `speed` $speed `balanced` $balanced";
 }
 
 def AdamW8bitOp
-    : Lm_PureOp<"adamw8bit", [DeclareOpInterfaceMethods<
+    : Lm_CheckedOp<"adamw8bit", [DeclareOpInterfaceMethods<
           OptimizerOpInterface, ["getNumSums", "takes", "getFallback", "getRequirement",
                                  "getStepName"]>]> {
   let summary = "one AdamW step whose moments are kept in 8 bits";
@@ -1044,16 +952,14 @@ def AdamW8bitOp
                       FloatTensor:$new_moment1_scale, Codes:$new_moment2,
                       FloatTensor:$new_moment2_scale, Vector:$update_sq, Vector:$param_sq,
                       Optional<FloatTensor>:$compute);
-  let assemblyFormat = [{
-    $parameter `,` $gradient `,` $moment1 `scale` $moment1_scale `,` $moment2
-    `scale` $moment2_scale `norm` $norm `lr` $lr `betas` $beta1 $beta2 `eps` $eps
-    (`weight_decay` $weight_decay^)? `bias_corrections` $bias_correction1 $bias_correction2
-    `clip_grad` $clip_grad `:` functional-type(operands, results) attr-dict
+  let form = [{
+    $parameter `,` $gradient `,` $moment1 `scale` $moment1_scale `,` $moment2 `scale`
+    $moment2_scale `norm` $norm `lr` $lr `betas` $beta1 $beta2 `eps` $eps (`weight_decay`
+    $weight_decay^)? `bias_corrections` $bias_correction1 $bias_correction2 `clip_grad` $clip_grad
   }];
   let extraClassDeclaration = [{
     static constexpr int64_t kBlock = 256; // elements that share a scale
   }];
-  let hasVerifier = 1;
 }
 
 def MatrixAttr : Lm_Attr<"Matrix", "matrix"> {
@@ -1097,7 +1003,7 @@ defvar NewtonSchulzFields = (ins DefaultValuedAttr<I64Attr, "5">:$ns_steps,
 defvar MatricesFields = (ins DefaultValuedAttr<MatricesAttr, "{}">:$matrices,
     DefaultValuedAttr<AdjustLrAttr, "::lmc::lm::AdjustLr::Original">:$adjust_lr_fn);
 
-def MuonOp : Lm_PureOp<"muon", [DeclareOpInterfaceMethods<
+def MuonOp : Lm_CheckedOp<"muon", [DeclareOpInterfaceMethods<
       OptimizerOpInterface, ["takes", "getFallback", "getRequirement"]>]> {
   let summary = "one step of Muon: momentum, orthogonalized for each matrix";
   let description = [{
@@ -1126,12 +1032,10 @@ def MuonOp : Lm_PureOp<"muon", [DeclareOpInterfaceMethods<
                          OptionalAttr<TypeAttr>:$ns_dtype));
   let results = (outs FloatTensor:$new_parameter, FloatTensor:$new_moment1, Vector:$update_sq,
                       Vector:$param_sq, Optional<FloatTensor>:$compute);
-  let assemblyFormat = [{
+  let form = [{
     $parameter `,` $gradient `,` $moment1 `norm` $norm `lr` $lr `momentum` $momentum `eps` $eps
     (`weight_decay` $weight_decay^)? `clip_grad` $clip_grad
-    `:` functional-type(operands, results) attr-dict
   }];
-  let hasVerifier = 1;
 }
 
 def MuonDirectionOp : Lm_PureOp<"muon_direction"> {
@@ -1139,13 +1043,10 @@ def MuonDirectionOp : Lm_PureOp<"muon_direction"> {
   let fields = (ins FloatTensor:$gradient, FloatTensor:$moment1, Tensor0D:$norm,
                     Tensor0D:$momentum, Tensor0D:$clip_grad, BoolAttr:$nesterov);
   let results = (outs FloatTensor:$new_moment1, FloatTensor:$direction);
-  let assemblyFormat = [{
-    $gradient `,` $moment1 `norm` $norm `momentum` $momentum `clip_grad` $clip_grad
-    `:` functional-type(operands, results) attr-dict
-  }];
+  let form = "$gradient `,` $moment1 `norm` $norm `momentum` $momentum `clip_grad` $clip_grad";
 }
 
-def OrthogonalizeOp : Lm_PureOp<"orthogonalize", [AllTypesMatch<["x", "result"]>]> {
+def OrthogonalizeOp : Lm_CheckedOp<"orthogonalize", [AllTypesMatch<["x", "result"]>]> {
   let summary = "U V^T, about, of each matrix U S V^T of a stack";
   let description = [{
     `x` `[n rows, columns]` is a stack of n matrices of `rows` rows. Each becomes the result
@@ -1157,14 +1058,10 @@ def OrthogonalizeOp : Lm_PureOp<"orthogonalize", [AllTypesMatch<["x", "result"]>
     after. All of it is rounded to the dtype of `x`; sums are f32 (f64 for f64).
   }];
   let fields = !con((ins Matrix:$x, Tensor0D:$eps, I64Attr:$rows), NewtonSchulzFields);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = [{
-    $x `rows` $rows `eps` $eps `:` functional-type(operands, results) attr-dict
-  }];
-  let hasVerifier = 1;
+  let form = "$x `rows` $rows `eps` $eps";
 }
 
-def ScaleMatricesOp : Lm_PureOp<"scale_matrices"> {
+def ScaleMatricesOp : Lm_CheckedOp<"scale_matrices"> {
   let summary = "lays matrices into a tensor, each times the scale of its update";
   let description = [{
     The tensor's `matrices` are those of `parts`, in order, times a scale by `adjust_lr_fn`,
@@ -1176,8 +1073,7 @@ def ScaleMatricesOp : Lm_PureOp<"scale_matrices"> {
   }];
   let fields = !con((ins Variadic<Matrix>:$parts), MatricesFields);
   let results = (outs FloatTensor:$result);
-  let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$parts";
 }
 
 def MuonUpdateOp : Lm_PureOp<"muon_update"> {
@@ -1186,30 +1082,24 @@ def MuonUpdateOp : Lm_PureOp<"muon_update"> {
                     Optional<Tensor0D>:$weight_decay);
   let results = (outs FloatTensor:$new_parameter, Vector:$update_sq, Vector:$param_sq,
                       Optional<FloatTensor>:$compute);
-  let assemblyFormat = [{
-    $parameter `,` $orthogonal `norm` $norm `lr` $lr (`weight_decay` $weight_decay^)?
-    `:` functional-type(operands, results) attr-dict
-  }];
+  let form = "$parameter `,` $orthogonal `norm` $norm `lr` $lr (`weight_decay` $weight_decay^)?";
 }
 
-def OwnRowsOp : Lm_PureOp<"own_rows"> {
+def OwnRowsOp : Lm_CheckedOp<"own_rows"> {
   let summary = "the rows of a matrix that belong to a rank";
   let description = [{
     With n rows in the result, row i is row `rank` n + i of `whole`. `rank` is a whole number,
     the rank's position along the axis `shard`.
   }];
   let fields = (ins Matrix:$whole, Tensor0D:$rank);
-  let results = (outs Matrix:$result);
-  let assemblyFormat = "$whole `of` $rank `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$whole `of` $rank";
 }
 
-def NormOfPartsOp : Lm_PureOp<"norm_of_parts"> {
+def NormOfPartsOp : Lm_CheckedOp<"norm_of_parts"> {
   let summary = "square root of the sum of all elements of all operands";
   let fields = (ins Variadic<Vector>:$parts);
   let results = (outs Tensor0D:$result);
-  let assemblyFormat = "$parts `:` functional-type(operands, results) attr-dict";
-  let hasVerifier = 1;
+  let form = "$parts";
 }
 
 #endif
