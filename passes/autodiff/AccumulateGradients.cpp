@@ -1,10 +1,6 @@
 // lm-accumulate-gradients: replaces @micro, the function of every micro-step, by one function each
-// for the first, the middle and the last micro-steps of an optimizer step.
-//
-//   lm.accumulate %dw, @w.grad    =>   first:  lm.store %dw, @w.grad
-//                                      later:  %g = lm.load @w.grad
-//                                              %dw = lm.matmul ... acc %g
-//                                              lm.store %dw, @w.grad
+// for the first, the middle and the last micro-steps of an optimizer step. Passes.td shows an
+// example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"

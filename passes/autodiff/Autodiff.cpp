@@ -1,8 +1,4 @@
-// lm-autodiff: reverse-mode differentiation of @forward.
-//
-//   loss = f(layer(x, w))        y, saved  = layer.forward(x, w)
-//                           =>   ...
-//                                dx, dw    = layer.backward(dy, saved, x, w)
+// lm-autodiff: reverse-mode differentiation of @forward. Passes.td shows an example.
 //
 // To differentiate a function, the pass copies it and appends the VJPs (vector-Jacobian products)
 // of its ops, from the last op to the first. This joint graph is then cut into a forward and a

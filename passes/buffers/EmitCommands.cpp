@@ -1,13 +1,5 @@
-// plan-emit-commands: turns each op into a command on slices at fixed offsets.
-//
-//   %y = kern.launch @mlp(%g, %u)
-//   =>
-//   %0 = plan.slice @workspace[4096] activations "layers.0/mlp" : <...>
-//   plan.launch @mlp items 8 chunk 8 (
-//     in  %g : ...
-//     in  %u : ...
-//     out %0 : ...
-//   )
+// plan-emit-commands: turns each op into a command on slices at fixed offsets. Passes.td shows an
+// example.
 #include "passes/buffers/Passes.h"
 
 #include "compiler/kernels/Hero.h"

@@ -1,10 +1,5 @@
-// lm-fold-residual: lets the matrix product of a linear layer add the residual.
-//
-//   %y = lm.linear %x, %w          =>   %s = lm.linear %x, %w residual %r
-//   %s = lm.add %r, %y
-//
-// The product then reads the residual where it would else write a result that only the sum reads,
-// and the kernel behind it reads one matrix less.
+// lm-fold-residual: lets the matrix product of a linear layer add the residual. Passes.td shows an
+// example.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"

@@ -1,10 +1,6 @@
 // lm-fold-rope: lets attention's gradient undo the rotary embedding of q and k itself. The kernels
-// of the gradient hold dq and dk in registers, where they are not yet rounded.
-//
-//   %dq, %dk, %dv = lm.attention_grad ...          %dq, %dk, %dv = lm.attention_grad ...
-//   %x = lm.join %dq, %dk                    =>        rope %cos, %sin
-//   %y = lm.rope %x, %cos, %sin {inverse}          %z = lm.join %dq, %dk, %dv
-//   %z = lm.join %y, %dv
+// of the gradient hold dq and dk in registers, where they are not yet rounded. Passes.td shows an
+// example.
 //
 // In the forward pass rope stays a separate op: many thread blocks read the same rotated keys, and
 // the backward pass reads them again.

@@ -1,15 +1,5 @@
 // kern-form-fusions: merges two fusions if one reads a result of the other, or if both read the
-// same tensor.
-//
-//   %s = kern.fusion elementwise (x, y)  { x + y }        %s, %n = kern.fusion row_reduction
-//   %n = kern.fusion row_reduction (s)   { norm(s) }  =>        (x, y) { s = x + y; norm(s) }
-//
-// The merged kernel does not read %s from memory, and writes it only if another op reads it.
-//
-//   %p = kern.fusion elementwise (g, u)     { g * u }     %p, %d = kern.fusion elementwise
-//   %d = kern.fusion elementwise (g, u, dp) { ... }   =>        (g, u, dp) { g * u; ... }
-//
-// The merged kernel reads g and u once.
+// same tensor. Passes.td shows an example.
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionQueue.h"
 

@@ -1,10 +1,5 @@
 // kern-merge-launches: merges kernel launches of neighbouring layers, by the rules by which
-// kern-form-fusions merges fusions.
-//
-//   %y = kern.launch @add(%x, %h)           end of layer 3
-//   %n = kern.launch @rms_norm(%y, %w)      start of layer 4
-//   =>
-//   %y, %n = kern.launch @add_rms_norm(%x, %h, %w)
+// kern-form-fusions merges fusions. Passes.td shows an example.
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionQueue.h"
 

@@ -1,13 +1,8 @@
 // lm-merge-linears: merges linear layers with the same input into one linear layer, whose weight
-// contains all their weights.
-//
-//   %q = lm.linear %x, %wq                     %y = lm.linear %x, %w
-//   %k = lm.linear %x, %wk              =>     %z = lm.rope %y[q and k], ...
-//   %p = lm.rope %q, ...  %r = lm.rope %k      %p, %r = lm.split %z
+// contains all their weights. Passes.td shows an example.
 //
 // One GEMM reads the input once, and uses a device better than three smaller GEMMs. The same holds
-// for the GEMMs of the gradients. Layers whose parameters are of different optimizer groups stay
-// apart.
+// for the GEMMs of the gradients.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/interfaces/LocationName.h"

@@ -1,7 +1,5 @@
 // kern-outline-kernels: creates one kern.kernel for all fusions with the same hero and region, and
 // replaces each of these fusions by a launch of the kernel.
-//
-//   %y = kern.fusion elementwise (%a = %x) -> ... {...}   =>   %y = kern.launch @mlp(%x)
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/MergeRegions.h"
 

@@ -1,7 +1,4 @@
 // kern-round-biases: converts the bias of a matrix product to the element type of the result.
-//
-//   %y = kern.gemm %x, %w bias %b : f32 -> bf16     =>     %c = kern.fusion elementwise: bf16 of %b
-//                                                          %y = kern.gemm %x, %w bias %c : bf16
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionBuilder.h"
 

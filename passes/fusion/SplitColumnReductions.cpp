@@ -1,9 +1,5 @@
 // kern-split-column-reductions: splits a reduction over many rows into two kernels. The first
-// reduces each block of rows to one row, the second reduces these rows.
-//
-//   %s = column_reduction: sum over r of f(x)[r, c]     =>
-//   %p = row_reduction:    sum over the rows r of block b of f(x)[r, c]
-//   %s = column_reduction: sum over b of %p[b, c]
+// reduces each block of rows to one row, the second reduces these rows. Passes.td shows an example.
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionBuilder.h"
 

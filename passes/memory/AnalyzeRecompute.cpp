@@ -1,7 +1,5 @@
 // lm-analyze-recompute: finds the recompute options of each layer: which values to keep for the
-// backward pass, and which to recompute.
-//
-//   module {...}   =>   module attributes {lm.recompute_options = {layer = {options = [...]}}}
+// backward pass, and which to recompute. Passes.td shows their form.
 //
 // The forward half of a layer is described as a BlockRecomputeProblem: its ops with their costs,
 // its values with their bytes, and the values that the backward half reads. The option of a named

@@ -1,10 +1,5 @@
 // lm-apply-recompute: lets the backward pass recompute values that are then not kept for it.
-//
-//   %y, %act = call @layer.forward(%x, %w)
-//   %dx, %dw = call @layer.backward(%dy, %act, %w)
-//   =>
-//   %y       = call @layer.forward.full(%x, %w)
-//   %dx, %dw = call @layer.backward.full(%dy, %w, %x, %w)    computes %act before its first use
+// Passes.td shows an example.
 #include "passes/memory/Passes.h"
 
 #include "dialects/lm/Lm.h"
