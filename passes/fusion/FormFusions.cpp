@@ -3,12 +3,7 @@
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionQueue.h"
 
-#include "compiler/kernels/Hero.h"
 #include "passes/memory/OpCost.h"
-
-#include "mlir/IR/Dominance.h"
-#include "mlir/IR/PatternMatch.h"
-#include "mlir/Transforms/CSE.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_FORMFUSIONSPASS
@@ -28,14 +23,8 @@ static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &p
   auto merged = kern::FusionOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
                                        plan.hero, plan.inputs,
                                        mergedSources(b.getContext(), first, second));
-  buildMerged(plan, first, second, merged.getLoc(), merged.getBody());
-  if (auto shape = codegen::analyze(plan.hero, merged.getBody().front()); !shape) {
-    merged.erase();
-    return shape.takeError();
-  }
-  IRRewriter rewriter(b.getContext());
-  DominanceInfo dominance;
-  eliminateCommonSubExpressions(rewriter, dominance, merged);
+  if (llvm::Error error = buildMerged(plan, first, second, merged))
+    return error;
   return merged.getOperation();
 }
 
@@ -82,8 +71,7 @@ struct FormFusionsPass : lmc::impl::FormFusionsPassBase<FormFusionsPass> {
 
   void runOnOperation() override {
     FailureOr<FusionOptions> options =
-        fusionOptions(getOperation(), SmallVector<std::string>(disable.begin(), disable.end()),
-                      bytesPerSecond, launchSeconds);
+        fusionOptions(getOperation(), *disable, bytesPerSecond, launchSeconds);
     if (failed(options))
       return signalPassFailure();
     llvm::StringMap<SmallVector<func::CallOp>> calls;

@@ -3,12 +3,7 @@
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionQueue.h"
 
-#include "compiler/kernels/Hero.h"
-
-#include "mlir/IR/Dominance.h"
-#include "mlir/IR/PatternMatch.h"
 #include "mlir/IR/SymbolTable.h"
-#include "mlir/Transforms/CSE.h"
 
 #include <map>
 
@@ -67,19 +62,9 @@ MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionP
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
   auto kernel = kern::KernelOp::create(b, second.op->getLoc(), kernelName(sources), plan.hero,
                                        sources, DenseI64ArrayAttr(), DenseI64ArrayAttr());
-  buildMerged(plan, first, second, kernel.getLoc(), kernel.getBody());
-  Outcome outcome;
-  if (auto shape = codegen::analyze(plan.hero, kernel.getBody().front()); !shape) {
-    outcome.reason = llvm::toString(shape.takeError());
-    kernel.erase();
-    return outcome;
-  }
-  IRRewriter rewriter(module.getContext());
-  DominanceInfo dominance;
-  eliminateCommonSubExpressions(rewriter, dominance, kernel);
-  auto [same, isNew] =
-      known.try_emplace(fingerprint(plan.hero, kernel.getBody().front()), kernel);
-  outcome.kernel = same->second;
+  if (llvm::Error error = buildMerged(plan, first, second, kernel))
+    return {{}, llvm::toString(std::move(error))};
+  auto [same, isNew] = known.try_emplace(fingerprint(plan.hero, kernel.getBody().front()), kernel);
   if (isNew) {
     kernel.setSymName(kern::unusedName(symbols, kernelName(sources)));
     symbols.insert(kernel);
@@ -87,7 +72,7 @@ MergedKernels::Outcome MergedKernels::merge(const MergePlan &plan, const FusionP
     kernel.erase();
   }
   made += isNew;
-  return outcome;
+  return {same->second, ""};
 }
 
 llvm::Expected<Operation *> MergedKernels::createLaunch(OpBuilder &b, const MergePlan &plan,
@@ -119,8 +104,7 @@ struct MergeLaunchesPass : lmc::impl::MergeLaunchesPassBase<MergeLaunchesPass> {
 
   void runOnOperation() override {
     FailureOr<FusionOptions> options =
-        fusionOptions(getOperation(), SmallVector<std::string>(disable.begin(), disable.end()),
-                      bytesPerSecond, launchSeconds);
+        fusionOptions(getOperation(), *disable, bytesPerSecond, launchSeconds);
     if (failed(options))
       return signalPassFailure();
     if (!options->layers)

@@ -1,12 +1,16 @@
 #include "passes/fusion/queue/MergeRegions.h"
 
+#include "compiler/kernels/Hero.h"
 #include "passes/memory/OpCost.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/Dominance.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/CSE.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -107,9 +111,9 @@ static void readParts(Block &body) {
       insert.erase();
 }
 
-void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
-                      Location loc, Region &into) {
-  Block &body = into.emplaceBlock();
+llvm::Error lmc::buildMerged(const MergePlan &plan, const FusionPart &first,
+                             const FusionPart &second, Operation *merged) {
+  Block &body = merged->getRegion(0).emplaceBlock();
   llvm::DenseMap<Value, Value> inside; // values outside -> values inside the merged region
   for (Value input : plan.inputs)
     inside[input] = body.addArgument(input.getType(), input.getLoc());
@@ -127,8 +131,16 @@ void lmc::buildMerged(const MergePlan &plan, const FusionPart &first, const Fusi
   SmallVector<Value> yielded;
   for (Value value : plan.results)
     yielded.push_back(inside.lookup(value));
-  kern::YieldOp::create(b, loc, yielded);
+  kern::YieldOp::create(b, merged->getLoc(), yielded);
   readParts(body);
+  if (auto shape = codegen::analyze(plan.hero, body); !shape) {
+    merged->erase();
+    return shape.takeError();
+  }
+  IRRewriter rewriter(merged->getContext());
+  DominanceInfo dominance;
+  eliminateCommonSubExpressions(rewriter, dominance, merged);
+  return llvm::Error::success();
 }
 
 ArrayAttr lmc::mergedSources(MLIRContext *context, const FusionPart &first,

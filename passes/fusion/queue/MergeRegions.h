@@ -33,12 +33,12 @@ struct MergePlan {
 // Fails if the loops of the parts differ or no op reads a result.
 llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &second);
 
-// Fills the empty region `into` with both regions. A value that both regions compute is still
-// computed twice, until eliminateCommonSubExpressions runs on the op that holds `into`.
-void buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
-                 mlir::Location loc, mlir::Region &into);
+// Fills the empty region of `merged`, an op with the plan's hero, with both regions. A value that
+// both compute is then computed once. Fails, and erases `merged`, if no hero can emit the result.
+llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
+                        mlir::Operation *merged);
 
-/// Returns the source ops of two merged ops, those of `first` first.
+// Returns the source ops of two merged ops, those of `first` first.
 mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &first,
                               const FusionPart &second);
 
