@@ -8,7 +8,6 @@
 
 #include "dialects/lm/Lm.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Dominance.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -66,11 +65,12 @@ static bool fold(lm::AttentionGradOp grad) {
   if (grad.getCos())
     return false;
   Value dq = grad.getDq(), dk = grad.getDk();
+  DominanceInfo dominance;
   lm::RopeOp queries = rotationOf(dq, {dq, dk}), keys = rotationOf(dk, {dq, dk});
   if (!queries || !keys || !canFold(queries, grad) || !canFold(keys, grad) ||
       queries.getCos() != keys.getCos() || queries.getSin() != keys.getSin() ||
-      !DominanceInfo().properlyDominates(queries.getCos(), grad) ||
-      !DominanceInfo().properlyDominates(queries.getSin(), grad))
+      !dominance.properlyDominates(queries.getCos(), grad) ||
+      !dominance.properlyDominates(queries.getSin(), grad))
     return false;
   grad.getCosMutable().assign(queries.getCos());
   grad.getSinMutable().assign(queries.getSin());

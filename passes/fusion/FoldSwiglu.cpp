@@ -62,12 +62,6 @@ static lm::JoinOp joinOf(Value first, Value second) {
   return join;
 }
 
-template <typename Op> static void takePlace(Op op, Operation *of) {
-  auto step = cast<StepOpInterface>(of);
-  op.setBackward(step.getBackward());
-  op.setLayerIndex(step.getLayerIndex());
-}
-
 // Removes ops that nothing reads any more, in this order.
 static void eraseUnused(ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
@@ -103,16 +97,16 @@ static bool fold(lm::SwigluGradOp grad) {
       if (reader->isBeforeInBlock(first))
         first = reader;
     }
-  if (!DominanceInfo().properlyDominates(product.getA(), first) ||
-      !DominanceInfo().properlyDominates(product.getB(), first) ||
-      !DominanceInfo().properlyDominates(split.getX(), first))
+  DominanceInfo dominance;
+  if (!llvm::all_of(ValueRange{product.getA(), product.getB(), split.getX()},
+                    [&](Value read) { return dominance.properlyDominates(read, first); }))
     return false;
   OpBuilder b(first);
   auto type = cast<RankedTensorType>(grad.getDgate().getType());
   auto made =
       lm::SwigluLinearGradOp::create(b, product.getLoc(), join.getType(), type, product.getA(),
                                      product.getB(), split.getX(), bool(activation));
-  takePlace(made, grad);
+  setStep(made, grad);
   join.getResult().replaceAllUsesWith(made.getDgu());
   if (activation)
     activation.getResult().replaceAllUsesWith(made.getA());
@@ -133,7 +127,7 @@ static bool fold(lm::SwigluOp swiglu) {
   OpBuilder b(linear);
   auto made = lm::LinearSwigluOp::create(b, linear.getLoc(), linear.getType(), swiglu.getType(),
                                          linear.getX(), linear.getWeight(), both);
-  takePlace(made, linear);
+  setStep(made, linear);
   linear.getResult().replaceAllUsesWith(made.getGu());
   swiglu.getResult().replaceAllUsesWith(made.getA());
   eraseUnused({swiglu, split, linear});
