@@ -279,7 +279,7 @@ void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t
                                   shardRank(step));
   Value all = orthogonalize(step, stack, group.rows);
   if (ranks > 1)
-    all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all, /*backward=*/false);
+    all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all);
   all = reshapeTo(b, loc, all, {own * ranks * elements});
   for (auto [number, place] : llvm::enumerate(group.places))
     parts[place.step][place.matrix] =
@@ -302,8 +302,7 @@ void MuonExpander::expandWindow(Window window) {
                                     step.getMomentum(), step.getClipGrad(), step.getNesterovAttr());
     Value whole = direction.getDirection();
     if (ranks > 1)
-      whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard, whole,
-                                                  /*backward=*/false);
+      whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard, whole);
     moments.push_back(direction.getNewMoment1());
     shapes.emplace_back(tensorTypeOf(whole).getShape());
     directions.push_back(

@@ -60,12 +60,6 @@ private:
 
 } // namespace
 
-static RankedTensorType withRows(RankedTensorType type, int64_t rows) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[0] = rows;
-  return type.clone(shape);
-}
-
 // Returns the values that have the rows of `sort`, from lm.take_rows to lm.combine_rows.
 static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
@@ -86,7 +80,7 @@ Value ExpertDivider::exchanged(Value value, StringRef name) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(value);
   return createCollective<dist::AllGatherOp>(b, NameLoc::get(b.getStringAttr(name)), mesh,
-                                             Axis::Expert, value, /*backward=*/false);
+                                             Axis::Expert, value);
 }
 
 // Returns the position of the rank along the axis `shard`, which a layer gets as an argument.
@@ -131,7 +125,7 @@ LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
     const RankedTensorType type = tensorTypeOf(parameter);
     for (auto state : module.getOps<lm::VariableOp>())
       if (state == parameter || state.getParameter() == parameter.getSymName()) {
-        state.setType(withRows(tensorTypeOf(state), type.getDimSize(0) / ranks));
+        state.setType(resized(tensorTypeOf(state), 0, type.getDimSize(0) / ranks));
         state.setGroups(uint64_t(ranks));
       }
   }
@@ -146,7 +140,7 @@ LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
     return divideLoad(operand.get(), operand.getOwner());
   auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
   const RankedTensorType type = tensorTypeOf(argument);
-  argument.setType(withRows(type, type.getDimSize(0) / ranks));
+  argument.setType(resized(type, 0, type.getDimSize(0) / ranks));
   function.setType(FunctionType::get(module.getContext(),
                                      function.getBody().front().getArgumentTypes(),
                                      function.getFunctionType().getResults()));
@@ -217,18 +211,17 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
     // Adds up the sums that ranks computed with their own experts.
     Value own = combine.getResult();
     const RankedTensorType type = tensorTypeOf(own);
-    own.setType(withRows(type, type.getDimSize(0) * ranks));
+    own.setType(resized(type, 0, type.getDimSize(0) * ranks));
     b.setInsertionPointAfter(combine);
     Value sum = createCollective<dist::ReduceScatterOp>(
-        b, NameLoc::get(b.getStringAttr("exchange.sum")), mesh, Axis::Expert, own,
-        /*backward=*/false);
+        b, NameLoc::get(b.getStringAttr("exchange.sum")), mesh, Axis::Expert, own);
     own.replaceAllUsesExcept(sum, sum.getDefiningOp());
   }
   for (Operation *user : llvm::to_vector(sort.getRows().getUsers()))
     if (auto take = dyn_cast<lm::TakeRowsOp>(user))
       take.getXMutable().assign(exchanged(take.getX(), "exchange"));
   for (Value value : ofRows)
-    value.setType(withRows(tensorTypeOf(value), rows));
+    value.setType(resized(tensorTypeOf(value), 0, rows));
   for (OpOperand *weight : weights)
     if (failed(divideWeight(*weight)))
       return failure();
@@ -274,7 +267,7 @@ void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
     sort.getRows().setType(RankedTensorType::get({rows}, b.getI32Type()));
     for (Value value : ofRows) {
       Value own = mapping.lookupOrDefault(value);
-      own.setType(withRows(tensorTypeOf(own), rows));
+      own.setType(resized(tensorTypeOf(own), 0, rows));
     }
   };
   hold(sort, most, IRMapping());

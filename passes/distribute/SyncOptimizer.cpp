@@ -4,6 +4,7 @@
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
+#include "dialects/lm/TensorTypes.h"
 #include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -41,10 +42,6 @@ private:
   Value newPiece(func::FuncOp optimizer, lm::VariableOp source);
   void gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece);
 
-  RankedTensorType typeOf(lm::VariableOp variable) const {
-    return cast<RankedTensorType>(variable.getType());
-  }
-
   ModuleOp module;
   SymbolTable symbols;
   OpBuilder b;
@@ -55,12 +52,11 @@ private:
 
 // Returns the sum over all ranks of a scalar or vector.
 Value OptimizerSync::overRanks(Value sum) {
-  auto type = cast<RankedTensorType>(sum.getType());
+  auto type = tensorTypeOf(sum);
   Value vector = reshapeTo(b, sum.getLoc(), sum, {type.getNumElements()});
   for (Axis axis : {Axis::Shard, Axis::Replicate})
     if (mesh.ranksAlong(axis) > 1)
-      vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector,
-                                                   /*backward=*/false);
+      vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector);
   return reshapeTo(b, sum.getLoc(), vector, type.getShape());
 }
 
@@ -74,8 +70,7 @@ void OptimizerSync::joinNorms(func::FuncOp optimizer) {
     Value own = op.getResult(0);
     Value vector = reshapeTo(b, op.getLoc(), own, {1});
     Operation *reshaped = vector.getDefiningOp();
-    Value all = createCollective<dist::AllGatherOp>(b, op.getLoc(), mesh, Axis::Shard, vector,
-                                                    /*backward=*/false);
+    Value all = createCollective<dist::AllGatherOp>(b, op.getLoc(), mesh, Axis::Shard, vector);
     Value norm = lm::GlobalNormOp::create(b, op.getLoc(), own.getType(), all);
     own.replaceAllUsesExcept(norm, reshaped);
   }
@@ -127,10 +122,11 @@ void OptimizerSync::listStates() {
     if (!parameter || !parameter.getShards())
       continue;
     // Parameter elements per element of the state: 256 for scales of 8-bit moments, else 1.
-    const int64_t share = typeOf(parameter).getNumElements() / typeOf(variable).getNumElements();
+    const int64_t share =
+        tensorTypeOf(parameter).getNumElements() / tensorTypeOf(variable).getNumElements();
     SmallVector<Attribute> tensors;
     for (auto tensor : parameter.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
-      RankedTensorType type = tensor.getType().clone(typeOf(variable).getElementType());
+      RankedTensorType type = tensor.getType().clone(tensorTypeOf(variable).getElementType());
       if (share > 1)
         type = type.clone(ArrayRef<int64_t>{type.getNumElements() / share});
       tensors.push_back(lm::ShardedAttr::get(
@@ -147,12 +143,12 @@ void OptimizerSync::listStates() {
 // Gathers a unit's new weights. `parameter` holds its parameters; `piece` is this rank's.
 void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece) {
   Location loc = NameLoc::get(b.getStringAttr("weights/" + parameter.getSymName()));
-  auto type = cast<RankedTensorType>(piece.getType());
-  auto element = typeOf(whole).getElementType();
+  auto type = tensorTypeOf(piece);
+  auto element = tensorTypeOf(whole).getElementType();
   if (type.getElementType() != element)
     piece = lm::CastOp::create(b, loc, type.clone(element), piece);
   Value all = gatherPieces(b, loc, mesh, piece, int64_t(parameter.getGroups()));
-  lm::StoreOp::create(b, loc, reshapeTo(b, loc, all, typeOf(whole).getShape()),
+  lm::StoreOp::create(b, loc, reshapeTo(b, loc, all, tensorTypeOf(whole).getShape()),
                       whole.getSymName());
 }
 
@@ -165,10 +161,9 @@ Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
     Value value = store.getValue();
     if (!source.getStorage())
       return value;
-    RankedTensorType type = typeOf(source);
+    RankedTensorType type = tensorTypeOf(source);
     Location loc = store.getLoc();
-    Value flat = reshapeTo(b, loc, value,
-                           {cast<RankedTensorType>(value.getType()).getNumElements()});
+    Value flat = reshapeTo(b, loc, value, {tensorTypeOf(value).getNumElements()});
     return reshapeTo(b, loc,
                      elementsOf(b, loc, flat, int64_t(*source.getStorageOffset()),
                                 type.getNumElements()),

@@ -1,5 +1,7 @@
 #include "passes/distribute/Units.h"
 
+#include "dialects/lm/TensorTypes.h"
+
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include <algorithm>
@@ -13,7 +15,7 @@ static constexpr StringLiteral kZeros = "dist.zeros";
 bool lmc::movesElements(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
 
 Value lmc::reshapeTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
-  auto type = cast<RankedTensorType>(value.getType());
+  auto type = tensorTypeOf(value);
   if (type.getShape() == shape)
     return value;
   auto oneGroup = [](size_t rank) {
@@ -37,7 +39,7 @@ Value lmc::reshapeTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> 
 }
 
 Value lmc::elementsOf(OpBuilder &b, Location loc, Value vector, int64_t first, int64_t count) {
-  auto type = cast<RankedTensorType>(vector.getType());
+  auto type = tensorTypeOf(vector);
   if (first == 0 && count == type.getDimSize(0))
     return vector;
   SmallVector<OpFoldResult> offset{b.getIndexAttr(first)}, size{b.getIndexAttr(count)},
@@ -118,7 +120,7 @@ Value GradientReducer::zeros(OpBuilder &b, int64_t elements, Type element) {
                                       lm::InitAttr::get(b.getContext(), lm::InitKind::Zeros));
     symbols.insert(variable);
   }
-  auto known = cast<RankedTensorType>(variable.getType());
+  auto known = tensorTypeOf(variable);
   if (known.getDimSize(0) < elements) {
     variable.setType(type);
     mesh->getParentOp()->walk([&](lm::LoadOp load) {
@@ -141,7 +143,7 @@ Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Va
   Value whole = tensor::EmptyOp::create(b, loc, {unit.elements}, element);
   int64_t end = 0;
   auto insert = [&](Value part, int64_t offset) {
-    int64_t count = cast<RankedTensorType>(part.getType()).getDimSize(0);
+    int64_t count = tensorTypeOf(part).getDimSize(0);
     whole = tensor::InsertSliceOp::create(b, loc, part, whole,
                                           SmallVector<OpFoldResult>{b.getIndexAttr(offset)},
                                           SmallVector<OpFoldResult>{b.getIndexAttr(count)},
@@ -154,8 +156,7 @@ Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Va
   };
   for (auto [member, value] : llvm::zip(unit.members, values)) {
     pad(member.offset);
-    insert(reshapeTo(b, loc, value, {cast<RankedTensorType>(value.getType()).getNumElements()}),
-           member.offset);
+    insert(reshapeTo(b, loc, value, {tensorTypeOf(value).getNumElements()}), member.offset);
   }
   pad(unit.elements);
   return whole;
@@ -190,7 +191,7 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   const bool isRounded = payload && element.isF32() && !unit.counts;
   Value scale; // the maximum from which the scale of f16 is computed
   auto cast = [&](Type to) {
-    auto type = mlir::cast<RankedTensorType>(sum.getType()).clone(to);
+    auto type = tensorTypeOf(sum).clone(to);
     const int64_t ranks =
         mesh.ranksAlong(dist::Axis::Shard) * mesh.ranksAlong(dist::Axis::Replicate);
     sum = scale ? lm::ScaledCastOp::create(b, loc, type, sum, scale, uint64_t(ranks),
@@ -212,11 +213,11 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   if (isRounded)
     cast(element);
   if (piece)
-    return {reshapeTo(b, loc, sum, mlir::cast<RankedTensorType>(piece.getType()).getShape())};
+    return {reshapeTo(b, loc, sum, tensorTypeOf(piece).getShape())};
   sum = reshapeTo(b, loc, sum, {unit.elements});
   SmallVector<Value> parts;
   for (auto [member, value] : llvm::zip(unit.members, values)) {
-    auto type = mlir::cast<RankedTensorType>(value.getType());
+    auto type = tensorTypeOf(value);
     parts.push_back(reshapeTo(b, loc, elementsOf(b, loc, sum, member.offset, type.getNumElements()),
                               type.getShape()));
   }

@@ -96,7 +96,7 @@ mlir::Value elementsOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value vecto
 // or unchanged (AllReduceOp).
 template <typename Op>
 mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
-                             dist::Axis axis, mlir::Value input, bool backward,
+                             dist::Axis axis, mlir::Value input, bool backward = false,
                              int64_t layer = -1) {
   auto type = mlir::cast<mlir::RankedTensorType>(input.getType());
   llvm::SmallVector<int64_t> shape(type.getShape());
