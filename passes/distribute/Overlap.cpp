@@ -46,6 +46,7 @@ public:
 private:
   SmallVector<Group> groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain);
   void overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents);
+  void overlapUntilRead(const Chain &chain);
 
   Block &body;
 };
@@ -111,18 +112,17 @@ void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operatio
   numAsync += unsigned(chain.ops.size());
 }
 
-//===-- Weights -----------------------------------------------------------------------------===//
-
-// Collects the views of `value`, in order, and the first op that reads one of them.
-static void collectReaders(Value value, SetVector<Operation *> &views, Operation *&first) {
-  for (Operation *user : value.getUsers())
-    if (!movesElements(user)) {
-      if (!first || user->isBeforeInBlock(first))
-        first = user;
-    } else if (views.insert(user)) {
-      collectReaders(user->getResult(0), views, first);
-    }
+// Makes the chain run at the same time as the ops from its end to the first that reads its result.
+void Overlapper::overlapUntilRead(const Chain &chain) {
+  auto [views, readers] = usesOf(chain.result());
+  if (readers.empty())
+    return;
+  Operation *first = readers.front();
+  llvm::erase_if(views, [&](Operation *view) { return first->isBeforeInBlock(view); });
+  overlap(chain, first, views);
 }
+
+//===-- Weights -----------------------------------------------------------------------------===//
 
 // Starts each all-gather of weights as early as the group that is `distance` groups before it.
 void Overlapper::prefetch(int64_t distance) {
@@ -138,10 +138,7 @@ void Overlapper::prefetch(int64_t distance) {
     places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
   for (auto [number, group] : llvm::enumerate(all))
     for (const Chain &chain : group) {
-      SetVector<Operation *> views;
-      Operation *reader = nullptr;
-      collectReaders(chain.result(), views, reader);
-      if (!reader)
+      if (usesOf(chain.result()).readers.empty())
         continue;
       if (number > 0) {
         Operation *place = places[number > size_t(distance) ? number - size_t(distance) : 0];
@@ -150,10 +147,7 @@ void Overlapper::prefetch(int64_t distance) {
           load->moveBefore(place);
         chain.first()->moveBefore(place);
       }
-      SmallVector<Operation *> ordered(views.takeVector());
-      llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-      llvm::erase_if(ordered, [&](Operation *view) { return reader->isBeforeInBlock(view); });
-      overlap(chain, reader, ordered);
+      overlapUntilRead(chain);
     }
 }
 
@@ -227,17 +221,8 @@ void Overlapper::exchange() {
   for (Operation &op : body)
     if (dist::isExchange(&op) && !dist::isAsync(&op))
       exchanges.push_back(&op);
-  for (Operation *op : exchanges) {
-    SetVector<Operation *> views;
-    Operation *reader = nullptr;
-    collectReaders(op->getResult(0), views, reader);
-    if (!reader)
-      continue;
-    SmallVector<Operation *> ordered(views.takeVector());
-    llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-    llvm::erase_if(ordered, [&](Operation *view) { return reader->isBeforeInBlock(view); });
-    overlap(Chain{{op}, {}}, reader, ordered);
-  }
+  for (Operation *op : exchanges)
+    overlapUntilRead(Chain{{op}, {}});
 }
 
 namespace {

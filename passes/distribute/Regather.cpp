@@ -10,8 +10,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 
-#include "llvm/ADT/SetVector.h"
-
 namespace lmc {
 #define GEN_PASS_DEF_REGATHERPASS
 #include "passes/distribute/Passes.h.inc"
@@ -34,44 +32,27 @@ static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
   });
 }
 
-// Collects the views of `value` and the ops that read the value or one of its views.
-static void collect(Value value, SetVector<Operation *> &views, SetVector<Operation *> &readers) {
-  for (Operation *user : value.getUsers()) {
-    if (!movesElements(user)) {
-      readers.insert(user);
-      continue;
-    }
-    if (views.insert(user))
-      collect(user->getResult(0), views, readers);
-  }
-}
-
 // Clones the all-gather, with its views, for each op but the first that reads it.
 static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
-  SetVector<Operation *> views, readers;
-  collect(gather.getResult(), views, readers);
-  SmallVector<Operation *> uses = readers.takeVector();
-  llvm::sort(uses, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  SmallVector<Operation *> ordered = views.takeVector();
-  llvm::sort(ordered, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  const auto [views, readers] = usesOf(gather.getResult());
   Operation *load = gather.getInput().getDefiningOp();
-  for (Operation *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
+  for (Operation *use : ArrayRef(readers).drop_front(readers.empty() ? 0 : 1)) {
     OpBuilder b(use);
     IRMapping mapping;
     if (load)
       b.clone(*load, mapping);
     Operation *again = b.clone(*gather, mapping);
     cast<StepOpInterface>(again).setBackward(isBackwardUse(use, symbols));
-    for (Operation *view : ordered)
+    for (Operation *view : views)
       b.clone(*view, mapping);
     for (OpOperand &operand : use->getOpOperands())
       operand.set(mapping.lookupOrDefault(operand.get()));
     // Removes views that this use does not read.
-    for (Operation *view : llvm::reverse(ordered))
+    for (Operation *view : llvm::reverse(views))
       if (Operation *made = mapping.lookup(view->getResult(0)).getDefiningOp(); made->use_empty())
         made->erase();
   }
-  for (Operation *view : llvm::reverse(ordered))
+  for (Operation *view : llvm::reverse(views))
     if (view->use_empty())
       view->erase();
 }

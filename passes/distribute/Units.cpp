@@ -4,6 +4,8 @@
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
+#include "llvm/ADT/SetVector.h"
+
 #include <algorithm>
 
 using namespace mlir;
@@ -13,6 +15,24 @@ using namespace lmc;
 static constexpr StringLiteral kZeros = "dist.zeros";
 
 bool lmc::movesElements(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
+
+// Collects the views of `value` and the ops that read the value or one of its views.
+static void collect(Value value, SetVector<Operation *> &views, SetVector<Operation *> &readers) {
+  for (Operation *user : value.getUsers())
+    if (!movesElements(user))
+      readers.insert(user);
+    else if (views.insert(user))
+      collect(user->getResult(0), views, readers);
+}
+
+Uses lmc::usesOf(Value value) {
+  SetVector<Operation *> views, readers;
+  collect(value, views, readers);
+  Uses uses{views.takeVector(), readers.takeVector()};
+  for (auto *ops : {&uses.views, &uses.readers})
+    llvm::sort(*ops, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  return uses;
+}
 
 Value lmc::reshapeTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
   auto type = tensorTypeOf(value);

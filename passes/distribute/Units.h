@@ -83,6 +83,13 @@ private:
 // computes nothing.
 bool movesElements(mlir::Operation *op);
 
+// The views of a value, which movesElements() tells, and the ops that read the value or one of its
+// views, both in their order in the block.
+struct Uses {
+  llvm::SmallVector<mlir::Operation *> views, readers;
+};
+Uses usesOf(mlir::Value value);
+
 // Returns a view of all elements of `value` in another shape.
 mlir::Value reshapeTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                       llvm::ArrayRef<int64_t> shape);
