@@ -44,14 +44,6 @@ int64_t MeshOp::ranksAlong(Axis axis) {
   llvm_unreachable("an axis is of a known kind");
 }
 
-// Returns the number of ranks along `axis` of the mesh that `op` names; fails with a message if
-// there is none.
-static FailureOr<int64_t> axisSize(Operation *op, FlatSymbolRefAttr name, Axis axis) {
-  if (auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, name))
-    return mesh.ranksAlong(axis);
-  return op->emitOpError("refers to ") << name << ", which is no dist.mesh", failure();
-}
-
 bool lmc::dist::isCollective(Operation *op) {
   return isa<AllGatherOp, ReduceScatterOp, AllReduceOp>(op);
 }
@@ -74,41 +66,34 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks the result's shape: dimension 0 is the input's, times `numerator / denominator`. Also
-// checks that an unfinished result is read only by an op that runs after the collective has ended.
-static LogicalResult verifyCollective(Operation *op, Type input, Type result, int64_t numerator,
-                                      int64_t denominator) {
+// Checks the result's shape: dimension 0 is the input's, times the number of ranks for an
+// all-gather, divided by it for a reduce-scatter. Also checks that an unfinished result is read
+// only by an op that runs after the collective has ended.
+template <typename Op> static LogicalResult verifyCollective(Op op) {
+  auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
+  if (!mesh)
+    return op.emitOpError("refers to ") << op.getMeshAttr() << ", which is no dist.mesh";
+  const int64_t ranks = mesh.ranksAlong(op.getAxis());
+  const int64_t numerator = std::is_same_v<Op, AllGatherOp> ? ranks : 1;
+  const int64_t denominator = std::is_same_v<Op, ReduceScatterOp> ? ranks : 1;
   if (isAsync(op) && !op->hasOneUse())
-    return op->emitOpError("is async, so exactly one dist.wait or async collective takes its result");
+    return op.emitOpError(
+        "is async, so exactly one dist.wait or async collective takes its result");
   if (isAsync(op) && !isa<WaitOp>(*op->user_begin()) && !isAsync(*op->user_begin()))
-    return op->emitOpError("is async, and '")
+    return op.emitOpError("is async, and '")
            << op->user_begin()->getName() << "' reads its result without a dist.wait";
-  auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
+  RankedTensorType in = op.getInput().getType(), out = op.getType();
   if (in.getElementType() != out.getElementType() || in.getRank() != out.getRank() ||
       in.getRank() == 0 || in.getShape().drop_front() != out.getShape().drop_front() ||
       in.getDimSize(0) * numerator != out.getDimSize(0) * denominator)
-    return op->emitOpError("cannot turn ") << input << " into " << result << " over "
-                                           << std::max(numerator, denominator) << " ranks";
+    return op.emitOpError("cannot turn ")
+           << in << " into " << out << " over " << std::max(numerator, denominator) << " ranks";
   return success();
 }
 
-LogicalResult AllGatherOp::verify() {
-  auto ranks = axisSize(*this, getMeshAttr(), getAxis());
-  return failed(ranks) ? failure()
-                       : verifyCollective(*this, getInput().getType(), getType(), *ranks, 1);
-}
-
-LogicalResult ReduceScatterOp::verify() {
-  auto ranks = axisSize(*this, getMeshAttr(), getAxis());
-  return failed(ranks) ? failure()
-                       : verifyCollective(*this, getInput().getType(), getType(), 1, *ranks);
-}
-
-LogicalResult AllReduceOp::verify() {
-  auto ranks = axisSize(*this, getMeshAttr(), getAxis());
-  return failed(ranks) ? failure()
-                       : verifyCollective(*this, getInput().getType(), getType(), 1, 1);
-}
+LogicalResult AllGatherOp::verify() { return verifyCollective(*this); }
+LogicalResult ReduceScatterOp::verify() { return verifyCollective(*this); }
+LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
 
 LogicalResult WaitOp::verify() {
   if (!isUnfinished(getStarted()))
