@@ -64,6 +64,8 @@ struct DecoderLayer {
   HeadNorm headNorm = HeadNorm::None;
   std::string qNorm = "self_attn.q_norm", kNorm = "self_attn.k_norm";
   int64_t window = 0; // number of keys that a token sees, itself included; 0: no limit
+
+  void setAttentionBias(bool bias) { q.bias = k.bias = v.bias = o.bias = bias; }
 };
 
 // How a decoder knows the position of a token: RoPE turns q and k, or a learned vector for each

@@ -25,26 +25,17 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
 
 static Decoder decoder(const ModelConfig &model) {
   DecoderLayer dense;
-  for (Projection *projection : {&dense.q, &dense.k, &dense.v, &dense.o})
-    projection->bias = model.attentionBias;
+  dense.setAttentionBias(model.attentionBias);
   dense.headNorm = HeadNorm::PerHead;
   DecoderLayer sparse = dense;
   dense.name = "dense_layer";
-  const auto width = model.familyValue<int64_t>(kExpertWidth);
-  sparse.experts = {.count = model.familyValue<int64_t>(kExperts),
-                    .chosen = model.familyValue<int64_t>(kChosen),
-                    .intermediateSize = width,
-                    .normalize = model.familyValue<bool>(kNormalize),
-                    .sigmoid = true,
-                    .scale = model.familyValue<double>(kScale),
-                    .bias = "mlp.gate.e_score_correction_bias",
-                    .sharedSize = model.familyValue<int64_t>(kShared) * width,
-                    .router = "mlp.gate",
-                    .experts = "mlp.experts",
-                    .gate = "gate_proj",
-                    .up = "up_proj",
-                    .down = "down_proj",
-                    .shared = "mlp.shared_experts"};
+  Experts &experts = sparse.experts;
+  experts = expertsOf(model, kExperts, model.familyValue<int64_t>(kExpertWidth));
+  experts.sigmoid = true;
+  experts.scale = model.familyValue<double>(kScale);
+  experts.bias = "mlp.gate.e_score_correction_bias";
+  experts.sharedSize = model.familyValue<int64_t>(kShared) * experts.intermediateSize;
+  experts.shared = "mlp.shared_experts";
   const int64_t layers = model.numHiddenLayers;
   const int64_t first = std::min(model.familyValue<int64_t>(kDense), layers);
   if (first == 0)

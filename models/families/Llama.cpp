@@ -22,10 +22,8 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
 
 static Decoder decoder(const ModelConfig &model) {
   DecoderLayer layer;
-  for (Projection *projection : {&layer.q, &layer.k, &layer.v, &layer.o})
-    projection->bias = model.attentionBias;
-  for (Projection *projection : {&layer.gate, &layer.up, &layer.down})
-    projection->bias = model.mlpBias;
+  layer.setAttentionBias(model.attentionBias);
+  layer.gate.bias = layer.up.bias = layer.down.bias = model.mlpBias;
   layer.window = model.slidingWindow;
   return {.kinds = {layer}, .pattern = {}};
 }

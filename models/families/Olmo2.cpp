@@ -11,8 +11,7 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
 
 static Decoder decoder(const ModelConfig &model) {
   DecoderLayer layer;
-  for (Projection *projection : {&layer.q, &layer.k, &layer.v, &layer.o})
-    projection->bias = model.attentionBias;
+  layer.setAttentionBias(model.attentionBias);
   layer.attention = {.before = "", .behind = "post_attention_layernorm"};
   layer.mlp = {.before = "", .behind = "post_feedforward_layernorm"};
   layer.headNorm = HeadNorm::WholeRow;

@@ -27,8 +27,7 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
 
 static Decoder decoder(const ModelConfig &model) {
   DecoderLayer layer;
-  for (Projection *projection : {&layer.q, &layer.k, &layer.v, &layer.o})
-    projection->bias = model.attentionBias;
+  layer.setAttentionBias(model.attentionBias);
   layer.headNorm = HeadNorm::WholeRow;
   layer.experts = expertsOf(model, kExperts, model.intermediateSize);
   return {.kinds = {layer}, .pattern = {}, .balanceLoss = model.familyValue<double>(kBalanceLoss)};

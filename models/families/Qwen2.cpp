@@ -13,8 +13,7 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
 
 static Decoder decoder(const ModelConfig &) {
   DecoderLayer layer;
-  for (Projection *projection : {&layer.q, &layer.k, &layer.v})
-    projection->bias = true;
+  layer.q.bias = layer.k.bias = layer.v.bias = true;
   return {.kinds = {layer}, .pattern = {}};
 }
 

@@ -14,8 +14,7 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
 
 static Decoder decoder(const ModelConfig &model) {
   DecoderLayer layer;
-  for (Projection *projection : {&layer.q, &layer.k, &layer.v, &layer.o})
-    projection->bias = model.attentionBias;
+  layer.setAttentionBias(model.attentionBias);
   layer.headNorm = HeadNorm::PerHead;
   return {.kinds = {layer}, .pattern = {}};
 }

@@ -40,8 +40,7 @@ static bool isSparse(const ModelConfig &model, int64_t layer) {
 
 static Decoder decoder(const ModelConfig &model) {
   DecoderLayer dense;
-  for (Projection *projection : {&dense.q, &dense.k, &dense.v, &dense.o})
-    projection->bias = model.attentionBias;
+  dense.setAttentionBias(model.attentionBias);
   dense.headNorm = HeadNorm::PerHead;
   DecoderLayer sparse = dense;
   dense.name = "dense_layer";
