@@ -119,25 +119,21 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   for (Operation &op : function.getOps()) {
     if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
       move(norm.getResult(), isRotated(norm) ? 3 : 5);
-    } else if (auto norm = dyn_cast<lm::LayerNormOp>(op)) {
-      move(norm.getResult(), 5);
-    } else if (auto gelu = dyn_cast<lm::GeluOp>(op)) {
-      move(gelu.getResult(), 6);
+    } else if (isa<lm::LayerNormOp>(op)) {
+      move(op.getResult(0), 5);
+    } else if (isa<lm::GeluOp>(op)) {
+      move(op.getResult(0), 6);
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
       continue; // counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
       if (cast<ShapedType>(sum.getType()).getRank() > 1) // sums of rank 1 are counts of routers
         move(sum.getResult(), 3);
-    } else if (auto rope = dyn_cast<lm::RopeOp>(op)) {
-      move(rope.getResult(), 2);
-    } else if (auto swiglu = dyn_cast<lm::SwigluOp>(op)) {
-      move(swiglu.getResult(), 9);
-    } else if (auto swiglu = dyn_cast<lm::ExpertSwigluOp>(op)) {
-      move(swiglu.getResult(), 9);
-    } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op); embedding && readsTable(embedding)) {
-      move(embedding.getResult(), 2);
+    } else if (isa<lm::RopeOp>(op)) {
+      move(op.getResult(0), 2);
+    } else if (isa<lm::SwigluOp, lm::ExpertSwigluOp>(op)) {
+      move(op.getResult(0), 9);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op);
-               embedding && isOfPositions(embedding)) {
+               embedding && (readsTable(embedding) || isOfPositions(embedding))) {
       move(embedding.getResult(), 2);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op)) {
       move(embedding.getResult(), 3);
