@@ -5,6 +5,22 @@
 
 include "mlir/Pass/PassBase.td"
 
+// The options of passes that price what a merge saves.
+def BytesPerSecond : Option<"bytesPerSecond", "bytes-per-second", "double",
+                            "::lmc::cost::kDefaultRates.bytesPerSecond",
+                            "memory bandwidth, bytes/s (default: an H100's)">;
+def LaunchSeconds : Option<"launchSeconds", "launch-seconds", "double",
+                           "::lmc::cost::kDefaultRates.launchSeconds",
+                           "from the end of a kernel to the start of the next">;
+// The options of passes that merge kernels.
+defvar FusionOptions = [
+  ListOption<"disable", "disable", "std::string",
+             "kinds of fusion to leave out: producer, siblings, layers">,
+  BytesPerSecond, LaunchSeconds,
+  Option<"printReport", "print-report", "bool", "false",
+         "print what was merged and what was refused">
+];
+
 def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
   let summary = "merges the linear layers of a layer that share their input";
   let description = [{
@@ -27,12 +43,7 @@ def MergeLinearsPass : Pass<"lm-merge-linears", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [
-    Option<"bytesPerSecond", "bytes-per-second", "double",
-           "::lmc::cost::kDefaultRates.bytesPerSecond",
-           "memory bandwidth, bytes/s (default: an H100's)">,
-    Option<"launchSeconds", "launch-seconds", "double",
-           "::lmc::cost::kDefaultRates.launchSeconds",
-           "from the end of a kernel to the start of the next">,
+    BytesPerSecond, LaunchSeconds,
     Option<"printReport", "print-report", "bool", "false", "print what was refused">
   ];
   let dependentDialects = ["::lmc::lm::LmDialect", "::mlir::func::FuncDialect"];
@@ -167,18 +178,7 @@ def FormFusionsPass : Pass<"kern-form-fusions", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let options = [
-    ListOption<"disable", "disable", "std::string",
-               "kinds of fusion to leave out: producer, siblings, layers">,
-    Option<"bytesPerSecond", "bytes-per-second", "double",
-           "::lmc::cost::kDefaultRates.bytesPerSecond",
-           "memory bandwidth, bytes/s (default: an H100's)">,
-    Option<"launchSeconds", "launch-seconds", "double",
-           "::lmc::cost::kDefaultRates.launchSeconds",
-           "from the end of a kernel to the start of the next">,
-    Option<"printReport", "print-report", "bool", "false",
-           "print what was merged and what was refused">
-  ];
+  let options = FusionOptions;
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numFormed", "formed", "fusions merged">];
 }
@@ -272,18 +272,7 @@ def MergeLaunchesPass : Pass<"kern-merge-launches", "::mlir::ModuleOp"> {
     becomes `%r:2 = kern.launch @add_rms_norm(%x, %h, %w) : ...`. Merges and refusals are
     reported as by `kern-form-fusions`.
   }];
-  let options = [
-    ListOption<"disable", "disable", "std::string",
-               "kinds of fusion to leave out: producer, siblings, layers">,
-    Option<"bytesPerSecond", "bytes-per-second", "double",
-           "::lmc::cost::kDefaultRates.bytesPerSecond",
-           "memory bandwidth, bytes/s (default: an H100's)">,
-    Option<"launchSeconds", "launch-seconds", "double",
-           "::lmc::cost::kDefaultRates.launchSeconds",
-           "from the end of a kernel to the start of the next">,
-    Option<"printReport", "print-report", "bool", "false",
-           "print what was merged and what was refused">
-  ];
+  let options = FusionOptions;
   let dependentDialects = ["::lmc::kern::KernDialect"];
   let statistics = [Statistic<"numFormed", "formed", "launches merged">,
                     Statistic<"numKernels", "kernels", "merged kernels made">];
