@@ -9,32 +9,13 @@ using namespace lmc::lm;
 
 //===-- State -------------------------------------------------------------------------------===//
 
-static StringRef suffixOf(VariableKind kind) {
-  switch (kind) {
-  case VariableKind::Parameter:
-    return "";
-  case VariableKind::ComputeCopy:
-    return ".compute";
-  case VariableKind::Gradient:
-    return ".grad";
-  case VariableKind::Moment1:
-    return ".moment1";
-  case VariableKind::Moment2:
-    return ".moment2";
-  case VariableKind::Moment1Scale:
-    return ".moment1_scale";
-  case VariableKind::Moment2Scale:
-    return ".moment2_scale";
-  case VariableKind::Table:
-  case VariableKind::Scalar:
-  case VariableKind::Input:
-    break;
-  }
-  llvm_unreachable("tables, scalars and inputs belong to no parameter");
-}
-
 std::string lmc::lm::stateName(StringRef parameter, VariableKind kind) {
-  return (parameter + suffixOf(kind)).str();
+  if (kind == VariableKind::Parameter)
+    return parameter.str();
+  StringRef suffix = kind == VariableKind::ComputeCopy ? "compute"
+                     : kind == VariableKind::Gradient  ? "grad"
+                                                       : stringifyVariableKind(kind);
+  return (parameter + "." + suffix).str();
 }
 
 ParameterState::ParameterState(ModuleOp module) : context(module.getContext()) {
