@@ -11,6 +11,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/Support/MathExtras.h"
+
 namespace lmc {
 #define GEN_PASS_DEF_PACKARENASPASS
 #include "passes/buffers/Passes.h.inc"
@@ -22,10 +24,6 @@ using namespace lmc;
 // The alignment of variables in bytes: a cache line, which is also the widest vector.
 static constexpr uint64_t kStateAlignment = 64;
 
-static uint64_t roundUp(uint64_t value) {
-  return (value + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
-}
-
 // Places state in the order of its declaration, members inside their storages. Returns the total
 // bytes.
 static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
@@ -35,7 +33,7 @@ static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
     if (!variable.getStorage()) {
       auto type = cast<RankedTensorType>(variable.getType());
       storages[variable.getSymName()] = {bytes, type};
-      bytes = roundUp(bytes + byteSize(type));
+      bytes = llvm::alignTo(bytes + byteSize(type), kStateAlignment);
     }
   for (lm::VariableOp variable : variables) {
     auto type = cast<RankedTensorType>(variable.getType());
