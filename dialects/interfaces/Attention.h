@@ -1,32 +1,50 @@
-// The shapes of causal grouped-query attention, which ops of several levels share.
+// The verifiers of causal grouped-query attention, which ops of several levels share. lm.attention
+// describes the operands and attributes.
 #pragma once
 
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 
 namespace lmc {
-
-// The operands and results of an attention op; lm.attention describes them.
-struct AttentionShape {
-  mlir::Value q, k, v;    // q is [tokens, heads * headDim], k and v are [tokens, kvHeads * headDim]
-  mlir::Value starts;     // [tokens], or null
-  mlir::Value out;        // shaped as q
-  mlir::Value lse;        // [tokens, heads], f32; f64 where q is f64
-  int64_t headDim, seq, window;
-
-  template <typename Op>
-  AttentionShape(Op op, mlir::Value out)
-      : q(op.getQ()), k(op.getK()), v(op.getV()), starts(op.getStarts()), out(out),
-        lse(op.getLse()), headDim(int64_t(op.getHeadDim())), seq(int64_t(op.getSeq())),
-        window(int64_t(op.getWindow())) {}
-};
 
 // Emits "has WHAT ACTUAL, expected EXPECTED" on `op` where the two numbers differ.
 mlir::LogicalResult expectEqual(mlir::Operation *op, int64_t actual, int64_t expected,
                                 llvm::StringRef what);
 
-// Emits an error on `op` if the types do not match. All must be ranked: `starts` of rank 1, the
-// others of rank 2.
-mlir::LogicalResult verifyAttention(mlir::Operation *op, const AttentionShape &shape);
+// Emits an error on `op` if its types do not match. `outType` is that of attention's output.
+template <typename Op> mlir::LogicalResult verifyAttention(Op op, mlir::RankedTensorType outType) {
+  mlir::RankedTensorType q = op.getQ().getType(), k = op.getK().getType(),
+                         lse = op.getLse().getType();
+  int64_t headDim = op.getHeadDim(), seq = op.getSeq(), window = op.getWindow();
+  int64_t tokens = q.getDimSize(0);
+  if (headDim <= 0 || q.getDimSize(1) % headDim || k.getDimSize(1) % headDim)
+    return op.emitOpError("has features that are not a multiple of head_dim ") << headDim;
+  int64_t heads = q.getDimSize(1) / headDim, kvHeads = k.getDimSize(1) / headDim;
+  if (kvHeads == 0 || heads % kvHeads)
+    return op.emitOpError("has ") << heads << " heads, not a multiple of " << kvHeads
+                                  << " key-value heads";
+  if (seq <= 0 || tokens % seq)
+    return op.emitOpError("has ") << tokens << " tokens, not a multiple of seq " << seq;
+  if (window < 0)
+    return op.emitOpError("has window ") << window << ", expected at least 0";
+  if (k != op.getV().getType())
+    return op.emitOpError("needs k and v of one type");
+  if (outType != q)
+    return op.emitOpError("must keep the type of q");
+  if (k.getElementType() != q.getElementType())
+    return op.emitOpError("has queries of ")
+           << q.getElementType() << " but keys of " << k.getElementType();
+  if (lse.getElementType().isF64() != q.getElementType().isF64())
+    return op.emitOpError("has lse of ")
+           << lse.getElementType() << " for queries of " << q.getElementType();
+  if (mlir::failed(expectEqual(op, k.getDimSize(0), tokens, "key rows")) ||
+      mlir::failed(expectEqual(op, lse.getDimSize(0), tokens, "lse rows")) ||
+      mlir::failed(expectEqual(op, lse.getDimSize(1), heads, "lse columns")))
+    return mlir::failure();
+  if (!op.getStarts())
+    return mlir::success();
+  return expectEqual(op, op.getStarts().getType().getDimSize(0), tokens, "starts");
+}
 
 // Verifies the tables of lm.attention_grad's rotation: both or neither, f32 [seq, headDim / 2].
 mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::Value sin,
@@ -34,7 +52,7 @@ mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::V
 
 // Verifies a gradient op: dq, dk, dv and dout must have the types of q, k, v and out.
 template <typename Op> mlir::LogicalResult verifyAttentionGrad(Op op) {
-  if (mlir::failed(verifyAttention(op, AttentionShape(op, op.getOut()))))
+  if (mlir::failed(verifyAttention(op, op.getOut().getType())))
     return mlir::failure();
   if (op.getDout().getType() != op.getOut().getType())
     return op.emitOpError("needs dout of the type of out");

@@ -6,10 +6,7 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::kern;
 
-LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, AttentionShape(*this, getResult()));
-}
-
+LogicalResult AttentionOp::verify() { return verifyAttention(*this, getResult().getType()); }
 LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
 // Attention needs no scratch memory on any target.

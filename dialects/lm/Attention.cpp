@@ -5,10 +5,7 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::lm;
 
-LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, AttentionShape(*this, getResult()));
-}
-
+LogicalResult AttentionOp::verify() { return verifyAttention(*this, getResult().getType()); }
 LogicalResult AttentionGradOp::verify() { return verifyAttentionGrad(*this); }
 
 Gradients AttentionOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
