@@ -114,6 +114,8 @@ def LaunchOp : Kern_StepOp<"launch", [DeclareOpInterfaceMethods<CommandOpInterfa
   }];
 }
 
+def Kern_Matrix : 2DTensorOf<[F32, BF16, F64]>;
+
 def GemmOp : Kern_Call<"gemm", [{
     {"a", getA()}, {"b", getB()}, {"bias", getBias()}, {"residual", getResidual()},
     {"acc", getAcc(), Accumulate}, {"d", getResult(), Write}
@@ -127,19 +129,17 @@ def GemmOp : Kern_Call<"gemm", [{
     With `batch` = c, each matrix is a stack of c matrices of these shapes, one above the
     other, and c products are made. They have neither bias nor residual.
   }];
-  let fields = (ins 2DTensorOf<[F32, BF16, F64]>:$a, 2DTensorOf<[F32, BF16, F64]>:$b,
-                    Optional<2DTensorOf<[F32, BF16, F64]>>:$acc,
-                    Optional<1DTensorOf<[F32, BF16, F64]>>:$bias,
-                    Optional<2DTensorOf<[F32, BF16, F64]>>:$residual, UnitAttr:$transpose_a,
-                    UnitAttr:$transpose_b, DefaultValuedAttr<I64Attr, "1">:$batch);
-  let results = (outs 2DTensorOf<[F32, BF16, F64]>:$result);
+  let fields = (ins Kern_Matrix:$a, Kern_Matrix:$b, Optional<Kern_Matrix>:$acc,
+                    Optional<1DTensorOf<[F32, BF16, F64]>>:$bias, Optional<Kern_Matrix>:$residual,
+                    UnitAttr:$transpose_a, UnitAttr:$transpose_b,
+                    DefaultValuedAttr<I64Attr, "1">:$batch);
+  let results = (outs Kern_Matrix:$result);
   let assemblyFormat = [{
     $a `,` $b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)? `:`
     functional-type(operands, results) attr-dict
   }];
   let hasVerifier = 1;
 }
-def Kern_Matrix : 2DTensorOf<[F32, BF16, F64]>;
 
 def LinearSwigluOp : Kern_Call<"linear_swiglu", [{
     {"x", getX()}, {"weight", getWeight()}, {"gu", getGu(), Write}, {"a", getA(), Write}

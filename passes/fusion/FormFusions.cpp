@@ -15,7 +15,9 @@ using namespace lmc;
 
 static std::optional<FusionPart> partOfFusion(Operation *op) {
   auto fusion = dyn_cast<kern::FusionOp>(op);
-  return fusion ? std::optional(partOf(fusion)) : std::nullopt;
+  if (!fusion)
+    return std::nullopt;
+  return FusionPart{fusion, fusion.getHero(), &fusion.getBody().front(), fusion.getSourceOpsAttr()};
 }
 
 static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &plan,

@@ -29,7 +29,9 @@ public:
     auto launch = dyn_cast<kern::LaunchOp>(op);
     if (!launch)
       return std::nullopt;
-    return lmc::partOf(launch, symbols.lookup<kern::KernelOp>(launch.getKernel()));
+    auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
+    return FusionPart{launch, kernel.getHero(), &kernel.getBody().front(),
+                      kernel.getSourceOpsAttr()};
   }
 
   llvm::Expected<Operation *> createLaunch(OpBuilder &b, const MergePlan &plan,

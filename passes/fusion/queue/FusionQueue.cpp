@@ -8,6 +8,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using namespace lmc;
 
@@ -30,7 +32,7 @@ FusionQueue::FusionQueue(func::FuncOp function, const FusionOptions &options, Fu
   std::vector<uint64_t> bytes = live.bytesAt(steps);
   for (auto [step, held] : llvm::zip_equal(steps, bytes))
     liveBound[step.front()] = held;
-  peak = *llvm::max_element(bytes);
+  peak = std::ranges::max(bytes);
 }
 
 FusionQueue::~FusionQueue() {
@@ -159,7 +161,7 @@ llvm::Error FusionQueue::keepPeak(const Candidate &candidate, ArrayRef<Operation
         steps.push_back({&op});
       }
     }
-    uint64_t after = live.peak(steps);
+    uint64_t after = std::ranges::max(live.bytesAt(steps));
     if (after > peak)
       return llvm::createStringError(
           llvm::formatv("raises the peak of live bytes from {0} to {1}", peak, after).str());

@@ -159,5 +159,3 @@ std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
   }
   return bytes;
 }
-
-uint64_t LiveBytes::peak(ArrayRef<Step> steps) const { return *llvm::max_element(bytesAt(steps)); }

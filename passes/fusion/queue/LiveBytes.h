@@ -26,8 +26,6 @@ public:
   // step takes no bytes.
   std::vector<uint64_t> bytesAt(llvm::ArrayRef<Step> steps) const;
 
-  uint64_t peak(llvm::ArrayRef<Step> steps) const;
-
 private:
   mlir::Block &block;
   llvm::DenseSet<mlir::Value> stateArguments;

@@ -18,14 +18,6 @@
 using namespace mlir;
 using namespace lmc;
 
-FusionPart lmc::partOf(kern::FusionOp fusion) {
-  return {fusion, fusion.getHero(), &fusion.getBody().front(), fusion.getSourceOpsAttr()};
-}
-
-FusionPart lmc::partOf(kern::LaunchOp launch, kern::KernelOp kernel) {
-  return {launch, kernel.getHero(), &kernel.getBody().front(), kernel.getSourceOpsAttr()};
-}
-
 // Returns the hero (loop structure) that can compute both regions, or nullopt if they need
 // different ones.
 static std::optional<kern::Hero> commonHero(kern::Hero first, kern::Hero second) {

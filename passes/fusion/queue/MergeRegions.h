@@ -17,9 +17,6 @@ struct FusionPart {
   mlir::ArrayAttr sources; // names of the model ops that the op computes; may be null
 };
 
-FusionPart partOf(kern::FusionOp fusion);
-FusionPart partOf(kern::LaunchOp launch, kern::KernelOp kernel);
-
 // How two ops become one op; `second` comes after `first`.
 struct MergePlan {
   kern::Hero hero;
