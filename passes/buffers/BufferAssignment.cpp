@@ -1,7 +1,5 @@
 #include "passes/buffers/BufferAssignment.h"
 
-#include "llvm/ADT/SmallVectorExtras.h"
-
 using namespace mlir;
 using namespace lmc;
 

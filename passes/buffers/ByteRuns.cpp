@@ -4,7 +4,6 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
-#include <functional>
 
 using namespace lmc;
 

@@ -6,8 +6,6 @@
 
 #include "llvm/ADT/SetVector.h"
 
-#include <algorithm>
-
 using namespace mlir;
 using namespace lmc;
 

@@ -5,7 +5,6 @@
 
 #include "dialects/kern/Kern.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace lmc {
