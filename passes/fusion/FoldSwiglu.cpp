@@ -149,14 +149,6 @@ static Calls callsOf(ModuleOp module) {
   return calls;
 }
 
-// Replaces a call by one of the same function, whose type has changed, with these operands.
-static func::CallOp callAgain(func::CallOp call, func::FuncOp function, ValueRange operands) {
-  OpBuilder b(call);
-  auto made = func::CallOp::create(b, call.getLoc(), function, operands);
-  made->setDiscardableAttrs(call->getDiscardableAttrDictionary());
-  return made;
-}
-
 // Makes the function return the whole of halves that it returns and that an lm.swiglu multiplies.
 static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
   Operation *end = function.getBody().back().getTerminator();
@@ -181,8 +173,8 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
     function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(),
                                        end->getOperandTypes()));
     for (func::CallOp &call : calls) {
-      func::CallOp made = callAgain(call, function, call.getOperands());
       OpBuilder b(call);
+      func::CallOp made = lm::createCallLike(b, call, function, call.getOperands());
       auto cut =
           lm::SplitOp::create(b, split.getLoc(), split.getResultTypes(), made.getResults().back());
       unsigned next = 0;
@@ -235,7 +227,8 @@ static void takeWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
         if (!halves[unsigned(i)])
           operands.push_back(operand);
       operands.push_back(split.getX());
-      func::CallOp made = callAgain(call, function, operands);
+      b.setInsertionPoint(call);
+      func::CallOp made = lm::createCallLike(b, call, function, operands);
       call.replaceAllUsesWith(made.getResults());
       call.erase();
       call = made;
