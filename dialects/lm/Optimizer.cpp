@@ -105,15 +105,15 @@ const OptimizerOpInterface::Concept *OptimizerOpInterface::lookup(MLIRContext *c
   return name ? name->getInterface<OptimizerOpInterface>() : nullptr;
 }
 
-static RankedTensorType parameterType(Operation *op) {
-  return cast<RankedTensorType>(op->getOperand(0).getType());
+static SmallVector<OptimizerState> statesOf(OptimizerOpInterface op) {
+  return op.getStates(cast<RankedTensorType>(op->getOperand(0).getType()));
 }
 
 SmallVector<OptimizerUse> OptimizerOpInterface::getUses() {
   Operation *op = getOperation();
   SmallVector<OptimizerUse> uses{{VariableKind::Parameter, op->getOperand(0), op->getResult(0)},
                                  {VariableKind::Gradient, op->getOperand(1), Value()}};
-  SmallVector<OptimizerState> states = getStates(parameterType(op));
+  SmallVector<OptimizerState> states = statesOf(*this);
   for (auto [i, state] : llvm::enumerate(states))
     uses.push_back({state.kind, op->getOperand(unsigned(2 + i)), op->getResult(unsigned(1 + i))});
   if (unsigned copy = unsigned(3 + states.size()); copy < op->getNumResults())
@@ -122,23 +122,20 @@ SmallVector<OptimizerUse> OptimizerOpInterface::getUses() {
 }
 
 OperandRange OptimizerOpInterface::getScalarOperands() {
-  Operation *op = getOperation();
-  return op->getOperands().drop_front(2 + getStates(parameterType(op)).size());
+  return getOperation()->getOperands().drop_front(2 + statesOf(*this).size());
 }
 
 Value OptimizerOpInterface::getUpdateSums() {
-  Operation *op = getOperation();
-  return op->getResult(unsigned(1 + getStates(parameterType(op)).size()));
+  return getOperation()->getResult(unsigned(1 + statesOf(*this).size()));
 }
 
 Value OptimizerOpInterface::getParameterSums() {
-  Operation *op = getOperation();
-  return op->getResult(unsigned(2 + getStates(parameterType(op)).size()));
+  return getOperation()->getResult(unsigned(2 + statesOf(*this).size()));
 }
 
 LogicalResult lmc::lm::verifyOptimizer(Operation *op) {
   auto optimizer = cast<OptimizerOpInterface>(op);
-  size_t states = optimizer.getStates(parameterType(op)).size();
+  size_t states = statesOf(optimizer).size();
   ArrayRef<OptimizerScalar> scalars = optimizer.getScalars();
   size_t most = 3 + states + scalars.size(), operands = op->getNumOperands();
   size_t decays = size_t(llvm::count_if(scalars, [](auto &scalar) { return scalar.decays; }));
