@@ -3,15 +3,7 @@
 
 #include "dialects/interfaces/Command.h"
 #include "dialects/interfaces/Differentiable.h"
-#include "dialects/interfaces/Step.h"
-#include "mlir/Bytecode/BytecodeOpInterface.h"
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/Dialect.h"
-#include "mlir/IR/OpDefinition.h"
-#include "mlir/IR/OpImplementation.h"
-#include "mlir/IR/SymbolTable.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "dialects/interfaces/Generated.h"
 
 #include "dialects/dist/DistDialect.h.inc"
 #include "dialects/dist/DistEnums.h.inc"

@@ -1,17 +1,9 @@
 // The kern dialect; its reference is docs/dialects/kern.md, generated from KernOps.td.
 #pragma once
 
-#include "mlir/Bytecode/BytecodeOpInterface.h"
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/Dialect.h"
-#include "mlir/IR/OpDefinition.h"
-#include "mlir/IR/OpImplementation.h"
-#include "mlir/IR/SymbolTable.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
-
 #include "dialects/interfaces/Command.h"
-#include "dialects/interfaces/Step.h"
+#include "dialects/interfaces/Generated.h"
+
 #include "dialects/kern/KernDialect.h.inc"
 #include "dialects/kern/KernEnums.h.inc"
 

@@ -2,17 +2,10 @@
 #pragma once
 
 #include "dialects/interfaces/Differentiable.h"
-#include "dialects/interfaces/Step.h"
-#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "dialects/interfaces/Generated.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/Dialect.h"
-#include "mlir/IR/OpDefinition.h"
-#include "mlir/IR/OpImplementation.h"
-#include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "dialects/lm/LmDialect.h.inc"
 #include "dialects/lm/Optimizer.h"

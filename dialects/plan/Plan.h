@@ -1,19 +1,10 @@
 // The plan dialect; its reference is docs/dialects/plan.md, generated from PlanOps.td.
 #pragma once
 
+#include "dialects/interfaces/Command.h"
+#include "dialects/interfaces/Generated.h"
 #include "dialects/lm/Lm.h"
 
-#include "mlir/Bytecode/BytecodeOpInterface.h"
-#include "mlir/IR/BuiltinAttributes.h"
-#include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/Dialect.h"
-#include "mlir/IR/OpDefinition.h"
-#include "mlir/IR/OpImplementation.h"
-#include "mlir/IR/SymbolTable.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
-
-#include "dialects/interfaces/Command.h"
-#include "dialects/interfaces/Step.h"
 #include "dialects/plan/PlanDialect.h.inc"
 #include "dialects/plan/PlanEnums.h.inc"
 
