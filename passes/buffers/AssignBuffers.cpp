@@ -57,6 +57,7 @@ private:
   void computeLifetimes();
 
   unsigned newBuffer(RankedTensorType type);
+  BufferView copyBefore(Operation *op, BufferView from, RankedTensorType type);
   BufferView viewOf(const StatePlace &place);
   BufferView viewOfVariable(StringRef name);
   void setView(Value value, BufferView view);
@@ -103,6 +104,13 @@ unsigned BufferAssigner::newBuffer(RankedTensorType type) {
   result.buffers.push_back(buffer);
   members.emplace_back();
   return unsigned(result.buffers.size() - 1);
+}
+
+// Records that a value of `type` is copied before the command of `op`, and returns the new place.
+BufferView BufferAssigner::copyBefore(Operation *op, BufferView from, RankedTensorType type) {
+  BufferView to{newBuffer(type), 0};
+  result.copies[op].push_back({from, to, type});
+  return to;
 }
 
 BufferView BufferAssigner::viewOf(const StatePlace &place) {
@@ -307,12 +315,8 @@ LogicalResult BufferAssigner::assignViews() {
           viewOfSlice(slice, type, result.view(slice.getSource()));
       if (!view)
         return slice.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      if (view->pitch && !readersTakeSpacedRuns(slice.getResult())) {
-        auto part = cast<RankedTensorType>(slice.getType());
-        BufferView dense{newBuffer(part), 0};
-        result.copies[&op].push_back({*view, dense, part});
-        view = dense;
-      }
+      if (view->pitch && !readersTakeSpacedRuns(slice.getResult()))
+        view = copyBefore(&op, *view, slice.getType());
       setView(slice.getResult(), *view);
       continue;
     }
@@ -330,23 +334,18 @@ LogicalResult BufferAssigner::assignViews() {
       bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
         return positions[user] > positions[&op];
       });
-      if (readLater || !result.buffers[view.buffer].variable.empty()) {
-        BufferView fresh{newBuffer(type), 0};
-        if (!insert.getDest().getDefiningOp<tensor::EmptyOp>()) // which has no contents
-          result.copies[&op].push_back({view, fresh, type});
-        view = fresh;
-      }
+      if (readLater || !result.buffers[view.buffer].variable.empty())
+        view = insert.getDest().getDefiningOp<tensor::EmptyOp>() // which has no contents
+                   ? BufferView{newBuffer(type), 0}
+                   : copyBefore(&op, view, type);
       setView(insert.getResult(), view);
       continue;
     }
     if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
       BufferView view = result.view(op.getOperand(0));
       auto type = cast<RankedTensorType>(op.getResult(0).getType());
-      if (!runsAreRows(type, view)) {
-        BufferView dense{newBuffer(type), 0};
-        result.copies[&op].push_back({view, dense, type});
-        view = dense;
-      }
+      if (!runsAreRows(type, view))
+        view = copyBefore(&op, view, type);
       setView(op.getResult(0), view);
       continue;
     }
@@ -361,11 +360,8 @@ LogicalResult BufferAssigner::assignViews() {
       if (!dist::isUnfinished(accumulator) &&
           (!reuse || readers > 1 || view.pitch ||
            usedAfter(view, byteSize(type), positions[&op], &op) ||
-           !mayOverwrite(view, op.getResult(0)))) {
-        BufferView fresh{newBuffer(type), 0};
-        result.copies[&op].push_back({view, fresh, type});
-        view = fresh;
-      }
+           !mayOverwrite(view, op.getResult(0))))
+        view = copyBefore(&op, view, type);
       setView(op.getResult(0), view);
       for (Value value : op.getResults().drop_front())
         setView(value, {newBuffer(cast<RankedTensorType>(value.getType())), 0});
@@ -439,11 +435,8 @@ void BufferAssigner::placeStoresAndParts() {
       // copied to a buffer of its own first.
       auto type = cast<RankedTensorType>(value.getType());
       bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
-      if (!result.buffers[view.buffer].variable.empty() && !madeHere) {
-        BufferView aside{newBuffer(type), 0};
-        result.copies[&op].push_back({view, aside, type});
-        view = aside;
-      }
+      if (!result.buffers[view.buffer].variable.empty() && !madeHere)
+        view = copyBefore(&op, view, type);
       result.copies[body.getTerminator()].push_back({view, place, type});
       continue;
     }
