@@ -242,18 +242,14 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
     if (Operation *op = gradient.getDefiningOp(); op && !lastForward->isBeforeInBlock(op))
       saved.insert(gradient);
 
-  SmallVector<Type> backwardInputs, backwardResults;
   SmallVector<Value> backwardValues(body.getArguments().drop_front(numArguments));
   backwardValues.append(saved.begin(), saved.end());
   for (unsigned argument : halves.readArguments)
     backwardValues.push_back(body.getArgument(argument));
-  for (Value value : backwardValues)
-    backwardInputs.push_back(value.getType());
-  for (Value gradient : gradients)
-    backwardResults.push_back(gradient.getType());
   b.setInsertionPointAfter(joint);
-  halves.backward = func::FuncOp::create(b, function.getLoc(), name + ".backward",
-                                         b.getFunctionType(backwardInputs, backwardResults));
+  halves.backward = func::FuncOp::create(
+      b, function.getLoc(), name + ".backward",
+      b.getFunctionType(ValueRange(backwardValues).getTypes(), ValueRange(gradients).getTypes()));
   halves.backward.setPrivate();
   Block *backwardBody = halves.backward.addEntryBlock();
   IRMapping mapping;
@@ -274,9 +270,8 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
     op->erase();
   body.eraseArguments(numArguments, numCotangents);
   ret.getOperandsMutable().append(saved.getArrayRef());
-  SmallVector<Type> forwardResults(ret.getOperandTypes());
   joint.setFunctionType(
-      b.getFunctionType(function.getFunctionType().getInputs(), forwardResults));
+      b.getFunctionType(function.getFunctionType().getInputs(), ret.getOperandTypes()));
   halves.forward = joint;
   symbols.insert(halves.forward);
   symbols.insert(halves.backward);

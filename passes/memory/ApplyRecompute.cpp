@@ -104,8 +104,8 @@ FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
   for (Value value : kept)
     values.push_back(mapping.lookup(value));
   cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
-  SmallVector<Type> types(ValueRange(values).getTypes());
-  variant.forward.setFunctionType(b.getFunctionType(forward.getFunctionType().getInputs(), types));
+  variant.forward.setFunctionType(
+      b.getFunctionType(forward.getFunctionType().getInputs(), ValueRange(values).getTypes()));
   // Erases ops whose results nothing reads.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
     if (isOpTriviallyDead(&op))
@@ -180,8 +180,8 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
       mapping.map(value, placeholder); // undoes the mapping that clone() added
   }
   body.eraseArguments(dropped);
-  SmallVector<Type> inputs(body.getArgumentTypes());
-  copy.setFunctionType(b.getFunctionType(inputs, backward.getFunctionType().getResults()));
+  copy.setFunctionType(
+      b.getFunctionType(body.getArgumentTypes(), backward.getFunctionType().getResults()));
   return copy;
 }
 
