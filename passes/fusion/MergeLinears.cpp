@@ -242,9 +242,8 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   auto init = lm::InitAttr::get(b.getContext(), lm::InitKind::None);
   StringAttr parameter;
   if (copy) {
-    SmallVector<lm::VariableOp> parameters;
-    for (lm::VariableOp variable : variables)
-      parameters.push_back(parameterOf(variable));
+    auto parameters = llvm::map_to_vector(
+        variables, [&](lm::VariableOp variable) { return parameterOf(variable); });
     parameter = layTogether(parameters).getSymNameAttr();
     name = lm::stateName(parameter.getValue(), Kind::ComputeCopy);
     init = lm::InitAttr::copyOf(parameter);
@@ -261,8 +260,7 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   if (!copy)
     joined.setPartsAttr(b.getArrayAttr(parts));
   symbols.insert(joined);
-  for (lm::VariableOp variable : variables)
-    replaced.insert(variable);
+  replaced.insert_range(variables);
   return joined;
 }
 
