@@ -183,26 +183,20 @@ static bool acceptsSpacedRuns(Operation *op, Value value) {
 }
 
 bool BufferAssigner::readersTakeSpacedRuns(Value value) {
-  for (OpOperand &use : value.getUses()) {
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(use.getOwner())
-            ? !readersTakeSpacedRuns(use.getOwner()->getResult(0))
-            : !isView(use.getOwner()) && !acceptsSpacedRuns(use.getOwner(), value))
-      return false;
-  }
-  return true;
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ExtractSliceOp>(user)
+               ? readersTakeSpacedRuns(user->getResult(0))
+               : isView(user) || acceptsSpacedRuns(user, value);
+  });
 }
 
 // Returns true if every op that writes or reads a value of the buffer can handle spaced runs.
 bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
-  for (Value member : members[buffer]) {
+  return llvm::all_of(members[buffer], [](Value member) {
+    auto accepts = [&](Operation *op) { return isView(op) || acceptsSpacedRuns(op, member); };
     Operation *producer = member.getDefiningOp();
-    if (producer && !isView(producer) && !acceptsSpacedRuns(producer, member))
-      return false;
-    for (Operation *user : member.getUsers())
-      if (!isView(user) && !acceptsSpacedRuns(user, member))
-        return false;
-  }
-  return true;
+    return (!producer || accepts(producer)) && llvm::all_of(member.getUsers(), accepts);
+  });
 }
 
 bool BufferAssigner::overlaps(Value value, BufferView region, uint64_t bytes) const {
@@ -216,10 +210,7 @@ int64_t BufferAssigner::lastRead(Value value) const {
     Operation *user = use.getOwner();
     if (isa<lm::StoreOp>(user)) // a copy to the variable may come at the end
       last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
-    else if (!isView(user))
-      last = std::max(last, positions.lookup(user));
-    else if (auto insert = dyn_cast<tensor::InsertSliceOp>(user);
-             insert && use.get() == insert.getSource() && use.getOperandNumber() == 0)
+    else if (!isView(user) || (isa<tensor::InsertSliceOp>(user) && use.getOperandNumber() == 0))
       last = std::max(last, positions.lookup(user));
   }
   return last;
@@ -229,13 +220,10 @@ int64_t BufferAssigner::lastRead(Value value) const {
 // region.
 bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t position,
                                Operation *except) const {
-  for (Value member : members[region.buffer]) {
-    if (!overlaps(member, region, bytes) || member.getDefiningOp() == except)
-      continue;
-    if (lastRead(member) > position)
-      return true;
-  }
-  return false;
+  return llvm::any_of(members[region.buffer], [&](Value member) {
+    return overlaps(member, region, bytes) && member.getDefiningOp() != except &&
+           lastRead(member) > position;
+  });
 }
 
 bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
