@@ -52,15 +52,12 @@ static double attentionFlops(lm::AttentionOp op) {
 
 double lmc::forwardFlops(Operation *op) {
   return llvm::TypeSwitch<Operation *, double>(op)
-      .Case([](lm::LinearOp op) {
+      .Case<lm::LinearOp, lm::ExpertLinearOp>([](auto op) {
         return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getResult(), 1);
       })
       .Case([](lm::MatmulOp op) {
         return 2 * dim(op.getResult(), 0) * dim(op.getResult(), 1) *
                dim(op.getA(), op.getTransposeA() ? 0 : 1);
-      })
-      .Case([](lm::ExpertLinearOp op) {
-        return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getResult(), 1);
       })
       .Case([](lm::ExpertLinearGradOp op) {
         return 2 * dim(op.getX(), 0) * dim(op.getX(), 1) * dim(op.getDy(), 1);
