@@ -107,11 +107,11 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
         (bias && !isOwnArgument(bias)))
       continue;
     Group &group = byInput[linear.getX()];
-    if (group.empty() || (bool(group.front().getBias()) == bool(bias) &&
-                          group.front().getWeight().getType().getElementType() ==
-                              linear.getWeight().getType().getElementType() &&
-                          group.front().getType().getElementType() ==
-                              linear.getType().getElementType()))
+    auto formOf = [](lm::LinearOp each) {
+      return std::tuple(bool(each.getBias()), each.getWeight().getType().getElementType(),
+                        each.getType().getElementType());
+    };
+    if (group.empty() || formOf(group.front()) == formOf(linear))
       group.push_back(linear);
   }
   SmallVector<Group> groups;
