@@ -88,6 +88,15 @@ static SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
 
+// Returns, for each of these kinds of values, that of every step.
+static SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface> group) {
+  SmallVector<SmallVector<Value>, 3> parts(3);
+  for (OptimizerOpInterface step : group)
+    for (auto [kind, value] : llvm::enumerate(partsOf(step)))
+      parts[kind].push_back(value);
+  return parts;
+}
+
 static int64_t elementsOf(lm::VariableOp variable) {
   return cast<RankedTensorType>(variable.getType()).getNumElements();
 }
@@ -172,13 +181,9 @@ void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value wh
 }
 
 void StateFlattener::takeNormsOf(const Group &group, OptimizerOpInterface flat) {
-  SmallVector<SmallVector<Value>, 3> parts(3);
-  for (OptimizerOpInterface step : group)
-    for (auto [kind, value] : llvm::enumerate(partsOf(step)))
-      parts[kind].push_back(value);
   for (Operation &op : optimizer.getBody().front())
     if (isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
-      for (auto [old, whole] : llvm::zip(parts, partsOf(flat)))
+      for (auto [old, whole] : llvm::zip(partsOf(group), partsOf(flat)))
         replaceParts(&op, old, whole);
 }
 
@@ -240,14 +245,10 @@ static GroupKey keyOf(OptimizerOpInterface step) {
 
 // Returns true if each norm in the function covers either all steps of the group or none of them.
 bool StateFlattener::normsTakeAllOrNone(const Group &group) {
-  SmallVector<SmallVector<Value>, 3> parts(3);
-  for (OptimizerOpInterface step : group)
-    for (auto [kind, value] : llvm::enumerate(partsOf(step)))
-      parts[kind].push_back(value);
   return llvm::all_of(optimizer.getBody().front(), [&](Operation &op) {
     if (!isa<lm::GlobalNormOp, lm::NormOfPartsOp>(op))
       return true;
-    return llvm::all_of(parts, [&](ArrayRef<Value> values) {
+    return llvm::all_of(partsOf(group), [&](ArrayRef<Value> values) {
       int64_t taken = llvm::count_if(values, [&](Value value) {
         return llvm::is_contained(op.getOperands(), value);
       });
