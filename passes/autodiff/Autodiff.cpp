@@ -433,12 +433,9 @@ LogicalResult Differentiator::run() {
   // The sums over a step are those of micro-steps, so that @eval accumulates nothing.
   for (auto accumulate : llvm::make_early_inc_range(forward.getOps<lm::AccumulateOp>()))
     accumulate.erase();
-  for (Operation *op = evalReturn->getPrevNode(); op;) {
-    Operation *before = op->getPrevNode();
-    if (isOpTriviallyDead(op))
-      op->erase();
-    op = before;
-  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(forward.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
   forward.setFunctionType(b.getFunctionType({}, {}));
   return success();
 }

@@ -32,14 +32,6 @@ static Location nest(Location outer, Location inner) {
                                                               innerName.getName().getValue()));
 }
 
-// Erases the ops whose results nothing reads: those of results of layers that the function leaves
-// unused.
-static void eraseUnused(Block &body) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-    if (isOpTriviallyDead(&op))
-      op.erase();
-}
-
 namespace {
 struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
   void runOnOperation() override {
@@ -77,7 +69,10 @@ struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
         call.replaceAllUsesWith(results);
         call.erase();
       }
-      eraseUnused(function.getBody().front());
+      // Erases the ops that compute results of layers which the function leaves unused.
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+        if (isOpTriviallyDead(&op))
+          op.erase();
     }
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (function.isPrivate())
