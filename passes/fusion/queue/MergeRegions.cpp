@@ -213,11 +213,7 @@ std::string lmc::fingerprint(kern::Hero hero, Block &body) {
 }
 
 std::string lmc::describe(ArrayAttr sources) {
-  std::string text;
-  if (sources)
-    for (auto source : sources.getAsRange<StringAttr>())
-      text += (text.empty() ? "" : "+") + source.getValue().str();
-  return text;
+  return sources ? llvm::join(sources.getAsValueRange<StringAttr>(), "+") : "";
 }
 
 std::string lmc::kernelName(ArrayAttr sources) {
