@@ -422,10 +422,9 @@ LogicalResult Sharder::run() {
     SmallVector<Attribute> left;
     for (const Unit &unit : units) {
       // The gradients of a rank get other names; the reduced gradients keep the original ones.
-      for (Member member : unit.members)
-        if (ranks > 1) {
+      if (ranks > 1)
+        for (Member member : unit.members)
           rename(member.gradient, (member.gradient.getSymName() + ".local").str());
-        }
       left.push_back(gradientsOf(unit).toAttribute(b));
     }
     module->setAttr(kUnitsToReduce, b.getArrayAttr(left));
@@ -434,9 +433,8 @@ LogicalResult Sharder::run() {
     return success();
   for (Unit &unit : units)
     for (Member &member : unit.members) {
-      if (reducesEach) {
+      if (reducesEach)
         member.gradient.erase();
-      }
       if (dividesWeights(unit) && member.copy)
         member.copy.erase();
       member.parameter.erase();
