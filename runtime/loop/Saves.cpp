@@ -27,7 +27,7 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Saves::Saves(const RunContext &run, Watches &watches, std::optional<MetricsWriter> &metrics,
+Saves::Saves(const RunContext &run, Watches &watches, std::optional<LineFile> &metrics,
              const uint64_t &enqueuedStep)
     : run(run), watches(watches), metrics(metrics), enqueuedStep(enqueuedStep),
       settings(run.session.settings),
@@ -57,12 +57,8 @@ Result<void> Saves::openUpdates() {
   const std::string path = run.directory.path() + "/updates.jsonl";
   if (!run.isFirstRank() || !(writer.hasSnapshot() || std::filesystem::exists(path)))
     return {};
-  auto opened = UpdatesWriter::open(path, static_cast<int64_t>(run.session.progress.step),
-                                    [&]() -> Result<std::string> {
-                                      auto folder = run.directory.undone();
-                                      LMC_TRY(folder);
-                                      return *folder + "/updates.jsonl";
-                                    });
+  auto opened = LineFile::openAfter(path, static_cast<int64_t>(run.session.progress.step),
+                                    [&] { return run.directory.undone(); });
   LMC_TRY(opened);
   updates.emplace(std::move(*opened));
   return {};
@@ -338,7 +334,7 @@ void Saves::takeExport(uint64_t step, const SaveOutcome::Part &part, double seco
 }
 
 void Saves::takeUpdates(const StepUpdates &step) {
-  auto written = updates ? updates->write(step) : Result<void>();
+  auto written = updates ? updates->write(lineOf(step)) : Result<void>();
   if (!written && !updatesHeldBack)
     run.console.warning(fmt::format("{}; the run goes on, and the updates of tensors are kept in "
                                     "memory until they can be written",

@@ -5,6 +5,7 @@
 #include "runtime/loop/SaveWriter.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/Updates.h"
+#include "runtime/monitor/files/LineFile.h"
 
 #include <chrono>
 #include <optional>
@@ -21,7 +22,7 @@ class Saves {
 public:
   // `enqueuedStep` is the number of the newest step that was enqueued. The arguments must outlive
   // this object.
-  Saves(const RunContext &run, Watches &watches, std::optional<MetricsWriter> &metrics,
+  Saves(const RunContext &run, Watches &watches, std::optional<LineFile> &metrics,
         const uint64_t &enqueuedStep);
 
   // Allocates the memory that saves in the background need, and opens updates.jsonl.
@@ -98,11 +99,11 @@ private:
 
   const RunContext &run;
   Watches &watches;
-  std::optional<MetricsWriter> &metrics;
+  std::optional<LineFile> &metrics;
   const uint64_t &enqueuedStep;
   const TrainSettings &settings;
   SaveWriter writer;
-  std::optional<UpdatesWriter> updates; // absent if no save is made in the background
+  std::optional<LineFile> updates;      // absent if no save is made in the background
   bool updatesHeldBack = false;         // true if the latest record could not be written
 
   TimeSpent saves, exports;

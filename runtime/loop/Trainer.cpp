@@ -27,18 +27,17 @@ Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
 Result<void> Trainer::openMetrics() {
   if (!run.isFirstRank())
     return {};
-  auto writer = MetricsWriter::open(
-      run.directory.path() + "/metrics.jsonl", static_cast<int64_t>(run.session.progress.step),
-      [&]() -> Result<std::string> {
+  const uint64_t step = run.session.progress.step;
+  auto file =
+      LineFile::openAfter(run.directory.path() + "/metrics.jsonl", static_cast<int64_t>(step), [&] {
         auto folder = run.directory.undone();
-        LMC_TRY(folder);
-        const std::string file = *folder + "/metrics.jsonl";
-        run.console.note(
-            fmt::format("steps after {} are now in {}", run.session.progress.step, file));
-        return file;
+        if (folder)
+          run.console.note(
+              fmt::format("steps after {} are now in {}/metrics.jsonl", step, *folder));
+        return folder;
       });
-  LMC_TRY(writer);
-  metrics.emplace(std::move(*writer));
+  LMC_TRY(file);
+  metrics.emplace(std::move(*file));
   return {};
 }
 
@@ -522,7 +521,7 @@ void Trainer::report(StepRecord &record) {
   run.time.stepped(record.stepSeconds);
   record.pendingSeconds = pendingSeconds();
   // The metrics file is written first, so that it has every step that the console shows.
-  auto written = metrics ? metrics->write(record) : Result<void>();
+  auto written = metrics ? metrics->write(lineOf(record)) : Result<void>();
   run.console.step(record);
   if (run.observer)
     run.observer->step(record, run.session.settings.config.monitoring.logInterval);

@@ -145,7 +145,7 @@ private:
   uint64_t enqueuedStep;                   // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends; // ends[n % size] is the end of step n
   std::unique_ptr<Mark> start; // begin of the oldest enqueued step, if the device was idle
-  std::optional<MetricsWriter> metrics;
+  std::optional<LineFile> metrics;
   bool metricsHeldBack = false; // true if the latest record could not be written
   Watches watches;
   const RouterSums routerSums;

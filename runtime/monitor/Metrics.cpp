@@ -1,22 +1,13 @@
 #include "runtime/monitor/Metrics.h"
 
 #include "runtime/monitor/RunLog.h"
-#include "runtime/monitor/files/StepLines.h"
 
 #include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <cmath>
-#include <utility>
 
 namespace lmc {
-
-Result<MetricsWriter> MetricsWriter::open(const std::string &path, int64_t lastStep,
-                                          const std::function<Result<std::string>()> &undone) {
-  auto file = openStepLines(path, lastStep, undone);
-  LMC_TRY(file);
-  return MetricsWriter(std::move(*file));
-}
 
 const char *nameOf(SkipReason reason) {
   switch (reason) {
@@ -41,7 +32,7 @@ void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json)
     values[prefix + "bits_per_byte"] = *record.bitsPerByte;
 }
 
-static std::string jsonLine(const StepRecord &record) {
+std::string lineOf(const StepRecord &record) {
   nlohmann::ordered_json json;
   json["step"] = record.step;
   if (!record.phase.empty())
@@ -75,10 +66,6 @@ static std::string jsonLine(const StepRecord &record) {
   for (const ValidationRecord &validation : record.validations)
     addValidation(validation, json);
   return json.dump();
-}
-
-Result<void> MetricsWriter::write(const StepRecord &record) {
-  return file.write(jsonLine(record));
 }
 
 } // namespace lmc

@@ -2,12 +2,10 @@
 #pragma once
 
 #include "runtime/monitor/Routers.h"
-#include "runtime/monitor/files/LineFile.h"
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,26 +69,7 @@ struct StepRecord {
   std::optional<double> balanceLoss = {};
 };
 
-// Appends records to metrics.jsonl, each with the time of its writing.
-class MetricsWriter {
-public:
-  // Opens `path` to continue after step `lastStep`, as openStepLines() does.
-  static Result<MetricsWriter> open(const std::string &path, int64_t lastStep,
-                                    const std::function<Result<std::string>()> &undone);
-
-  // Writes the records that an earlier call could not write, and then `record`. After an Error all
-  // of them are kept for the next call.
-  Result<void> write(const StepRecord &record);
-
-  // Writes records that an earlier call could not write; after an Error they are kept again.
-  Result<void> flush() { return file.flush(); }
-
-  // Returns when all written records are on the disk.
-  void sync() { file.sync(); }
-
-private:
-  explicit MetricsWriter(LineFile file) : file(std::move(file)) {}
-  LineFile file;
-};
+// Returns the record's line in metrics.jsonl, with the present time.
+std::string lineOf(const StepRecord &record);
 
 } // namespace lmc

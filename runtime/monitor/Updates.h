@@ -2,10 +2,7 @@
 // updates are known: those whose checkpoint or export is written in the background.
 #pragma once
 
-#include "runtime/monitor/files/LineFile.h"
-
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,21 +25,8 @@ struct StepUpdates {
   std::vector<TensorUpdate> tensors; // in the plan's order
 };
 
-// Appends records to updates.jsonl.
-class UpdatesWriter {
-public:
-  // Opens `path` to continue after step `lastStep`, as MetricsWriter::open() does.
-  static Result<UpdatesWriter> open(const std::string &path, int64_t lastStep,
-                                    const std::function<Result<std::string>()> &undone);
-
-  // Writes the records that an earlier call could not write, and then {"step", "lr",
-  // "update_ratio": {TENSOR: RATIO}, "weight_rms": {TENSOR: RMS}}. An absent ratio is null. After
-  // an Error they are kept for the next call.
-  Result<void> write(const StepUpdates &updates);
-
-private:
-  explicit UpdatesWriter(LineFile file) : file(std::move(file)) {}
-  LineFile file;
-};
+// Returns the line in updates.jsonl: {"step", "lr", "update_ratio": {TENSOR: RATIO}, "weight_rms":
+// {TENSOR: RMS}}. An absent ratio is null.
+std::string lineOf(const StepUpdates &updates);
 
 } // namespace lmc

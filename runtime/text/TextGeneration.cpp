@@ -2,7 +2,6 @@
 
 #include "corpus/tokenizer/unicode/Utf8.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/monitor/files/StepLines.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -52,13 +51,9 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
 }
 
 Result<void> TextGeneration::openFile(RunDirectory &directory) {
-  auto opened =
-      openStepLines(directory.path() + "/generated.jsonl",
-                    static_cast<int64_t>(session.progress.step), [&]() -> Result<std::string> {
-                      auto folder = directory.undone();
-                      LMC_TRY(folder);
-                      return *folder + "/generated.jsonl";
-                    });
+  auto opened = LineFile::openAfter(directory.path() + "/generated.jsonl",
+                                    static_cast<int64_t>(session.progress.step),
+                                    [&] { return directory.undone(); });
   LMC_TRY(opened);
   file.emplace(std::move(*opened));
   return {};

@@ -2,6 +2,8 @@
 
 #include "ground/support/File.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cerrno>
 #include <filesystem>
 #include <sys/stat.h>
@@ -49,20 +51,30 @@ Result<LineFile> LineFile::open(const std::string &path) {
   return LineFile(std::move(*file));
 }
 
-Result<LineFile> LineFile::openAndMove(const std::string &path, const Ends &ends,
-                                       const std::function<Result<std::string>()> &undone) {
+// Returns true if `line` is the record of a later step than `lastStep`.
+static bool isLater(const std::string &line, int64_t lastStep) {
+  nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object())
+    return false;
+  auto step = record.find("step");
+  return step != record.end() && step->is_number_integer() && step->get<int64_t>() > lastStep;
+}
+
+Result<LineFile> LineFile::openAfter(const std::string &path, int64_t lastStep,
+                                     const std::function<Result<std::string>()> &undone) {
   auto file = AppendFile::open(path);
   LMC_TRY(file);
   auto text = readAll(file->descriptor(), path);
   LMC_TRY(text);
   size_t end = 0; // of the lines that stay
   for (size_t newline; (newline = text->find('\n', end)) != std::string::npos; end = newline + 1)
-    if (ends(text->substr(end, newline - end)))
+    if (isLater(text->substr(end, newline - end), lastStep))
       break;
   if (text->size() > end) {
     auto to = undone();
     LMC_TRY(to);
-    LMC_TRY(appendText(*to, std::string_view(*text).substr(end)));
+    LMC_TRY(appendText(std::filesystem::path(*to) / std::filesystem::path(path).filename(),
+                       std::string_view(*text).substr(end)));
     LMC_TRY(file->cut(end));
   }
   return LineFile(std::move(*file));

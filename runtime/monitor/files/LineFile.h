@@ -4,6 +4,7 @@
 #include "ground/support/Result.h"
 #include "runtime/monitor/files/AppendFile.h"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,18 +15,17 @@ namespace lmc {
 // A line that cannot be written is kept, as AppendFile keeps a record.
 class LineFile {
 public:
-  // Returns true for the first line that no longer belongs to the file.
-  using Ends = std::function<bool(const std::string &line)>;
-
   // Opens `path`, or creates it, to append to it. If the last line has no newline, one is added
   // before the next line is written.
   static Result<LineFile> open(const std::string &path);
 
-  // Like open(), but first moves the lines from the first one for which `ends` is true, and a part
-  // of a line at the end of the file, to the file that `undone` returns. Nothing is moved if there
-  // are no such lines. At every moment each line is in at least one of the two files on the disk.
-  static Result<LineFile> openAndMove(const std::string &path, const Ends &ends,
-                                      const std::function<Result<std::string>()> &undone);
+  // Like open(), for a file with a JSON object per step, in the order of the steps, that continues
+  // after step `lastStep`. The first line whose "step" is later, and all lines after it, are moved
+  // to the file of the same name in the folder that `undone` returns, and so is a part of a line at
+  // the end, which a killed run may leave. `undone` is not called if there is nothing to move. At
+  // every moment each line is in at least one of the two files on the disk.
+  static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
+                                    const std::function<Result<std::string>()> &undone);
 
   // Writes the lines that an earlier call could not write, and then `line` with a newline. After an
   // Error all of them are kept for the next call.

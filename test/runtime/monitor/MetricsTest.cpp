@@ -1,11 +1,13 @@
 #include "runtime/monitor/Metrics.h"
 
+#include "runtime/monitor/files/LineFile.h"
 #include "test/runtime/checkpoint/TestFolder.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <regex>
 #include <sstream>
@@ -23,17 +25,19 @@ StepRecord record(int64_t step) {
   return r;
 }
 
-// Opens `path` so that later lines are moved to PATH.undone.
-Result<MetricsWriter> open(const std::string &path, int64_t lastStep) {
-  return MetricsWriter::open(path, lastStep,
-                             [&]() -> Result<std::string> { return path + ".undone"; });
+// Opens `path` so that later lines are moved to the folder PATH.undone.
+Result<LineFile> open(const std::string &path, int64_t lastStep) {
+  return LineFile::openAfter(path, lastStep, [&]() -> Result<std::string> {
+    std::filesystem::create_directory(path + ".undone");
+    return path + ".undone";
+  });
 }
 
 void writeSteps(const std::string &path, int64_t first, int64_t last) {
   auto writer = open(path, first - 1);
   ASSERT_OK(writer);
   for (int64_t step = first; step <= last; ++step)
-    ASSERT_OK(writer->write(record(step)));
+    ASSERT_OK(writer->write(lineOf(record(step))));
 }
 
 std::vector<nlohmann::json> lines(const std::string &path) {
@@ -67,14 +71,14 @@ TEST(Metrics, HasEveryFieldOfAStep) {
   {
     auto writer = open(folder / "m.jsonl", 0);
     ASSERT_OK(writer);
-    ASSERT_OK(writer->write(r));
+    ASSERT_OK(writer->write(lineOf(r)));
     r.step = 2;
     r.skipped = SkipReason::NotFinite;
     r.gradNorm = std::nan("");
     r.balanceLoss = 0.0625;
     r.routers = {{.layer = 0, .counts = {3, 1}, .entropy = 1 / 3.0, .balanceLoss = 2.5}};
     r.validations = {{.set = "", .loss = 3.5}, {.set = "code", .loss = 2, .bitsPerByte = 0.75}};
-    ASSERT_OK(writer->write(r));
+    ASSERT_OK(writer->write(lineOf(r)));
   }
   auto written = lines(folder / "m.jsonl");
   for (auto &line : written) {
@@ -126,7 +130,7 @@ TEST(Metrics, NoStepAppearsTwiceAfterAResume) {
   writeSteps(path, 1, 2); // from the beginning
   EXPECT_EQ(steps(path), (std::vector<int64_t>{1, 2}));
   // All lines that were taken back are in the other file, in the order in which they were taken.
-  EXPECT_EQ(steps(path + ".undone"),
+  EXPECT_EQ(steps(path + ".undone/m.jsonl"),
             (std::vector<int64_t>{7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
 }
 
@@ -157,17 +161,17 @@ TEST(Metrics, AFullDiskLosesNoLine) {
   auto writer = open(path, 0);
   ASSERT_OK(writer);
   for (int64_t step = 1; step <= 3; ++step)
-    ASSERT_OK(writer->write(record(step)));
+    ASSERT_OK(writer->write(lineOf(record(step))));
   (void)!writeTextFile(ballast, std::string(128 * 1024, 'x'));
   // The file's last page still has room; then lines are held back.
   int64_t step = 4;
-  while (writer->write(record(step)) && step < 1000)
+  while (writer->write(lineOf(record(step))) && step < 1000)
     ++step;
   ASSERT_LT(step, 1000) << "the disk never was full";
-  EXPECT_FALSE(bool(writer->write(record(step + 1))));
+  EXPECT_FALSE(bool(writer->write(lineOf(record(step + 1)))));
   EXPECT_EQ(steps(path).back(), step - 1) << "a half line was left";
   ASSERT_OK(removeTree(ballast));
-  ASSERT_OK(writer->write(record(step + 2)));
+  ASSERT_OK(writer->write(lineOf(record(step + 2))));
   auto written = steps(path);
   ASSERT_EQ(written.size(), size_t(step + 2));
   for (size_t i = 0; i < written.size(); ++i)
@@ -185,7 +189,7 @@ TEST(Metrics, LinesThatWereHeldBackAreWrittenAtTheEnd) {
     ASSERT_OK(*writer);
     (void)!writeTextFile(ballast, std::string(128 * 1024, 'x'));
     int64_t step = 1;
-    while ((*writer)->write(record(step)) && step < 1000)
+    while ((*writer)->write(lineOf(record(step))) && step < 1000)
       ++step;
     ASSERT_LT(step, 1000) << "the disk never was full";
     EXPECT_FALSE(bool((*writer)->flush()));
