@@ -62,13 +62,6 @@ static bool isPlainFileName(const std::string &name) {
 
 //===--- state.json -------------------------------------------------------===//
 
-namespace {
-struct StateFile {
-  CheckpointState state;
-  std::map<std::string, FileDigest> files;
-};
-} // namespace
-
 static std::string hex(uint64_t value) { return fmt::format("{:016x}", value); }
 
 static std::optional<uint64_t> parseHex(const std::string &text) {
@@ -81,18 +74,16 @@ static std::optional<uint64_t> parseHex(const std::string &text) {
 
 static uint64_t hashText(const std::string &text) { return XXH64(text.data(), text.size(), 0); }
 
-static Result<std::string> stateText(const StateFile &file) {
+static Result<std::string> stateText(const CheckpointState &of,
+                                     const std::map<std::string, FileDigest> &digests) {
   nlohmann::json files = nlohmann::json::object();
-  for (const auto &[name, digest] : file.files)
+  for (const auto &[name, digest] : digests)
     files[name] = {{"bytes", digest.bytes}, {"xxh64", hex(digest.xxh64)}};
-  nlohmann::json extra = nlohmann::json::object();
-  for (const auto &[key, value] : file.state.extra)
-    extra[key] = value;
-  nlohmann::json state = {{"step", file.state.step},     {"samples", file.state.samples},
-                          {"tokens", file.state.tokens}, {"position", file.state.position},
-                          {"run", file.state.run},       {"fingerprint", file.state.fingerprint},
-                          {"extra", std::move(extra)},   {"files", std::move(files)}};
-  for (const auto &[name, source] : file.state.sources)
+  nlohmann::json state = {{"step", of.step},     {"samples", of.samples},
+                          {"tokens", of.tokens}, {"position", of.position},
+                          {"run", of.run},       {"fingerprint", of.fingerprint},
+                          {"extra", of.extra},   {"files", std::move(files)}};
+  for (const auto &[name, source] : of.sources)
     state["sources"][name] = {{"start", source.start},
                               {"tokens", source.tokens},
                               {"tokens_per_epoch", source.tokensPerEpoch}};
@@ -108,8 +99,7 @@ static Result<std::string> stateText(const StateFile &file) {
   }
 }
 
-// Reads and verifies state.json, but not the files that it lists.
-static Result<StateFile> readStateFile(const std::string &directory) {
+Result<CheckpointContents> readCheckpointContents(const std::string &directory) {
   std::string path = directory + "/" + kStateFile;
   Result<nlohmann::json> document = readJsonObject(path, kMaximumStateBytes);
   LMC_TRY(document);
@@ -133,7 +123,7 @@ static Result<StateFile> readStateFile(const std::string &directory) {
     const nlohmann::json &state = document->at("state");
     if (document->at("xxh64").get_ref<const std::string &>() != hex(hashText(state.dump())))
       return Error{fmt::format("{}: damaged: its contents do not match its checksum", path)};
-    StateFile result;
+    CheckpointContents result;
     result.state.step = number(state, "step");
     result.state.samples = number(state, "samples");
     result.state.tokens = number(state, "tokens");
@@ -150,7 +140,7 @@ static Result<StateFile> readStateFile(const std::string &directory) {
       std::optional<uint64_t> hash = parseHex(digest.at("xxh64").get<std::string>());
       if (!isPlainFileName(name) || !hash)
         return damaged;
-      result.files[name] = {number(digest, "bytes"), *hash};
+      result.files.push_back({directory + "/" + name, {number(digest, "bytes"), *hash}});
     }
     return result;
   } catch (const nlohmann::json::exception &) {
@@ -158,35 +148,14 @@ static Result<StateFile> readStateFile(const std::string &directory) {
   }
 }
 
-// Returns the files that state.json lists.
-static std::vector<RecordedFile> recordedFiles(const std::string &directory,
-                                               const StateFile &state) {
-  std::vector<RecordedFile> files;
-  for (const auto &[name, digest] : state.files)
-    files.push_back({directory + "/" + name, digest});
-  return files;
-}
-
-static Result<void> verifySize(const RecordedFile &recorded) {
-  Result<File> file = File::openForReading(recorded.path);
-  LMC_TRY(file);
-  Result<uint64_t> bytes = file->size();
-  LMC_TRY(bytes);
-  if (*bytes != recorded.digest.bytes)
-    return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", recorded.path, *bytes,
-                             recorded.digest.bytes)};
-  return {};
-}
-
-static Result<CheckpointState> verify(const std::string &directory, bool checksums) {
-  Result<StateFile> state = readStateFile(directory);
-  LMC_TRY(state);
-  const std::vector<RecordedFile> files = recordedFiles(directory, *state);
-  for (const RecordedFile &file : files)
-    LMC_TRY(verifySize(file));
-  if (checksums)
-    LMC_TRY(verifyFiles(files));
-  return state->state;
+Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums) {
+  Result<CheckpointContents> contents = readCheckpointContents(directory);
+  LMC_TRY(contents);
+  for (const RecordedFile &file : contents->files)
+    LMC_TRY(openRecorded(file));
+  if (verifyChecksums)
+    LMC_TRY(verifyFiles(contents->files));
+  return contents->state;
 }
 
 //===--- Saving -----------------------------------------------------------===//
@@ -214,7 +183,7 @@ Result<void> removeInterrupted(const std::string &folder) {
 static Result<void> writeFiles(Communicator &group, const std::string &partial,
                                const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
-  StateFile stateFile{state, {}};
+  std::map<std::string, FileDigest> digests;
   for (const CheckpointFile &file : files) {
     FetchTensor fetch = [&](size_t index, void *data) {
       Result<void> fetched = file.fetch(index, data);
@@ -222,9 +191,9 @@ static Result<void> writeFiles(Communicator &group, const std::string &partial,
       return fetched;
     };
     LMC_TRY(writeSafeTensorsTogether(group, partial + "/" + file.name, file.tensors, file.parts,
-                                     fetch, {}, &stateFile.files[file.name]));
+                                     fetch, {}, &digests[file.name]));
   }
-  Result<std::string> text = stateText(stateFile);
+  Result<std::string> text = stateText(state, digests);
   LMC_TRY(text);
   if (group.position() != 0)
     return {};
@@ -294,8 +263,8 @@ static std::optional<uint64_t> bestOf(const std::string &runDirectory,
   std::optional<uint64_t> best;
   double lowest = std::numeric_limits<double>::infinity();
   for (uint64_t step : steps) {
-    const Result<StateFile> state =
-        readStateFile(fmt::format("{}/{}", checkpointsFolder(runDirectory), step));
+    const Result<CheckpointContents> state =
+        readCheckpointContents(fmt::format("{}/{}", checkpointsFolder(runDirectory), step));
     if (!state)
       continue;
     const auto value = state->state.extra.find(key);
@@ -313,8 +282,8 @@ static std::optional<uint64_t> bestOf(const std::string &runDirectory,
 static bool isPermanent(const std::string &runDirectory, uint64_t step, uint64_t every) {
   if (every == 0 || step % every == 0)
     return every > 0;
-  const Result<StateFile> state =
-      readStateFile(fmt::format("{}/{}", checkpointsFolder(runDirectory), step));
+  const Result<CheckpointContents> state =
+      readCheckpointContents(fmt::format("{}/{}", checkpointsFolder(runDirectory), step));
   return state && state->state.extra.count(kStandsFor) > 0;
 }
 
@@ -417,7 +386,7 @@ Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory) {
   LMC_TRY(names);
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name);
-        step && verify(folder + "/" + name, /*checksums=*/false))
+        step && readCheckpointState(folder + "/" + name, /*verifyChecksums=*/false))
       steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
   return steps;
@@ -445,7 +414,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
             return std::filesystem::equivalent(known.path, path, failed);
           }))
         continue;
-      Result<CheckpointState> state = verify(path, /*checksums=*/false);
+      Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
       // A checkpoint that cannot be read, or that another release wrote, is not a damaged one.
@@ -470,16 +439,6 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
     moved.push_back(path);
   }
   return moved;
-}
-
-Result<CheckpointContents> readCheckpointContents(const std::string &directory) {
-  Result<StateFile> state = readStateFile(directory);
-  LMC_TRY(state);
-  return CheckpointContents{state->state, recordedFiles(directory, *state)};
-}
-
-Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums) {
-  return verify(directory, verifyChecksums);
 }
 
 // A tensor of a checkpoint's file, and its place there.
@@ -553,24 +512,24 @@ static Result<OpenedFiles> openFiles(const std::string &directory,
     fault = error.message;
     return std::move(opened);
   };
-  Result<StateFile> state = readStateFile(directory);
-  if (!state)
-    return damaged(state.error());
+  Result<CheckpointContents> contents = readCheckpointContents(directory);
+  if (!contents)
+    return damaged(contents.error());
   for (const CheckpointTarget &target : targets) {
-    auto digest = state->files.find(target.name);
-    if (digest == state->files.end())
+    const std::vector<RecordedFile> &files = contents->files;
+    auto file = std::ranges::find(files, directory + "/" + target.name, &RecordedFile::path);
+    if (file == files.end())
       return Error{fmt::format("{}: the checkpoint has no {}", directory, target.name)};
-    opened.files.push_back({directory + "/" + target.name, digest->second});
-    if (Result<void> size = verifySize(opened.files.back()); !size)
-      return damaged(size.error());
-    Result<std::unique_ptr<SafeTensorsFile>> contents =
-        SafeTensorsFile::open(opened.files.back().path);
-    if (!contents)
-      return damaged(contents.error());
-    Result<std::vector<PlacedTensor>> placed = placeTensors(**contents, target);
+    opened.files.push_back(*file);
+    if (Result<File> whole = openRecorded(*file); !whole)
+      return damaged(whole.error());
+    Result<std::unique_ptr<SafeTensorsFile>> tensors = SafeTensorsFile::open(file->path);
+    if (!tensors)
+      return damaged(tensors.error());
+    Result<std::vector<PlacedTensor>> placed = placeTensors(**tensors, target);
     if (!placed) {
       // Damage to the header can look like another model.
-      if (Result<void> whole = verifyFiles({opened.files.back()}); !whole)
+      if (Result<void> whole = verifyFiles({*file}); !whole)
         return damaged(whole.error());
       return placed.error();
     }

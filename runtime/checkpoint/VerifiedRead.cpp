@@ -1,6 +1,5 @@
 #include "runtime/checkpoint/VerifiedRead.h"
 
-#include "ground/support/File.h"
 #include "runtime/comm/Agree.h"
 
 #include <fmt/format.h>
@@ -50,6 +49,25 @@ FileDigest FileHasher::digest() {
   return {total, combine(pieces)};
 }
 
+static Error damaged(const std::string &path) {
+  return Error{fmt::format("{}: damaged: its contents do not match its checksum", path)};
+}
+
+static Error wrongSize(const RecordedFile &recorded, uint64_t bytes) {
+  return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", recorded.path, bytes,
+                           recorded.digest.bytes)};
+}
+
+Result<File> openRecorded(const RecordedFile &recorded) {
+  Result<File> file = File::openForReading(recorded.path);
+  LMC_TRY(file);
+  const Result<uint64_t> bytes = file->size();
+  LMC_TRY(bytes);
+  if (*bytes != recorded.digest.bytes)
+    return wrongSize(recorded, *bytes);
+  return file;
+}
+
 namespace {
 
 struct Piece {
@@ -66,19 +84,14 @@ public:
   // Opens the files and checks their sizes. Returns a fault, if a file has one.
   std::optional<std::string> open() {
     for (size_t i = 0; i < files.size(); ++i) {
-      Result<File> file = File::openForReading(files[i].path);
+      Result<File> file = openRecorded(files[i]);
       if (!file)
         return file.error().message;
-      const Result<uint64_t> bytes = file->size();
-      if (!bytes)
-        return bytes.error().message;
-      if (*bytes != files[i].digest.bytes)
-        return fmt::format("{}: damaged: it has {} bytes instead of {}", files[i].path, *bytes,
-                           files[i].digest.bytes);
       opened.push_back(std::move(*file));
-      for (uint64_t begin = 0; begin < *bytes; begin += kPieceBytes)
-        pieces.push_back({i, begin, std::min(begin + kPieceBytes, *bytes)});
-      hashes[i].resize((*bytes + kPieceBytes - 1) / kPieceBytes);
+      const uint64_t bytes = files[i].digest.bytes;
+      for (uint64_t begin = 0; begin < bytes; begin += kPieceBytes)
+        pieces.push_back({i, begin, std::min(begin + kPieceBytes, bytes)});
+      hashes[i].resize((bytes + kPieceBytes - 1) / kPieceBytes);
     }
     return std::nullopt;
   }
@@ -104,7 +117,7 @@ public:
       return *failure;
     for (size_t i = 0; i < files.size() && !fault; ++i)
       if (combine(hashes[i]) != files[i].digest.xxh64)
-        fault = fmt::format("{}: damaged: its contents do not match its checksum", files[i].path);
+        fault = damaged(files[i].path).message;
     return fault;
   }
 
@@ -228,11 +241,9 @@ Result<void> verifyTogether(const std::vector<RecordedFile> &files, Communicator
     auto digest = digestTogether(file.path, group);
     LMC_TRY(digest);
     if (digest->bytes != file.digest.bytes)
-      return Error{fmt::format("{}: damaged: it has {} bytes instead of {}", file.path,
-                               digest->bytes, file.digest.bytes)};
+      return wrongSize(file, digest->bytes);
     if (digest->xxh64 != file.digest.xxh64)
-      return Error{
-          fmt::format("{}: damaged: its contents do not match its checksum", file.path)};
+      return damaged(file.path);
   }
   return {};
 }

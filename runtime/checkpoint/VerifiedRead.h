@@ -2,7 +2,7 @@
 // were written. Several threads read and hash at the same time, also within one file.
 #pragma once
 
-#include "ground/support/Result.h"
+#include "ground/support/File.h"
 #include "runtime/comm/Communicator.h"
 
 #include <xxhash.h>
@@ -41,6 +41,9 @@ struct RecordedFile {
   std::string path;
   FileDigest digest;
 };
+
+// Opens the file. Error: it is missing, cannot be read or has another size.
+Result<File> openRecorded(const RecordedFile &recorded);
 
 // Gets bytes [offset, offset + bytes) of a file. Several threads call it at the same time.
 using ConsumeBytes =
