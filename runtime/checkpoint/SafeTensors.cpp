@@ -1,9 +1,9 @@
 #include "runtime/checkpoint/SafeTensors.h"
 
-#include "ground/support/File.h"
 #include "runtime/comm/Agree.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include <new>
 #include <tuple>
 #include <unistd.h>
-#include <unordered_map>
 
 namespace lmc {
 
@@ -59,10 +58,7 @@ static const FormatDType &formatDType(plan::DType dtype) {
 const char *safeTensorsName(plan::DType dtype) { return formatDType(dtype).name; }
 
 std::string shapeText(const std::vector<uint64_t> &shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i)
-    text += fmt::format("{}{}", i ? ", " : "", shape[i]);
-  return text + "]";
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 // Returns the bytes of a dense tensor, or nullopt if they do not fit in 64 bits.
@@ -391,28 +387,9 @@ private:
 
 } // namespace
 
-struct SafeTensorsFile::State {
-  explicit State(MappedFile mapping) : mapping(std::move(mapping)) {}
-  MappedFile mapping;
-  std::vector<Entry> entries;
-  std::unordered_map<std::string_view, const Entry *> byName;
-  std::map<std::string, std::string> metadata;
-};
-
-SafeTensorsFile::SafeTensorsFile() = default;
-SafeTensorsFile::~SafeTensorsFile() = default;
-
-const std::vector<SafeTensorsFile::Entry> &SafeTensorsFile::entries() const {
-  return state->entries;
-}
-const std::map<std::string, std::string> &SafeTensorsFile::metadata() const {
-  return state->metadata;
-}
-const std::string &SafeTensorsFile::path() const { return state->mapping.path(); }
-
 const SafeTensorsFile::Entry *SafeTensorsFile::find(const std::string &name) const {
-  auto found = state->byName.find(name);
-  return found == state->byName.end() ? nullptr : found->second;
+  auto found = byName.find(name);
+  return found == byName.end() ? nullptr : found->second;
 }
 
 Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string &path) {
@@ -441,9 +418,10 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
   if (!nlohmann::json::sax_parse(json, json + headerBytes, &header))
     return bad("its header has " + header.problem);
 
-  auto state = std::make_unique<State>(std::move(*mapping));
-  state->metadata = std::move(header.metadata);
-  state->entries.reserve(header.tensors.size());
+  std::unique_ptr<SafeTensorsFile> file(new SafeTensorsFile(std::move(*mapping)));
+  std::vector<Entry> &entries = file->list;
+  file->texts = std::move(header.metadata);
+  entries.reserve(header.tensors.size());
   for (HeaderEntry &tensor : header.tensors) {
     auto badTensor = [&](const std::string &what) {
       return bad(fmt::format("tensor '{}' {}", tensor.name, what));
@@ -459,30 +437,27 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
     if (denseBytes(*tensor.shape, dtype->width) != end - begin)
       return badTensor(fmt::format("of shape {} and dtype {} has {} bytes",
                                    shapeText(*tensor.shape), dtype->name, end - begin));
-    state->entries.push_back({std::move(tensor.name), std::move(*tensor.dtype), dtype->dtype,
-                              std::move(*tensor.shape), data + begin,
-                              sizeof headerBytes + headerBytes + begin, end - begin});
+    entries.push_back({std::move(tensor.name), std::move(*tensor.dtype), dtype->dtype,
+                       std::move(*tensor.shape), data + begin,
+                       sizeof headerBytes + headerBytes + begin, end - begin});
   }
 
   // All ranges lie inside the data. They neither overlap nor leave a gap if, in sorted order, each
   // range begins where the range before it ends, and the last one ends at the end of the data.
-  std::sort(state->entries.begin(), state->entries.end(), [](const Entry &a, const Entry &b) {
+  std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
     return std::tie(a.data, a.bytes) < std::tie(b.data, b.bytes);
   });
   const std::byte *next = data;
-  for (const Entry &entry : state->entries) {
+  for (const Entry &entry : entries) {
     if (entry.data != next)
       return bad(fmt::format("tensor '{}' leaves a gap or overlaps another", entry.name));
     next += entry.bytes;
   }
   if (next != data + dataBytes)
     return bad(fmt::format("its tensors end {} bytes before it does", data + dataBytes - next));
-  for (const Entry &entry : state->entries)
-    if (!state->byName.emplace(entry.name, &entry).second)
+  for (const Entry &entry : entries)
+    if (!file->byName.emplace(entry.name, &entry).second)
       return bad(fmt::format("two tensors named '{}'", entry.name));
-
-  std::unique_ptr<SafeTensorsFile> file(new SafeTensorsFile);
-  file->state = std::move(state);
   return file;
 }
 

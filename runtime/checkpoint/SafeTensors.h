@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace lmc {
@@ -39,7 +40,6 @@ Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<Ten
 class SafeTensorsFile {
 public:
   static Result<std::unique_ptr<SafeTensorsFile>> open(const std::string &path);
-  ~SafeTensorsFile();
   struct Entry {
     std::string name;
     std::string storage;              // name of the dtype in the file: "F32", "F16", "I64", ...
@@ -50,15 +50,17 @@ public:
     uint64_t bytes;
   };
   // All tensors, in the order in which their data is in the file.
-  const std::vector<Entry> &entries() const;
+  const std::vector<Entry> &entries() const { return list; }
   const Entry *find(const std::string &name) const;
-  const std::map<std::string, std::string> &metadata() const;
-  const std::string &path() const;
+  const std::map<std::string, std::string> &metadata() const { return texts; }
+  const std::string &path() const { return mapping.path(); }
 
 private:
-  SafeTensorsFile();
-  struct State;
-  std::unique_ptr<State> state;
+  explicit SafeTensorsFile(MappedFile mapping) : mapping(std::move(mapping)) {}
+  MappedFile mapping;
+  std::vector<Entry> list;
+  std::unordered_map<std::string_view, const Entry *> byName;
+  std::map<std::string, std::string> texts; // the metadata
 };
 
 using TensorBuffer = std::unique_ptr<std::byte[]>;
