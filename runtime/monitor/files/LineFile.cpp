@@ -6,28 +6,10 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
 namespace lmc {
-
-// Reads all of the open file `fd`. Error: the file could not be read to its end.
-static Result<std::string> readAll(int fd, const std::string &path) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0)
-    return systemError("read", path, errno);
-  std::string text(static_cast<size_t>(status.st_size), '\0');
-  for (size_t done = 0; done < text.size();) {
-    ssize_t count = ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count <= 0)
-      return systemError("read", path, count < 0 ? errno : EIO);
-    done += static_cast<size_t>(count);
-  }
-  return text;
-}
 
 // Appends `text` to the file `path`, and returns when it is on the disk.
 static Result<void> appendText(const std::string &path, std::string_view text) {
@@ -64,7 +46,7 @@ Result<LineFile> LineFile::openAfter(const std::string &path, int64_t lastStep,
                                      const std::function<Result<std::string>()> &undone) {
   auto file = AppendFile::open(path);
   LMC_TRY(file);
-  auto text = readAll(file->descriptor(), path);
+  auto text = readTextFile(path, UINT64_MAX);
   LMC_TRY(text);
   size_t end = 0; // of the lines that stay
   for (size_t newline; (newline = text->find('\n', end)) != std::string::npos; end = newline + 1)
