@@ -31,6 +31,8 @@ struct RecordedSetting {
 struct DeclaredChange {
   uint64_t step = 0; // optimizer steps that were done before the change
   std::string key, from, to;
+
+  bool operator==(const DeclaredChange &) const = default;
 };
 
 // A rollback: because of a spike that began at step `spike`, the guard went back to the checkpoint

@@ -213,10 +213,7 @@ static bool isOf(const std::string &checkpoint, const std::string &out) {
 // Returns true if the changes `first` are the first of the changes `all`.
 static bool isPrefix(const std::vector<DeclaredChange> &first,
                      const std::vector<DeclaredChange> &all) {
-  auto equal = [](const DeclaredChange &a, const DeclaredChange &b) {
-    return a.step == b.step && a.key == b.key && a.from == b.from && a.to == b.to;
-  };
-  return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin(), equal);
+  return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
 // Sets start.before to the folder's record of its latest start, if the record belongs to the
