@@ -133,8 +133,8 @@ static void normalTile(uint64_t seed, uint64_t stream, uint64_t first, double *o
 }
 
 template <typename T>
-static void fill(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
-                 T *out) {
+void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
+                T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
   // A tile begins at a multiple of four elements instead of `begin`, so that the first and the last
@@ -147,14 +147,7 @@ static void fill(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count,
   }
 }
 
-void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
-                float *out) {
-  fill(seed, stream, begin, count, stddev, out);
-}
-
-void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
-                double *out) {
-  fill(seed, stream, begin, count, stddev, out);
-}
+template void fillNormal(uint64_t, uint64_t, uint64_t, uint64_t, double, float *);
+template void fillNormal(uint64_t, uint64_t, uint64_t, uint64_t, double, double *);
 
 } // namespace lmc

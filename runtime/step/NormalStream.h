@@ -19,9 +19,8 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 // Box-Muller from the 32-bit words of philox4x32: the counter is (i / 4, stream), the key is the
 // seed, and the four words of block b give elements 4b .. 4b + 3. |z| is below sqrt(2 ln 2^33) =
 // 6.77.
+template <typename T> // float or double
 void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
-                float *out);
-void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, double stddev,
-                double *out);
+                T *out);
 
 } // namespace lmc

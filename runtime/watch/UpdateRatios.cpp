@@ -43,13 +43,6 @@ static const SnapshotPart *find(const PartsByName &parts, const std::string &nam
   return found == parts.end() ? nullptr : &found->second;
 }
 
-static void add(UpdateSums &sums, const UpdateSums &more) {
-  sums.update += more.update;
-  sums.before += more.before;
-  sums.weights += more.weights;
-  sums.moment1 += more.moment1;
-}
-
 template <typename T> static const T *elementsAt(const SnapshotPart &part, uint64_t byte) {
   return reinterpret_cast<const T *>(part.data + byte);
 }
@@ -71,9 +64,9 @@ static UpdateSums plainSums(const ParameterParts &parts, const AdamWStep &step) 
   for (HeldPart rest = written; rest.count > 0;) {
     const HeldPart run = rest.run();
     const uint64_t at = run.at - written.at;
-    add(sums, updateSums(step, decays, elementsAt<T>(*parts.weights, at),
-                         elementsAt<T>(*parts.moment1, at), elementsAt<T>(*parts.moment2, at),
-                         run.count / sizeof(T)));
+    sums.add(updateSums(step, decays, elementsAt<T>(*parts.weights, at),
+                        elementsAt<T>(*parts.moment1, at), elementsAt<T>(*parts.moment2, at),
+                        run.count / sizeof(T)));
     rest = rest.part(run.first + run.count, rest.count - run.count);
   }
   return sums;

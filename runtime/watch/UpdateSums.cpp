@@ -8,11 +8,18 @@
 
 namespace lmc {
 
+void UpdateSums::add(const UpdateSums &more) {
+  update += more.update;
+  before += more.before;
+  weights += more.weights;
+  moment1 += more.moment1;
+}
+
 // Vector instructions are possible because of -fno-math-errno, and because OpenMP leaves the order
 // of sums free (layer.cmake).
 template <typename T>
-static UpdateSums sumsOf(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
-                         const T *moment2, uint64_t count) {
+UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
+                      const T *moment2, uint64_t count) {
   const double rate = step.lr / step.correction1;
   const double root = 1 / std::sqrt(step.correction2), eps = step.eps;
   const double decay = decays ? step.lr * step.weightDecay : 0, kept = 1 / (1 - decay);
@@ -31,15 +38,10 @@ static UpdateSums sumsOf(const AdamWStep &step, bool decays, const T *weights, c
   return {update, before, after, first};
 }
 
-UpdateSums updateSums(const AdamWStep &step, bool decays, const float *weights,
-                      const float *moment1, const float *moment2, uint64_t count) {
-  return sumsOf(step, decays, weights, moment1, moment2, count);
-}
-
-UpdateSums updateSums(const AdamWStep &step, bool decays, const double *weights,
-                      const double *moment1, const double *moment2, uint64_t count) {
-  return sumsOf(step, decays, weights, moment1, moment2, count);
-}
+template UpdateSums updateSums(const AdamWStep &, bool, const float *, const float *, const float *,
+                               uint64_t);
+template UpdateSums updateSums(const AdamWStep &, bool, const double *, const double *,
+                               const double *, uint64_t);
 
 namespace {
 
@@ -70,12 +72,7 @@ UpdateSums updateSums(const AdamWStep &step, bool decays, const float *weights,
       moment1[i] = scale1 * decoded.first[static_cast<size_t>(moments.codes1[first + i] + 128)];
       moment2[i] = scale2 * decoded.second[moments.codes2[first + i]];
     }
-    const UpdateSums block =
-        sumsOf(step, decays, weights + first, moment1.data(), moment2.data(), size);
-    sums.update += block.update;
-    sums.before += block.before;
-    sums.weights += block.weights;
-    sums.moment1 += block.moment1;
+    sums.add(updateSums(step, decays, weights + first, moment1.data(), moment2.data(), size));
   }
   return sums;
 }
