@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
+#include <map>
 #include <vector>
 
 namespace lmc {
@@ -21,25 +21,11 @@ template <typename Integer> Integer integerAt(const char *bytes) {
   return value;
 }
 
-// Returns the type of the tokens for its code in the header.
-std::optional<TokenType> typeOfCode(uint8_t code) {
-  switch (code) {
-  case 1:
-    return TokenType::UInt8;
-  case 2:
-    return TokenType::Int8;
-  case 3:
-    return TokenType::Int16;
-  case kMegatronInt32:
-    return TokenType::Int32;
-  case 5:
-    return TokenType::Int64;
-  case kMegatronUInt16:
-    return TokenType::UInt16;
-  default:
-    return std::nullopt;
-  }
-}
+// The types of tokens by their code in the header.
+const std::map<uint8_t, TokenType> kTypes = {
+    {1, TokenType::UInt8}, {2, TokenType::Int8},
+    {3, TokenType::Int16}, {kMegatronInt32, TokenType::Int32},
+    {5, TokenType::Int64}, {kMegatronUInt16, TokenType::UInt16}};
 
 } // namespace
 
@@ -82,12 +68,12 @@ Result<void> MegatronIndex::readHeader() {
   if (code == 6 || code == 7)
     return bad(fmt::format("byte 17: the data are {}, which are no token ids",
                            code == 6 ? "float64" : "float32"));
-  const std::optional<TokenType> type = typeOfCode(code);
-  if (!type)
+  const auto type = kTypes.find(code);
+  if (type == kTypes.end())
     return bad(fmt::format("byte 17: unknown code {} of the tokens' type; the header is damaged, "
                            "copy it again",
                            code));
-  tokenType = *type;
+  tokenType = type->second;
   sequences = integerAt<uint64_t>(&header[18]);
   entries = integerAt<uint64_t>(&header[26]);
   if (sequences == 0 || entries < 2)

@@ -10,17 +10,8 @@
 namespace lmc {
 
 const char *nameOf(SkipReason reason) {
-  switch (reason) {
-  case SkipReason::None:
-    return "";
-  case SkipReason::NotFinite:
-    return "not_finite";
-  case SkipReason::Spike:
-    return "spike";
-  case SkipReason::Named:
-    return "named";
-  }
-  return "";
+  constexpr const char *kNames[] = {"", "not_finite", "spike", "named"};
+  return kNames[static_cast<int>(reason)];
 }
 
 void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json) {

@@ -14,15 +14,8 @@ static constexpr double kFirstLimit = 10;     // before
 static constexpr size_t kNamedInWarnings = 3; // tensors
 
 const char *nameOf(UpdateWatch::Fault fault) {
-  switch (fault) {
-  case UpdateWatch::Fault::NotFinite:
-    return "not_finite";
-  case UpdateWatch::Fault::Ratio:
-    return "ratio";
-  case UpdateWatch::Fault::NoGradient:
-    return "no_gradient";
-  }
-  return "";
+  constexpr const char *kNames[] = {"not_finite", "ratio", "no_gradient"};
+  return kNames[static_cast<int>(fault)];
 }
 
 static std::string describe(const UpdateWatch::OutOfRange &tensor) {

@@ -14,15 +14,8 @@
 namespace lmc {
 
 const char *nameOf(Continuation::End end) {
-  switch (end) {
-  case Continuation::End::Length:
-    return "length";
-  case Continuation::End::EndOfDocument:
-    return "end_of_document";
-  case Continuation::End::NotFinite:
-    return "not_finite";
-  }
-  return "";
+  constexpr const char *kNames[] = {"length", "end_of_document", "not_finite"};
+  return kNames[static_cast<int>(end)];
 }
 
 Result<std::unique_ptr<Generator>> Generator::open(const PlanFile &plan, Device &device,
