@@ -10,9 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <deque>
 #include <filesystem>

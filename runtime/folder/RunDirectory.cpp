@@ -3,10 +3,8 @@
 #include "ground/support/File.h"
 #include "ground/support/FileWait.h"
 #include "ground/support/Json.h"
-#include "runtime/checkpoint/HuggingFace.h"
 #include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/comm/Agree.h"
-#include "runtime/folder/DeviceTensors.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -8,9 +8,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <memory>
-
 namespace lmc {
 
 // Calls act(kind, tensor, offset) for each variable in the order of the buffer; the variable begins

@@ -5,7 +5,6 @@
 #include "runtime/comm/Agree.h"
 #include "runtime/comm/GlooWorld.h"
 #include "runtime/loop/CheckData.h"
-#include "runtime/loop/Phases.h"
 #include "runtime/loop/Trainer.h"
 #include "runtime/settings/CompareRanks.h"
 #include "runtime/watch/DiskSpace.h"
@@ -18,7 +17,6 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <unistd.h>

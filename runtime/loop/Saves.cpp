@@ -3,14 +3,12 @@
 #include "ground/support/File.h"
 #include "ground/support/Size.h"
 #include "runtime/checkpoint/Checkpoint.h"
-#include "runtime/checkpoint/RunTokenizer.h"
 #include "runtime/comm/Agree.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 namespace lmc {
 

@@ -1,7 +1,6 @@
 // Finds when a run must have ended, and whether another step and a save fit before that time.
 #pragma once
 
-#include "ground/plan/PlanFile.h"
 #include "ground/support/Result.h"
 #include "runtime/comm/LaunchEnvironment.h"
 

@@ -3,11 +3,8 @@
 #include "ground/plan/Names.h"
 #include "runtime/comm/Agree.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numbers>
-#include <vector>
 
 namespace lmc {
 

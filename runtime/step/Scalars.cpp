@@ -1,7 +1,6 @@
 #include "runtime/step/Scalars.h"
 
 #include "ground/plan/Names.h"
-#include "runtime/device/Ranges.h"
 
 #include <fmt/format.h>
 

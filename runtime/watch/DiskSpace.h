@@ -6,7 +6,6 @@
 #include "runtime/watch/Findings.h"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

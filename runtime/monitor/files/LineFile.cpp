@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <unistd.h>
-#include <utility>
 
 namespace lmc {
 
