@@ -33,11 +33,7 @@ Saves::Saves(const RunContext &run, Watches &watches, std::optional<LineFile> &m
       savedStep(run.session.progress.step) {}
 
 Result<void> Saves::prepare() {
-  using Clock = std::chrono::steady_clock;
-  if (const auto newest = newestCheckpoint())
-    knownSave =
-        KnownSave{newest->step, Clock::now() - std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(newest->seconds))};
+  knownSave = newestCheckpoint();
   const CheckpointConfig &config = settings.config.checkpoint;
   if (config.background && (settings.checkpointInterval > 0 || config.exportInterval > 0)) {
     if (auto allocated = writer.allocate())
@@ -225,7 +221,7 @@ static std::string ageText(double seconds) {
                         : fmt::format("{:.1f} hours", seconds / 3600);
 }
 
-std::optional<Saves::SavedBefore> Saves::newestCheckpoint() const {
+std::optional<Saves::KnownSave> Saves::newestCheckpoint() const {
   const auto steps = listCheckpoints(run.directory.path());
   if (!steps || steps->empty())
     return std::nullopt;
@@ -235,27 +231,27 @@ std::optional<Saves::SavedBefore> Saves::newestCheckpoint() const {
   const auto written = std::filesystem::last_write_time(state, failed);
   if (failed)
     return std::nullopt;
-  const std::chrono::duration<double> age = std::filesystem::file_time_type::clock::now() - written;
-  return SavedBefore{steps->front(), age.count()};
+  using Clock = std::chrono::steady_clock;
+  const auto age = std::filesystem::file_time_type::clock::now() - written;
+  return KnownSave{steps->front(), Clock::now() - std::chrono::duration_cast<Clock::duration>(age)};
 }
 
 void Saves::reportFailed(uint64_t step, const Error &error) {
   std::string others = "and has no checkpoint yet";
-  std::optional<SavedBefore> newest = newestCheckpoint();
-  if (newest) {
+  const std::optional<KnownSave> found = newestCheckpoint(), newest = found ? found : knownSave;
+  const double age = newest ? secondsSince(newest->written) : 0;
+  if (found)
     others = fmt::format("and earlier checkpoints are whole: the newest, of step {}, is {} old",
-                         newest->step, ageText(newest->seconds));
-  } else if (knownSave) {
-    newest = SavedBefore{knownSave->step, secondsSince(knownSave->written)};
+                         found->step, ageText(age));
+  else if (newest)
     others = fmt::format("and the newest checkpoint, of step {}, is {} old and cannot be read now",
-                         newest->step, ageText(newest->seconds));
-  }
+                         newest->step, ageText(age));
   run.console.warning(fmt::format("checkpoint of step {} not saved: {}; the run goes on, {}", step,
                                   error.message, others));
   nlohmann::ordered_json event = {{"step", step}, {"error", error.message}};
   if (newest) {
     event["saved_step"] = newest->step;
-    event["saved_age_seconds"] = newest->seconds;
+    event["saved_age_seconds"] = age;
   }
   run.log.event("save_failed", event);
 }

@@ -89,13 +89,13 @@ private:
   void takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds);
   void takeUpdates(const StepUpdates &step);
   void reportFailed(uint64_t step, const Error &error);
-  struct SavedBefore {
+  struct KnownSave {
     uint64_t step = 0;
-    double seconds = 0; // since it was written
+    std::chrono::steady_clock::time_point written;
   };
   // Returns the newest checkpoint in the run's folder; nullopt if there is none, or if the folder
   // cannot be read.
-  std::optional<SavedBefore> newestCheckpoint() const;
+  std::optional<KnownSave> newestCheckpoint() const;
 
   const RunContext &run;
   Watches &watches;
@@ -122,10 +122,6 @@ private:
   uint64_t bestStep = 0;   // step with the best validation; 0: none
   uint64_t savedStep;      // step of the newest checkpoint on the disk
   // The newest checkpoint that this rank knows of, for a time in which its folder cannot be read.
-  struct KnownSave {
-    uint64_t step = 0;
-    std::chrono::steady_clock::time_point written;
-  };
   std::optional<KnownSave> knownSave;
   std::optional<Error> errorOfSave, errorOfExport;
 };
