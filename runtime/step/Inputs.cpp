@@ -8,8 +8,14 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 namespace lmc {
+
+// The parts of a batch that upload() writes. A plan has the first two, and may have the others.
+static constexpr std::array kNames = {names::kTokens, names::kTargets, names::kStarts,
+                                      names::kPositions, names::kRowPositions};
+static constexpr size_t kRequired = 2;
 
 static Result<ArenaRange> placeOfInput(const PlanFile &plan, const char *name) {
   int variable = plan.findVariable(name);
@@ -31,11 +37,9 @@ bool readsDocuments(const PlanFile &plan) {
 
 // Fails if the plan, of a newer compiler, reads a part of the batch that upload() does not write.
 static Result<void> checkAllAreKnown(const PlanFile &plan) {
-  static constexpr std::string_view known[] = {names::kTokens, names::kTargets, names::kStarts,
-                                               names::kPositions, names::kRowPositions};
   for (const plan::Variable *variable : *plan->variables())
     if (const std::string_view name = variable->name()->string_view();
-        name.starts_with("batch.") && std::ranges::find(known, name) == std::end(known))
+        name.starts_with("batch.") && std::ranges::find(kNames, name) == kNames.end())
       return Error{fmt::format("{}: the plan reads '{}', which this lmc-run does not know; use the "
                                "lmc and the lmc-run of one release",
                                plan.path(), name)};
@@ -44,30 +48,20 @@ static Result<void> checkAllAreKnown(const PlanFile &plan) {
 
 Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &device) {
   LMC_TRY(checkAllAreKnown(plan));
-  std::vector<ArenaRange> places;
-  for (const char *name : {names::kTokens, names::kTargets}) {
-    auto place = placeOfInput(plan, name);
-    LMC_TRY(place);
-    places.push_back(*place);
-  }
-  std::optional<ArenaRange> optional[3];
-  const char *const names[] = {names::kStarts, names::kPositions, names::kRowPositions};
-  size_t count = places.size();
-  for (size_t i = 0; i < std::size(names); ++i) {
-    if (plan.findVariable(names[i]) < 0)
+  std::array<std::optional<ArenaRange>, kNames.size()> places;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (i >= kRequired && plan.findVariable(kNames[i]) < 0)
       continue;
-    auto place = placeOfInput(plan, names[i]);
+    auto place = placeOfInput(plan, kNames[i]);
     LMC_TRY(place);
-    optional[i] = *place;
-    ++count;
+    places[i] = *place;
+    bytes += place->bytes;
   }
-  auto ring = BufferRing::make(device, kAhead, count * places.front().bytes);
+  auto ring = BufferRing::make(device, kAhead, bytes);
   LMC_TRY(ring);
   std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));
-  opened->places = std::move(places);
-  opened->starts = optional[0];
-  opened->positions = optional[1];
-  opened->rowPositions = optional[2];
+  opened->places = places;
   opened->sequenceLength = plan->batch()->sequence_length();
   return opened;
 }
@@ -77,26 +71,25 @@ Result<void> Inputs::upload(const int32_t *tokens, const int32_t *targets,
   auto buffer = ring.next();
   LMC_TRY(buffer);
   uint64_t offset = 0;
-  auto copy = [&](const ArenaRange &place, const int32_t *source) -> Result<void> {
-    std::memcpy((*buffer)->data() + offset, source, place.bytes);
-    LMC_TRY(device.upload(place, **buffer, offset));
-    offset += place.bytes;
+  auto copy = [&](const std::optional<ArenaRange> &place, const int32_t *source) -> Result<void> {
+    if (!place)
+      return {};
+    std::memcpy((*buffer)->data() + offset, source, place->bytes);
+    LMC_TRY(device.upload(*place, **buffer, offset));
+    offset += place->bytes;
     return {};
   };
   LMC_TRY(copy(places[0], tokens));
   LMC_TRY(copy(places[1], targets));
-  if (starts)
-    LMC_TRY(copy(*starts, documentStarts));
-  auto copyPositions = [&](const ArenaRange &place, const int32_t *starts) -> Result<void> {
-    std::vector<int32_t> values(place.bytes / sizeof(int32_t));
+  LMC_TRY(copy(places[2], documentStarts));
+  auto copyPositions = [&](const std::optional<ArenaRange> &place, const int32_t *starts) {
+    std::vector<int32_t> values(place ? place->bytes / sizeof(int32_t) : 0);
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<int32_t>(i % sequenceLength) - (starts ? starts[i] : 0);
     return copy(place, values.data());
   };
-  if (positions)
-    LMC_TRY(copyPositions(*positions, documentStarts));
-  if (rowPositions)
-    LMC_TRY(copyPositions(*rowPositions, nullptr));
+  LMC_TRY(copyPositions(places[3], documentStarts));
+  LMC_TRY(copyPositions(places[4], nullptr));
   return ring.enqueued();
 }
 

@@ -3,9 +3,9 @@
 
 #include "runtime/step/BufferRing.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace lmc {
 
@@ -38,8 +38,8 @@ private:
 
   Device &device;
   BufferRing ring;
-  std::vector<ArenaRange> places; // of tokens and targets
-  std::optional<ArenaRange> starts, positions, rowPositions;
+  std::array<std::optional<ArenaRange>, 5>
+      places; // of tokens, targets, starts, positions, row positions
   uint64_t sequenceLength = 0;
 };
 
