@@ -37,8 +37,6 @@ void RunLog::listen(Listener to) {
   listener = std::move(to);
 }
 
-void RunLog::event(const char *name) { event(name, nlohmann::ordered_json::object()); }
-
 void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
   nlohmann::ordered_json json;
   json["time"] = timeText(std::chrono::system_clock::now());

@@ -33,7 +33,6 @@ public:
 
   // Appends {"time": TIME, "event": NAME, ...FIELDS} to events.jsonl.
   void event(const char *name, const nlohmann::ordered_json &fields);
-  void event(const char *name); // without fields
 
   // Calls `listener` from now on with the name and the line of each event, after the event was
   // written; nullptr: no listener. It is called with the lock, in the thread of the event.

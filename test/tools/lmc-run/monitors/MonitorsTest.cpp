@@ -96,7 +96,7 @@ TEST(Monitors, TheCommandGetsTheEventItsKindAndStepAndTheFolder) {
   std::getline(text, line);
   EXPECT_EQ(line + "\n", test::read(run.path + "/events.jsonl"));
   // An event without a step has that of the latest one.
-  run.log->event("exit");
+  run.log->event("exit", nlohmann::ordered_json::object());
   run.until([&] { return exists(results / "exit"); });
   EXPECT_THAT(textSoFar(results / "exit"), HasSubstr("exit 7 "));
   run.until([&] { return textSoFar(run.path + "/on_event.log") == "heard\nheard\n"; });
