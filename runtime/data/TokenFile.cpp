@@ -1,8 +1,5 @@
 #include "runtime/data/TokenFile.h"
 
-#include "runtime/data/ByteFile.h"
-#include "runtime/data/MegatronIndex.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <xxhash.h>
@@ -11,39 +8,9 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <optional>
 #include <unistd.h>
 
 namespace lmc {
-
-struct TokenFile::State {
-  ByteFile file;
-  TokenFormat format = TokenFormat::Bare;
-  TokenType type = TokenType::UInt16;
-  uint64_t payload = 0; // offset of the first token, in bytes
-  uint64_t tokens = 0;
-  uint32_t vocabulary = 0;
-  int32_t endOfDocument = -1;
-  uint64_t checksum = 0;  // of a file of the lmc format
-  uint64_t tokenizer = 0; // LmcTokenHeader::tokenizer
-  bool hasBytes = false;  // true if the file has the bytes of text per token
-  uint64_t bytesTable = 0; // its offset, in bytes
-  uint64_t table = 0;      // lmc format: offset of the table of documents, in bytes
-  uint64_t documents = 1;  // number of entries of the table or index
-  std::optional<MegatronIndex> index;
-
-  explicit State(ByteFile file) : file(std::move(file)) {}
-  uint32_t tokenBytes() const { return infoOf(type).bytes; }
-  Error bad(const std::string &what) const { return badFile(file.path(), what); }
-  Result<void> readLmcHeader();
-  Result<void> readLlmCHeader(int32_t magic);
-  Result<void> readMegatron(const std::string &indexPath);
-  Result<void> readBare(DataFormat wanted);
-  Result<void> readHeader(DataFormat wanted);
-  Result<void> checkIsUInt16() const;
-  Result<void> checkIsWritten() const;
-  Result<void> verifyLmc() const;
-};
 
 namespace {
 
@@ -66,7 +33,7 @@ Result<DataFormat> parseDataFormat(std::string_view name) {
   return Error{fmt::format("'{}' is none of {}", name, fmt::join(kDataFormats, ", "))};
 }
 
-Result<void> TokenFile::State::readLmcHeader() {
+Result<void> TokenFile::readLmcHeader() {
   LmcTokenHeader header;
   const uint64_t bytes = file.bytes();
   if (bytes < sizeof(header))
@@ -101,23 +68,23 @@ Result<void> TokenFile::State::readLmcHeader() {
     return bad(fmt::format("byte {}: {} bytes after the end that the header promises; "
                            "pack or copy it again",
                            expected, bytes - expected));
-  format = TokenFormat::Lmc;
-  type = header.tokenBytes == 1   ? TokenType::UInt8
-         : header.tokenBytes == 2 ? TokenType::UInt16
-                                  : TokenType::UInt32;
+  kind = TokenFormat::Lmc;
+  idType = header.tokenBytes == 1   ? TokenType::UInt8
+           : header.tokenBytes == 2 ? TokenType::UInt16
+                                    : TokenType::UInt32;
   payload = sizeof(header);
   tokens = header.tokens;
-  vocabulary = header.vocabulary;
-  endOfDocument = header.endOfDocument;
+  vocabularySize = header.vocabulary;
+  separator = header.endOfDocument;
   checksum = header.checksum;
   if (header.version >= kLmcTokenizerVersion)
-    tokenizer = header.tokenizer;
+    tokenizerHash = header.tokenizer;
   table = offset;
-  documents = header.documents;
+  documentCount = header.documents;
   return {};
 }
 
-Result<void> TokenFile::State::readLlmCHeader(int32_t magic) {
+Result<void> TokenFile::readLlmCHeader(int32_t magic) {
   const uint64_t bytes = file.bytes();
   if (bytes < kLlmCHeaderBytes)
     return bad(fmt::format("truncated: {} bytes, inside the {}-byte header of an llm.c "
@@ -132,8 +99,8 @@ Result<void> TokenFile::State::readLlmCHeader(int32_t magic) {
                            header[1], magic, version));
   if (header[2] <= 0)
     return bad(fmt::format("byte 8: the header promises {} tokens; make it again", header[2]));
-  format = TokenFormat::LlmC;
-  type = magic == kLlmCMagic16 ? TokenType::UInt16 : TokenType::UInt32;
+  kind = TokenFormat::LlmC;
+  idType = magic == kLlmCMagic16 ? TokenType::UInt16 : TokenType::UInt32;
   payload = kLlmCHeaderBytes;
   tokens = static_cast<uint64_t>(header[2]);
   uint64_t expected = payload + tokens * tokenBytes();
@@ -148,20 +115,20 @@ Result<void> TokenFile::State::readLlmCHeader(int32_t magic) {
   return {};
 }
 
-Result<void> TokenFile::State::readMegatron(const std::string &indexPath) {
+Result<void> TokenFile::readMegatron(const std::string &indexPath) {
   auto opened = MegatronIndex::open(indexPath, file.bytes());
   LMC_TRY(opened);
   index = std::move(*opened);
-  format = TokenFormat::Megatron;
-  type = index->type();
+  kind = TokenFormat::Megatron;
+  idType = index->type();
   tokens = file.bytes() / tokenBytes();
-  documents = index->documents();
+  documentCount = index->documents();
   return {};
 }
 
 // Finds missing tokens: a file that gets its size before its contents (as np.memmap makes it), or
 // an interrupted copy, has zeros there.
-Result<void> TokenFile::State::checkIsWritten() const {
+Result<void> TokenFile::checkIsWritten() const {
   constexpr uint64_t kHole = 4096; // bytes; a disk page
   uint64_t hole = 0;               // end of the first hole; 0: there is none
   LMC_TRY(file.sample(payload, file.bytes(),
@@ -184,7 +151,7 @@ Result<void> TokenFile::State::checkIsWritten() const {
 // Checks that a bare file has uint16 tokens. If ids of 32 or 64 bits are read as uint16, one value
 // of two, or three of four, are high and so small parts of ids. most[p] is the largest sampled
 // uint16 at positions p modulo 4.
-Result<void> TokenFile::State::checkIsUInt16() const {
+Result<void> TokenFile::checkIsUInt16() const {
   constexpr uint64_t kEnough = 256;   // uint16: fewer prove nothing
   constexpr uint16_t kHighHalf = 32;  // above the high half of any id below 2^21
   constexpr uint16_t kLowHalf = 4096; // below some low half of ids from 2^16 values
@@ -218,18 +185,18 @@ Result<void> TokenFile::State::checkIsUInt16() const {
   return {};
 }
 
-Result<void> TokenFile::State::readBare(DataFormat wanted) {
+Result<void> TokenFile::readBare(DataFormat wanted) {
   if (wanted == DataFormat::UInt32)
-    type = TokenType::UInt32;
+    idType = TokenType::UInt32;
   if (file.bytes() % tokenBytes() != 0)
     return bad(fmt::format("odd-sized: {} bytes are no whole number of {} tokens, and there is no "
                            "header that says otherwise",
-                           file.bytes(), infoOf(type).name));
+                           file.bytes(), infoOf(idType).name));
   tokens = file.bytes() / tokenBytes();
   return wanted == DataFormat::Auto ? checkIsUInt16() : Result<void>();
 }
 
-Result<void> TokenFile::State::readHeader(DataFormat wanted) {
+Result<void> TokenFile::readHeader(DataFormat wanted) {
   const std::string &path = file.path();
   char begin[kMegatronMagic.size()] = {};
   size_t magicBytes = std::min<uint64_t>(file.bytes(), sizeof(begin));
@@ -265,7 +232,7 @@ Result<void> TokenFile::State::readHeader(DataFormat wanted) {
 }
 
 // Checks the checksum and the table of documents.
-Result<void> TokenFile::State::verifyLmc() const {
+Result<void> TokenFile::verifyLmc() const {
   std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
                                                                   &XXH64_freeState);
   XXH64_reset(hash.get(), 0);
@@ -287,8 +254,8 @@ Result<void> TokenFile::State::verifyLmc() const {
                            checksum, found));
   std::vector<uint64_t> starts;
   uint64_t last = 0;
-  for (uint64_t first = 0; first < documents; first += starts.size()) {
-    starts.resize(std::min(kReadChunk, documents - first));
+  for (uint64_t first = 0; first < documentCount; first += starts.size()) {
+    starts.resize(std::min(kReadChunk, documentCount - first));
     LMC_TRY(file.read(table + first * sizeof(uint64_t), starts.size() * sizeof(uint64_t),
                       starts.data()));
     for (uint64_t i = first; uint64_t start : starts) {
@@ -303,45 +270,28 @@ Result<void> TokenFile::State::verifyLmc() const {
   return {};
 }
 
-TokenFile::TokenFile() = default;
-TokenFile::~TokenFile() = default;
-
 Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, DataFormat format) {
   auto bytes = ByteFile::open(path);
   LMC_TRY(bytes);
-  std::unique_ptr<TokenFile> file(new TokenFile());
-  file->state = std::make_unique<State>(std::move(*bytes));
-  LMC_TRY(file->state->readHeader(format));
+  std::unique_ptr<TokenFile> file(new TokenFile(std::move(*bytes)));
+  LMC_TRY(file->readHeader(format));
   if (format == DataFormat::Auto && file->format() != TokenFormat::Lmc) // which has a checksum
-    LMC_TRY(file->state->checkIsWritten());
+    LMC_TRY(file->checkIsWritten());
   return file;
 }
 
 Result<std::vector<uint16_t>> TokenFile::bytesOfTokens() const {
-  std::vector<uint16_t> bytes(state->hasBytes ? state->vocabulary : 0);
-  LMC_TRY(state->file.read(state->bytesTable, bytes.size() * sizeof(uint16_t), bytes.data()));
+  std::vector<uint16_t> bytes(hasBytes ? vocabularySize : 0);
+  LMC_TRY(file.read(bytesTable, bytes.size() * sizeof(uint16_t), bytes.data()));
   return bytes;
 }
 
-uint64_t TokenFile::size() const { return state->tokens; }
-TokenFormat TokenFile::format() const { return state->format; }
-const std::string &TokenFile::path() const { return state->file.path(); }
-uint32_t TokenFile::vocabulary() const { return state->vocabulary; }
-uint64_t TokenFile::tokenizer() const { return state->tokenizer; }
-std::pair<uint64_t, uint64_t> TokenFile::identity() const { return state->file.identity(); }
-TokenType TokenFile::type() const { return state->type; }
-uint32_t TokenFile::tokenBytes() const { return state->tokenBytes(); }
-int32_t TokenFile::endOfDocument() const { return state->endOfDocument; }
-bool TokenFile::hasDocuments() const { return state->table > 0 || state->index; }
-uint64_t TokenFile::documents() const { return state->documents; }
-
 Result<std::vector<uint64_t>> TokenFile::documentStarts(uint64_t first, uint64_t count) const {
   std::vector<uint64_t> starts(count);
-  if (state->index)
-    LMC_TRY(state->index->documentStarts(first, count, starts.data()));
-  else if (state->table > 0)
-    LMC_TRY(state->file.read(state->table + first * sizeof(uint64_t), count * sizeof(uint64_t),
-                             starts.data()));
+  if (index)
+    LMC_TRY(index->documentStarts(first, count, starts.data()));
+  else if (table > 0)
+    LMC_TRY(file.read(table + first * sizeof(uint64_t), count * sizeof(uint64_t), starts.data()));
   return starts;
 }
 
@@ -372,13 +322,12 @@ Result<TokenFile::Starts> TokenFile::documentsBetween(uint64_t begin, uint64_t e
 }
 
 Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const {
-  const uint64_t width = state->tokenBytes();
-  if (state->type == TokenType::Int64) {
+  const uint64_t width = tokenBytes();
+  if (idType == TokenType::Int64) {
     std::vector<int64_t> ids(std::min(count, kReadChunk));
     for (uint64_t done = 0; done < count; done += ids.size()) {
       ids.resize(std::min(count - done, kReadChunk));
-      LMC_TRY(state->file.read(state->payload + (begin + done) * width, ids.size() * width,
-                               ids.data()));
+      LMC_TRY(file.read(payload + (begin + done) * width, ids.size() * width, ids.data()));
       for (uint64_t i = 0; i < ids.size(); ++i)
         out[done + i] = ids[i] < 0 || ids[i] > INT32_MAX ? -1 : static_cast<int32_t>(ids[i]);
     }
@@ -387,7 +336,7 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
   // The bytes are read into the end of `out`. Widening from the front then never overwrites a token
   // that is still to be read.
   char *raw = reinterpret_cast<char *>(out) + count * (sizeof(int32_t) - width);
-  LMC_TRY(state->file.read(state->payload + begin * width, count * width, raw));
+  LMC_TRY(file.read(payload + begin * width, count * width, raw));
   auto widen = [&](auto id) {
     for (uint64_t i = 0; i < count; ++i) {
       std::memcpy(&id, raw + i * sizeof(id), sizeof(id));
@@ -395,7 +344,7 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
       std::memcpy(out + i, &token, sizeof(token));
     }
   };
-  switch (state->type) {
+  switch (idType) {
   case TokenType::UInt8:
     widen(uint8_t());
     break;
@@ -418,65 +367,63 @@ Error TokenFile::badId(uint64_t position, const std::string &limit) const {
   int32_t id = 0;
   int64_t exact = 0;
   LMC_TRY(read(position, 1, &id));
-  if (state->type == TokenType::Int64) {
-    LMC_TRY(state->file.read(position * sizeof(exact), sizeof(exact), &exact));
+  if (idType == TokenType::Int64) {
+    LMC_TRY(file.read(position * sizeof(exact), sizeof(exact), &exact));
   } else {
-    exact = infoOf(state->type).isSigned ? int64_t(id) : int64_t(static_cast<uint32_t>(id));
+    exact = infoOf(idType).isSigned ? int64_t(id) : int64_t(static_cast<uint32_t>(id));
   }
-  return state->bad(fmt::format("token {} is id {}, {}", position, exact,
-                                exact < 0 ? "negative" : "beyond the vocabulary of " + limit));
+  return bad(fmt::format("token {} is id {}, {}", position, exact,
+                         exact < 0 ? "negative" : "beyond the vocabulary of " + limit));
 }
 
 Result<FileFingerprint> TokenFile::fingerprint() const {
-  const State &s = *state;
   FileFingerprint result{.path = path(),
-                         .format = nameOf(s.format),
-                         .tokenType = infoOf(s.type).name,
-                         .bytes = s.file.bytes(),
-                         .tokens = s.tokens,
-                         .tokenizer = s.tokenizer};
-  if (s.index) {
-    auto hash = s.index->hash();
+                         .format = nameOf(kind),
+                         .tokenType = infoOf(idType).name,
+                         .bytes = file.bytes(),
+                         .tokens = tokens,
+                         .tokenizer = tokenizerHash};
+  if (index) {
+    auto hash = index->hash();
     LMC_TRY(hash);
     result.headerHash = *hash;
-  } else if (s.payload > 0) {
-    std::vector<unsigned char> header(s.payload);
-    LMC_TRY(s.file.read(0, header.size(), header.data()));
+  } else if (payload > 0) {
+    std::vector<unsigned char> header(payload);
+    LMC_TRY(file.read(0, header.size(), header.data()));
     result.headerHash = XXH64(header.data(), header.size(), 0);
   }
-  auto sample = s.file.sampleHash(s.payload, s.payload + s.tokens * s.tokenBytes());
+  auto sample = file.sampleHash(payload, payload + tokens * tokenBytes());
   LMC_TRY(sample);
   result.sampleHash = *sample;
   return result;
 }
 
 Result<bool> TokenFile::sampleHas(uint32_t id) const {
-  const uint64_t width = state->tokenBytes(), begin = state->payload;
+  const uint64_t width = tokenBytes(), begin = payload;
   bool found = false;
   if (width < sizeof(id) && id >> (8 * width) != 0)
     return found; // no token of this width has such an id
-  LMC_TRY(state->file.sample(begin, begin + state->tokens * width,
-                             [&](uint64_t offset, std::span<const unsigned char> piece) {
-                               for (uint64_t at = (width - (offset - begin) % width) % width;
-                                    at + width <= piece.size(); at += width)
-                                 found |=
-                                     std::memcmp(&piece[at], &id, std::min(width, sizeof(id))) == 0;
-                             }));
+  LMC_TRY(file.sample(begin, begin + tokens * width,
+                      [&](uint64_t offset, std::span<const unsigned char> piece) {
+                        for (uint64_t at = (width - (offset - begin) % width) % width;
+                             at + width <= piece.size(); at += width)
+                          found |= std::memcmp(&piece[at], &id, std::min(width, sizeof(id))) == 0;
+                      }));
   return found;
 }
 
 Result<void> TokenFile::verify(uint64_t vocabSize, SeparatorCount *separators) const {
-  if (state->format == TokenFormat::Lmc)
-    LMC_TRY(state->verifyLmc());
+  if (kind == TokenFormat::Lmc)
+    LMC_TRY(verifyLmc());
   uint64_t limit = std::min(vocabSize ? vocabSize : UINT64_MAX,
-                            state->vocabulary ? uint64_t(state->vocabulary) : UINT64_MAX);
-  if (infoOf(state->type).isSigned)
+                            vocabularySize ? uint64_t(vocabularySize) : UINT64_MAX);
+  if (infoOf(idType).isSigned)
     limit = std::min<uint64_t>(limit, uint64_t(INT32_MAX) + 1);
   if (limit == UINT64_MAX && !separators)
     return {};
   std::vector<int32_t> chunk(kReadChunk);
-  for (uint64_t begin = 0; begin < state->tokens; begin += kReadChunk) {
-    uint64_t count = std::min(kReadChunk, state->tokens - begin);
+  for (uint64_t begin = 0; begin < tokens; begin += kReadChunk) {
+    uint64_t count = std::min(kReadChunk, tokens - begin);
     LMC_TRY(read(begin, count, chunk.data()));
     for (uint64_t i = 0; i < count; ++i)
       if (static_cast<uint32_t>(chunk[i]) >= limit)

@@ -14,12 +14,15 @@
 #pragma once
 
 #include "ground/support/Result.h"
+#include "runtime/data/ByteFile.h"
 #include "runtime/data/Fingerprint.h"
+#include "runtime/data/MegatronIndex.h"
 #include "runtime/data/Separators.h"
 #include "runtime/data/TokenFormats.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,28 +53,28 @@ public:
   // and the byte, and say what to do.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
                                                  DataFormat format = DataFormat::Auto);
-  ~TokenFile();
 
-  uint64_t size() const; // number of tokens
-  TokenFormat format() const;
-  const std::string &path() const;
-  std::pair<uint64_t, uint64_t> identity() const; // as ByteFile's
+  uint64_t size() const { return tokens; } // number of tokens
+  TokenFormat format() const { return kind; }
+  const std::string &path() const { return file.path(); }
+  std::pair<uint64_t, uint64_t> identity() const { return file.identity(); } // as ByteFile's
   // Returns a number above all ids, from the header; 0 if the format has no such field.
-  uint32_t vocabulary() const;
+  uint32_t vocabulary() const { return vocabularySize; }
   // Returns a hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: not known.
-  uint64_t tokenizer() const;
-  TokenType type() const;
-  uint32_t tokenBytes() const; // of one token in the file: 1, 2, 4 or 8
+  uint64_t tokenizer() const { return tokenizerHash; }
+  TokenType type() const { return idType; }
+  // Returns the bytes of one token in the file: 1, 2, 4 or 8.
+  uint32_t tokenBytes() const { return infoOf(idType).bytes; }
   // Returns the id of the token that separates documents; -1 if there is none or the header has
   // none.
-  int32_t endOfDocument() const;
+  int32_t endOfDocument() const { return separator; }
   // Returns the bytes of text that each id below vocabulary() stands for, or kUnknownBytes. Returns
   // nothing if the file does not have them.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
   // Returns true if the file has a table of its documents.
-  bool hasDocuments() const;
+  bool hasDocuments() const { return table > 0 || index; }
   // Returns the number of documents; 1 if the file has no table of documents.
-  uint64_t documents() const;
+  uint64_t documents() const { return documentCount; }
   // Returns the index of the first token of each of the documents [first, first + count), which
   // must exist. The indices ascend from 0; without a table the only document starts at 0. In
   // Megatron's format a document may have no tokens, and the next one then has the same start.
@@ -98,9 +101,31 @@ public:
   Result<void> verify(uint64_t vocabSize, SeparatorCount *separators = nullptr) const;
 
 private:
-  TokenFile();
-  struct State;
-  std::unique_ptr<State> state;
+  explicit TokenFile(ByteFile file) : file(std::move(file)) {}
+  Error bad(const std::string &what) const { return badFile(path(), what); }
+  Result<void> readLmcHeader();
+  Result<void> readLlmCHeader(int32_t magic);
+  Result<void> readMegatron(const std::string &indexPath);
+  Result<void> readBare(DataFormat wanted);
+  Result<void> readHeader(DataFormat wanted);
+  Result<void> checkIsUInt16() const;
+  Result<void> checkIsWritten() const;
+  Result<void> verifyLmc() const;
+
+  ByteFile file;
+  TokenFormat kind = TokenFormat::Bare;
+  TokenType idType = TokenType::UInt16;
+  uint64_t payload = 0; // offset of the first token, in bytes
+  uint64_t tokens = 0;
+  uint32_t vocabularySize = 0;
+  int32_t separator = -1;
+  uint64_t checksum = 0; // of a file of the lmc format
+  uint64_t tokenizerHash = 0;
+  bool hasBytes = false;      // true if the file has the bytes of text per token
+  uint64_t bytesTable = 0;    // its offset, in bytes
+  uint64_t table = 0;         // lmc format: offset of the table of documents, in bytes
+  uint64_t documentCount = 1; // number of entries of the table or index
+  std::optional<MegatronIndex> index;
 };
 
 } // namespace lmc
