@@ -24,13 +24,6 @@ static Error unsupported(const plan::Variable &variable, const char *what) {
   return Error{fmt::format("plan: variable '{}': {}", variable.name()->str(), what)};
 }
 
-// Sets out[j] = value(begin + j), rounded to T, for j in [0, count).
-template <typename T, typename Value>
-static void generate(uint64_t begin, uint64_t count, T *out, Value value) {
-  for (uint64_t i = 0; i < count; ++i)
-    out[i] = static_cast<T>(value(begin + i));
-}
-
 template <typename T>
 static Result<void> elementsAs(const plan::Variable &variable, const plan::Slice &slice,
                                uint64_t seed, uint64_t begin, uint64_t count, T *out) {
@@ -60,12 +53,12 @@ static Result<void> elementsAs(const plan::Variable &variable, const plan::Slice
         shape->Get(1) != frequencies->size())
       return unsupported(variable, "a rope table needs one frequency per column");
     uint64_t columns = frequencies->size();
-    generate(begin, count, out, [&](uint64_t i) {
+    for (uint64_t i = begin; i < begin + count; ++i) {
       double angle = static_cast<double>(i / columns) *
                      frequencies->Get(static_cast<flatbuffers::uoffset_t>(i % columns));
-      return (kind == InitializerKind::RopeCos ? std::cos(angle) : std::sin(angle)) *
-             initializer.scale();
-    });
+      double value = kind == InitializerKind::RopeCos ? std::cos(angle) : std::sin(angle);
+      out[i - begin] = static_cast<T>(value * initializer.scale());
+    }
     return {};
   }
   case InitializerKind::None:
