@@ -2,9 +2,7 @@
 
 #include "ground/support/File.h"
 #include "ground/support/FileWait.h"
-#include "runtime/data/BestFit.h"
 #include "runtime/data/CheckFiles.h"
-#include "runtime/data/Mixture.h"
 #include "runtime/data/Permutation.h"
 
 #include <fmt/format.h>
@@ -18,44 +16,6 @@ namespace lmc {
 
 namespace {
 
-struct Source {
-  SourceOptions options;
-  std::vector<std::unique_ptr<TokenFile>> files;
-  std::vector<PackedWindows> packed; // packed windows of each file; only with bestFit
-  std::vector<uint64_t> firstBlock;  // first block of each file; last: number of blocks
-  uint64_t blocks = 0, tokens = 0;
-  uint64_t seed = 0;
-  uint64_t start = 0; // tokens of the source's stream that precede the run's
-};
-
-} // namespace
-
-struct DataSource::State {
-  DataOptions options;
-  std::vector<Source> sources;
-  Mixture mixture;
-  std::vector<std::string> warnings;
-
-  // Consecutive tokens of a file, or padding.
-  struct Piece {
-    const Source *source;
-    const TokenFile *file;
-    uint64_t begin, length;
-    bool isPadding = false;
-    bool hasSuccessor = true; // the token after the last one is its target
-  };
-  // Returns the tokens of the stream from `position` to the end of their block or, with bestFit, of
-  // their document, at most `most`.
-  Piece pieceAt(uint64_t position, uint64_t most) const;
-  Result<void> openSource(const SourceOptions &from);
-  Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
-  Result<void> maskLasts(const Piece &piece, const int32_t *tokens, int32_t *targets) const;
-  Result<void> fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
-                          int32_t *starts) const;
-};
-
-namespace {
-
 const Error kNoFiles{"no token files are given; make one with: lmc-data pack"};
 
 Error inKey(const std::string &key, Error error) {
@@ -64,11 +24,11 @@ Error inKey(const std::string &key, Error error) {
   return error;
 }
 
-TokenFiles viewOf(const Source &source) {
-  TokenFiles files;
-  for (const auto &file : source.files)
-    files.push_back(file.get());
-  return files;
+TokenFiles viewOf(const std::vector<std::unique_ptr<TokenFile>> &files) {
+  TokenFiles views;
+  for (const auto &file : files)
+    views.push_back(file.get());
+  return views;
 }
 
 void append(std::vector<std::string> &to, std::vector<std::string> more) {
@@ -143,9 +103,6 @@ Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t le
 
 } // namespace
 
-DataSource::DataSource() : state(std::make_unique<State>()) {}
-DataSource::~DataSource() = default;
-
 // Returns windows of the file that hold whole documents.
 static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
   auto starts = file.documentStarts(0, file.documents());
@@ -161,7 +118,7 @@ static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
 }
 
 // Opens the files of a source and adds it.
-Result<void> DataSource::State::openSource(const SourceOptions &from) {
+Result<void> DataSource::openSource(const SourceOptions &from) {
   Source source{.options = from, .files = {}, .packed = {}, .firstBlock = {}};
   source.seed =
       from.name.empty() ? options.seed : XXH64(from.name.data(), from.name.size(), options.seed);
@@ -176,9 +133,9 @@ Result<void> DataSource::State::openSource(const SourceOptions &from) {
       source.files.push_back(std::move(*file));
     }
   }
-  auto found = checkFiles(options, viewOf(source));
+  auto found = checkFiles(options, viewOf(source.files));
   LMC_TRY(found);
-  append(warnings, std::move(*found));
+  append(problems, std::move(*found));
   for (const auto &file : source.files) {
     source.firstBlock.push_back(source.blocks);
     source.tokens += file->size();
@@ -192,16 +149,15 @@ Result<void> DataSource::State::openSource(const SourceOptions &from) {
     source.packed.push_back(std::move(*packed));
   }
   source.firstBlock.push_back(source.blocks);
-  sources.push_back(std::move(source));
+  opened.push_back(std::move(source));
   return {};
 }
 
 Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options) {
   assert(options.sequenceLength > 0 && "checked with the configuration");
   std::unique_ptr<DataSource> source(new DataSource());
-  State &s = *source->state;
-  s.options = options;
-  uint64_t &block = s.options.shuffleBlock;
+  source->options = options;
+  uint64_t &block = source->options.shuffleBlock;
   if (block == 0)
     block = options.sequenceLength;
   if (block % options.sequenceLength != 0)
@@ -221,42 +177,40 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const DataOptions &options)
   std::vector<double> weights;
   TokenFiles files;
   for (const SourceOptions &from : options.sources) {
-    if (auto opened = s.openSource(from); !opened)
+    if (auto opened = source->openSource(from); !opened)
       return inKey(from.key, opened.error());
     weights.push_back(from.weight);
-    std::ranges::copy(viewOf(s.sources.back()), std::back_inserter(files));
+    std::ranges::copy(viewOf(source->opened.back().files), std::back_inserter(files));
   }
   auto mixture = Mixture::make(weights);
   if (!mixture)
     return inKey(options.key, mixture.error());
-  s.mixture = std::move(*mixture);
-  auto warnings = compareFiles(s.options, files);
+  source->mixture = std::move(*mixture);
+  auto warnings = compareFiles(source->options, files);
   if (!warnings)
     return inKey(options.key, warnings.error());
-  append(s.warnings, std::move(*warnings));
+  append(source->problems, std::move(*warnings));
   return source;
 }
 
-uint64_t DataSource::sequenceLength() const { return state->options.sequenceLength; }
-uint64_t DataSource::blockLength() const { return state->options.shuffleBlock; }
 uint64_t DataSource::samplesPerEpoch() const {
   uint64_t blocks = 0;
-  for (const Source &source : state->sources)
+  for (const Source &source : opened)
     blocks += source.blocks;
-  return blocks * (state->options.shuffleBlock / sequenceLength());
+  return blocks * (options.shuffleBlock / sequenceLength());
 }
 std::vector<SourceFacts> DataSource::sources() const {
   std::vector<SourceFacts> facts;
-  for (const Source &source : state->sources) {
-    const auto perPeriod = state->mixture.perPeriod(static_cast<uint32_t>(facts.size()));
+  for (const Source &source : opened) {
+    const auto perPeriod = mixture.perPeriod(static_cast<uint32_t>(facts.size()));
     facts.push_back({.name = source.options.name,
                      .key = source.options.key,
                      .maxEpochs = source.options.maxEpochs,
-                     .share = double(perPeriod) / double(state->mixture.period()),
+                     .share = double(perPeriod) / double(mixture.period()),
                      .paths = {},
                      .tokens = source.tokens,
-                     .tokensPerEpoch = source.blocks * state->options.shuffleBlock});
-    if (state->options.bestFit)
+                     .tokensPerEpoch = source.blocks * options.shuffleBlock});
+    if (options.bestFit)
       facts.back().padding = facts.back().tokensPerEpoch - source.tokens;
     for (const PackedWindows &windows : source.packed)
       facts.back().cutDocuments += windows.cut;
@@ -265,10 +219,9 @@ std::vector<SourceFacts> DataSource::sources() const {
   }
   return facts;
 }
-const std::vector<std::string> &DataSource::warnings() const { return state->warnings; }
 Result<std::map<std::string, std::vector<FileFingerprint>>> DataSource::fingerprints() const {
   std::map<std::string, std::vector<FileFingerprint>> fingerprints;
-  for (const Source &source : state->sources)
+  for (const Source &source : opened)
     for (const auto &file : source.files) {
       auto fingerprint = file->fingerprint();
       if (!fingerprint)
@@ -279,7 +232,7 @@ Result<std::map<std::string, std::vector<FileFingerprint>>> DataSource::fingerpr
 }
 Result<std::vector<uint16_t>> DataSource::bytesOfTokens() const {
   std::optional<std::vector<uint16_t>> common;
-  for (const Source &source : state->sources)
+  for (const Source &source : opened)
     for (const auto &file : source.files) {
       auto bytes = file->bytesOfTokens();
       if (!bytes)
@@ -292,20 +245,19 @@ Result<std::vector<uint16_t>> DataSource::bytesOfTokens() const {
 }
 void DataSource::startAt(const std::vector<uint64_t> &starts) {
   for (size_t i = 0; i < starts.size(); ++i)
-    state->sources[i].start = starts[i];
+    opened[i].start = starts[i];
 }
 uint64_t DataSource::tokensRead(size_t source, uint64_t position) const {
-  const uint64_t block = state->options.shuffleBlock, blocks = position / block;
-  const uint64_t whole = state->mixture.count(static_cast<uint32_t>(source), blocks) * block;
-  const bool inBlock = state->mixture(blocks).source == source;
-  return state->sources[source].start + whole + (inBlock ? position % block : 0);
+  const uint64_t block = options.shuffleBlock, blocks = position / block;
+  const uint64_t whole = mixture.count(static_cast<uint32_t>(source), blocks) * block;
+  const bool inBlock = mixture(blocks).source == source;
+  return opened[source].start + whole + (inBlock ? position % block : 0);
 }
-bool DataSource::hasDocumentMask() const { return state->options.documentMask; }
 
-DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t most) const {
+DataSource::Piece DataSource::pieceAt(uint64_t position, uint64_t most) const {
   const uint64_t block = options.shuffleBlock, inMixed = position % block;
   const Mixture::Place mixed = mixture(position / block);
-  const Source &source = sources[mixed.source];
+  const Source &source = opened[mixed.source];
   // A stream may begin inside a block of the source. Its blocks then end inside those of the
   // source.
   const uint64_t own = source.start + mixed.index * block + inMixed;
@@ -332,8 +284,7 @@ DataSource::State::Piece DataSource::State::pieceAt(uint64_t position, uint64_t 
   return piece;
 }
 
-Result<void> DataSource::State::fillPiece(const Piece &piece, int32_t *tokens,
-                                          int32_t *targets) const {
+Result<void> DataSource::fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const {
   const TokenFile *file = piece.file;
   const uint64_t begin = piece.begin, length = piece.length;
   int32_t *last = targets + length - 1;
@@ -357,8 +308,8 @@ Result<void> DataSource::State::fillPiece(const Piece &piece, int32_t *tokens,
   return {};
 }
 
-Result<void> DataSource::State::fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
-                                           int32_t *starts) const {
+Result<void> DataSource::fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
+                                    int32_t *starts) const {
   if (options.bestFit) // all tokens of a piece belong to one document
     std::fill_n(starts, piece.length, first);
   else if (piece.file->hasDocuments())
@@ -368,8 +319,8 @@ Result<void> DataSource::State::fillStarts(const Piece &piece, const int32_t *to
   return {};
 }
 
-Result<void> DataSource::State::maskLasts(const Piece &piece, const int32_t *tokens,
-                                          int32_t *targets) const {
+Result<void> DataSource::maskLasts(const Piece &piece, const int32_t *tokens,
+                                   int32_t *targets) const {
   if (options.bestFit) // fillPiece() has done so
     return {};
   if (piece.file->hasDocuments())
@@ -382,16 +333,16 @@ Result<void> DataSource::State::maskLasts(const Piece &piece, const int32_t *tok
 
 Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                               int32_t *starts) const {
-  const uint64_t length = state->options.sequenceLength, total = rows * length;
+  const uint64_t length = options.sequenceLength, total = rows * length;
   for (uint64_t at = 0; at < total;) {
     const uint64_t inRow = at % length;
-    const State::Piece piece = state->pieceAt(position + at, length - inRow);
+    const Piece piece = pieceAt(position + at, length - inRow);
     const FileWait wait("reading", piece.file->path());
-    auto filled = state->fillPiece(piece, tokens + at, targets + at);
-    if (filled && starts && state->options.documentMask)
-      filled = state->fillStarts(piece, tokens + at, static_cast<int32_t>(inRow), starts + at);
-    if (filled && state->options.documentLossMask)
-      filled = state->maskLasts(piece, tokens + at, targets + at);
+    auto filled = fillPiece(piece, tokens + at, targets + at);
+    if (filled && starts && options.documentMask)
+      filled = fillStarts(piece, tokens + at, static_cast<int32_t>(inRow), starts + at);
+    if (filled && options.documentLossMask)
+      filled = maskLasts(piece, tokens + at, targets + at);
     if (!filled)
       return inKey(piece.source->options.key, filled.error());
     at += piece.length;
@@ -400,7 +351,7 @@ Result<void> DataSource::fill(uint64_t position, uint64_t rows, int32_t *tokens,
 }
 
 std::pair<std::string, uint64_t> DataSource::locate(uint64_t position) const {
-  const State::Piece piece = state->pieceAt(position, 1);
+  const Piece piece = pieceAt(position, 1);
   return {piece.file->path(), piece.begin};
 }
 

@@ -20,6 +20,8 @@
 #pragma once
 
 #include "ground/support/Result.h"
+#include "runtime/data/BestFit.h"
+#include "runtime/data/Mixture.h"
 #include "runtime/data/TokenFile.h"
 
 #include <map>
@@ -81,17 +83,16 @@ public:
   // an error, and so is a shuffleBlock other than sequenceLength. Token ids are checked later, when
   // fill() reads them.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
-  ~DataSource();
 
-  uint64_t sequenceLength() const;
-  uint64_t blockLength() const; // tokens of a block
+  uint64_t sequenceLength() const { return options.sequenceLength; }
+  uint64_t blockLength() const { return options.shuffleBlock; } // tokens
   // Returns the rows in whole blocks of all sources.
   uint64_t samplesPerEpoch() const;
   std::vector<SourceFacts> sources() const; // in the order of DataOptions::sources
   // Returns warnings about data that may not be intended: a file that is too short for one block,
   // copies of a file, files of different tokenizers, an end-of-document token that a file does not
   // seem to have.
-  const std::vector<std::string> &warnings() const;
+  const std::vector<std::string> &warnings() const { return problems; }
   // Returns the fingerprints of all files by SourceOptions::key, in the order in which the source
   // has them.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
@@ -119,15 +120,44 @@ public:
   // damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
-  bool hasDocumentMask() const;
+  bool hasDocumentMask() const { return options.documentMask; }
 
   // Returns the file of the token at `position` of the stream, and the token's position in it.
   std::pair<std::string, uint64_t> locate(uint64_t position) const;
 
 private:
-  DataSource();
-  struct State;
-  std::unique_ptr<State> state;
+  struct Source {
+    SourceOptions options;
+    std::vector<std::unique_ptr<TokenFile>> files;
+    std::vector<PackedWindows> packed; // packed windows of each file; only with bestFit
+    std::vector<uint64_t> firstBlock;  // first block of each file; last: number of blocks
+    uint64_t blocks = 0, tokens = 0;
+    uint64_t seed = 0;
+    uint64_t start = 0; // tokens of the source's stream that precede the run's
+  };
+  // Consecutive tokens of a file, or padding.
+  struct Piece {
+    const Source *source;
+    const TokenFile *file;
+    uint64_t begin, length;
+    bool isPadding = false;
+    bool hasSuccessor = true; // the token after the last one is its target
+  };
+
+  DataSource() = default;
+  Result<void> openSource(const SourceOptions &from);
+  // Returns the tokens of the stream from `position` to the end of their block or, with bestFit, of
+  // their document, at most `most`.
+  Piece pieceAt(uint64_t position, uint64_t most) const;
+  Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
+  Result<void> maskLasts(const Piece &piece, const int32_t *tokens, int32_t *targets) const;
+  Result<void> fillStarts(const Piece &piece, const int32_t *tokens, int32_t first,
+                          int32_t *starts) const;
+
+  DataOptions options;
+  std::vector<Source> opened;
+  Mixture mixture;
+  std::vector<std::string> problems; // of warnings()
 };
 
 // The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows; the first
