@@ -239,6 +239,7 @@ Result<std::string> RunDirectory::undone() {
 }
 
 Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
+  undoneFolder.clear();
   std::vector<std::string> moved;
   for (const char *kind : {"checkpoints", "exports", "evaluations"}) {
     const std::string from = fmt::format("{}/{}", folder, kind);

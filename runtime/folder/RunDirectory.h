@@ -66,13 +66,11 @@ public:
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
 
-  // Lets the next call of undone() begin another folder.
-  void beginUndo() { undoneFolder.clear(); }
   // Returns OUT/undone/N and creates it at the first call; N is the smallest free number. Later
   // calls return the same folder.
   Result<std::string> undone();
-  // Moves checkpoints, exports and evaluations of later steps than `step` to undone(). Returns the
-  // new paths.
+  // Lets the next call of undone() begin another folder, and moves checkpoints, exports and
+  // evaluations of later steps than `step` there. Returns the new paths.
   Result<std::vector<std::string>> undoAfter(uint64_t step);
 
   // Returns an Error if the lock file says that another process writes to the folder, which happens

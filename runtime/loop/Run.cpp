@@ -429,7 +429,6 @@ static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
   if (options.rewind) {
-    directory.beginUndo();
     auto moved = directory.undoAfter(step);
     LMC_TRY(moved);
     for (const std::string &path : *moved)
