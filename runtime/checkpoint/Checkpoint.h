@@ -116,7 +116,7 @@ Result<void> removeInterrupted(const std::string &folder);
 // checkpoint of a step before it stays as well: the state from step `suspect` on may be worthless.
 // The free disk space is checked first. An Error (a full or unwritable disk, a failing `fetch`)
 // leaves all earlier checkpoints intact. If only an older checkpoint cannot be removed, the save
-// has succeeded, and `remark` of the rank at position 0 says so; without `remark` it is an Error.
+// has succeeded, and `remark` (may be null) of the rank at position 0 says so.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
