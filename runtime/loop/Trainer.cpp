@@ -126,15 +126,6 @@ Result<std::optional<Trainer::NextBatch>> Trainer::nextBatch() {
   return std::optional(std::move(next));
 }
 
-StepLimits Trainer::nextLimits(bool &named) const {
-  const uint64_t number = enqueuedStep + 1;
-  named = std::ranges::any_of(run.session.settings.skipSteps, [&](const StepRange &range) {
-    return range.first <= number && number <= range.last;
-  });
-  // A limit of -1 excludes every step, because neither losses nor norms are below 0.
-  return named ? StepLimits{-1, -1} : watches.limitsOf(static_cast<int64_t>(number));
-}
-
 Result<void> Trainer::enqueue(const NextBatch &next) {
   const auto number = static_cast<int64_t>(enqueuedStep) + 1;
   EnqueuedStep step{.number = number,
@@ -142,7 +133,11 @@ Result<void> Trainer::enqueue(const NextBatch &next) {
                     .dataSeconds = next.seconds,
                     .validTargets = next.batch.validTargets,
                     .ended = ends[static_cast<size_t>(number) % ends.size()].get()};
-  step.limits = nextLimits(step.named);
+  step.named = std::ranges::any_of(run.session.settings.skipSteps, [&](const StepRange &range) {
+    return range.first <= enqueuedStep + 1 && enqueuedStep + 1 <= range.last;
+  });
+  // A limit of -1 excludes every step, because neither losses nor norms are below 0.
+  step.limits = step.named ? StepLimits{-1, -1} : watches.limitsOf(number);
   if (enqueued.empty()) {
     LMC_TRY(run.session.device->place(*start));
     step.began = start.get();

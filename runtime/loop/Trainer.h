@@ -88,9 +88,6 @@ private:
   // Enqueues the next step.
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Returns the limits of the next step. If guard.skip_steps names the step, they are below every
-  // loss and norm.
-  StepLimits nextLimits(bool &named) const;
   // Waits for the oldest enqueued step and shows it to the watches. The caller reports it.
   Result<StepRecord> settle();
   // Settles and reports enqueued steps until `count` are left.
