@@ -32,8 +32,6 @@ std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router
 
 std::optional<DeadExpertWatch::Verdict>
 DeadExpertWatch::observe(int64_t step, const std::vector<RouterRecord> &routers) {
-  if (steps == 0)
-    return std::nullopt;
   Verdict verdict;
   bool isNew = false;
   std::vector<std::string> named;

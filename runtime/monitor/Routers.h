@@ -38,7 +38,7 @@ std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router
 // Warns of experts that got no token in `steps` steps in a row ("dead" experts).
 class DeadExpertWatch {
 public:
-  // `steps`: the number of steps after which an expert is dead; 0: no expert is.
+  // `steps`: the number of steps after which an expert is dead, at least 1.
   explicit DeadExpertWatch(int64_t steps) : steps(steps) {}
 
   struct Verdict {

@@ -61,11 +61,5 @@ TEST(DeadExperts, OfManyLayersAreCounted) {
                            "of layer 3; 1 of layer 4; and those of 2 more layers; "));
 }
 
-TEST(DeadExperts, AreNotLookedForWithoutAWindow) {
-  DeadExpertWatch watch(0);
-  for (int64_t step = 1; step < 10; ++step)
-    EXPECT_FALSE(watch.observe(step, routers({{4, 0}})));
-}
-
 } // namespace
 } // namespace lmc
