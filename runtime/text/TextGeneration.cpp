@@ -50,15 +50,6 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
   return {};
 }
 
-Result<void> TextGeneration::openFile(RunDirectory &directory) {
-  auto opened = LineFile::openAfter(directory.path() + "/generated.jsonl",
-                                    static_cast<int64_t>(session.progress.step),
-                                    [&] { return directory.undone(); });
-  LMC_TRY(opened);
-  file.emplace(std::move(*opened));
-  return {};
-}
-
 Result<void> TextGeneration::share() {
   nlohmann::json mine = {{"ids", ids}, {"end", endOfDocument}};
   auto text = broadcastText(session.world.all(), session.world.rank() == 0 ? mine.dump() : "");
@@ -84,7 +75,12 @@ TextGeneration::open(Session &session, const DataSource &data, RunDirectory &dir
     if (session.world.rank() != 0)
       return {};
     LMC_TRY(made->readPromptsOf(data));
-    return made->openFile(directory);
+    auto file = LineFile::openAfter(directory.path() + "/generated.jsonl",
+                                    static_cast<int64_t>(session.progress.step),
+                                    [&] { return directory.undone(); });
+    LMC_TRY(file);
+    made->file.emplace(std::move(*file));
+    return {};
   };
   LMC_TRY(allSucceed(session.world.all(), read()));
   LMC_TRY(made->share());

@@ -42,7 +42,6 @@ private:
       : session(session), console(console), log(log), observer(observer) {}
   // Of rank 0.
   Result<void> readPromptsOf(const DataSource &data);
-  Result<void> openFile(RunDirectory &directory);
   // Sends the ids of the prompts to the other ranks.
   Result<void> share();
   Result<void> report(uint64_t step, const std::vector<Continuation> &all, double seconds);
