@@ -294,8 +294,8 @@ static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved
   if (!keep.best.empty())
     best = bestOf(runDirectory, *others, keep.best);
   std::erase(*others, saved);
-  const auto sound = std::find_if(others->begin(), others->end(),
-                                  [&](uint64_t step) { return suspect && step < *suspect; });
+  const auto sound =
+      std::ranges::find_if(*others, [&](uint64_t step) { return suspect && step < *suspect; });
   const std::optional<uint64_t> spared =
       sound == others->end() ? std::nullopt : std::optional(*sound);
   for (size_t i = static_cast<size_t>(keep.newest) - 1; i < others->size(); ++i) {
@@ -401,7 +401,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   for (const auto &[step, candidates] : newestFirst)
     for (const std::string &name : candidates) {
       std::string path = folder + "/" + name;
-      if (std::any_of(damaged.begin(), damaged.end(), [&](const DamagedCheckpoint &known) {
+      if (std::ranges::any_of(damaged, [&](const DamagedCheckpoint &known) {
             std::error_code failed;
             return std::filesystem::equivalent(known.path, path, failed);
           }))

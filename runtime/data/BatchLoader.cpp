@@ -30,8 +30,7 @@ Result<BatchLoader::Batch> makeBatch(const DataSource &source, const BatchRows &
                         batch.targets.data() + at,
                         batch.starts.empty() ? nullptr : batch.starts.data() + at));
   }
-  batch.validTargets = std::count_if(batch.targets.begin(), batch.targets.end(),
-                                     [](int32_t target) { return target >= 0; });
+  batch.validTargets = std::ranges::count_if(batch.targets, [](int32_t id) { return id >= 0; });
   return batch;
 }
 

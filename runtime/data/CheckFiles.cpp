@@ -118,10 +118,10 @@ Result<void> checkLengths(const DataOptions &options, const TokenFiles &files, W
   const bool isRow = block == options.sequenceLength;
   const char *key = isRow ? "training.sequence_length" : "data.shuffle_block";
   auto isShort = [&](const TokenFile *file) { return blocksOf(*file, block) == 0; };
-  const auto count = std::count_if(files.begin(), files.end(), isShort);
+  const auto count = std::ranges::count_if(files, isShort);
   if (count == 0)
     return {};
-  const TokenFile &first = **std::find_if(files.begin(), files.end(), isShort);
+  const TokenFile &first = **std::ranges::find_if(files, isShort);
   if (static_cast<size_t>(count) == files.size())
     return Error{fmt::format("{}{} has {} tokens, too few for one {} of {} ({} {} + 1); give more "
                              "text or a smaller {}",

@@ -183,17 +183,15 @@ static bool covers(const std::string &declared, const std::string &key) {
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared) {
   auto isDeclared = [&](const std::string &key) {
-    return std::any_of(declared.begin(), declared.end(),
-                       [&](const std::string &name) { return covers(name, key); });
+    return std::ranges::any_of(declared,
+                               [&](const std::string &name) { return covers(name, key); });
   };
   // The default of a setting may follow a setting whose default follows another one.
   auto isCovered = [&](const SettingChange *change) {
     for (size_t depth = 0; depth <= changes.size(); ++depth) {
       if (isDeclared(change->key))
         return true;
-      auto source = std::find_if(changes.begin(), changes.end(), [&](const SettingChange &other) {
-        return other.key == change->derivedFrom;
-      });
+      auto source = std::ranges::find(changes, change->derivedFrom, &SettingChange::key);
       if (source == changes.end())
         return false;
       change = &*source;

@@ -72,8 +72,8 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
       if (isRouterSum(*variable))
         LMC_TRY(add(*variable));
   }
-  std::sort(found.begin(), found.end(), [](const Found &a, const Found &b) {
-    return std::pair(a.range.arena, a.range.offset) < std::pair(b.range.arena, b.range.offset);
+  std::ranges::sort(found, {}, [](const Found &scalar) {
+    return std::pair(scalar.range.arena, scalar.range.offset);
   });
   constexpr uint64_t kGap = 4096; // gap in bytes up to which two ranges are copied as one
   Block block;
