@@ -337,30 +337,26 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
   // that is still to be read.
   char *raw = reinterpret_cast<char *>(out) + count * (sizeof(int32_t) - width);
   LMC_TRY(file.read(payload + begin * width, count * width, raw));
-  auto widen = [&](auto id) {
+  auto widen = [&](auto id) -> Result<void> {
     for (uint64_t i = 0; i < count; ++i) {
       std::memcpy(&id, raw + i * sizeof(id), sizeof(id));
       const int32_t token = id;
       std::memcpy(out + i, &token, sizeof(token));
     }
+    return {};
   };
   switch (idType) {
   case TokenType::UInt8:
-    widen(uint8_t());
-    break;
+    return widen(uint8_t());
   case TokenType::Int8:
-    widen(int8_t());
-    break;
+    return widen(int8_t());
   case TokenType::UInt16:
-    widen(uint16_t());
-    break;
+    return widen(uint16_t());
   case TokenType::Int16:
-    widen(int16_t());
-    break;
+    return widen(int16_t());
   default: // 32-bit values are already in place
-    break;
+    return {};
   }
-  return {};
 }
 
 Error TokenFile::badId(uint64_t position, const std::string &limit) const {
