@@ -5,10 +5,6 @@
 #include "runtime/data/DataSource.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
-#include <thread>
 
 namespace lmc {
 
@@ -36,78 +32,62 @@ Result<BatchLoader::Batch> makeBatch(const DataSource &source, const BatchRows &
 
 } // namespace
 
-struct BatchLoader::State {
-  const DataSource &source;
-  const BatchRows rows;
-  const uint64_t position;                        // of batch 0
-  std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
-  uint64_t nextClaim = 0, nextTake = 0;
-  bool stopping = false;
-  std::optional<Error> failure; // an error that next() returned; it returns the same again
-  std::mutex mutex;
-  std::condition_variable filled, freed;
-  std::vector<std::thread> threads;
+Result<BatchLoader::Batch> BatchLoader::make(uint64_t number) const {
+  return makeBatch(source, rows, position + number * rows.perStep * source.sequenceLength());
+}
 
-  State(const DataSource &source, const BatchRows &rows, uint64_t position)
-      : source(source), rows(rows), position(position) {}
-
-  Result<Batch> make(uint64_t number) const {
-    return makeBatch(source, rows, position + number * rows.perStep * source.sequenceLength());
+void BatchLoader::work() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    freed.wait(lock, [&] { return stopping || nextClaim < nextTake + ring.size(); });
+    if (stopping)
+      return;
+    uint64_t number = nextClaim++;
+    lock.unlock();
+    Result<Batch> batch = make(number);
+    lock.lock();
+    ring[number % ring.size()] = std::move(batch);
+    filled.notify_one();
   }
-
-  void work() {
-    std::unique_lock lock(mutex);
-    while (true) {
-      freed.wait(lock, [&] { return stopping || nextClaim < nextTake + ring.size(); });
-      if (stopping)
-        return;
-      uint64_t number = nextClaim++;
-      lock.unlock();
-      Result<Batch> batch = make(number);
-      lock.lock();
-      ring[number % ring.size()] = std::move(batch);
-      filled.notify_one();
-    }
-  }
-};
+}
 
 BatchLoader::BatchLoader(const DataSource &source, const BatchRows &rows, uint64_t position,
                          int workers)
-    : state(std::make_unique<State>(source, rows, position)) {
+    : source(source), rows(rows), position(position) {
   if (workers <= 0)
     return;
-  state->ring.resize(workers * kBatchesPerWorker);
+  ring.resize(workers * kBatchesPerWorker);
   for (int i = 0; i < workers; ++i)
-    state->threads.emplace_back([this] { state->work(); });
+    threads.emplace_back([this] { work(); });
 }
 
 BatchLoader::~BatchLoader() {
   {
-    std::lock_guard lock(state->mutex);
-    state->stopping = true;
+    std::lock_guard lock(mutex);
+    stopping = true;
   }
-  state->freed.notify_all();
-  for (std::thread &thread : state->threads)
+  freed.notify_all();
+  for (std::thread &thread : threads)
     thread.join();
 }
 
 Result<BatchLoader::Batch> BatchLoader::next() {
-  if (state->failure)
-    return *state->failure;
+  if (failure)
+    return *failure;
   Result<Batch> batch = [&]() -> Result<Batch> {
-    if (state->threads.empty())
-      return state->make(state->nextTake++);
-    std::unique_lock lock(state->mutex);
-    auto &slot = state->ring[state->nextTake % state->ring.size()];
-    state->filled.wait(lock, [&] { return slot.has_value(); });
+    if (threads.empty())
+      return make(nextTake++);
+    std::unique_lock lock(mutex);
+    auto &slot = ring[nextTake % ring.size()];
+    filled.wait(lock, [&] { return slot.has_value(); });
     Result<Batch> taken = std::move(*slot);
     slot.reset();
-    ++state->nextTake;
-    state->freed.notify_all();
+    ++nextTake;
+    freed.notify_all();
     return taken;
   }();
   if (!batch)
-    state->failure = batch.error();
+    failure = batch.error();
   return batch;
 }
 

@@ -24,9 +24,13 @@
 #include "runtime/data/Mixture.h"
 #include "runtime/data/TokenFile.h"
 
+#include <condition_variable>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace lmc {
@@ -185,8 +189,19 @@ public:
   Result<Batch> next();
 
 private:
-  struct State;
-  std::unique_ptr<State> state;
+  Result<Batch> make(uint64_t number) const;
+  void work(); // of a thread
+
+  const DataSource &source;
+  const BatchRows rows;
+  const uint64_t position;                        // of batch 0
+  std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
+  uint64_t nextClaim = 0, nextTake = 0;
+  bool stopping = false;
+  std::optional<Error> failure; // an error that next() returned; it returns the same again
+  std::mutex mutex;
+  std::condition_variable filled, freed;
+  std::vector<std::thread> threads;
 };
 
 } // namespace lmc
