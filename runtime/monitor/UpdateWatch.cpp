@@ -19,15 +19,10 @@ const char *nameOf(UpdateWatch::Fault fault) {
 }
 
 static std::string describe(const UpdateWatch::OutOfRange &tensor) {
-  switch (tensor.fault) {
-  case UpdateWatch::Fault::NotFinite:
-    return fmt::format("{} is not finite", tensor.name);
-  case UpdateWatch::Fault::Ratio:
+  if (tensor.fault == UpdateWatch::Fault::Ratio)
     return fmt::format("{} changes by {:.3g} of its weights", tensor.name, *tensor.ratio);
-  case UpdateWatch::Fault::NoGradient:
-    return fmt::format("{} has no gradient", tensor.name);
-  }
-  return tensor.name;
+  const bool isFinite = tensor.fault != UpdateWatch::Fault::NotFinite;
+  return tensor.name + (isFinite ? " has no gradient" : " is not finite");
 }
 
 std::optional<UpdateWatch::Verdict> UpdateWatch::observe(const StepUpdates &updates) {
