@@ -1,6 +1,7 @@
 #include "compiler/analysis/Memory.h"
 
 #include "compiler/analysis/Fusion.h"
+#include "ground/plan/Names.h"
 #include "ground/plan/SliceGeometry.h"
 
 #include <algorithm>
@@ -171,14 +172,7 @@ uint64_t total(const CategoryBytes &bytes) {
 }
 
 std::string categoryName(plan::Category category) {
-  std::string name;
-  for (const char *c = plan::EnumNameCategory(category); *c; ++c) {
-    bool upper = *c >= 'A' && *c <= 'Z';
-    if (upper && !name.empty())
-      name += '_';
-    name += char(upper ? *c - 'A' + 'a' : *c);
-  }
-  return name;
+  return names::snakeCase(plan::EnumNameCategory(category));
 }
 
 uint64_t MemoryTimeline::activationBytes() const {

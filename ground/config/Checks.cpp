@@ -113,7 +113,7 @@ void ropeScaling(const CheckedJob &job) {
     // Reports any other key of [model.rope_scaling] without a rope_type: it would have no effect.
     for (const Key &key : job.keys)
       if (!job.provenance.given("model.rope_scaling.rope_type") &&
-          key.section == "model.rope_scaling" && std::string_view(key.name) != "rope_type" &&
+          key.section == "model.rope_scaling" && key.name != "rope_type" &&
           job.provenance.given(key.path()))
         return job.error("model.rope_scaling.rope_type",
                          "[model.rope_scaling] has {} but no rope_type, so it would do nothing; "
@@ -197,8 +197,7 @@ void expertParallel(const CheckedJob &job) {
     return;
   const char *key = "distributed.expert_parallel";
   const bool hasExperts = std::ranges::any_of(job.keys, [&](const Key &each) {
-    return each.name == std::string_view("num_experts_per_tok") &&
-           each.isOf(*job.config.model.family);
+    return each.name == "num_experts_per_tok" && each.isOf(*job.config.model.family);
   });
   if (!hasExperts)
     job.error(key, "expert_parallel = {} is for models with experts, and \"{}\" has none", parts,

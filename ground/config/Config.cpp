@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 namespace lmc {
@@ -95,6 +96,20 @@ bool DistributedConfig::dividesGradients() const {
 
 bool DistributedConfig::choosesReduce() const {
   return reduce == "auto" && dividesGradients() && shardRanks() > 1;
+}
+
+ParameterGroup &Config::groupNamed(const std::string &name) {
+  ParameterGroup &group = optimizer.groups[name];
+  group.name = name;
+  return group;
+}
+
+PhaseConfig &Config::phaseNamed(const std::string &name) {
+  const auto found = std::ranges::find(phases, name, &PhaseConfig::name);
+  if (found != phases.end())
+    return *found;
+  phases.emplace_back().name = name;
+  return phases.back();
 }
 
 void setLossChunk(Config &config, int64_t tokens) {

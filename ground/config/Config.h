@@ -292,6 +292,9 @@ struct Config {
   TargetConfig target;
   std::deque<PhaseConfig> phases; // in the order of the file; empty: the run has no phases
   size_t phase = 0;               // the phase that `training` describes
+  // Return the group of parameters or the phase with this name, which is added if there is none.
+  ParameterGroup &groupNamed(const std::string &name);
+  PhaseConfig &phaseNamed(const std::string &name);
 
   std::string path;               // path of the TOML file, as given
   std::string directory;          // absolute path; paths in settings are relative to it

@@ -55,8 +55,9 @@ public:
     checkLayerTypes(json.value("layer_types", Json()));
     warnOfDropouts(*family, merged);
     for (const Key &key : keys)
-      for (const char *name : {key.alias, key.name})
-        if (key.section == "model" && *name && merged.contains(name) && isRead(*family, key))
+      for (const std::string &name : {std::string(key.alias), key.name})
+        if (key.section == "model" && !name.empty() && merged.contains(name) &&
+            isRead(*family, key))
           add("model", name, merged[name]);
     // "rope_parameters" and "rope_scaling" name the same settings. If both are present,
     // transformers uses rope_scaling, the older name.

@@ -23,21 +23,23 @@ keys::Rows::Rows(const ModelFamilies &families) {
   list("phase",
        "A part of the run, with another sequence length, batch, mixture or learning rate: a table "
        "for each, in the order in which they are trained ([phases](running.md#phases)).",
-       &Rows::phase);
+       &Rows::phase, identity);
   list("validation",
        "Validation with several sets, in the place of `validation` of `[data]`: a table for each "
        "set ([validation sets](data.md#validation-sets)).",
-       &Rows::validation);
+       &Rows::validation, runTime);
   checkpoint();
   monitoring();
   guard();
   target();
 }
 
-void keys::Rows::list(const char *name, const char *doc, void (Rows::*table)(const std::string &)) {
+void keys::Rows::list(const char *name, const char *doc, void (Rows::*table)(const std::string &),
+                      void (*ofAll)(Key &)) {
   sections.push_back({name, doc, [=](const std::string &own) {
                         Rows rows;
                         rows.current = fmt::format("{}.{}", name, own);
+                        rows.ofAll = ofAll;
                         (rows.*table)(own);
                         return rows.keys;
                       }});
@@ -92,13 +94,6 @@ void KeyTable::addTable(const Section &list, const std::string &name) {
 
 bool Key::isOf(const ModelFamily &family) const {
   return families.empty() || std::find(families.begin(), families.end(), &family) != families.end();
-}
-
-std::function<Field(Config &)> keys::familyField(const char *name, FamilyValue initial) {
-  return [=](Config &config) {
-    auto &value = config.model.familyValues.try_emplace(name, initial).first->second;
-    return std::visit([](auto &value) -> Field { return &value; }, value);
-  };
 }
 
 std::string listed(const std::vector<std::string> &names, const char *word) {

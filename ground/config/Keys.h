@@ -36,7 +36,7 @@ struct DerivedDefault {
 
 struct Key {
   std::string section = {};
-  const char *name = "";
+  std::string name = {};
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"

@@ -120,7 +120,7 @@ void setLabels(std::vector<SweepSetting> &settings) {
     if (setting.values.size() < 2)
       continue;
     const auto hasSameName = [&](const SweepSetting &other) {
-      return other.values.size() > 1 && std::string_view(other.key->name) == setting.key->name;
+      return other.values.size() > 1 && other.key->name == setting.key->name;
     };
     setting.label =
         std::ranges::count_if(settings, hasSameName) > 1 ? setting.key->path() : setting.key->name;

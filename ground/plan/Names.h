@@ -56,6 +56,20 @@ inline constexpr const char *kRouterLate = "run.router.late";
 // losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
+// Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".
+inline std::string snakeCase(std::string_view name) {
+  std::string snake;
+  bool afterUpper = true;
+  for (const char c : name) {
+    const bool isUpper = c >= 'A' && c <= 'Z';
+    if (isUpper && !afterUpper)
+      snake += '_';
+    snake += char(isUpper ? c - 'A' + 'a' : c);
+    afterUpper = isUpper;
+  }
+  return snake;
+}
+
 // Returns "run.router.counts.3".
 inline std::string routerSum(std::string_view which, int64_t layer) {
   return std::string(which) + "." + std::to_string(layer);

@@ -1,5 +1,7 @@
 #include "ground/plan/Operands.h"
 
+#include "ground/plan/Names.h"
+
 #include <fmt/format.h>
 
 namespace lmc::plan {
@@ -21,16 +23,8 @@ std::vector<const Launch *> launchesOf(const Command &command) {
 
 std::string commandName(const Command &command) {
   const Collective *collective = command.body_as_Collective();
-  std::string name;
-  for (const char *c = collective ? EnumNameCollectiveKind(collective->kind())
-                                  : EnumNameCommandBody(command.body_type());
-       *c; ++c) {
-    bool upper = *c >= 'A' && *c <= 'Z';
-    if (upper && !name.empty())
-      name += '_';
-    name += char(upper ? *c - 'A' + 'a' : *c);
-  }
-  return name;
+  return names::snakeCase(collective ? EnumNameCollectiveKind(collective->kind())
+                                     : EnumNameCommandBody(command.body_type()));
 }
 
 std::string placeOf(const Function &function, uint32_t command) {

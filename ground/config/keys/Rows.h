@@ -2,9 +2,13 @@
 #pragma once
 
 #include "ground/config/keys/Traits.h"
+#include "ground/plan/Names.h"
 
 // The function for Key::field: FIELD(training.seed) is Config::training.seed.
-#define FIELD(PATH) [](Config &config) -> Field { return &config.PATH; }
+#define FIELD(PATH) [=](Config &config) -> Field { return &config.PATH; }
+
+// Adds a key that has the name of its field: KEY(training.zLoss, ...) is `z_loss`.
+#define KEY(PATH, ...) key(nameOfField(#PATH), FIELD(PATH), __VA_ARGS__)
 
 namespace lmc::config::keys {
 
@@ -12,6 +16,11 @@ namespace lmc::config::keys {
 // tokens, bytes) is below 2^63.
 constexpr double kMaxLayers = 4096, kMaxPositions = 1 << 26, kMaxSteps = 1e12;
 constexpr double kMaxInt32 = 2147483647;
+
+inline auto steps(double minimum) { return range(minimum, kMaxSteps, "steps"); }
+inline auto tokens(double minimum) { return range(minimum, kMaxPositions, "tokens"); }
+inline void fraction(Key &key) { range(0, 1)(key); }
+inline void rate(Key &key) { range(0, kMaxRate)(key); } // a learning rate
 
 class Rows {
 public:
@@ -24,6 +33,11 @@ public:
 private:
   Rows() = default;
 
+  // Returns the name of the key of a field: "muon_ns_dtype" for "optimizer.muonNsDType".
+  static std::string nameOfField(std::string_view path) {
+    return names::snakeCase(path.substr(path.rfind('.') + 1));
+  }
+
   // Begins a section; the traits are those of all its keys.
   template <typename... Traits>
   void section(const char *name, const char *doc, const Traits &...traits) {
@@ -31,12 +45,13 @@ private:
     current = name;
     ofAll = [=](Key &key) { (traits(key), ...); };
   }
-  // Adds a list of tables; `table` adds the keys of the table `name`.
-  void list(const char *name, const char *doc, void (Rows::*table)(const std::string &name));
+  // Adds a list of tables; `table` adds the keys of the table `name`, all with the trait `ofAll`.
+  void list(const char *name, const char *doc, void (Rows::*table)(const std::string &name),
+            void (*ofAll)(Key &));
   // Adds a key of the section, with traits and a doc.
   template <typename... Traits>
-  void key(const char *name, std::function<Field(Config &)> field, const Traits &...traits) {
-    keys.push_back(makeKey(name, std::move(field), ofAll, traits...));
+  void key(std::string name, std::function<Field(Config &)> field, const Traits &...traits) {
+    keys.push_back(makeKey(std::move(name), std::move(field), ofAll, traits...));
     keys.back().section = current;
   }
 

@@ -43,6 +43,15 @@ inline auto defaultText(const char *text) {
   return [=](Key &key) { key.defaultText = text; };
 }
 
+// The default is to have none.
+inline void optional(Key &key) { key.defaultText = "none"; }
+
+// The value 0, which is the default, is written "auto".
+inline void orAuto(Key &key) {
+  key.choices.push_back({"auto", 0});
+  key.defaultText = "\"auto\"";
+}
+
 inline auto derived(const std::string &from, double divisor = 1) {
   return [=](Key &key) { key.derived = {from, divisor}; };
 }
@@ -51,11 +60,14 @@ inline void required(Key &key) { key.required = true; }
 inline void runTime(Key &key) { key.runTime = true; }
 inline void runTimeIfGiven(Key &key) { key.runTimeIfGiven = true; }
 inline void identity(Key &key) { key.identity = true; }
+// Exceptions in a section whose keys have the trait runTime, or identity.
+inline void compiled(Key &key) { key.runTime = false; }
+inline void sameModel(Key &key) { key.identity = false; }
 
 // Returns a key without a section.
 template <typename... Traits>
-Key makeKey(const char *name, std::function<Field(Config &)> field, const Traits &...traits) {
-  Key key{.name = name, .field = std::move(field)};
+Key makeKey(std::string name, std::function<Field(Config &)> field, const Traits &...traits) {
+  Key key{.name = std::move(name), .field = std::move(field)};
   const auto apply = [&](const auto &trait) {
     if constexpr (std::is_invocable_v<decltype(trait), Key &>)
       trait(key);
@@ -66,15 +78,16 @@ Key makeKey(const char *name, std::function<Field(Config &)> field, const Traits
   return key;
 }
 
-// Returns the function for Key::field of a key of a family's own.
-std::function<Field(Config &)> familyField(const char *name, FamilyValue initial);
-
 // Returns a key of [model] of a family's own. The value is stored in
 // ModelConfig::familyValues[name] and starts as `initial`. Families that have the same key may have
 // different initial values.
 template <typename... Traits>
 Key familyKey(const char *name, FamilyValue initial, const Traits &...traits) {
-  Key key = makeKey(name, familyField(name, std::move(initial)), traits...);
+  const auto field = [=](Config &config) {
+    auto &value = config.model.familyValues.try_emplace(name, initial).first->second;
+    return std::visit([](auto &value) -> Field { return &value; }, value);
+  };
+  Key key = makeKey(name, field, traits...);
   key.section = "model";
   return key;
 }
