@@ -24,7 +24,7 @@ enum ForeignProgram : unsigned {
 struct ForeignKey {
   // Lower case, with '_' for '-'. A name such as "learning_rate.base" holds only in sections whose
   // last part is "learning_rate"; any other name holds in every section.
-  const char *name;
+  std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
   // The difference in meaning or unit; "" if there is none. Without a key: a remark that lmc has
@@ -35,7 +35,7 @@ struct ForeignKey {
 // A section whose name another program uses. The name is written as in ForeignKey, and holds for
 // the whole path of a section or for its last part.
 struct ForeignSection {
-  const char *name;
+  std::string name;
   const char *remark; // lmc's section
 };
 
