@@ -15,18 +15,25 @@
 namespace lmc {
 namespace {
 
-using Faults = std::vector<SettingFault>;
-
 constexpr int64_t kStepsWithoutPrediction = 1000;
 constexpr double kLongSeconds = 1800; // of a run without a checkpoint
 
 struct Job {
   const Config &config;
   const SettingTable &table; // where the values come from
+  std::vector<SettingFault> &faults;
 
   bool given(std::string_view key) const {
     const Setting *setting = table.find(key);
     return setting && setting->origin != SettingOrigin::Default;
+  }
+
+  // Adds a fault at `key` that depends on the keys `reads`, too.
+  template <typename... Args>
+  void fault(std::string key, std::vector<std::string> reads, fmt::format_string<Args...> text,
+             Args &&...args) const {
+    faults.push_back(
+        {std::move(key), std::move(reads), fmt::format(text, std::forward<Args>(args)...)});
   }
 };
 
@@ -51,22 +58,21 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
 
 // Adds the faults in the keys of a schedule; `section` is "lr_schedule." or "phase.NAME.", and all
 // of them read `reads` too.
-void addLrFaults(const LrKeys &keys, int64_t lastStep, const std::string &section,
-                 const std::vector<std::string> &reads, Faults &faults) {
+void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
+                 const std::vector<std::string> &reads) {
   for (const LrFault &fault : lrFaults(keys, lastStep)) {
-    SettingFault &found =
-        faults.emplace_back(SettingFault{section + fault.key, reads, fault.text, fault.isWarning});
+    job.faults.push_back({section + fault.key, reads, fault.text, fault.isWarning});
     for (const std::string &key : fault.reads)
-      found.reads.push_back(section + key);
+      job.faults.back().reads.push_back(section + key);
   }
 }
 
-void schedule(const Job &job, Faults &faults) {
-  addLrFaults(lrKeys(job.config, job.table), job.config.training.trainIters, "lr_schedule.",
-              {"training.train_iters"}, faults);
+void schedule(const Job &job) {
+  addLrFaults(job, lrKeys(job.config, job.table), job.config.training.trainIters, "lr_schedule.",
+              {"training.train_iters"});
 }
 
-void phaseSchedules(const Job &job, Faults &faults) {
+void phaseSchedules(const Job &job) {
   int64_t before = 0; // steps of the phases before
   for (const PhaseConfig &phase : job.config.phases) {
     const std::string section = fmt::format("phase.{}.", phase.name);
@@ -78,70 +84,64 @@ void phaseSchedules(const Job &job, Faults &faults) {
     if (phase.lrStyle == "continue") {
       for (const char *key : {"lr", "min_lr", "warmup_iters"})
         if (job.given(section + key))
-          faults.push_back({.key = section + key,
-                            .reads = {section + "lr_style"},
-                            .text = fmt::format("{0} is of a schedule of the phase's own; give "
-                                                "lr_style too, or leave {0} out",
-                                                key)});
+          job.fault(section + key, {section + "lr_style"},
+                    "{0} is of a schedule of the phase's own; give lr_style too, or leave {0} out",
+                    key);
     } else if (steps > 0) {
-      addLrFaults(phaseLrKeys(job.config, job.table, phase), steps, section,
-                  {section + "steps", section + "lr_style"}, faults);
+      addLrFaults(job, phaseLrKeys(job.config, job.table, phase), steps, section,
+                  {section + "steps", section + "lr_style"});
     }
   }
 }
 
-void muon(const Job &job, Faults &faults) {
+void muon(const Job &job) {
   const OptimizerConfig &optimizer = job.config.optimizer;
   if (optimizer.type == "muon" && optimizer.muonLr > 0 && job.config.lrSchedule.lr == 0)
-    faults.push_back({.key = "optimizer.muon_lr",
-                      .reads = {"optimizer.type", "lr_schedule.lr"},
-                      .text = fmt::format("muon_lr = {} follows the schedule of lr_schedule.lr, "
-                                          "which is 0; give an lr above 0, or leave out muon_lr",
-                                          optimizer.muonLr)});
+    job.fault(
+        "optimizer.muon_lr", {"optimizer.type", "lr_schedule.lr"},
+        "muon_lr = {} follows the schedule of lr_schedule.lr, which is 0; give an lr above 0, "
+        "or leave out muon_lr",
+        optimizer.muonLr);
 }
 
 // Reports a list of files, `key`, beside the tables of a list that stand in its place.
-void oneForm(const Job &job, const std::string &key, const std::string &list, const char *what,
-             Faults &faults) {
+void oneForm(const Job &job, const std::string &key, const std::string &list, const char *what) {
   const std::vector<std::string> tables = job.table.tablesOf(list);
   if (tables.empty() || job.table.files(key).empty())
     return;
-  faults.push_back({.key = key,
-                    .text = fmt::format("{0} and [[{1}]] ({2}) both say what to {3}; set the paths "
-                                        "of a table, such as {1}.{4}.paths, or leave {0} out",
-                                        key.substr(key.rfind('.') + 1), list,
-                                        fmt::join(tables, ", "), what, tables[0])});
+  job.fault(key, {},
+            "{0} and [[{1}]] ({2}) both say what to {3}; set the paths of a table, such as "
+            "{1}.{4}.paths, or leave {0} out",
+            key.substr(key.rfind('.') + 1), list, fmt::join(tables, ", "), what, tables[0]);
 }
 
 // Reports tables of a list without paths; `all` are the list's tables.
 template <typename Table>
-void emptyTables(const Job &job, const std::string &list, const std::map<std::string, Table> &all,
-                 Faults &faults) {
+void emptyTables(const Job &job, const std::string &list, const std::map<std::string, Table> &all) {
   for (const std::string &name : job.table.tablesOf(list))
     if (tableOf(all, name).paths.empty())
-      faults.push_back({.key = fmt::format("{}.{}.paths", list, name),
-                        .text = fmt::format("[[{}]] {} has an empty list of paths; give it token "
-                                            "files, or leave it out",
-                                            list, name)});
+      job.fault(fmt::format("{}.{}.paths", list, name), {},
+                "[[{}]] {} has an empty list of paths; give it token files, or leave it out", list,
+                name);
 }
 
-void sources(const Job &job, Faults &faults) {
-  oneForm(job, "data.train", "data.source", "train on", faults);
-  emptyTables(job, "data.source", job.config.data.sources, faults);
+void sources(const Job &job) {
+  oneForm(job, "data.train", "data.source", "train on");
+  emptyTables(job, "data.source", job.config.data.sources);
   std::map<std::string, std::string> known; // the source of each path
   for (const std::string &name : job.table.tablesOf("data.source"))
     for (const std::string &path : tableOf(job.config.data.sources, name).paths)
       if (const auto [other, isNew] = known.emplace(path, name);
           !isNew && !job.config.data.allowRepeats)
-        faults.push_back({.key = fmt::format("data.source.{}.paths", name),
-                          .reads = {"data.allow_repeats"},
-                          .text = fmt::format("'{}' is in [[data.source]] {} already; list it "
-                                              "once, or set data.allow_repeats = true",
-                                              path, other->second)});
+        job.fault(
+            fmt::format("data.source.{}.paths", name), {"data.allow_repeats"},
+            "'{}' is in [[data.source]] {} already; list it once, or set data.allow_repeats = "
+            "true",
+            path, other->second);
 }
 
 // Reports weights that no run could mix, for the weight with the most digits.
-void weights(const Job &job, Faults &faults) {
+void weights(const Job &job) {
   std::vector<double> numbers;
   SettingFault fault;
   size_t digits = 0;
@@ -158,17 +158,16 @@ void weights(const Job &job, Faults &faults) {
     return;
   if (const auto shares = sharesOfWeights(numbers); !shares) {
     fault.text = shares.error().message;
-    faults.push_back(std::move(fault));
+    job.faults.push_back(std::move(fault));
   }
 }
 
-void phaseSources(const Job &job, Faults &faults) {
+void phaseSources(const Job &job) {
   const std::vector<std::string> known = job.table.tablesOf("data.source");
   const std::map<std::string, SourceConfig> &all = job.config.data.sources;
   for (const PhaseConfig &phase : job.config.phases) {
-    const auto report = [&](std::string text) {
-      faults.push_back(
-          {.key = fmt::format("phase.{}.sources", phase.name), .text = std::move(text)});
+    const auto report = [&](const std::string &text) {
+      job.fault(fmt::format("phase.{}.sources", phase.name), {}, "{}", text);
     };
     std::vector<std::string> names;
     std::vector<double> numbers;
@@ -198,7 +197,7 @@ void phaseSources(const Job &job, Faults &faults) {
   }
 }
 
-void shuffling(const Job &job, Faults &faults) {
+void shuffling(const Job &job) {
   const std::vector<int64_t> lengths = sequenceLengths(job.config);
   // A plan of an earlier release has no block.
   const int64_t block = job.config.data.shuffleBlock ? job.config.data.shuffleBlock : lengths[0];
@@ -206,35 +205,27 @@ void shuffling(const Job &job, Faults &faults) {
   const std::string key = "data.shuffle_block";
   const std::vector<std::string> reads = {"training.sequence_length", "data.packing", "phase"};
   if (bestFit && lengths.size() > 1) {
-    faults.push_back(
-        {.key = "data.packing",
-         .reads = reads,
-         .text = fmt::format("packing = \"best_fit\" fills sequences of one length, and the phases "
-                             "have {}; give all phases one length, or use packing = "
-                             "\"concatenate\"",
-                             fmt::join(lengths, " and "))});
-    return;
+    return job.fault(
+        "data.packing", reads,
+        "packing = \"best_fit\" fills sequences of one length, and the phases have {}; "
+        "give all phases one length, or use packing = \"concatenate\"",
+        fmt::join(lengths, " and "));
   }
   for (const int64_t length : lengths)
     if (length > 0 && block % length != 0)
-      faults.push_back({.key = key,
-                        .reads = reads,
-                        .text = fmt::format("shuffle_block = {} is no multiple of sequence_length "
-                                            "= {}; use {}",
-                                            block, length, nearestMultiples(length, block))});
+      job.fault(key, reads, "shuffle_block = {} is no multiple of sequence_length = {}; use {}",
+                block, length, nearestMultiples(length, block));
   if (bestFit && lengths[0] > 0 && block != lengths[0])
-    faults.push_back({.key = key,
-                      .reads = reads,
-                      .text = fmt::format("packing = \"best_fit\" fills sequences with whole "
-                                          "documents, so shuffle_block = {} must be "
-                                          "sequence_length = {}",
-                                          block, lengths[0])});
+    job.fault(key, reads,
+              "packing = \"best_fit\" fills sequences with whole documents, so shuffle_block = {} "
+              "must be sequence_length = {}",
+              block, lengths[0]);
 }
 
-void validation(const Job &job, Faults &faults) {
-  const char *const data = "data.validation", *const interval = "monitoring.validation_interval";
-  oneForm(job, data, "validation", "validate with", faults);
-  emptyTables(job, "validation", job.config.validations, faults);
+void validation(const Job &job) {
+  const char *const data = "data.validation";
+  oneForm(job, data, "validation", "validate with");
+  emptyTables(job, "validation", job.config.validations);
   const int64_t steps = job.config.monitoring.validationInterval;
   const bool trains =
       !job.table.files("data.train").empty() || !job.table.tablesOf("data.source").empty();
@@ -245,76 +236,68 @@ void validation(const Job &job, Faults &faults) {
   const bool isWithout = files && (files->origin == SettingOrigin::CompileSet ||
                                    files->origin == SettingOrigin::RunSet);
   if (steps > 0 && trains && !validates && !isWithout)
-    faults.push_back({.key = interval,
-                      .reads = {"data.train", data},
-                      .text = fmt::format("validation_interval = {} needs data: give 'validation' "
-                                          "in [data] or [[validation]], or set it to 0",
-                                          steps)});
+    job.fault("monitoring.validation_interval", {"data.train", data},
+              "validation_interval = {} needs data: give 'validation' in [data] or [[validation]], "
+              "or set it to 0",
+              steps);
 }
 
-void keepBest(const Job &job, Faults &faults) {
+void keepBest(const Job &job) {
   const std::string &best = job.config.checkpoint.keepBest;
   std::vector<std::string> names = job.table.tablesOf("validation");
   if (!job.table.files("data.validation").empty())
     names.insert(names.begin(), "data.validation");
   if (!best.empty() && std::ranges::find(names, best) == names.end())
-    faults.push_back(
-        {.key = "checkpoint.keep_best",
-         .reads = {"data.validation"},
-         .text = fmt::format("keep_best = \"{}\" is no set of validation data; {}", best,
-                             names.empty() ? std::string("the job has none")
-                                           : fmt::format("there is {}", fmt::join(names, ", ")))});
+    job.fault("checkpoint.keep_best", {"data.validation"},
+              "keep_best = \"{}\" is no set of validation data; {}", best,
+              names.empty() ? std::string("the job has none")
+                            : fmt::format("there is {}", fmt::join(names, ", ")));
 }
 
-void bestCheckpoint(const Job &job, Faults &faults) {
+void bestCheckpoint(const Job &job) {
   if (job.config.checkpoint.saveBest && job.config.checkpoint.keepBest.empty())
-    faults.push_back({.key = "checkpoint.save_best",
-                      .reads = {"checkpoint.keep_best"},
-                      .text =
-                          "save_best saves the checkpoints of keep_best, and it names no set of "
-                          "validation data; set keep_best, such as \"data.validation\""});
+    job.fault("checkpoint.save_best", {"checkpoint.keep_best"},
+              "save_best saves the checkpoints of keep_best, and it names no set of validation "
+              "data; set keep_best, such as \"data.validation\"");
 }
 
-void intervals(const Job &job, Faults &faults) {
+void intervals(const Job &job) {
   const Setting *steps = job.table.find("checkpoint.interval"),
                 *minutes = job.table.find("checkpoint.interval_minutes");
   if (steps && minutes && steps->origin == minutes->origin &&
       steps->origin != SettingOrigin::Default)
-    faults.push_back({.key = "checkpoint.interval_minutes",
-                      .reads = {"checkpoint.interval"},
-                      .text = "interval and interval_minutes say the same; give one of them"});
+    job.fault("checkpoint.interval_minutes", {"checkpoint.interval"},
+              "interval and interval_minutes say the same; give one of them");
 }
 
-void exportCommand(const Job &job, Faults &faults) {
+void exportCommand(const Job &job) {
   if (!job.config.checkpoint.exportCommand.empty() && job.config.checkpoint.exportInterval == 0)
-    faults.push_back({.key = "checkpoint.export_command",
-                      .reads = {"checkpoint.export_interval"},
-                      .text = "export_command is run for each export, and there is none with "
-                              "export_interval = 0; set the interval"});
+    job.fault("checkpoint.export_command", {"checkpoint.export_interval"},
+              "export_command is run for each export, and there is none with export_interval = 0; "
+              "set the interval");
 }
 
-void generation(const Job &job, Faults &faults) {
+void generation(const Job &job) {
   const int64_t most = job.config.generation.maxNewTokens;
   const int64_t length = sequenceLengths(job.config).front();
   if (!job.config.generation.prompts.empty() && length > 0 && most >= length)
-    faults.push_back({.key = "generation.max_new_tokens",
-                      .reads = {"generation.prompts", "training.sequence_length", "phase"},
-                      .text = fmt::format("max_new_tokens = {} must be below sequence_length = {}, "
-                                          "which prompt and new tokens share",
-                                          most, length)});
+    job.fault("generation.max_new_tokens",
+              {"generation.prompts", "training.sequence_length", "phase"},
+              "max_new_tokens = {} must be below sequence_length = {}, which prompt and new tokens "
+              "share",
+              most, length);
 }
 
-void spikes(const Job &job, Faults &faults) {
+void spikes(const Job &job) {
   const std::string &onSpike = job.config.guard.onSpike;
   if (onSpike != "warn" && job.config.guard.action == "off")
-    faults.push_back({.key = "guard.on_spike",
-                      .reads = {"guard.action"},
-                      .text = fmt::format("on_spike is \"{}\", and guard.action = \"off\" looks "
-                                          "for no spikes; set guard.action to \"stop\" or \"warn\"",
-                                          onSpike)});
+    job.fault(
+        "guard.on_spike", {"guard.action"},
+        "on_spike is \"{}\", and guard.action = \"off\" looks for no spikes; set guard.action "
+        "to \"stop\" or \"warn\"",
+        onSpike);
   if (const auto steps = readStepRanges(job.config.guard.skipSteps); !steps)
-    faults.push_back(
-        {.key = "guard.skip_steps", .text = fmt::format("skip_steps: {}", steps.error().message)});
+    job.fault("guard.skip_steps", {}, "skip_steps: {}", steps.error().message);
 }
 
 } // namespace
@@ -334,12 +317,12 @@ std::string SettingFault::named() const {
 }
 
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table) {
-  const Job job{config, table};
-  Faults faults;
+  std::vector<SettingFault> faults;
+  const Job job{config, table, faults};
   for (auto *rule :
        {schedule, phaseSchedules, muon, sources, weights, phaseSources, shuffling, validation,
         keepBest, bestCheckpoint, intervals, exportCommand, generation, spikes})
-    rule(job, faults);
+    rule(job);
   return faults;
 }
 
