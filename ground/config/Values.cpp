@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <type_traits>
 
@@ -272,10 +271,8 @@ Result<Value> planValue(const Setting &setting) {
   const std::string &text = setting.value;
   switch (setting.type) {
   case plan::SettingType::Integer: {
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return error == std::errc() && end == text.data() + text.size() ? Result<Value>(Value(number))
-                                                                    : wrong("an integer");
+    const auto number = parseWhole<int64_t>(text);
+    return number ? Result<Value>(Value(*number)) : wrong("an integer");
   }
   case plan::SettingType::Float: {
     const auto number = parseDouble(text);

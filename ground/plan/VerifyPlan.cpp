@@ -5,12 +5,12 @@
 #include "ground/plan/PlanFile.h"
 #include "ground/plan/SliceGeometry.h"
 #include "ground/plan/TargetRules.h"
+#include "ground/support/Number.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -864,20 +864,9 @@ private:
       if (!setting->value())
         return fail("setting '{}' has no value", key);
       const std::string_view value = setting->value()->string_view();
-      const char *end = value.data() + value.size();
-      bool sound = true;
-      if (setting->type() == plan::SettingType::Integer) {
-        int64_t parsed;
-        auto [at, error] = std::from_chars(value.data(), end, parsed);
-        sound = error == std::errc() && at == end;
-      } else if (setting->type() == plan::SettingType::Float) {
-        double parsed;
-        auto [at, error] = std::from_chars(value.data(), end, parsed);
-        sound = error == std::errc() && at == end;
-      } else if (setting->type() == plan::SettingType::Boolean) {
-        sound = value == "true" || value == "false";
-      }
-      if (!sound)
+      if ((setting->type() == plan::SettingType::Integer && !parseWhole<int64_t>(value)) ||
+          (setting->type() == plan::SettingType::Float && !parseWhole<double>(value)) ||
+          (setting->type() == plan::SettingType::Boolean && value != "true" && value != "false"))
         return fail("setting '{}' has the value '{}', which is no {}", key, value,
                     plan::EnumNameSettingType(setting->type()));
     }

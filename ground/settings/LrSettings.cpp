@@ -1,9 +1,10 @@
 #include "ground/settings/LrSettings.h"
 
+#include "ground/support/Number.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -43,19 +44,14 @@ int64_t warmupIters(const LrKeys &keys, int64_t lastStep) {
   return std::llround(keys.warmupRatio * static_cast<double>(decayIters(keys, lastStep)));
 }
 
-template <typename T> bool parseWhole(std::string_view text, T &value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 // Reads "STEP:RATE".
 std::optional<RatePoint> parsePoint(std::string_view text) {
   const size_t colon = text.find(':');
-  RatePoint point;
-  if (colon == std::string_view::npos || !parseWhole(text.substr(0, colon), point.step) ||
-      !parseWhole(text.substr(colon + 1), point.rate) || point.step < 0)
+  if (colon == std::string_view::npos)
     return std::nullopt;
-  return point;
+  const auto step = parseWhole<int64_t>(text.substr(0, colon));
+  const auto rate = parseWhole<double>(text.substr(colon + 1));
+  return step && rate && *step >= 0 ? std::optional(RatePoint{*step, *rate}) : std::nullopt;
 }
 
 // Adds the mistakes in `points`.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 namespace lmc {
@@ -10,11 +9,7 @@ namespace lmc {
 std::optional<double> parseDouble(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-"))
     text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    return std::nullopt;
-  return value;
+  return parseWhole<double>(text);
 }
 
 double roundToDigits(double value, int digits) {
