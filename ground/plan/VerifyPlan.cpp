@@ -30,6 +30,7 @@ using plan::sumType;
 // the limit does not overflow, and neither does a cast to int64_t.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
+constexpr uint64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 constexpr size_t kStreams = 3; // one for commands, and one for the collectives of each axis
 
 template <typename... Args> Error fail(fmt::format_string<Args...> format, Args &&...args) {
@@ -37,7 +38,8 @@ template <typename... Args> Error fail(fmt::format_string<Args...> format, Args 
 }
 
 // Returns the product of the factors, or kLimit if the product is larger.
-uint64_t product(std::initializer_list<uint64_t> factors) {
+template <typename Factors = std::initializer_list<uint64_t>>
+uint64_t product(const Factors &factors) {
   uint64_t result = 1;
   for (uint64_t factor : factors) {
     if (factor == 0)
@@ -152,10 +154,7 @@ private:
         return fail("slice {} has an unknown dtype or category", i);
       if (misaligned(slice.shape()))
         return fail("the shape of slice {} is not aligned to 8 bytes", i);
-      uint64_t elements = 1;
-      if (slice.shape())
-        for (uint64_t extent : *slice.shape())
-          elements = product({elements, extent});
+      const uint64_t elements = slice.shape() ? product(*slice.shape()) : 1;
       const uint64_t width = byteWidth(slice.dtype());
       if (elements >= kLimit || slice.bytes() != elements * width)
         return fail("slice {} has {} bytes, which do not match its shape", i, slice.bytes());
@@ -229,32 +228,23 @@ private:
     }
     for (const auto *variable : *plan.variables()) {
       LMC_TRY(initializer(*variable, byName));
-      switch (variable->kind()) {
-      case plan::VariableKind::ComputeCopy:
-      case plan::VariableKind::Gradient:
-      case plan::VariableKind::Moment1:
-      case plan::VariableKind::Moment2:
-      case plan::VariableKind::Moment1Scale:
-      case plan::VariableKind::Moment2Scale: {
-        // What a rank has of a parameter that ranks divide: a whole copy, and the gradient of its
-        // own tokens.
-        const bool isOfRank = variable->kind() == plan::VariableKind::ComputeCopy ||
-                              variable->kind() == plan::VariableKind::Gradient;
-        if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
-          break;
-        auto of = variable->parameter() ? byName.find(variable->parameter()->string_view())
-                                        : byName.end();
-        if (of == byName.end() || of->second->kind() != plan::VariableKind::Parameter)
-          return fail("variable '{}' belongs to no parameter", variable->name()->str());
-        const uint64_t share = isScale(variable->kind()) ? uint64_t(kMomentBlock) : 1;
-        if (elements(*plan.slices()->Get(of->second->slice())) !=
-            product({share, elements(*plan.slices()->Get(variable->slice()))}))
-          return fail("variable '{}' and its parameter differ in size", variable->name()->str());
-        break;
-      }
-      default:
-        break;
-      }
+      using Kind = plan::VariableKind;
+      const Kind kind = variable->kind();
+      const bool isOfRank = kind == Kind::ComputeCopy || kind == Kind::Gradient;
+      if (!isOfRank && kind != Kind::Moment1 && kind != Kind::Moment2 && !isScale(kind))
+        continue;
+      // What a rank has of a parameter that ranks divide: a whole copy, and the gradient of its own
+      // tokens.
+      if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
+        continue;
+      auto of =
+          variable->parameter() ? byName.find(variable->parameter()->string_view()) : byName.end();
+      if (of == byName.end() || of->second->kind() != Kind::Parameter)
+        return fail("variable '{}' belongs to no parameter", variable->name()->str());
+      const uint64_t share = isScale(kind) ? uint64_t(kMomentBlock) : 1;
+      if (elements(slice(of->second->slice())) !=
+          product({share, elements(slice(variable->slice()))}))
+        return fail("variable '{}' and its parameter differ in size", variable->name()->str());
     }
     return {};
   }
@@ -269,9 +259,7 @@ private:
                   variable.name()->str(), groups, plan.expert_ranks());
     if (misaligned(variable.shard()->shape()))
       return fail("the shape of variable '{}' is not aligned to 8 bytes", variable.name()->str());
-    uint64_t count = 1;
-    for (uint64_t extent : *variable.shard()->shape())
-      count = product({count, extent});
+    uint64_t count = product(*variable.shard()->shape());
     if (const uint64_t pitch = variable.shard()->pitch()) {
       const auto &shape = *variable.shard()->shape();
       if (shape.size() != 2 || shape.Get(0) == 0 || shape.Get(1) == 0 || pitch < shape.Get(1))
@@ -693,9 +681,8 @@ private:
     if (!isFloat(type))
       return fail("it multiplies integers");
     // Libraries for matrix products take dimensions as 32-bit numbers.
-    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
     for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()})
-      if (extent == 0 || extent > kMost)
+      if (extent == 0 || extent > kMaxInt32)
         return fail("it multiplies {} x {} by {} x {}, {} times", gemm.m(), gemm.k(), gemm.k(),
                     gemm.n(), gemm.batch());
     LMC_TRY(operand("a", gemm.a(), type, product({gemm.batch(), gemm.m(), gemm.k()})));
@@ -750,11 +737,10 @@ private:
 
   // Checks extents and numbers of indices, which are as many as 32 bits can count.
   Result<void> extents(DType type, std::initializer_list<uint64_t> all) {
-    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
     if (!isFloat(type))
       return fail("it is of {}", plan::EnumNameDType(type));
     for (uint64_t each : all)
-      if (each == 0 || each > kMost)
+      if (each == 0 || each > kMaxInt32)
         return fail("it has an extent of {}", each);
     return {};
   }
