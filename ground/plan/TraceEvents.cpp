@@ -18,10 +18,10 @@ static constexpr double kMicroseconds = 1e6; // in a second
 
 TraceEvents::TraceEvents(const Plan &plan, int process, const std::string &title)
     : plan(plan), process(process) {
-  events.push_back({{"ph", "M"},
-                    {"name", "process_name"},
-                    {"pid", process},
-                    {"args", {{"name", title}}}});
+  const auto addTrack = [&](int thread, const std::string &name) {
+    add("M", "thread_name", {{"name", name}}, {{"tid", thread}});
+  };
+  add("M", "process_name", {{"name", title}});
   addTrack(kFunctions, "functions");
   std::set<uint16_t> streams;
   for (const Function *function : *plan.functions())
@@ -31,24 +31,18 @@ TraceEvents::TraceEvents(const Plan &plan, int process, const std::string &title
     addTrack(threadOf(stream), fmt::format("stream {}", stream));
 }
 
-void TraceEvents::addTrack(int thread, const std::string &name) {
-  events.push_back({{"ph", "M"},
-                    {"name", "thread_name"},
-                    {"pid", process},
-                    {"tid", thread},
-                    {"args", {{"name", name}}}});
+void TraceEvents::add(const char *phase, const std::string &name, json arguments, json more) {
+  more.update({{"ph", phase}, {"name", name}, {"pid", process}, {"args", std::move(arguments)}});
+  events.push_back(std::move(more));
 }
 
 void TraceEvents::addFunction(const std::string &title, double start, double seconds,
                               json arguments) {
-  events.push_back({{"ph", "X"},
-                    {"name", title},
-                    {"cat", "function"},
-                    {"pid", process},
-                    {"tid", kFunctions},
-                    {"ts", start * kMicroseconds},
-                    {"dur", seconds * kMicroseconds},
-                    {"args", std::move(arguments)}});
+  add("X", title, std::move(arguments),
+      {{"cat", "function"},
+       {"tid", kFunctions},
+       {"ts", start * kMicroseconds},
+       {"dur", seconds * kMicroseconds}});
 }
 
 void TraceEvents::addCommand(const Function &function, uint32_t index, double start,
@@ -61,22 +55,15 @@ void TraceEvents::addCommand(const Function &function, uint32_t index, double st
   arguments["backward"] = command.backward();
   if (const Launch *launch = command.body_as_Launch())
     arguments["kernel"] = plan.kernels()->Get(launch->kernel())->name()->str();
-  events.push_back({{"ph", "X"},
-                    {"name", source.empty() ? kind : source},
-                    {"cat", kind},
-                    {"pid", process},
-                    {"tid", threadOf(command.stream())},
-                    {"ts", start * kMicroseconds},
-                    {"dur", seconds * kMicroseconds},
-                    {"args", std::move(arguments)}});
+  add("X", source.empty() ? kind : source, std::move(arguments),
+      {{"cat", kind},
+       {"tid", threadOf(command.stream())},
+       {"ts", start * kMicroseconds},
+       {"dur", seconds * kMicroseconds}});
 }
 
 void TraceEvents::addCounter(const std::string &name, double start, json values) {
-  events.push_back({{"ph", "C"},
-                    {"name", name},
-                    {"pid", process},
-                    {"ts", start * kMicroseconds},
-                    {"args", std::move(values)}});
+  add("C", name, std::move(values), {{"ts", start * kMicroseconds}});
 }
 
 } // namespace lmc::plan

@@ -35,7 +35,9 @@ public:
   }
 
 private:
-  void addTrack(int thread, const std::string &name);
+  // Adds an event of kind `phase`; `more` is what it has besides.
+  void add(const char *phase, const std::string &name, nlohmann::json arguments,
+           nlohmann::json more = nlohmann::json::object());
 
   const Plan &plan;
   const int process;
