@@ -90,17 +90,17 @@ static bool convert(const void *source, void *target, uint64_t count) {
   return true;
 }
 
-template <typename From>
-static bool convertFrom(const void *source, plan::DType to, void *target, uint64_t count) {
-  switch (to) {
+// Returns what `visit` returns for a value of the float type `type`, and false for another type.
+template <typename Visit> static bool withFloat(plan::DType type, const Visit &visit) {
+  switch (type) {
   case plan::DType::F32:
-    return convert<From, float>(source, target, count);
+    return visit(float());
   case plan::DType::BF16:
-    return convert<From, BFloat16>(source, target, count);
+    return visit(BFloat16());
   case plan::DType::F16:
-    return convert<From, Float16>(source, target, count);
+    return visit(Float16());
   case plan::DType::F64:
-    return convert<From, double>(source, target, count);
+    return visit(double());
   default:
     return false;
   }
@@ -108,18 +108,9 @@ static bool convertFrom(const void *source, plan::DType to, void *target, uint64
 
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count) {
-  switch (from) {
-  case plan::DType::F32:
-    return convertFrom<float>(source, to, target, count);
-  case plan::DType::BF16:
-    return convertFrom<BFloat16>(source, to, target, count);
-  case plan::DType::F16:
-    return convertFrom<Float16>(source, to, target, count);
-  case plan::DType::F64:
-    return convertFrom<double>(source, to, target, count);
-  default:
-    return false;
-  }
+  return withFloat(from, [&]<typename From>(From) {
+    return withFloat(to, [&]<typename To>(To) { return convert<From, To>(source, target, count); });
+  });
 }
 
 } // namespace lmc
