@@ -161,34 +161,22 @@ Json llamaKeys(const ModelConfig &model) {
 
 Json ropeParameters(const ModelConfig &model) {
   const RopeScaling &scaling = model.ropeScaling;
-  Json rope;
-  switch (scaling.type) {
-  case RopeScalingType::None:
-    rope["rope_type"] = "default";
-    break;
-  case RopeScalingType::Linear:
-    rope = {{"rope_type", "linear"}, {"factor", scaling.factor}};
-    break;
-  case RopeScalingType::Dynamic: // stretches only beyond max_position_embeddings
-    rope = {{"rope_type", "dynamic"}, {"factor", scaling.factor}};
-    break;
-  case RopeScalingType::Llama3:
-    rope = {{"rope_type", "llama3"},
-            {"factor", scaling.factor},
-            {"low_freq_factor", scaling.lowFreqFactor},
-            {"high_freq_factor", scaling.highFreqFactor},
-            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
-    break;
-  case RopeScalingType::Yarn:
-    rope = {{"rope_type", "yarn"},
-            {"factor", scaling.factor},
-            {"beta_fast", scaling.betaFast},
-            {"beta_slow", scaling.betaSlow},
-            {"original_max_position_embeddings", scaling.originalMaxPositionEmbeddings}};
-    if (scaling.attentionFactor != 0)
-      rope["attention_factor"] = scaling.attentionFactor;
-    break;
-  }
+  const bool isLlama3 = scaling.type == RopeScalingType::Llama3;
+  const bool isYarn = scaling.type == RopeScalingType::Yarn;
+  // In the order of RopeScalingType.
+  constexpr const char *kNames[] = {"default", "linear", "llama3", "dynamic", "yarn"};
+  Json rope = {{"rope_type", kNames[size_t(scaling.type)]}};
+  if (scaling.type != RopeScalingType::None)
+    rope["factor"] = scaling.factor;
+  if (isLlama3)
+    rope.update(
+        {{"low_freq_factor", scaling.lowFreqFactor}, {"high_freq_factor", scaling.highFreqFactor}});
+  if (isYarn)
+    rope.update({{"beta_fast", scaling.betaFast}, {"beta_slow", scaling.betaSlow}});
+  if (isLlama3 || isYarn) // `dynamic` stretches only beyond max_position_embeddings
+    rope["original_max_position_embeddings"] = scaling.originalMaxPositionEmbeddings;
+  if (isYarn && scaling.attentionFactor != 0)
+    rope["attention_factor"] = scaling.attentionFactor;
   return rope;
 }
 
