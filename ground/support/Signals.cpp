@@ -1,5 +1,6 @@
 #include "ground/support/Signals.h"
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -21,13 +22,6 @@ struct AtStart {
 std::atomic<int> runs = 0;       // objects of StopSignals
 std::atomic<int> stopsCame = 0;  // signals of kStopSignals that came during a run
 std::atomic<int> interrupts = 0; // SIGINT among them, since the first run began
-
-bool isStop(int signal) {
-  for (int stop : kStopSignals)
-    if (signal == stop)
-      return true;
-  return false;
-}
 
 const sigset_t &blockedSignals() {
   static const sigset_t blocked = [] {
@@ -68,29 +62,31 @@ void setAction(int signal, sighandler_t handler) {
   sigaction(signal, &action, nullptr);
 }
 
-// Ends the program as `signal` does by default. All other threads block the signal, and no handler
-// runs.
-void endBy(int signal) {
-  setAction(signal, SIG_DFL);
+void unblock(int signal) {
   sigset_t only;
   sigemptyset(&only);
   sigaddset(&only, signal);
   pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+}
+
+// Ends the program as `signal` does by default. All other threads block the signal, and no handler
+// runs.
+void endBy(int signal) {
+  setAction(signal, SIG_DFL);
+  unblock(signal);
   (void)::kill(::getpid(), signal);
   ::_exit(128 + signal); // signals of its own do not end the first process of a container
 }
 
 void take(int signal) {
-  if (!isStop(signal) && signal != SIGQUIT)
+  if (std::ranges::find(kStopSignals, signal) == kStopSignals.end() && signal != SIGQUIT)
     return;
   // The system also queues a signal that is both blocked and ignored. A shell starts background
   // jobs with SIGINT ignored, and SIGINT can still stop such a run.
   const bool endsProgram = signal == SIGQUIT || runs == 0;
   if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
     return;
-  if (endsProgram)
-    return endBy(signal);
-  if (signal == SIGINT && interrupts++ > 0)
+  if (endsProgram || (signal == SIGINT && interrupts++ > 0))
     return endBy(signal);
   ++stopsCame;
 }
@@ -111,12 +107,7 @@ void ignoreFailedWrites() {
 
 bool hangUpIsIgnored() { return sigismember(&atStart().ignored, SIGHUP); }
 
-void unblockQuit() {
-  sigset_t quit;
-  sigemptyset(&quit);
-  sigaddset(&quit, SIGQUIT);
-  pthread_sigmask(SIG_UNBLOCK, &quit, nullptr);
-}
+void unblockQuit() { unblock(SIGQUIT); }
 
 sigset_t signalMaskAtStart() { return atStart().mask; }
 
