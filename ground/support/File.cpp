@@ -206,20 +206,8 @@ Result<MappedFile> MappedFile::open(const std::string &path) {
   return MappedFile(static_cast<const std::byte *>(start), *bytes, path);
 }
 
-MappedFile::MappedFile(MappedFile &&other) noexcept
-    : start(std::exchange(other.start, nullptr)), bytes(std::exchange(other.bytes, 0)),
-      name(std::move(other.name)) {}
-
-MappedFile &MappedFile::operator=(MappedFile &&other) noexcept {
-  std::swap(start, other.start);
-  std::swap(bytes, other.bytes);
-  std::swap(name, other.name);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (start)
-    ::munmap(const_cast<std::byte *>(start), bytes);
+void MappedFile::Unmap::operator()(const std::byte *start) const {
+  ::munmap(const_cast<std::byte *>(start), bytes);
 }
 
 //===--- Whole files ------------------------------------------------------===//
@@ -239,31 +227,34 @@ Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes)
   return text;
 }
 
-Result<void> writeTextFile(const std::string &path, const std::string &text) {
+// Creates the file; if `syncs`, its contents are on the disk afterwards.
+static Result<void> writeText(const std::string &path, const std::string &text, bool syncs) {
   Result<File> file = File::create(path);
   LMC_TRY(file);
   LMC_TRY(file->write(text.data(), text.size()));
-  LMC_TRY(file->sync());
+  if (syncs)
+    LMC_TRY(file->sync());
   return file->close();
 }
 
-Result<void> publishFile(const std::string &path, const std::string &text) {
+static Result<void> writeAndRename(const std::string &path, const std::string &text, bool syncs) {
   const std::string partial = path + ".partial";
-  LMC_TRY(writeTextFile(partial, text));
+  LMC_TRY(writeText(partial, text, syncs));
   if (::rename(partial.c_str(), path.c_str()) != 0)
     return systemError("rename", partial, errno);
-  return syncFolder(parentOf(path));
+  return syncs ? syncFolder(parentOf(path)) : Result<void>();
+}
+
+Result<void> writeTextFile(const std::string &path, const std::string &text) {
+  return writeText(path, text, /*syncs=*/true);
+}
+
+Result<void> publishFile(const std::string &path, const std::string &text) {
+  return writeAndRename(path, text, /*syncs=*/true);
 }
 
 Result<void> replaceFile(const std::string &path, const std::string &text) {
-  const std::string partial = path + ".partial";
-  Result<File> file = File::create(partial);
-  LMC_TRY(file);
-  LMC_TRY(file->write(text.data(), text.size()));
-  LMC_TRY(file->close());
-  if (::rename(partial.c_str(), path.c_str()) != 0)
-    return systemError("rename", partial, errno);
-  return {};
+  return writeAndRename(path, text, /*syncs=*/false);
 }
 
 //===--- Folders ----------------------------------------------------------===//

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -67,20 +68,19 @@ class MappedFile {
 public:
   static Result<MappedFile> open(const std::string &path);
 
-  MappedFile(MappedFile &&other) noexcept;
-  MappedFile &operator=(MappedFile &&other) noexcept;
-  ~MappedFile();
-
   // Returns the start of the mapped bytes, aligned to a page, or nullptr for an empty file.
-  const std::byte *data() const { return start; }
-  size_t size() const { return bytes; }
+  const std::byte *data() const { return mapped.get(); }
+  size_t size() const { return mapped.get_deleter().bytes; }
   const std::string &path() const { return name; }
 
 private:
+  struct Unmap {
+    size_t bytes;
+    void operator()(const std::byte *start) const;
+  };
   MappedFile(const std::byte *start, size_t bytes, std::string path)
-      : start(start), bytes(bytes), name(std::move(path)) {}
-  const std::byte *start = nullptr;
-  size_t bytes = 0;
+      : mapped(start, {bytes}), name(std::move(path)) {}
+  std::unique_ptr<const std::byte[], Unmap> mapped;
   std::string name;
 };
 
