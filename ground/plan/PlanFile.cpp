@@ -1,4 +1,5 @@
 #include "ground/plan/PlanFile.h"
+#include "ground/plan/Names.h"
 #include "ground/plan/PlanTrailer.h"
 #include "ground/plan/VerifyPlan.h"
 #include "ground/support/Sha256.h"
@@ -27,19 +28,7 @@ uint64_t ranksAlong(const plan::Plan &plan, plan::Axis axis) {
   return 1;
 }
 
-const char *nameOf(plan::Axis axis) {
-  switch (axis) {
-  case plan::Axis::Replicate:
-    return "replicate";
-  case plan::Axis::Shard:
-    return "shard";
-  case plan::Axis::Expert:
-    return "expert";
-  case plan::Axis::ExpertShard:
-    return "expert_shard";
-  }
-  return "";
-}
+std::string nameOf(plan::Axis axis) { return names::snakeCase(plan::EnumNameAxis(axis)); }
 
 size_t byteWidth(plan::DType dtype) {
   switch (dtype) {

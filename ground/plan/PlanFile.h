@@ -76,6 +76,6 @@ size_t byteWidth(plan::DType dtype);
 uint64_t ranksAlong(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the name of an axis, for people: "shard", "expert_shard".
-const char *nameOf(plan::Axis axis);
+std::string nameOf(plan::Axis axis);
 
 } // namespace lmc

@@ -16,17 +16,8 @@ namespace lmc {
 using plan::SettingType;
 
 const char *originName(SettingOrigin origin) {
-  switch (origin) {
-  case SettingOrigin::Default:
-    return "default";
-  case SettingOrigin::File:
-    return "file";
-  case SettingOrigin::CompileSet:
-    return "lmc compile --set";
-  case SettingOrigin::RunSet:
-    return "lmc-run --set";
-  }
-  return "";
+  constexpr std::array kNames = {"default", "file", "lmc compile --set", "lmc-run --set"};
+  return size_t(origin) < kNames.size() ? kNames[size_t(origin)] : "";
 }
 
 std::string Setting::text() const {

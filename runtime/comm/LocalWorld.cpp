@@ -202,7 +202,7 @@ public:
   Progress &progress() override { return state; }
 
 private:
-  std::unique_ptr<Communicator> makeAxis(const char *axis, const AxisGroups &groups) {
+  std::unique_ptr<Communicator> makeAxis(const std::string &axis, const AxisGroups &groups) {
     if (groups.onNode.empty())
       return get(axis, groups.all);
     return std::make_unique<NodeCommunicator>(get(axis, groups.onNode),
@@ -211,7 +211,7 @@ private:
 
   // Groups of the same ranks along one axis in one division are one group, which runs one call after
   // the other.
-  std::unique_ptr<LocalCommunicator> get(const char *axis, const std::vector<int> &members) {
+  std::unique_ptr<LocalCommunicator> get(const std::string &axis, const std::vector<int> &members) {
     const std::string name = fmt::format("{} {} of {}", divisions, axis, fmt::join(members, " "));
     return std::make_unique<LocalCommunicator>(groups->get(name, members), index);
   }
