@@ -23,6 +23,14 @@ std::string oneLine(const std::string &text) {
   return line;
 }
 
+// Returns "FILE:LINE:COLUMN: ", or "FILE: " for a whole file.
+std::string placeOf(const Location &location) {
+  std::string place = oneLine(location.file);
+  if (location.line)
+    place += fmt::format(":{}:{}", location.line, location.column);
+  return place + ": ";
+}
+
 } // namespace
 
 void Diagnostics::error(Location location, std::string message) {
@@ -30,14 +38,11 @@ void Diagnostics::error(Location location, std::string message) {
 }
 
 void Diagnostics::warning(const Location &location, const std::string &message) {
-  warned.push_back(oneLine(location.file) + ": " + oneLine(message));
+  warned.push_back(placeOf(location) + oneLine(message));
 }
 
 void Diagnostics::settingWarning(const Location &location, const std::string &message) {
-  std::string place = oneLine(location.file);
-  if (location.line)
-    place += fmt::format(":{}:{}", location.line, location.column);
-  warnedOfSettings.push_back(place + ": " + oneLine(message));
+  warnedOfSettings.push_back(placeOf(location) + oneLine(message));
 }
 
 std::string Diagnostics::firstMessage() const {
@@ -46,24 +51,17 @@ std::string Diagnostics::firstMessage() const {
 
 std::string Diagnostics::text() const {
   auto firstOf = [&](const Entry &entry) {
-    return std::find_if(
-               entries.begin(), entries.end(),
-               [&](const Entry &other) { return other.location.file == entry.location.file; }) -
-           entries.begin();
+    const auto fileOf = [](const Entry &each) -> const std::string & { return each.location.file; };
+    return std::ranges::find(entries, entry.location.file, fileOf) - entries.begin();
   };
   std::vector<std::pair<std::tuple<long, unsigned, unsigned>, const Entry *>> order;
   for (const Entry &entry : entries)
     order.push_back({{firstOf(entry), entry.location.line, entry.location.column}, &entry});
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto &a, const auto &b) { return a.first < b.first; });
+  std::ranges::stable_sort(order, {}, [](const auto &each) { return each.first; });
 
   std::string text;
-  for (const auto &[rank, entry] : order) {
-    text += oneLine(entry->location.file);
-    if (entry->location.line)
-      text += fmt::format(":{}:{}", entry->location.line, entry->location.column);
-    text += fmt::format(": error: {}\n", oneLine(entry->message));
-  }
+  for (const auto &[rank, entry] : order)
+    text += fmt::format("{}error: {}\n", placeOf(entry->location), oneLine(entry->message));
   return text;
 }
 
