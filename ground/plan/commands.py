@@ -43,13 +43,13 @@ class Command:
     """A command, from its table. `numbers` are the names in shapes; `extents` those that are no attribute."""
 
     def __init__(self, name, entry):
-        entry = dict(entry)
         self.name = name
         self.camel = camel(name)
-        self.number = entry.pop("number")
-        self.by_hand = entry.pop("by_hand", False)
+        self.by_hand = isinstance(entry, int)
         if self.by_hand:
+            self.number = entry
             return
+        self.number = entry.pop("number")
         self.summary = entry.pop("summary")
         self.text = entry.pop("text", "").strip()
         self.operands = [Operand(line) for line in entry.pop("operands")]
