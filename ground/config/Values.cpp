@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <concepts>
 #include <type_traits>
 
 namespace lmc::config {
@@ -56,22 +57,25 @@ struct Assigner {
                     key.choices.empty() ? "" : fmt::format(", or \"{}\"", key.choices[0].name))};
   }
 
-  const Choice *findChoice(const std::string &text) const {
-    const std::string wanted = lower(text);
-    for (const Choice &choice : key.choices)
-      if (wanted == choice.name)
-        return &choice;
-    return nullptr;
+  bool isInRange(double number) const {
+    return std::isfinite(number) && number >= key.minimum && number <= key.maximum;
   }
 
-  Error wrongChoice(const std::string &text) const {
+  const Choice *findChoice(const std::string &text) const {
+    const auto found = std::ranges::find(key.choices, lower(text), &Choice::name);
+    return found == key.choices.end() ? nullptr : &*found;
+  }
+
+  Result<const Choice *> choice(const std::string &text) const {
+    if (const Choice *found = findChoice(text))
+      return found;
     const std::vector<std::string> names = choiceNames(key);
     return Error{fmt::format("{} is \"{}\"; it must be {}{}{}", key.path(), text,
                              names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
                              suggestion(lower(text), names))};
   }
 
-  template <typename Integer> Result<void> integer(Integer *field) const {
+  template <std::integral Integer> Result<void> operator()(Integer *field) const {
     if (const auto *text = std::get_if<std::string>(&value)) {
       if (key.isSize()) {
         const Result<uint64_t> bytes = parseSize(*text);
@@ -88,14 +92,11 @@ struct Assigner {
     const auto *number = std::get_if<int64_t>(&value);
     if (!number)
       return wrongType();
-    if (static_cast<double>(*number) < key.minimum || static_cast<double>(*number) > key.maximum)
+    if (!isInRange(static_cast<double>(*number)))
       return outOfRange();
     *field = static_cast<Integer>(*number);
     return {};
   }
-
-  Result<void> operator()(int64_t *field) const { return integer(field); }
-  Result<void> operator()(uint64_t *field) const { return integer(field); }
 
   Result<void> operator()(double *field) const {
     double number = 0;
@@ -105,7 +106,7 @@ struct Assigner {
       number = *real;
     else
       return wrongType();
-    if (!std::isfinite(number) || number < key.minimum || number > key.maximum)
+    if (!isInRange(number))
       return outOfRange();
     *field = number;
     return {};
@@ -129,12 +130,11 @@ struct Assigner {
       return Error{fmt::format("{} must not be empty", key.path())};
     if (key.choices.empty()) {
       *field = *text;
-    } else {
-      const Choice *choice = findChoice(*text);
-      if (!choice)
-        return wrongChoice(*text);
-      *field = choice->name;
+      return {};
     }
+    const auto chosen = choice(*text);
+    LMC_TRY(chosen);
+    *field = (*chosen)->name;
     return {};
   }
 
@@ -160,22 +160,22 @@ struct Assigner {
     else if (!texts || !texts->empty())
       return wrongType();
     for (int64_t number : list)
-      if (static_cast<double>(number) < key.minimum || static_cast<double>(number) > key.maximum)
+      if (!isInRange(static_cast<double>(number)))
         return Error{
             fmt::format("{} has {}; its numbers must be {}", key.path(), number, rangeText(key))};
     *field = std::move(list);
     return {};
   }
 
-  template <typename Enum> Result<void> operator()(Enum *field) const {
-    static_assert(std::is_enum_v<Enum>);
+  template <typename Enum>
+  requires std::is_enum_v<Enum> Result<void>
+  operator()(Enum *field) const {
     const auto *text = std::get_if<std::string>(&value);
     if (!text)
       return wrongType();
-    const Choice *choice = findChoice(*text);
-    if (!choice)
-      return wrongChoice(*text);
-    *field = static_cast<Enum>(choice->value);
+    const auto chosen = choice(*text);
+    LMC_TRY(chosen);
+    *field = static_cast<Enum>((*chosen)->value);
     return {};
   }
 };
@@ -194,12 +194,6 @@ Setting resolvedSetting(const Key &key, Config &config) {
   setting.identity = key.identity;
   setting.derivedFrom = key.derived.key;
   setting.derivedDivisor = key.derived.divisor;
-  auto number = [&](plan::SettingType type, std::string text) {
-    setting.type = type;
-    setting.value = std::move(text);
-    setting.minimum = key.minimum;
-    setting.maximum = key.maximum;
-  };
   std::visit(
       [&](auto *field) {
         using T = std::remove_pointer_t<decltype(field)>;
@@ -207,10 +201,11 @@ Setting resolvedSetting(const Key &key, Config &config) {
         if constexpr (std::is_same_v<T, bool>) {
           setting.type = Type::Boolean;
           setting.value = *field ? "true" : "false";
-        } else if constexpr (std::is_integral_v<T>) {
-          number(Type::Integer, fmt::format("{}", *field));
-        } else if constexpr (std::is_floating_point_v<T>) {
-          number(Type::Float, fmt::format("{}", *field)); // shortest text that reads back exactly
+        } else if constexpr (std::is_arithmetic_v<T>) {
+          setting.type = std::is_integral_v<T> ? Type::Integer : Type::Float;
+          setting.value = fmt::format("{}", *field); // shortest text that reads back exactly
+          setting.minimum = key.minimum;
+          setting.maximum = key.maximum;
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           setting.type = Type::StringList;
           setting.values = *field;
