@@ -60,10 +60,12 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
 // of them read `reads` too.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
-  for (const LrFault &fault : lrFaults(keys, lastStep)) {
-    job.faults.push_back({section + fault.key, reads, fault.text, fault.isWarning});
-    for (const std::string &key : fault.reads)
-      job.faults.back().reads.push_back(section + key);
+  for (SettingFault fault : lrFaults(keys, lastStep)) {
+    fault.key = section + fault.key;
+    for (std::string &key : fault.reads)
+      key = section + key;
+    fault.reads.insert(fault.reads.begin(), reads.begin(), reads.end());
+    job.faults.push_back(std::move(fault));
   }
 }
 
@@ -305,15 +307,6 @@ void spikes(const Job &job) {
 std::string nearestMultiples(int64_t n, int64_t value) {
   const int64_t below = value / n * n;
   return below ? fmt::format("{} or {}", below, below + n) : fmt::format("{}", n);
-}
-
-std::string SettingFault::named() const {
-  const size_t dot = key.rfind('.');
-  const std::string name = key.substr(dot + 1);
-  // "min_lr and min_lr_ratio say the same" begins with another key of the section.
-  const bool beginsWithKey =
-      text.starts_with(name + " ") || text.find(" and " + name + " ") != std::string::npos;
-  return beginsWithKey ? key.substr(0, dot + 1) + text : fmt::format("{}: {}", key, text);
 }
 
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table) {

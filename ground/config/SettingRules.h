@@ -14,17 +14,6 @@
 
 namespace lmc {
 
-// A broken rule, or a setting that probably has not the intended effect.
-struct SettingFault {
-  std::string key;                     // the key at which it is reported: "checkpoint.keep_best"
-  std::vector<std::string> reads = {}; // other keys on which it depends
-  std::string text;                    // "keep_best = \"web\" is no set of validation data; ..."
-  bool isWarning = false;              // the job may go on
-
-  // Returns the text with the key's section in front of it: "checkpoint.keep_best = ...".
-  std::string named() const;
-};
-
 // Returns what is wrong with the settings together, in the order of the rules. `table` says where
 // the values of `config` come from.
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table);

@@ -55,7 +55,7 @@ std::optional<RatePoint> parsePoint(std::string_view text) {
 }
 
 // Adds the mistakes in `points`.
-void checkPoints(const LrKeys &keys, std::vector<LrFault> &faults) {
+void checkPoints(const LrKeys &keys, std::vector<SettingFault> &faults) {
   const bool isPiecewise = styleOf(keys) == LrStyle::Piecewise;
   if (isPiecewise && keys.points.empty())
     faults.push_back({"style",
@@ -88,7 +88,7 @@ void checkPoints(const LrKeys &keys, std::vector<LrFault> &faults) {
 
 // Adds a mistake if two forms of the same value were given in one place.
 void checkForms(const LrKeys &keys, const char *plain, const char *ratio,
-                std::vector<LrFault> &faults) {
+                std::vector<SettingFault> &faults) {
   if (whereGiven(keys, ratio) && whereGiven(keys, ratio) == whereGiven(keys, plain))
     faults.push_back(
         {ratio, {plain}, fmt::format("{0} and {1} say the same; give one of them", plain, ratio)});
@@ -96,8 +96,8 @@ void checkForms(const LrKeys &keys, const char *plain, const char *ratio,
 
 } // namespace
 
-std::vector<LrFault> lrFaults(const LrKeys &keys, int64_t lastStep) {
-  std::vector<LrFault> faults;
+std::vector<SettingFault> lrFaults(const LrKeys &keys, int64_t lastStep) {
+  std::vector<SettingFault> faults;
   if (keys.restartStep >= lastStep)
     return {{"restart_step",
              {},

@@ -3,6 +3,8 @@
 // of `lmc-run --set`.
 #pragma once
 
+#include "ground/settings/SettingTable.h"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -60,16 +62,9 @@ struct LrKeys {
   std::map<std::string, int> given = {};
 };
 
-// A mistake in the keys.
-struct LrFault {
-  std::string key;                // the key at which it is reported: "min_lr"
-  std::vector<std::string> reads; // other keys of the section on which it depends
-  std::string text;               // "min_lr = 0.02 is more than lr = 0.01"
-  bool isWarning = false;         // the schedule is valid, but may not be intended
-};
-
-// Returns the mistakes in the keys of a schedule whose last step is step `lastStep` of the run.
-std::vector<LrFault> lrFaults(const LrKeys &keys, int64_t lastStep);
+// Returns the mistakes in the keys of a schedule whose last step is step `lastStep` of the run. The
+// faults name keys without their section: "min_lr".
+std::vector<SettingFault> lrFaults(const LrKeys &keys, int64_t lastStep);
 
 // Returns the schedule of keys without mistakes.
 LrSettings lrSettings(const LrKeys &keys, int64_t lastStep);

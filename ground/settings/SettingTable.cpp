@@ -24,6 +24,15 @@ std::string Setting::text() const {
   return type == SettingType::StringList ? fmt::format("[{}]", fmt::join(values, ", ")) : value;
 }
 
+std::string SettingFault::named() const {
+  const size_t dot = key.rfind('.');
+  const std::string name = key.substr(dot + 1);
+  // "min_lr and min_lr_ratio say the same" begins with another key of the section.
+  const bool beginsWithKey =
+      text.starts_with(name + " ") || text.find(" and " + name + " ") != std::string::npos;
+  return beginsWithKey ? key.substr(0, dot + 1) + text : fmt::format("{}: {}", key, text);
+}
+
 const Setting *SettingTable::find(std::string_view key) const {
   auto entry = std::find_if(entries.begin(), entries.end(),
                             [&](const Setting &setting) { return setting.key == key; });

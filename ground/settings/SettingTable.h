@@ -43,6 +43,17 @@ struct Setting {
   std::string text() const;
 };
 
+// A broken rule, or a setting that probably has not the intended effect.
+struct SettingFault {
+  std::string key;                     // the key at which it is reported: "checkpoint.keep_best"
+  std::vector<std::string> reads = {}; // other keys on which it depends
+  std::string text;                    // "keep_best = \"web\" is no set of validation data; ..."
+  bool isWarning = false;              // the job may go on
+
+  // Returns the text with the key's section in front of it: "checkpoint.keep_best = ...".
+  std::string named() const;
+};
+
 // A table of settings. RunSettings (ground/config/RunSettings.h) makes that of a run.
 class SettingTable {
 public:

@@ -18,7 +18,7 @@ LrKeys given(const LrKeys &keys, std::initializer_list<const char *> names) {
 // Returns the texts of the mistakes, each after its key.
 std::vector<std::string> faults(const LrKeys &keys, int64_t lastStep = kLastStep) {
   std::vector<std::string> texts;
-  for (const LrFault &fault : lrFaults(keys, lastStep))
+  for (const SettingFault &fault : lrFaults(keys, lastStep))
     texts.push_back(fault.key + ": " + fault.text);
   return texts;
 }
