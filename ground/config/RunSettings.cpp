@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -67,25 +68,24 @@ private:
 
   Result<void> apply(const std::string &override) {
     const std::string path = trimmed(override.substr(0, override.find('=')));
-    size_t at = 0;
-    while (at < entries.size() && entries[at].key != path)
-      ++at;
-    if (at < entries.size() && !plan.settings()->Get(static_cast<uint32_t>(at))->run_time())
+    const auto entry = std::ranges::find(entries, path, &Setting::key);
+    const bool isKnown = entry != entries.end();
+    if (isKnown && !plan.settings()->Get(uint32_t(entry - entries.begin()))->run_time())
       return Error{
           fmt::format("'{}' is fixed in the plan; change the TOML and compile again", path)};
     Diagnostics diagnostics;
     const std::vector<Assignment> parsed = parseOverrides({override}, keys, diagnostics);
     if (parsed.empty())
       return Error{diagnostics.firstMessage()};
-    if (at == entries.size())
+    if (!isKnown)
       return Error{
           fmt::format("the plan has no '{}'; compile it again with the lmc of this release", path)};
     const Assignment &assignment = parsed.front();
     LMC_TRY(assign(*assignment.key, assignment.value, settings.config));
     Setting resolved = resolvedSetting(*assignment.key, settings.config);
-    entries[at].value = std::move(resolved.value);
-    entries[at].values = std::move(resolved.values);
-    entries[at].origin = SettingOrigin::RunSet;
+    entry->value = std::move(resolved.value);
+    entry->values = std::move(resolved.values);
+    entry->origin = SettingOrigin::RunSet;
     return {};
   }
 

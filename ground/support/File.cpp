@@ -324,11 +324,9 @@ Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
 Result<std::vector<std::string>> listFolder(const std::string &path) {
   std::error_code error;
   std::vector<std::string> names;
-  std::filesystem::directory_iterator next(path, error), end;
-  while (!error && next != end) {
+  for (std::filesystem::directory_iterator next(path, error), end; !error && next != end;
+       next.increment(error))
     names.push_back(next->path().filename().string());
-    next.increment(error);
-  }
   if (error)
     return readingError(path, error.value());
   std::sort(names.begin(), names.end());
