@@ -72,10 +72,7 @@ struct ModelConfig {
   bool embeddingNorm = false;     // a norm behind the embedding
   int64_t slidingWindow = 0;      // 0: no window
   double initializerRange = 0.02; // standard deviation of the initial embedding
-  // Standard deviation of initial linear weights: "fan_in" = 1/sqrt(fan_in), "normal" =
-  // initializer_range. Both divide it by sqrt(2 * layers) for the residual projections (o and
-  // down).
-  std::string initializer = "fan_in";
+  std::string initializer = "fan_in"; // fan_in | normal: of initial linear weights
   // Values of the keys that only some families have, by key name. T is the type of the key.
   std::map<std::string, FamilyValue> familyValues;
   template <typename T> const T &familyValue(const std::string &name) const {
@@ -252,9 +249,7 @@ struct GuardConfig {
   int64_t patience = 100;       // a loss that is high for so many steps has diverged
   double spike = 6;             // standard deviations above the mean that are high
   double rise = 1;              // nats above the lowest level of the loss that are high
-  // The mean loss of an eighth of the run falls by less than this part of it, which warns; 0:
-  // never.
-  double plateau = 0.002;
+  double plateau = 0.002;       // least part by which the mean of an eighth of the run falls
   double validation = 0.2;       // nats above the lowest validation loss that warn; 0: never
   int64_t compareWeights = 1000; // steps between comparisons of weights that exist twice; 0: none
   double updateRatio = 0.1; // L2 norm of an update over that of its weights that warns; 0: never
@@ -266,10 +261,8 @@ struct TargetConfig {
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
-  // The head's weights get zeros as rows, up to a multiple of this; 0: what pays on the device.
-  int64_t vocabMultiple = 0;
-  // The MLPs get columns of zeros, up to a multiple of this; 0: what pays on the device.
-  int64_t intermediateMultiple = 0;
+  // Multiples up to which the head and the MLPs are padded with zeros; 0: what pays on the device.
+  int64_t vocabMultiple = 0, intermediateMultiple = 0;
   // How CUDA kernels read very long rows again, for comparisons (LongRows in
   // compiler/targets/cuda/CudaKernel.h): "shared", "again" or "alone"; "": what is best.
   std::string longRows;
