@@ -31,19 +31,14 @@ static const json *member(const json *value, const char *key) {
   return found == value->end() ? nullptr : &*found;
 }
 
-// Sets `text` to the string `value`. Returns false if it is no string.
-static bool read(const json *value, std::string &text) {
-  if (!value || !value->is_string())
+// Sets `value` to the member `key` of an object. Returns false if it is of another type.
+template <typename T> static bool read(const json *object, const char *key, T &value) {
+  const json *found = member(object, key);
+  if (!found || !(std::is_same_v<T, std::string> ? found->is_string()
+                  : std::is_integral_v<T>        ? found->is_number_unsigned()
+                                                 : found->is_number()))
     return false;
-  text = value->get_ref<const std::string &>();
-  return true;
-}
-
-// Sets `number` to the number `value`. Returns false if it is no number of that kind.
-template <typename Number> static bool read(const json *value, Number &number) {
-  if (!value || !(std::is_integral_v<Number> ? value->is_number_unsigned() : value->is_number()))
-    return false;
-  number = value->get<Number>();
+  value = found->get<T>();
   return true;
 }
 
@@ -58,17 +53,17 @@ static Result<Runs> collect(const json &events, const std::string &path, const P
     std::string phase, category, name;
     size_t command = 0;
     double microseconds = 0;
-    if (!read(member(&event, "ph"), phase))
+    if (!read(&event, "ph", phase))
       return noTrace(path);
     if (phase != "X")
       continue;
-    if (!read(member(&event, "cat"), category))
+    if (!read(&event, "cat", category))
       return noTrace(path);
     if (category == "function")
       continue;
     const json *arguments = member(&event, "args");
-    if (!read(member(arguments, "function"), name) || !read(member(arguments, "command"), command) ||
-        !read(member(&event, "dur"), microseconds))
+    if (!read(arguments, "function", name) || !read(arguments, "command", command) ||
+        !read(&event, "dur", microseconds))
       return noTrace(path);
     auto function = functions.find(name);
     if (function == functions.end() || command >= runs[function->second].size())
@@ -90,9 +85,9 @@ Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::stri
   const json *about = member(&*trace, "otherData"), *events = member(&*trace, "traceEvents");
   std::string hash;
   MeasuredTimes times;
-  if (!read(member(about, "plan"), hash) || !read(member(about, "device"), times.device) ||
-      !read(member(about, "first_step"), times.firstStep) ||
-      !read(member(about, "last_step"), times.lastStep) || !events || !events->is_array())
+  if (!read(about, "plan", hash) || !read(about, "device", times.device) ||
+      !read(about, "first_step", times.firstStep) || !read(about, "last_step", times.lastStep) ||
+      !events || !events->is_array())
     return noTrace(path);
   if (hash != plan.hash())
     return Error{fmt::format("{}: measured with a plan of SHA-256 {}, and {} has {}; measure this "
