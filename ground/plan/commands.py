@@ -76,15 +76,6 @@ class Command:
         if sorted(known) != sorted(self.fields):
             raise ValueError(f"its fields are not {' '.join(known)}")
 
-    def operand(self, name):
-        return next((o for o in self.operands if o.name == name), None)
-
-    def inputs(self):
-        return [o for o in self.operands if o.role == "read"]
-
-    def results(self):
-        return [o for o in self.operands if o.role != "read"]
-
 
 def camel(name):
     return "".join(word[:1].upper() + word[1:] for word in name.split("_"))
@@ -110,10 +101,10 @@ def schema(commands, numbered):
     out = ["namespace lmc.plan;", ""]
     for command in commands:
         out.append(f"table {command.camel} {{")
+        operands = {o.name: o for o in command.operands}
         for name in command.fields:
-            operand = command.operand(name)
-            if operand:
-                kind = "int = -1" if operand.optional else "uint"
+            if name in operands:
+                kind = "int = -1" if operands[name].optional else "uint"
             elif name in command.attributes:
                 type, default = command.attributes[name]
                 kind = TYPES[type][0] + (f" = {default}" if default else "")
@@ -280,7 +271,8 @@ def kern_ops(commands):
     for command in commands:
         if not command.kern:
             continue
-        inputs, results = command.inputs(), command.results()
+        inputs = [o for o in command.operands if o.role == "read"]
+        results = [o for o in command.operands if o.role != "read"]
         list_ = []
         for o in command.operands:
             if o.role == "sum":
