@@ -57,11 +57,12 @@ KeyTable::KeyTable(const ModelFamilies &families) : families(families) {
       const auto same = [&](const Key &key) { return key.path() == own.path(); };
       auto key = std::find_if(keys.begin(), keys.end(), same);
       if (key == keys.end()) {
-        key = keys.insert(endOf(own.section), own);
+        key = keys.insert(keys.end(), own);
         key->identity = true; // it describes the model
       }
       key->families.push_back(family);
     }
+  sort();
   for (Key &key : keys) {
     const auto isAbsent = [&](const ModelFamily *family) {
       return std::ranges::any_of(family->absent, [&](const std::string &name) {
@@ -74,22 +75,17 @@ KeyTable::KeyTable(const ModelFamilies &families) : families(families) {
   }
 }
 
-std::list<Key>::const_iterator KeyTable::endOf(std::string_view section) const {
-  const auto isIn = [&](const Key &key) {
+void KeyTable::sort() {
+  const auto placeOf = [](const Key &key) {
     const Section *list = listOf(key.section);
-    return key.section == section || (list && list->name == section);
+    return list ? list : findSection(key.section);
   };
-  return std::find_if(keys.rbegin(), keys.rend(), isIn).base();
+  keys.sort([&](const Key &a, const Key &b) { return placeOf(a) < placeOf(b); });
 }
 
 void KeyTable::addTable(const Section &list, const std::string &name) {
-  // Its keys stand behind those of the nearest section up to the list that has some.
-  auto section = std::ranges::find(sections(), std::string_view(list.name), &Section::name);
-  while (endOf(section->name) == keys.begin())
-    --section;
-  std::vector<Key> own = list.keysOf(name);
-  keys.insert(endOf(section->name), std::make_move_iterator(own.begin()),
-              std::make_move_iterator(own.end()));
+  std::ranges::move(list.keysOf(name), std::back_inserter(keys));
+  sort();
 }
 
 bool Key::isOf(const ModelFamily &family) const {

@@ -99,8 +99,9 @@ public:
   const ModelFamilies families;
 
 private:
-  // Returns the end of the keys of a section, or of all tables of a list; begin() if it has none.
-  std::list<Key>::const_iterator endOf(std::string_view section) const;
+  // Sorts the keys by their sections. Those of one section, or of all tables of a list, stay in
+  // their order.
+  void sort();
 
   std::list<Key> keys; // std::list: a key stays where it is when others are added
 };
