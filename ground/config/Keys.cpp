@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <type_traits>
 
 namespace lmc::config {
 
@@ -153,17 +154,14 @@ std::vector<std::string> choiceNames(const Key &key) {
 
 std::string typeText(const Key &key) {
   Config config;
-  struct {
-    std::string operator()(int64_t *) const { return "an integer"; }
-    std::string operator()(uint64_t *) const { return "an integer"; }
-    std::string operator()(double *) const { return "a number"; }
-    std::string operator()(bool *) const { return "true or false"; }
-    std::string operator()(std::vector<std::string> *) const {
-      return "a string or a list of strings";
-    }
-    std::string operator()(std::vector<int64_t> *) const { return "a list of integers"; }
-    std::string operator()(void *) const { return "a string"; }
-  } name;
+  const auto name = []<typename T>(T *) {
+    return std::is_same_v<T, bool>                       ? "true or false"
+           : std::is_integral_v<T>                       ? "an integer"
+           : std::is_floating_point_v<T>                 ? "a number"
+           : std::is_same_v<T, std::vector<std::string>> ? "a string or a list of strings"
+           : std::is_same_v<T, std::vector<int64_t>>     ? "a list of integers"
+                                                         : "a string";
+  };
   std::string text = key.isSize() ? "a size in bytes or with a unit, such as \"76GiB\""
                                   : std::visit(name, key.field(config));
   if (text == "an integer" && !key.choices.empty())
