@@ -159,7 +159,7 @@ void batch(const CheckedJob &job) {
                   "distributed.devices_per_node"}))
     return;
   const TrainingConfig &training = job.config.training;
-  const int64_t ranks = job.config.distributed.nodes * job.config.distributed.devicesPerNode;
+  const int64_t ranks = job.config.distributed.ranks();
   const int64_t gbs = training.batchSize, mbs = training.microBatchSize;
   if (gbs % ranks != 0) {
     job.error("training.batch_size",
@@ -401,8 +401,7 @@ void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &
       model.family->intermediateRatio)
     model.intermediateSize = model.family->intermediateRatio * model.hiddenSize;
 
-  const int64_t ranks = config.distributed.nodes * config.distributed.devicesPerNode;
-  const int64_t perDevice = training.batchSize / ranks;
+  const int64_t perDevice = training.batchSize / config.distributed.ranks();
   training.microBatchAuto = training.microBatchSize == 0;
   if (training.microBatchAuto) {
     training.microBatchSize = 1;

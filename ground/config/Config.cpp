@@ -119,9 +119,8 @@ void setLossChunk(Config &config, int64_t tokens) {
 
 void setMicroBatchSize(Config &config, int64_t size) {
   TrainingConfig &training = config.training;
-  const int64_t devices = config.distributed.nodes * config.distributed.devicesPerNode;
   training.microBatchSize = size;
-  training.gradientAccumulationSteps = training.batchSize / devices / size;
+  training.gradientAccumulationSteps = training.batchSize / config.distributed.ranks() / size;
   setText(config, "training.micro_batch_size", size);
 }
 
