@@ -1,5 +1,6 @@
 #include "compiler/emit/Commands.h"
 
+#include "compiler/emit/Variables.h"
 #include "dialects/interfaces/LocationName.h"
 #include "dialects/plan/Plan.h"
 #include "ground/plan/CommandList.inc"
@@ -105,20 +106,6 @@ private:
         source != numbers.started.end() && numbers.hasTwoCollectiveStreams)
       body.after = int32_t(source->second);
     return body;
-  }
-
-  static plan::Axis axisOf(plan_ir::Axis axis) {
-    switch (axis) {
-    case plan_ir::Axis::Replicate:
-      return plan::Axis::Replicate;
-    case plan_ir::Axis::Shard:
-      return plan::Axis::Shard;
-    case plan_ir::Axis::Expert:
-      return plan::Axis::Expert;
-    case plan_ir::Axis::ExpertShard:
-      return plan::Axis::ExpertShard;
-    }
-    llvm_unreachable("an axis is of a known kind");
   }
 
   static uint64_t extent(Value slice, unsigned dim) {

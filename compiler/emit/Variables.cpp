@@ -25,32 +25,6 @@ FailureOr<fb::DType> lmc::dtypeOf(Operation *op, Type element) {
          failure();
 }
 
-fb::VariableKind lmc::kindOf(lm::VariableKind kind) {
-  switch (kind) {
-  case lm::VariableKind::Parameter:
-    return fb::VariableKind::Parameter;
-  case lm::VariableKind::ComputeCopy:
-    return fb::VariableKind::ComputeCopy;
-  case lm::VariableKind::Gradient:
-    return fb::VariableKind::Gradient;
-  case lm::VariableKind::Moment1:
-    return fb::VariableKind::Moment1;
-  case lm::VariableKind::Moment2:
-    return fb::VariableKind::Moment2;
-  case lm::VariableKind::Moment1Scale:
-    return fb::VariableKind::Moment1Scale;
-  case lm::VariableKind::Moment2Scale:
-    return fb::VariableKind::Moment2Scale;
-  case lm::VariableKind::Table:
-    return fb::VariableKind::Table;
-  case lm::VariableKind::Scalar:
-    return fb::VariableKind::Scalar;
-  case lm::VariableKind::Input:
-    return fb::VariableKind::Input;
-  }
-  llvm_unreachable("a variable is of a known kind");
-}
-
 fb::Category lmc::categoryOf(lm::VariableKind kind) {
   switch (kind) {
   case lm::VariableKind::Parameter:
@@ -74,71 +48,9 @@ fb::Category lmc::categoryOf(lm::VariableKind kind) {
   llvm_unreachable("a variable is of a known kind");
 }
 
-fb::Category lmc::categoryOf(plan_ir::Category category) {
-  switch (category) {
-  case plan_ir::Category::Activations:
-    return fb::Category::Activations;
-  case plan_ir::Category::Temporaries:
-    return fb::Category::Temporaries;
-  case plan_ir::Category::LibraryWorkspace:
-    return fb::Category::LibraryWorkspace;
-  }
-  llvm_unreachable("a slice is of a known category");
-}
-
-fb::StepValue lmc::stepValueOf(std::optional<lm::StepValue> value) {
-  if (!value)
-    return fb::StepValue::None;
-  switch (*value) {
-  case lm::StepValue::LossScale:
-    return fb::StepValue::LossScale;
-  case lm::StepValue::LearningRate:
-    return fb::StepValue::LearningRate;
-  case lm::StepValue::BiasCorrection1:
-    return fb::StepValue::BiasCorrection1;
-  case lm::StepValue::BiasCorrection2:
-    return fb::StepValue::BiasCorrection2;
-  case lm::StepValue::NormLimit:
-    return fb::StepValue::NormLimit;
-  case lm::StepValue::LossLimit:
-    return fb::StepValue::LossLimit;
-  case lm::StepValue::MuonLearningRate:
-    return fb::StepValue::MuonLearningRate;
-  case lm::StepValue::ShardRank:
-    return fb::StepValue::ShardRank;
-  case lm::StepValue::GroupLearningRate:
-    return fb::StepValue::GroupLearningRate;
-  case lm::StepValue::GroupMuonLearningRate:
-    return fb::StepValue::GroupMuonLearningRate;
-  }
-  llvm_unreachable("a step has known values");
-}
-
-static fb::InitializerKind initializerKindOf(lm::InitKind kind) {
-  switch (kind) {
-  case lm::InitKind::None:
-    return fb::InitializerKind::None;
-  case lm::InitKind::Zeros:
-    return fb::InitializerKind::Zeros;
-  case lm::InitKind::Ones:
-    return fb::InitializerKind::Ones;
-  case lm::InitKind::Normal:
-    return fb::InitializerKind::Normal;
-  case lm::InitKind::RopeCos:
-    return fb::InitializerKind::RopeCos;
-  case lm::InitKind::RopeSin:
-    return fb::InitializerKind::RopeSin;
-  case lm::InitKind::Constant:
-    return fb::InitializerKind::Constant;
-  case lm::InitKind::CopyOf:
-    return fb::InitializerKind::CopyOf;
-  }
-  llvm_unreachable("initial values are of a known kind");
-}
-
 std::unique_ptr<fb::InitializerT> lmc::initializerOf(lm::InitAttr init) {
   auto entry = std::make_unique<fb::InitializerT>();
-  entry->kind = initializerKindOf(init.getKind());
+  entry->kind = fb::InitializerKind(init.getKind());
   if (FloatAttr stddev = init.getStddev())
     entry->stddev = stddev.getValueAsDouble();
   if (FloatAttr scale = init.getScale())
@@ -190,21 +102,8 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
 
 // Returns true if checkpoints contain variables of this kind.
 static bool isSaved(lm::VariableKind kind) {
-  switch (kind) {
-  case lm::VariableKind::Parameter:
-  case lm::VariableKind::Moment1:
-  case lm::VariableKind::Moment2:
-  case lm::VariableKind::Moment1Scale:
-  case lm::VariableKind::Moment2Scale:
-    return true;
-  case lm::VariableKind::ComputeCopy:
-  case lm::VariableKind::Gradient:
-  case lm::VariableKind::Table:
-  case lm::VariableKind::Scalar:
-  case lm::VariableKind::Input:
-    return false;
-  }
-  llvm_unreachable("a variable is of a known kind");
+  const fb::Category category = categoryOf(kind);
+  return category == fb::Category::Parameters || category == fb::Category::OptimizerState;
 }
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {

@@ -28,11 +28,17 @@ llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
 // Returns the dtype of an element type. Fails, with an error at `op`, if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
-plan::VariableKind kindOf(lm::VariableKind kind);
-plan::Category categoryOf(lm::VariableKind kind);
-plan::Category categoryOf(plan_ir::Category category);
+// The plan file numbers kinds, categories, values of steps and axes as the dialects do.
+inline plan::VariableKind kindOf(lm::VariableKind kind) { return plan::VariableKind(kind); }
+inline plan::Category categoryOf(plan_ir::Category category) {
+  return plan::Category(unsigned(plan::Category::Activations) + unsigned(category));
+}
+inline plan::StepValue stepValueOf(std::optional<lm::StepValue> value) {
+  return value ? plan::StepValue(unsigned(*value) + 1) : plan::StepValue::None;
+}
+inline plan::Axis axisOf(plan_ir::Axis axis) { return plan::Axis(axis); }
 
-plan::StepValue stepValueOf(std::optional<lm::StepValue> value);
+plan::Category categoryOf(lm::VariableKind kind);
 
 // Without a kernel.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
