@@ -16,7 +16,7 @@
 
 namespace lmc::cost {
 
-DataType dataType(plan::DType dtype) {
+static DataType dataType(plan::DType dtype) {
   return dtype == plan::DType::F64    ? DataType::F64
          : dtype == plan::DType::BF16 ? DataType::BF16
                                       : DataType::F32;
@@ -336,7 +336,6 @@ public:
       cost.slowed += estimate.seconds - alone;
     }
     cost.seconds += estimate.seconds;
-    cost.secondsByBound[size_t(estimate.bound)] += estimate.seconds;
   }
 
 private:
@@ -452,14 +451,8 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       } else if (kernels.size() != launches.size()) {
         kernels = divided(estimate, launches, plan, model.spec);
       }
-      const Bound bound = estimate.bound;
       streams.add(*command, number, estimate);
-      const double moved = estimate.seconds * behind;
-      entry.behindProducts.push_back(moved);
-      if (behind > 0) { // the kernel after a product is limited by memory
-        entry.secondsByBound[size_t(bound)] -= moved;
-        entry.secondsByBound[size_t(kernels.back().bound)] += moved;
-      }
+      entry.behindProducts.push_back(estimate.seconds * behind);
       for (size_t i = 0; i < launches.size(); ++i)
         addLaunch(cost.kernels[launches[i]->kernel()], kernels[i], entry.runsPerStep);
       entry.commands.push_back(estimate);

@@ -27,7 +27,6 @@
 
 #include "plan_generated.h"
 
-#include <array>
 #include <string>
 #include <vector>
 
@@ -51,7 +50,6 @@ struct FunctionCost {
   std::vector<double> starts; // start of each command, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
   double slowed = 0; // seconds that the commands take longer because of collectives beside them
-  std::array<double, kNumBounds> secondsByBound{}; // seconds of stream 0, indexed by Bound
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
@@ -99,7 +97,5 @@ Group groupOf(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.
 std::string_view settingOf(const plan::Plan &plan, std::string_view key);
-
-DataType dataType(plan::DType dtype);
 
 } // namespace lmc::cost
