@@ -138,24 +138,6 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
          reference + "\n" + textOf(main);
 }
 
-static const char *hostType(plan::DType type) {
-  switch (type) {
-  case plan::DType::F32:
-    return "F32";
-  case plan::DType::BF16:
-    return "BF16";
-  case plan::DType::F16:
-    return "F16";
-  case plan::DType::F64:
-    return "F64";
-  case plan::DType::I32:
-    return "I32";
-  case plan::DType::I8:
-    return "I8";
-  }
-  return "F32";
-}
-
 static std::string capitalized(StringRef name) {
   return llvm::toUpper(name[0]) + name.drop_front().str();
 }
@@ -166,7 +148,7 @@ void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bo
     return;
   }
   const plan::Slice &from = *plan.slices()->Get(uint32_t(slice));
-  Array array{name.str(), hostType(from.dtype()), {}};
+  Array array{name.str(), plan::EnumNameDType(from.dtype()), {}};
   if (from.shape())
     array.shape.assign(from.shape()->begin(), from.shape()->end());
   array.rows = int64_t(from.rows());
