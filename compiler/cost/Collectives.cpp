@@ -62,10 +62,6 @@ AllGatherLine allGatherLine(const Group &group, const DeviceSpec &spec) {
   return {latency, (n - 1) / n * bytes / (allGatherSeconds(bytes, group, spec) - latency)};
 }
 
-double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
-  return allGatherSeconds(bytes, group, spec);
-}
-
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec) {
   if (hasStages(group, spec))
     return stagedSeconds(bytes, group, 2, 2, spec);

@@ -39,10 +39,9 @@ struct Group {
   int64_t nodes = 1;
 };
 
-// Return the time of the collective in seconds; 0 for one device. The spec must have every link
-// that the group uses.
+// Return the time of the collective in seconds; 0 for one device. A reduce-scatter takes the time
+// of an all-gather. The spec must have every link that the group uses.
 double allGatherSeconds(double bytes, const Group &group, const DeviceSpec &spec);
-double reduceScatterSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 double allReduceSeconds(double bytes, const Group &group, const DeviceSpec &spec);
 
 // Returns the part of a device's processors that a collective of the group has for itself: the

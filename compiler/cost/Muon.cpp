@@ -46,8 +46,7 @@ double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &
   const double bytes = bytesOf(own);
   // A rank copies all matrices into one stack, and then copies its own matrices out of the stack.
   return copySeconds(double(ranks + 1) * bytes, model) + orthogonalizeSeconds(own, model) +
-         estimate(CollectiveWork{CollectiveKind::AllGather, double(ranks) * bytes, group},
-                  model.spec)
+         estimate(CollectiveWork{/*isAllReduce=*/false, double(ranks) * bytes, group}, model.spec)
              .seconds;
 }
 

@@ -146,9 +146,7 @@ public:
   }
   Work operator()(const plan::Collective &op) const {
     CollectiveWork work;
-    work.kind = op.kind() == plan::CollectiveKind::AllGather       ? CollectiveKind::AllGather
-                : op.kind() == plan::CollectiveKind::ReduceScatter ? CollectiveKind::ReduceScatter
-                                                                   : CollectiveKind::AllReduce;
+    work.isAllReduce = op.kind() == plan::CollectiveKind::AllReduce;
     work.bytes = std::max(double(slice(op.x()).bytes()), double(slice(op.d()).bytes()));
     work.group = groupOf(plan, op.axis());
     return work;

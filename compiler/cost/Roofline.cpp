@@ -2,23 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace lmc::cost {
 
 std::string_view boundName(Bound bound) {
-  switch (bound) {
-  case Bound::MatrixUnits:
-    return "matrix units";
-  case Bound::MemoryBandwidth:
-    return "memory bandwidth";
-  case Bound::VectorUnits:
-    return "vector units";
-  case Bound::Launch:
-    return "launch latency";
-  case Bound::Links:
-    return "links";
-  }
-  return "";
+  static constexpr std::string_view names[] = {"matrix units", "memory bandwidth", "vector units",
+                                               "launch latency", "links"};
+  static_assert(std::size(names) == kNumBounds);
+  return names[size_t(bound)];
 }
 
 double visiblePairs(int64_t seq, int64_t window) {
@@ -143,15 +135,9 @@ Estimate estimate(const ScatterWork &work, const DeviceSpec &spec) {
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec) {
   const double ranks = double(work.group.devicesPerNode * work.group.nodes);
   const double once = work.bytes * (ranks - 1) / ranks;
-  switch (work.kind) {
-  case CollectiveKind::AllGather:
-    return {allGatherSeconds(work.bytes, work.group, spec), Bound::Links, 0, once};
-  case CollectiveKind::ReduceScatter:
-    return {reduceScatterSeconds(work.bytes, work.group, spec), Bound::Links, 0, once};
-  case CollectiveKind::AllReduce:
+  if (work.isAllReduce)
     return {allReduceSeconds(work.bytes, work.group, spec), Bound::Links, 0, 2 * once};
-  }
-  return {};
+  return {allGatherSeconds(work.bytes, work.group, spec), Bound::Links, 0, once};
 }
 
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec) {

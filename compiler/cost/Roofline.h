@@ -84,12 +84,10 @@ struct ScatterWork {
   bool accumulate = false;
 };
 
-enum class CollectiveKind { AllGather, ReduceScatter, AllReduce };
-
 // A collective of `group` on a tensor, which has `bytes` bytes after an all-gather or before a
 // reduce-scatter.
 struct CollectiveWork {
-  CollectiveKind kind = CollectiveKind::AllReduce;
+  bool isAllReduce = true; // false: an all-gather or a reduce-scatter
   double bytes = 0;
   Group group;
 };
