@@ -122,61 +122,37 @@ std::string Printer::constant(Attribute value) {
 }
 
 static std::string compared(arith::CmpFPredicate predicate, StringRef a, StringRef b) {
-  using P = arith::CmpFPredicate;
-  auto ordered = [&](StringRef op) { return formatv("({0} {1} {2})", a, op, b).str(); };
   // An unordered comparison (true if an operand is NaN) is the negation of the opposite ordered
   // comparison.
-  auto unordered = [&](StringRef opposite) {
-    return formatv("!({0} {1} {2})", a, opposite, b).str();
+  static constexpr const char *texts[] = {
+      "false",                      // AlwaysFalse
+      "({0} == {1})",               // OEQ
+      "({0} > {1})",                // OGT
+      "({0} >= {1})",               // OGE
+      "({0} < {1})",                // OLT
+      "({0} <= {1})",               // OLE
+      "({0} < {1} || {0} > {1})",   // ONE
+      "({0} == {0} && {1} == {1})", // ORD
+      "!({0} < {1} || {0} > {1})",  // UEQ
+      "!({0} <= {1})",              // UGT
+      "!({0} < {1})",               // UGE
+      "!({0} >= {1})",              // ULT
+      "!({0} > {1})",               // ULE
+      "!({0} == {1})",              // UNE
+      "({0} != {0} || {1} != {1})", // UNO
+      "true",                       // AlwaysTrue
   };
-  switch (predicate) {
-  case P::AlwaysFalse:
-    return "false";
-  case P::AlwaysTrue:
-    return "true";
-  case P::OEQ:
-    return ordered("==");
-  case P::OGT:
-    return ordered(">");
-  case P::OGE:
-    return ordered(">=");
-  case P::OLT:
-    return ordered("<");
-  case P::OLE:
-    return ordered("<=");
-  case P::ONE:
-    return formatv("({0} < {1} || {0} > {1})", a, b);
-  case P::ORD:
-    return formatv("({0} == {0} && {1} == {1})", a, b);
-  case P::UEQ:
-    return formatv("!({0} < {1} || {0} > {1})", a, b);
-  case P::UGT:
-    return unordered("<=");
-  case P::UGE:
-    return unordered("<");
-  case P::ULT:
-    return unordered(">=");
-  case P::ULE:
-    return unordered(">");
-  case P::UNE:
-    return unordered("==");
-  case P::UNO:
-    return formatv("({0} != {0} || {1} != {1})", a, b);
-  }
-  llvm_unreachable("a predicate");
+  static_assert(std::size(texts) == arith::getMaxEnumValForCmpFPredicate() + 1);
+  return formatv(/*Validate=*/false, texts[size_t(predicate)], a, b);
 }
 
 static std::string compared(arith::CmpIPredicate predicate, StringRef a, StringRef b) {
-  using P = arith::CmpIPredicate;
-  const bool isUnsigned = predicate >= P::ult;
-  const char *op = predicate == P::eq                             ? "=="
-                   : predicate == P::ne                           ? "!="
-                   : predicate == P::slt || predicate == P::ult   ? "<"
-                   : predicate == P::sle || predicate == P::ule   ? "<="
-                   : predicate == P::sgt || predicate == P::ugt   ? ">"
-                                                                  : ">=";
-  return isUnsigned ? formatv("(uint64_t({0}) {1} uint64_t({2}))", a, op, b).str()
-                    : formatv("({0} {1} {2})", a, op, b).str();
+  // eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge
+  static constexpr const char *signs[] = {"==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="};
+  static_assert(std::size(signs) == arith::getMaxEnumValForCmpIPredicate() + 1);
+  const bool isUnsigned = predicate >= arith::CmpIPredicate::ult;
+  return formatv(isUnsigned ? "(uint64_t({0}) {1} uint64_t({2}))" : "({0} {1} {2})", a,
+                 signs[size_t(predicate)], b);
 }
 
 // Prints the conversion of a 64-bit integer to `type` and back, which wraps on overflow.
@@ -203,6 +179,12 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
   // maximumf and minimumf return NaN if either operand is NaN, unlike std::fmax and std::fmin.
   auto extremum = [&](StringRef sign) {
     return formatv("({0} != {0} || {0} {2} {1} ? {0} : {1})", x[0], x[1], sign).str();
+  };
+  auto unsignedOperand = [&] {
+    Type from = op->getOperand(0).getType();
+    return from.isInteger(32)  ? "uint32_t(" + x[0] + ")"
+           : from.isInteger(8) ? "uint8_t(" + x[0] + ")"
+                               : x[0];
   };
   if (const codegen::MathFunction *function = codegen::mathFunction(op))
     return function->host.empty() ? call(("std::" + function->name).str())
@@ -234,12 +216,7 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
         return op.getIn().getType().isInteger(1) ? "(" + x[0] + " ? -1.0 : 0.0)"
                                                  : "double(" + x[0] + ")";
       })
-      .Case([&](arith::UIToFPOp op) {
-        Type from = op.getIn().getType();
-        return from.isInteger(32)  ? "double(uint32_t(" + x[0] + "))"
-               : from.isInteger(8) ? "double(uint8_t(" + x[0] + "))"
-                                   : "double(" + x[0] + ")";
-      })
+      .Case([&](arith::UIToFPOp) { return "double(" + unsignedOperand() + ")"; })
       .Case([&](arith::FPToSIOp) { return wrapped(to, "int64_t(" + x[0] + ")"); })
       .Case<arith::IndexCastOp, arith::TruncIOp>(
           [&](auto) { return to.isInteger(1) ? "bool(" + x[0] + " & 1)" : wrapped(to, x[0]); })
@@ -247,12 +224,7 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
         return op.getIn().getType().isInteger(1) ? "(" + x[0] + " ? int64_t(-1) : int64_t(0))"
                                                  : x[0];
       })
-      .Case([&](arith::ExtUIOp op) {
-        Type from = op.getIn().getType();
-        return from.isInteger(32)  ? "int64_t(uint32_t(" + x[0] + "))"
-               : from.isInteger(8) ? "int64_t(uint8_t(" + x[0] + "))"
-                                   : "int64_t(" + x[0] + ")";
-      })
+      .Case([&](arith::ExtUIOp) { return "int64_t(" + unsignedOperand() + ")"; })
       .Case([&](arith::AddIOp) { return integer("+"); })
       .Case([&](arith::SubIOp) { return integer("-"); })
       .Case([&](arith::MulIOp) { return integer("*"); })
