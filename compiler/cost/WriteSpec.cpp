@@ -12,11 +12,14 @@ class SpecText {
 public:
   explicit SpecText(const SpecComments &comments) : comments(comments) {}
 
-  // Starts the section `name`, under the heading "[name]", or "[[attention]]" for a list.
+  // Starts the section `name`, under a blank line and the heading "[name]", or "[[attention]]" for
+  // a list.
   void section(const std::string &name, bool isList = false) {
     prefix = name;
-    const std::string heading = isList ? name.substr(0, name.find('.')) : name;
-    addLine(isList ? fmt::format("[[{}]]", heading) : fmt::format("[{}]", heading), name);
+    text += '\n';
+    addLine(isList ? fmt::format("[[{}]]", name.substr(0, name.find('.')))
+                   : fmt::format("[{}]", name),
+            name);
   }
   void add(const char *key, double value) { addKey(key, fmt::format("{:.6g}", value)); }
   void add(const char *key, int64_t value) { addKey(key, fmt::format("{}", value)); }
@@ -29,7 +32,6 @@ public:
       each.push_back(quoted(value));
     addKey(key, fmt::format("[{}]", fmt::join(each, ", ")));
   }
-  void blank() { text += '\n'; }
 
   std::string text;
 
@@ -66,7 +68,6 @@ const char *nameOf(DataType dtype) {
 void addLink(SpecText &to, const char *name, const LinkModel &link) {
   if (link.bandwidth == 0)
     return;
-  to.blank();
   to.section(name);
   to.add("base", link.base);
   to.add("latency", link.latency);
@@ -91,7 +92,6 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
   if (spec.host)
     to.add("host", spec.host);
 
-  to.blank();
   to.section("memory");
   to.add("bytes", spec.memoryBytes);
   to.add("reserve", spec.reserveBytes);
@@ -101,31 +101,25 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
     to.add("cache", spec.cacheBytes);
     to.add("cache_bandwidth", spec.cacheBandwidth);
   }
-  to.blank();
   to.section("peak");
   for (const auto &known : kDataTypeNames)
     to.add(known.name, spec.peakOf(known.dtype));
-  to.blank();
   to.section("vector");
   to.add("flops", spec.vectorFlops);
   if (spec.clock > 0) {
-    to.blank();
     to.section("clock");
     to.add("hertz", spec.clock);
     if (spec.clockAlone != spec.clock)
       to.add("alone", spec.clockAlone);
   }
-  to.blank();
   to.section("launch");
   to.add("seconds", spec.launchSeconds);
   if (spec.gemmWorkspaceBytes != DeviceSpec().gemmWorkspaceBytes) {
-    to.blank();
     to.section("gemm");
     to.add("workspace", spec.gemmWorkspaceBytes);
   }
   for (const auto &known : kDataTypeNames) {
     const GemmModel &model = spec.gemm[size_t(known.dtype)];
-    to.blank();
     to.section(fmt::format("gemm.{}", known.name));
     to.add("sustained", model.sustained);
     to.add("tile_rows", model.tileRows);
@@ -137,7 +131,6 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
   }
   for (size_t i = 0; i < spec.attention.size(); ++i) {
     const AttentionModel &model = spec.attention[i];
-    to.blank();
     to.section(fmt::format("attention.{}", i), /*isList=*/true);
     to.add("dtype", std::string(nameOf(model.dtype)));
     to.add("head_dim", model.headDim);
