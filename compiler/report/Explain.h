@@ -33,6 +33,12 @@ std::string explainText(const nlohmann::json &report, const ExplainSections &sec
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
+// Prints the section `hints`, what would help a job that does not fit; "" for an empty list.
+std::string hintsText(const nlohmann::json &hints);
+
+// Prints the section `scale` of a report, a table of numbers of devices and strategies.
+std::string scaleText(const nlohmann::json &report);
+
 // Returns the error message for a plan that needs more than `budget` bytes. It lists the bytes by
 // category and by buffer, and names `smallestBudget`, the minimum budget with which the job
 // compiles. The first line starts with "PATH: error: "; the other lines are indented.

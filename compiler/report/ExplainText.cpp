@@ -1,14 +1,13 @@
 // Prints the report for a terminal. The text uses only the JSON report, so that both agree.
 #include "compiler/report/Explain.h"
-#include "compiler/report/HintsText.h"
-#include "compiler/report/Units.h"
+#include "compiler/report/Fields.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <ranges>
 #include <vector>
 
 using namespace lmc;
@@ -16,29 +15,16 @@ using nlohmann::json;
 
 namespace {
 
-double number(const json &value) { return value.is_number() ? value.get<double>() : 0; }
-
-std::string word(const json &object, const char *key) {
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
-std::string bytes(const json &value) { return readableBytes(number(value)); }
 std::string percent(double fraction) { return fmt::format("{:.1f}%", fraction * 100); }
 
 // Returns the largest members of an object of numbers as text: "activations 91.0 MiB, gradients 9.2
 // MiB".
 template <typename Print>
 std::string largest(const json &object, size_t count, const Print &print) {
-  std::vector<std::pair<double, std::string>> members;
-  for (const auto &[name, value] : object.items())
-    if (number(value) > 0)
-      members.push_back({number(value), name});
-  std::sort(members.rbegin(), members.rend());
   std::string text;
-  for (size_t i = 0; i < std::min(count, members.size()); ++i)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", members[i].second,
-                        print(members[i].first));
+  for (const auto &[value, name] : largestFirst(object) | std::views::take(count))
+    if (value > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, print(value));
   return text;
 }
 
@@ -47,8 +33,7 @@ std::string largest(const json &object, size_t count, const Print &print) {
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
-    if (name.is_string() &&
-        std::find(distinct.begin(), distinct.end(), name.get<std::string>()) == distinct.end())
+    if (name.is_string() && std::ranges::count(distinct, name.get<std::string>()) == 0)
       distinct.push_back(name.get<std::string>());
   std::string text;
   size_t column = indent;
@@ -98,9 +83,9 @@ struct FoldedFusions {
   void add(const json &entry) {
     uint64_t count = entry.value("times", uint64_t(1));
     times += count;
-    bytes += double(count) * number(entry.value("bytes", json(0)));
+    bytes += double(count) * number(entry, "bytes");
     entries.push_back(&entry);
-    if (number(entry.value("bytes", json(0))) > number(entries[0]->value("bytes", json(0))))
+    if (number(entry, "bytes") > number(*entries[0], "bytes"))
       std::swap(entries[0], entries.back());
   }
 };
@@ -125,6 +110,16 @@ std::string pairText(const json &entry) {
   return word(entry, "consumer") + " <- " + word(entry, "producer");
 }
 
+std::string mfuText(const json &cost) {
+  return fmt::format("MFU {} causal, {} full, of {} dense {}{}; {} a device",
+                     percent(number(cost["mfu_causal"])), percent(number(cost["mfu_full"])),
+                     flopsOf(cost["peak_flops"]), word(cost, "peak_dtype"),
+                     cost.value("peak_is_of_a_machine", false)
+                         ? " of the spec's machine (lmc-run counts from it on such a machine)"
+                         : "",
+                     readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
+}
+
 class Text {
 public:
   explicit Text(const json &report) : report(report) {}
@@ -138,7 +133,8 @@ public:
   void summary();
   void warnings();
   void memory();
-  void padding(const json &size, const char *products);
+  void padding(const char *key, const char *sizes, const char *setting, const char *in,
+               const char *products);
   void lossChunk(const json &chunk);
   void fusion(bool showsAll);
   void formed(const json &entries);
@@ -172,15 +168,8 @@ void Text::summary() {
        readableBytes(planned), percent(planned / std::max(1.0, budget)), readableBytes(budget));
   line("needs most for: {}", largest(memory["by_category"], 4, readableBytes));
   line("speed, predicted for {}: {} tokens/s per device, a step in {}", word(cost, "device"),
-       readableCount(number(cost["tokens_per_second_per_device"])),
-       readableSeconds(number(cost["step_seconds"])));
-  line("MFU {} causal, {} full, of {} dense {}{}; {} a device", percent(number(cost["mfu_causal"])),
-       percent(number(cost["mfu_full"])), readableFlops(number(cost["peak_flops"])),
-       word(cost, "peak_dtype"),
-       cost.value("peak_is_of_a_machine", false)
-           ? " of the spec's machine (lmc-run counts from it on such a machine)"
-           : "",
-       readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
+       countOf(cost["tokens_per_second_per_device"]), secondsOf(cost["step_seconds"]));
+  line("{}", mfuText(cost));
   const double step = std::max(1e-30, number(cost["step_seconds"]));
   line("waits for: {}", largest(cost["seconds_by_bound"], 3,
                                 [&](double seconds) { return percent(seconds / step); }));
@@ -193,15 +182,15 @@ void Text::summary() {
          number(fusion["kernels_per_layer_forward"]), number(fusion["kernels_per_layer_backward"]));
   if (const json &job = report["job"]; job.is_object())
     line("the job: {} steps, {} tokens ({:.2f} per parameter), {:.2f} hours on {} device(s)",
-         number(job["steps"]), readableCount(number(job["tokens"])),
-         number(job["tokens_per_parameter"]), number(job["hours"]), number(batch["ranks"]));
+         number(job["steps"]), countOf(job["tokens"]), number(job["tokens_per_parameter"]),
+         number(job["hours"]), number(batch["ranks"]));
   if (!report.contains("micro_batch"))
     return;
   line("MBS was chosen; tokens/s per device, predicted, of those tried:");
   for (const json &attempt : report["micro_batch"].value("attempts", json::array()))
     line("  {:>6} {:>12}  {:>10}{}", number(attempt["mbs"]),
-         readableCount(number(attempt["tokens_per_second_per_device"])),
-         bytes(attempt["peak_bytes"]), attempt.value("fits", true) ? "" : "  does not fit");
+         countOf(attempt["tokens_per_second_per_device"]), bytesOf(attempt["peak_bytes"]),
+         attempt.value("fits", true) ? "" : "  does not fit");
 }
 
 void Text::warnings() {
@@ -215,45 +204,28 @@ void Text::memory() {
   double planned = number(memory["peak_bytes"]), bound = number(memory["lower_bound_bytes"]);
   line("\nmemory: {} planned, {} above the lower bound of {}; budget {}", readableBytes(planned),
        percent(bound > 0 ? planned / bound - 1 : 0), readableBytes(bound),
-       bytes(memory["budget_bytes"]));
-  std::vector<std::pair<double, std::string>> categories;
-  for (const auto &[category, size] : memory["by_category"].items())
-    categories.push_back({number(size), category});
-  std::sort(categories.rbegin(), categories.rend());
-  for (const auto &[size, category] : categories)
+       bytesOf(memory["budget_bytes"]));
+  for (const auto &[size, category] : largestFirst(memory["by_category"]))
     line("  {:<18} {:>12}", category, readableBytes(size));
-  line("  held for the backward pass at most: {}", bytes(memory["activation_bytes"]));
+  line("  held for the backward pass at most: {}", bytesOf(memory["activation_bytes"]));
   if (memory.contains("host_copy"))
     line("  of the host's memory: {} on a rank, {} on a node, for the copy of the state that "
          "checkpoints are written from",
-         bytes(memory["host_copy"]["rank_bytes"]), bytes(memory["host_copy"]["node_bytes"]));
+         bytesOf(memory["host_copy"]["rank_bytes"]), bytesOf(memory["host_copy"]["node_bytes"]));
   if (report.contains("loss_chunk"))
     lossChunk(report["loss_chunk"]);
-  if (report.contains("vocabulary")) {
-    const json &size = report["vocabulary"];
-    line("  the head's weights have {} rows for {} tokens (target.make_vocab_size_divisible_by = "
-         "{}), "
-         "{} more to compute in the head",
-         number(size["padded"]), number(size["size"]), number(size["multiple"]),
-         percent(number(size["padded"]) / number(size["size"]) - 1));
-    padding(size, "the head");
-  }
-  if (report.contains("intermediate")) {
-    const json &size = report["intermediate"];
-    line("  the MLPs have {} columns for intermediate_size = {} "
-         "(target.make_intermediate_size_divisible_by = {}), {} more to compute in them",
-         number(size["padded"]), number(size["size"]), number(size["multiple"]),
-         percent(number(size["padded"]) / number(size["size"]) - 1));
-    padding(size, "the MLPs");
-  }
+  padding("vocabulary", "the head's weights have {} rows for {} tokens", "vocab_size", "the head",
+          "the head");
+  padding("intermediate", "the MLPs have {} columns for intermediate_size = {}",
+          "intermediate_size", "them", "the MLPs");
   line("  workspace by phase       peak   activations  at");
   for (const json &phase : memory["phases"]) {
     std::string name = word(phase, "function");
     if (!word(phase, "phase").empty())
       name += " " + word(phase, "phase");
-    line("    {:<20} {:>10}  {:>10}  command {} {}", name, bytes(phase["peak_bytes"]),
-         readableBytes(number(phase["by_category"].value("activations", json(0)))),
-         phase["peak_command"].get<int>(), word(phase, "peak_source"));
+    line("    {:<20} {:>10}  {:>10}  command {} {}", name, bytesOf(phase["peak_bytes"]),
+         bytesOf(phase["by_category"], "activations"), phase["peak_command"].get<int>(),
+         word(phase, "peak_source"));
   }
   if (!memory.contains("peak"))
     return;
@@ -261,13 +233,23 @@ void Text::memory() {
        word(memory["peak"], "function"), memory["peak"]["command"].get<int>(),
        word(memory["peak"], "source"));
   for (const json &buffer : memory["peak"]["largest"])
-    line("    {:>12}  {:<12} {}", bytes(buffer["bytes"]), word(buffer, "category"),
+    line("    {:>12}  {:<12} {}", bytesOf(buffer["bytes"]), word(buffer, "category"),
          word(buffer, "source"));
 }
 
-// Prints the bytes that the padding of a size adds, and the time that it saves.
-void Text::padding(const json &size, const char *products) {
-  const std::string bytes = readableBytes(number(size["added_bytes"]));
+// Prints what the padding of a size takes and brings, if report[key] has one. `sizes` is the text
+// of the padded and of the own size; `setting` is part of the key in [target]; the size is computed
+// `in` something, with the products of `products`.
+void Text::padding(const char *key, const char *sizes, const char *setting, const char *in,
+                   const char *products) {
+  if (!report.contains(key))
+    return;
+  const json &size = report[key];
+  const double padded = number(size["padded"]), own = number(size["size"]);
+  line("  {} (target.make_{}_divisible_by = {}), {} more to compute in {}",
+       fmt::format(fmt::runtime(sizes), padded, own), setting, number(size["multiple"]),
+       percent(padded / own - 1), in);
+  const std::string bytes = bytesOf(size["added_bytes"]);
   if (!size.contains("seconds_per_step")) {
     line("    it adds {} of state", bytes);
     return;
@@ -284,14 +266,14 @@ void Text::padding(const json &size, const char *products) {
 void Text::lossChunk(const json &chunk) {
   const json candidates = chunk.value("candidates", json::array());
   line("  the loss takes {} tokens at a time ({} of logits){}", number(chunk["tokens"]),
-       bytes(chunk["logits_bytes"]),
+       bytesOf(chunk["logits_bytes"]),
        candidates.empty() ? "" : ", which the fastest plan within the budget does; there were:");
   if (candidates.empty())
     return;
   line("      tokens      logits  predicted time of a token outside of the layers");
   for (const json &candidate : candidates)
     line("    {:>8}  {:>10}  {:.3f} us", number(candidate["tokens"]),
-         bytes(candidate["logits_bytes"]), number(candidate["seconds_per_token"]) * 1e6);
+         bytesOf(candidate["logits_bytes"]), number(candidate["seconds_per_token"]) * 1e6);
 }
 
 void Text::fusion(bool showsAll) {
@@ -306,7 +288,7 @@ void Text::fusion(bool showsAll) {
     if (fusion[floor].is_null())
       return line("  {:<22} {:>12} a token", name, readableBytes(at));
     line("  {:<22} {:>12} a token, {:.2f} of the floor of {}", name, readableBytes(at),
-         at / number(fusion[floor]), bytes(fusion[floor]));
+         at / number(fusion[floor]), bytesOf(fusion[floor]));
   };
   line("  memory traffic of a micro-step but products and attention:");
   traffic("layers", "layers_bytes_per_token", "floor_layers_bytes_per_token");
@@ -314,7 +296,7 @@ void Text::fusion(bool showsAll) {
   traffic("together", "bytes_per_token", "floor_bytes_per_token");
   line("  main gradients that products read and write:");
   traffic("all", "gradient_bytes_per_token", "floor_gradient_bytes_per_token");
-  line("  {:<22} {:>12} a token{}", "head", bytes(fusion["gradient_head_bytes_per_token"]),
+  line("  {:<22} {:>12} a token{}", "head", bytesOf(fusion["gradient_head_bytes_per_token"]),
        chunks.is_object() ? fmt::format(", once for {} tokens", number(chunks["tokens"])) : "");
   if (!fusion.contains("formed") && !fusion.contains("refused"))
     return line("  the plan does not say which fusions were formed");
@@ -336,8 +318,7 @@ void Text::formed(const json &entries) {
       if (std::string name = word(*each, "function"); !name.empty())
         functions += (functions.empty() ? "  in " : ", ") + name;
     line("    {:<16} {}  saves {}{}{}", word(entry, "hero"), pairText(entry),
-         bytes(entry.value("bytes", json(0))),
-         timesText(same.times), functions);
+         bytesOf(entry, "bytes"), timesText(same.times), functions);
   }
 }
 
@@ -345,7 +326,7 @@ void Text::refused(const json &entries, bool showsAll) {
   line("  refused: {}{}", timesOf(entries), entries.empty() || showsAll ? "" : ", by reason:");
   if (showsAll) {
     for (const json &entry : entries)
-      line("    {}  would save {}{}: {}", pairText(entry), bytes(entry.value("bytes", json(0))),
+      line("    {}  would save {}{}: {}", pairText(entry), bytesOf(entry, "bytes"),
            timesText(entry.value("times", uint64_t(1))), word(entry, "reason"));
     return;
   }
@@ -354,7 +335,7 @@ void Text::refused(const json &entries, bool showsAll) {
     const json &most = *same.entries[0];
     line("    {:>4} x {}", same.times, word(most, "reason"));
     line("           together {}; the largest is {}  {}", readableBytes(same.bytes), pairText(most),
-         bytes(most.value("bytes", json(0))));
+         bytesOf(most, "bytes"));
   }
 }
 
@@ -370,15 +351,11 @@ void Text::recompute(const json &recompute) {
     line("  options of a layer         kept    transient       time  computed again");
     size_t index = 0;
     for (const json &option : recompute["options"]) {
-      size_t takers = 0;
-      for (const json &choice : layers)
-        takers += choice.is_number() && choice.get<size_t>() == index;
+      const size_t takers = takersOf(layers, index);
       const std::string again = listed(option.value("recomputed", json::array()), 62);
       line("    {:>2} {:<14} {:>11}  {:>11}  {:>9}  {}", index, word(option, "name"),
-           bytes(option.value("kept_bytes", json(0))),
-           bytes(option.value("transient_bytes", json(0))),
-           readableSeconds(number(option.value("seconds", json(0)))),
-           again.empty() ? "nothing" : again);
+           bytesOf(option, "kept_bytes"), bytesOf(option, "transient_bytes"),
+           secondsOf(option, "seconds"), again.empty() ? "nothing" : again);
       if (takers > 0)
         line("       taken by {} layer(s)", takers);
       ++index;
@@ -400,49 +377,37 @@ void Text::recompute(const json &recompute) {
     line("  option by layer: {}", runs);
   }
   for (const json &attempt : recompute.value("attempts", json::array()))
-    line("  tried {}{}: peak {}, {}",
-         attempt.contains("options") ? (attempt["options"].is_string() ? word(attempt, "options")
-                                                                       : attempt["options"].dump())
-                                     : "",
-         number(attempt.value("loss_chunk", json(0))) > 0
+    line("  tried {}{}: peak {}, {}", word(attempt, "options"),
+         number(attempt, "loss_chunk") > 0
              ? fmt::format(", loss in chunks of {}", number(attempt["loss_chunk"]))
              : "",
-         bytes(attempt.value("peak_bytes", json(0))),
-         readableSeconds(number(attempt.value("seconds", json(0)))));
+         bytesOf(attempt, "peak_bytes"), secondsOf(attempt, "seconds"));
 }
 
 void Text::cost() {
   const json &cost = report["cost"];
   line("\ncost, predicted for {} ({}):", word(cost, "device"), word(cost, "description"));
-  line("  a step takes {}: {} tokens/s per device", readableSeconds(number(cost["step_seconds"])),
-       readableCount(number(cost["tokens_per_second_per_device"])));
-  line("  MFU {} causal, {} full, of {} dense {}{}; {} a device",
-       percent(number(cost["mfu_causal"])), percent(number(cost["mfu_full"])),
-       readableFlops(number(cost["peak_flops"])), word(cost, "peak_dtype"),
-       cost.value("peak_is_of_a_machine", false)
-           ? " of the spec's machine (lmc-run counts from it on such a machine)"
-           : "",
-       readableFlops(number(cost["mfu_causal"]) * number(cost["peak_flops"])));
+  line("  a step takes {}: {} tokens/s per device", secondsOf(cost["step_seconds"]),
+       countOf(cost["tokens_per_second_per_device"]));
+  line("  {}", mfuText(cost));
   if (cost.contains("same_experts")) {
     const json &same = cost["same_experts"];
     line("  if all tokens chose the same {} expert(s), a step would take {}, {:.2f} times as long",
-         number(same["experts"]), readableSeconds(number(same["step_seconds"])),
-         number(same["ratio"]));
+         number(same["experts"]), secondsOf(same["step_seconds"]), number(same["ratio"]));
   }
   double step = std::max(1e-30, number(cost["step_seconds"]));
   line("  function          runs       each  of the step");
   for (const json &function : cost["functions"])
     if (number(function["runs_per_step"]) > 0)
       line("    {:<14} {:>5} {:>10}  {:>7}", word(function, "name"),
-           number(function["runs_per_step"]), readableSeconds(number(function["seconds"])),
+           number(function["runs_per_step"]), secondsOf(function["seconds"]),
            percent(number(function["seconds"]) * number(function["runs_per_step"]) / step));
   line("  commands                 time  of the step        reaches        moves  bound by");
   for (const json &kind : cost["kinds"])
     line("    {:<15} {:>10}  {:>11}  {:>13}  {:>11}  {}", word(kind, "kind"),
-         readableSeconds(number(kind["seconds_per_step"])),
-         percent(number(kind["seconds_per_step"]) / step),
-         readableFlops(number(kind["flops_per_second"])),
-         readableBandwidth(number(kind["bytes_per_second"])), word(kind, "bound"));
+         secondsOf(kind["seconds_per_step"]), percent(number(kind["seconds_per_step"]) / step),
+         flopsOf(kind["flops_per_second"]), bandwidthOf(kind["bytes_per_second"]),
+         word(kind, "bound"));
 }
 
 static std::string ratioText(const json &entry) {
@@ -456,8 +421,8 @@ void Text::measuredList(const json &entries, const Name &nameOf, bool showsBound
   for (size_t i = 0; i < std::min(kShown, entries.size()); ++i) {
     const json &entry = entries[i];
     line("    {:<52} {:>6} {:>10}  {:>10}  {:>6}  {}", nameOf(entry),
-         fmt::format("x{}", number(entry["runs_per_step"])), readableSeconds(number(entry["seconds"])),
-         readableSeconds(number(entry["predicted_seconds"])), ratioText(entry),
+         fmt::format("x{}", number(entry["runs_per_step"])), secondsOf(entry["seconds"]),
+         secondsOf(entry["predicted_seconds"]), ratioText(entry),
          showsBound ? word(entry, "bound") : "");
   }
   if (entries.size() > kShown)
@@ -470,9 +435,8 @@ void Text::measured() {
   const json &measured = report["measured"];
   line("\nmeasured on {}, steps {} to {}, command by command:", word(measured, "device"),
        number(measured["first_step"]), number(measured["last_step"]));
-  line("  a step takes {}, predicted {}: {} times as long",
-       readableSeconds(number(measured["step_seconds"])),
-       readableSeconds(number(measured["predicted_step_seconds"])), ratioText(measured));
+  line("  a step takes {}, predicted {}: {} times as long", secondsOf(measured["step_seconds"]),
+       secondsOf(measured["predicted_step_seconds"]), ratioText(measured));
   line("  the largest differences of a step first:");
   line("  {:<54} {:>6} {:>10}  {:>10}  {:>6}", "function", "a step", "measured", "predicted",
        "ratio");
@@ -507,11 +471,10 @@ void Text::fastest(const char *key) {
                itFits = isPlanned && attempt["fits"].get<bool>();
     fits |= itFits;
     const std::string what =
-        itFits ? readableCount(number(attempt["tokens_per_second_per_device"])) + " tokens/s"
-        : isPlanned
-            ? "does not fit"
-            : fmt::format("at most {} tokens/s (not planned)",
-                          readableCount(number(attempt["at_most_tokens_per_second_per_device"])));
+        itFits      ? countOf(attempt["tokens_per_second_per_device"]) + " tokens/s"
+        : isPlanned ? "does not fit"
+                    : fmt::format("at most {} tokens/s (not planned)",
+                                  countOf(attempt["at_most_tokens_per_second_per_device"]));
     attempts.push_back(fmt::format("{} {}", word(attempt, key), what));
   }
   line("  distributed.{} = {} {}: {}", key, word(choice, "chosen"),
@@ -527,7 +490,7 @@ void Text::comm() {
        number(comm["shard_ranks"]), number(comm["replicate_ranks"]));
   const double exposed = number(comm["exposed_seconds_per_step"]);
   line("  a rank sends {} in a step, in {}; for {} of it the device waits, {:.1f}% of the step",
-       bytes(comm["sent_bytes_per_step"]), readableSeconds(number(comm["seconds_per_step"])),
+       bytesOf(comm["sent_bytes_per_step"]), secondsOf(comm["seconds_per_step"]),
        readableSeconds(exposed),
        100 * exposed / std::max(number(report["cost"]["step_seconds"]), 1e-30));
   if (const double slowed = number(comm["slowed_seconds_per_step"]); slowed > 0)
@@ -539,8 +502,7 @@ void Text::comm() {
     const json &reshard = report["reshard"];
     if (const size_t layers = reshard["kept_layers"].size())
       line("  {} layer(s) keep their weights for the backward pass: {}, which saves {} in a step",
-           layers, bytes(reshard["kept_bytes"]),
-           readableSeconds(number(reshard["saved_seconds_per_step"])));
+           layers, bytesOf(reshard["kept_bytes"]), secondsOf(reshard["saved_seconds_per_step"]));
     else
       line("  all layers gather their weights again for the backward pass");
   }
@@ -553,41 +515,33 @@ void Text::comm() {
     const bool isExposed = each["exposed_because"].is_string();
     line("  {:<14} {:<10} {:<24} {:>6} {:>12} {:>12} {:>12} {:>12}  {}{}", word(each, "kind"),
          word(each, "axis"), fmt::format("{} ({})", word(each, "source"), word(each, "function")),
-         number(each["runs_per_step"]), bytes(each["payload_bytes"]),
-         bytes(each["sent_bytes_per_step"]), readableSeconds(number(each["seconds_per_step"])),
-         readableSeconds(number(each["exposed_seconds_per_step"])),
-         beside.empty() ? "nothing" : beside,
+         number(each["runs_per_step"]), bytesOf(each["payload_bytes"]),
+         bytesOf(each["sent_bytes_per_step"]), secondsOf(each["seconds_per_step"]),
+         secondsOf(each["exposed_seconds_per_step"]), beside.empty() ? "nothing" : beside,
          isExposed ? "; " + word(each, "exposed_because") : "");
   }
   const std::string spec = word(comm, "links_of_spec");
   for (const json &link : comm["links"])
     line("  assumed of a link {}: {} + {} and {:.4g} GB/s per device ([link.{}] of '{}')",
          word(link, "kind") == "device" ? "inside a node" : "between nodes",
-         readableSeconds(number(link["base_seconds"])),
-         readableSeconds(number(link["latency_seconds"])), number(link["bandwidth"]) / 1e9,
-         word(link, "kind"), spec);
+         secondsOf(link["base_seconds"]), secondsOf(link["latency_seconds"]),
+         number(link["bandwidth"]) / 1e9, word(link, "kind"), spec);
   for (const json &speed : comm["axis_speeds"])
     line("  assumed of an all-gather along {}: {} and {:.4g} GB/s; lmc-run --preflight measures it",
-         word(speed, "axis"), readableSeconds(number(speed["latency_seconds"])),
+         word(speed, "axis"), secondsOf(speed["latency_seconds"]),
          number(speed["bandwidth"]) / 1e9);
 }
 
 void Text::kernels() {
   line("\nkernels: {}", report["kernels"].size());
-  std::vector<const json *> kernels;
-  for (const json &kernel : report["kernels"])
-    kernels.push_back(&kernel);
-  std::stable_sort(kernels.begin(), kernels.end(), [](const json *a, const json *b) {
-    return number((*a)["seconds_per_step"]) > number((*b)["seconds_per_step"]);
-  });
+  const std::vector<const json *> kernels = kernelsByTime(report);
   line("  name                                          hero              a step       each    "
        "together  bound by");
   for (const json *kernel : kernels)
     line("  {:<45} {:<16} {:>7} {:>10}  {:>10}  {}", word(*kernel, "name"), word(*kernel, "hero"),
          fmt::format("x{}", number((*kernel)["launches_per_step"])),
-         number((*kernel)["launches_per_step"]) > 0 ? readableSeconds(number((*kernel)["seconds"]))
-                                                    : "-",
-         readableSeconds(number((*kernel)["seconds_per_step"])), word(*kernel, "bound"));
+         number((*kernel)["launches_per_step"]) > 0 ? secondsOf((*kernel)["seconds"]) : "-",
+         secondsOf((*kernel)["seconds_per_step"]), word(*kernel, "bound"));
   resources(kernels);
 }
 
@@ -618,7 +572,7 @@ void Text::commands() {
     for (const auto &[kind, count] : function["counts"].items())
       counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", number(count), kind);
     line("  {:<12} {:>6} commands ({}), {} of workspace", word(function, "name"),
-         function["commands"].size(), counts, bytes(function["peak_workspace_bytes"]));
+         function["commands"].size(), counts, bytesOf(function["peak_workspace_bytes"]));
   }
 }
 
@@ -645,6 +599,23 @@ std::string lmc::explainText(const json &report, const ExplainSections &sections
   if (sections.commands)
     text.commands();
   return std::move(text.text);
+}
+
+std::string lmc::hintsText(const json &hints) {
+  if (hints.empty())
+    return "";
+  std::string text = "  what would help, each by itself (bytes saved, and bytes then needed):\n";
+  bool isEnough = false;
+  for (const json &hint : hints) {
+    const bool suffices = hint["suffices"];
+    text += fmt::format("  {:>14}  {:>10}  {}{}\n", bytesOf(hint["saved_bytes"]),
+                        bytesOf(hint["peak_bytes"]), word(hint, "change"),
+                        suffices ? ": suffices" : "");
+    isEnough |= suffices;
+  }
+  if (!isEnough)
+    text += "  none of these suffices, nor do those on the same devices together\n";
+  return text;
 }
 
 std::string lmc::fusionsText(const json &fusions) {

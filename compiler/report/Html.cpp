@@ -1,14 +1,14 @@
 #include "compiler/report/Html.h"
 
-#include "compiler/report/BlockGraph.h"
 #include "compiler/analysis/Fusion.h"
-#include "compiler/report/Units.h"
+#include "compiler/report/BlockGraph.h"
+#include "compiler/report/Fields.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 
 using nlohmann::json;
@@ -123,13 +123,6 @@ double tickStep(double most) {
   return step * unit;
 }
 
-double number(const json &value) { return value.is_number() ? value.get<double>() : 0; }
-
-std::string word(const json &object, const char *key) {
-  auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 class Page {
 public:
   Page(const plan::Plan &plan, const json &report) : plan(plan), report(report) {}
@@ -151,6 +144,24 @@ private:
     add("</div>");
   }
 
+  // Begins a table, after the text `before`; the caller ends it. `kinds` has a letter for each
+  // column: c (code), n (numbers) or t (text).
+  void table(const char *kinds, std::initializer_list<std::string> heads,
+             const std::string &before = "") {
+    columns = kinds;
+    html += before + "<table>";
+    row(heads, "th");
+  }
+  void row(std::initializer_list<std::string> cells, const char *tag = "td") {
+    html += "<tr>";
+    for (const char *kind = columns; const std::string &cell : cells) {
+      const bool isCode = *kind == 'c' && tag == std::string_view("td");
+      html += fmt::format("<{0}{1}>{2}</{0}>", tag, *kind++ == 'n' ? " class=\"n\"" : "",
+                          isCode ? "<code>" + escape(cell) + "</code>" : escape(cell));
+    }
+    html += "</tr>\n";
+  }
+
   void summary();
   void memory();
   void memoryChart();
@@ -161,6 +172,7 @@ private:
 
   const plan::Plan &plan;
   const json &report;
+  const char *columns = ""; // of the table that was begun last
   std::string html;
 };
 
@@ -168,19 +180,18 @@ void Page::summary() {
   const json &cost = report["cost"], &memory = report["memory"], &batch = report["batch"];
   add("<p>{}: {} parameters; GBS {} = MBS {} x GAS {} x {} rank(s), sequences of {} tokens; for "
       "<code>{}</code>, predicted on {}.</p>",
-      escape(word(report["model"], "architecture")),
-      readableCount(number(report["model"]["parameters"])), number(batch["gbs"]),
-      number(batch["mbs"]), number(batch["gas"]), number(batch["ranks"]),
+      escape(word(report["model"], "architecture")), countOf(report["model"]["parameters"]),
+      number(batch["gbs"]), number(batch["mbs"]), number(batch["gas"]), number(batch["ranks"]),
       number(batch["sequence_length"]), escape(word(report, "target")),
       escape(word(cost, "description")));
   add("<div class=\"figures\">");
-  figure(readableBytes(number(memory["peak_bytes"])), "planned memory");
-  figure(readableBytes(number(memory["activation_bytes"])), "held for the backward pass");
-  figure(readableSeconds(number(cost["step_seconds"])), "a step");
-  figure(readableCount(number(cost["tokens_per_second_per_device"])), "tokens/s per device");
-  figure(fmt::format("{:.1f}%", 100 * number(cost["mfu_causal"])),
-         fmt::format("MFU causal, of {} {}", readableFlops(number(cost["peak_flops"])),
-                     word(cost, "peak_dtype")));
+  figure(bytesOf(memory["peak_bytes"]), "planned memory");
+  figure(bytesOf(memory["activation_bytes"]), "held for the backward pass");
+  figure(secondsOf(cost["step_seconds"]), "a step");
+  figure(countOf(cost["tokens_per_second_per_device"]), "tokens/s per device");
+  figure(
+      fmt::format("{:.1f}%", 100 * number(cost["mfu_causal"])),
+      fmt::format("MFU causal, of {} {}", flopsOf(cost["peak_flops"]), word(cost, "peak_dtype")));
   figure(fmt::format("{:.1f}%", 100 * number(cost["mfu_full"])), "MFU full");
   figure(word(report["recompute"], "mode"), "recompute");
   add("</div>");
@@ -294,8 +305,7 @@ void Page::memoryChart() {
   }
   auto level = [&](double bytes, const char *colour, const std::string &label, double at) {
     add("<path d=\"M{} {:.1f}H{}\" stroke=\"var({})\" stroke-width=\"1.5\" stroke-dasharray=\"7 "
-        "4\" "
-        "fill=\"none\"/><text x=\"{}\" y=\"{:.1f}\" style=\"fill:var({})\">{}</text>",
+        "4\" fill=\"none\"/><text x=\"{}\" y=\"{:.1f}\" style=\"fill:var({})\">{}</text>",
         left, yOf(bytes), kWidth - right, colour, at, yOf(bytes) - 5, colour, escape(label));
   };
   if (budgetFits)
@@ -312,28 +322,21 @@ void Page::memory() {
   const json &memory = report["memory"];
   add("<h2>Memory</h2><p>What each command finds in memory: state below, what the functions make "
       "and drop above. Planned {}, lower bound {}, held for the backward pass at most {}.</p>",
-      readableBytes(number(memory["peak_bytes"])),
-      readableBytes(number(memory["lower_bound_bytes"])),
-      readableBytes(number(memory["activation_bytes"])));
+      bytesOf(memory["peak_bytes"]), bytesOf(memory["lower_bound_bytes"]),
+      bytesOf(memory["activation_bytes"]));
   legend(kCategoryColours);
   memoryChart();
-  std::vector<std::pair<double, std::string>> categories;
-  for (const auto &[category, size] : memory["by_category"].items())
-    categories.push_back({number(size), category});
-  std::sort(categories.rbegin(), categories.rend());
-  add("<table><tr><th>at the peak</th><th class=\"n\">bytes</th></tr>");
-  for (const auto &[size, category] : categories)
-    add("<tr><td>{}</td><td class=\"n\">{}</td></tr>", escape(category), readableBytes(size));
+  table("tn", {"at the peak", "bytes"});
+  for (const auto &[size, category] : largestFirst(memory["by_category"]))
+    row({category, readableBytes(size)});
   add("</table>");
   if (memory.contains("peak")) {
     add("<p>The largest buffers at the peak, in {} at command {} (<code>{}</code>):</p>",
         escape(word(memory["peak"], "function")), number(memory["peak"]["command"]),
         escape(word(memory["peak"], "source")));
-    add("<table><tr><th>made by</th><th>for</th><th class=\"n\">bytes</th></tr>");
+    table("ctn", {"made by", "for", "bytes"});
     for (const json &buffer : memory["peak"]["largest"])
-      add("<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{}</td></tr>",
-          escape(word(buffer, "source")), escape(word(buffer, "category")),
-          readableBytes(number(buffer["bytes"])));
+      row({word(buffer, "source"), word(buffer, "category"), bytesOf(buffer["bytes"])});
     add("</table>");
   }
 }
@@ -345,10 +348,8 @@ void Page::graph() {
   int step = microStep(plan);
   const json &commands = report["functions"][size_t(step)]["commands"];
   add("<h2>One layer</h2><p>Layer {} of a micro-step: its forward pass on the left, its backward "
-      "pass "
-      "on the right. A box is a command, with the ops that were fused into it; grey lines are what "
-      "it "
-      "reads, orange ones what the forward pass keeps for the backward pass.</p>",
+      "pass on the right. A box is a command, with the ops that were fused into it; grey lines are "
+      "what it reads, orange ones what the forward pass keeps for the backward pass.</p>",
       graph.layer);
   legend(kKindColours);
   add("<div class=\"wide\"><svg viewBox=\"0 0 {:.0f} {:.0f}\" width=\"{:.0f}\" role=\"img\">",
@@ -373,13 +374,13 @@ void Page::graph() {
         x2 = to.x;
         y2 = to.y + to.height / 2;
         double bend = std::max(40.0, (x2 - x1) / 2);
-        add("<path class=\"kept\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}\">"
-            "<title>{} kept</title></path>",
+        add("<path class=\"kept\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} "
+            "{:.0f}\"><title>{} kept</title></path>",
             x1, y1, x1 + bend, y1, x2 - bend, y2, x2, y2, readableBytes(double(edge.bytes)));
       } else {
         double bend = std::max(12.0, (y2 - y1) / 2);
-        add("<path class=\"edge\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} {:.0f}\">"
-            "<title>{}</title></path>",
+        add("<path class=\"edge\" d=\"M{:.0f} {:.0f}C{:.0f} {:.0f} {:.0f} {:.0f} {:.0f} "
+            "{:.0f}\"><title>{}</title></path>",
             x1, y1, x1, y1 + bend, x2, y2 - bend, x2, y2, readableBytes(double(edge.bytes)));
       }
     }
@@ -387,7 +388,7 @@ void Page::graph() {
     const json &command = commands[size_t(node.command)];
     add("<g><title>{}, {} ({})</title><rect class=\"node\" rx=\"5\" x=\"{:.0f}\" y=\"{:.0f}\" "
         "width=\"{:.0f}\" height=\"{:.0f}\" style=\"stroke:{}\"/>",
-        escape(word(command, "source")), readableSeconds(number(command["seconds"])),
+        escape(word(command, "source")), secondsOf(command["seconds"]),
         escape(word(command, "bound")), node.x, node.y, node.width, node.height,
         kindColour(word(command, "kind")));
     double y = node.y + 18;
@@ -456,8 +457,7 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
     now += isBeside ? 0 : seconds;
   }
   add("<text class=\"soft\" x=\"0\" y=\"{:.1f}\">0</text><text class=\"soft\" x=\"{}\" "
-      "y=\"{:.1f}\" "
-      "text-anchor=\"end\">{}</text>",
+      "y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
       bottom, kWidth, bottom, readableSeconds(total));
 }
 
@@ -467,8 +467,7 @@ void Page::schedule() {
     return;
   const json &cost = report["cost"];
   add("<h2>Schedule</h2><p>Predicted times, to scale. First a step, then one micro-step with its "
-      "layers "
-      "numbered (a dash marks the backward pass), then one layer of it.</p>");
+      "layers numbered (a dash marks the backward pass), then one layer of it.</p>");
   legend(kKindColours);
   std::vector<unsigned> all, block;
   const auto &planned = *plan.functions()->Get(unsigned(step))->commands();
@@ -494,12 +493,11 @@ void Page::schedule() {
     std::string label = word(function, "name");
     if (number(function["runs_per_step"]) > 1)
       label += fmt::format(" x{}", number(function["runs_per_step"]));
-    label += ", " + readableSeconds(number(function["seconds"]));
+    label += ", " + secondsOf(function["seconds"]);
     if (number(function["runs_per_step"]) > 1)
       label += " each";
     add("<g><title>{}</title><rect class=\"node\" style=\"stroke:var(--soft)\" x=\"{:.1f}\" "
-        "y=\"4\" "
-        "width=\"{:.1f}\" height=\"26\"/>",
+        "y=\"4\" width=\"{:.1f}\" height=\"26\"/>",
         escape(label), x + 1, std::max(0.5, width - 2));
     if (double(label.size()) * 6.6 < width)
       add("<text x=\"{:.1f}\" y=\"21\">{}</text>", x + 8, escape(label));
@@ -510,16 +508,12 @@ void Page::schedule() {
   if (!block.empty())
     bars(block, 164 + extra, 48);
   add("</svg>");
-  add("<table><tr><th>command</th><th class=\"n\">a step</th><th class=\"n\">share</th><th "
-      "class=\"n\">reaches</th><th class=\"n\">moves</th><th>bound by</th></tr>");
+  table("tnnnnt", {"command", "a step", "share", "reaches", "moves", "bound by"});
   for (const json &kind : cost["kinds"])
-    add("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f}%</td><td "
-        "class=\"n\">{}</td><td "
-        "class=\"n\">{}</td><td>{}</td></tr>",
-        escape(word(kind, "kind")), readableSeconds(number(kind["seconds_per_step"])),
-        100 * number(kind["seconds_per_step"]) / seconds,
-        readableFlops(number(kind["flops_per_second"])),
-        readableBandwidth(number(kind["bytes_per_second"])), escape(word(kind, "bound")));
+    row({word(kind, "kind"), secondsOf(kind["seconds_per_step"]),
+         fmt::format("{:.1f}%", 100 * number(kind["seconds_per_step"]) / seconds),
+         flopsOf(kind["flops_per_second"]), bandwidthOf(kind["bytes_per_second"]),
+         word(kind, "bound")});
   add("</table>");
 }
 
@@ -529,33 +523,26 @@ void Page::tables() {
   if (fusion.contains("bytes_per_token")) {
     add("<p>{} kernels a layer forward, {} backward, beside products and attention.</p>",
         number(fusion["kernels_per_layer_forward"]), number(fusion["kernels_per_layer_backward"]));
-    add("<table><tr><th>traffic of a token</th><th class=\"n\">moved</th><th "
-        "class=\"n\">floor</th><th "
-        "class=\"n\">ratio</th></tr>");
+    table("tnnn", {"traffic of a token", "moved", "floor", "ratio"});
     const char *rows[][3] = {
         {"layers", "layers_bytes_per_token", "floor_layers_bytes_per_token"},
         {"embedding, head, loss", "head_bytes_per_token", "floor_head_bytes_per_token"},
         {"together", "bytes_per_token", "floor_bytes_per_token"}};
     for (const auto &[label, moved, floor] : rows) {
       double least = number(fusion[floor]);
-      add("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td "
-          "class=\"n\">{}</td></tr>",
-          label, readableBytes(number(fusion[moved])), least > 0 ? readableBytes(least) : "",
-          least > 0 ? fmt::format("{:.2f}", number(fusion[moved]) / least) : "");
+      row({label, bytesOf(fusion[moved]), least > 0 ? readableBytes(least) : "",
+           least > 0 ? fmt::format("{:.2f}", number(fusion[moved]) / least) : ""});
     }
     add("</table>");
   }
   auto pairs = [&](const char *list, const char *title, const char *last) {
     if (!fusion.contains(list) || fusion[list].empty())
       return;
-    add("<details><summary>{} {}</summary><table><tr><th>consumer</th><th>producer</th><th "
-        "class=\"n\">bytes</th><th>{}</th></tr>",
-        fusion[list].size(), title, last);
+    table("ccnt", {"consumer", "producer", "bytes", last},
+          fmt::format("<details><summary>{} {}</summary>", fusion[list].size(), title));
     for (const json &entry : fusion[list])
-      add("<tr><td><code>{}</code></td><td><code>{}</code></td><td "
-          "class=\"n\">{}</td><td>{}</td></tr>",
-          escape(word(entry, "consumer")), escape(word(entry, "producer")),
-          readableBytes(number(entry.value("bytes", json(0)))), escape(word(entry, last)));
+      row({word(entry, "consumer"), word(entry, "producer"), bytesOf(entry, "bytes"),
+           word(entry, last)});
     add("</table></details>");
   };
   pairs("formed", "fusions formed", "hero");
@@ -568,43 +555,26 @@ void Page::tables() {
                         100 * number(recompute["flops_overhead"]))
           : "");
   if (recompute.contains("options")) {
-    add("<table><tr><th>option</th><th class=\"n\">kept</th><th class=\"n\">transient</th><th "
-        "class=\"n\">time</th><th class=\"n\">layers</th></tr>");
+    table("tnnnn", {"option", "kept", "transient", "time", "layers"});
     size_t index = 0;
-    for (const json &option : recompute["options"]) {
-      size_t layers = 0;
-      for (const json &choice : recompute["layers"])
-        layers += choice.is_number() && choice.get<size_t>() == index;
-      add("<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td "
-          "class=\"n\">{}</td></tr>",
-          escape(word(option, "name")), readableBytes(number(option.value("kept_bytes", json(0)))),
-          readableBytes(number(option.value("transient_bytes", json(0)))),
-          readableSeconds(number(option.value("seconds", json(0)))), layers);
-      ++index;
-    }
+    for (const json &option : recompute["options"])
+      row({word(option, "name"), bytesOf(option, "kept_bytes"), bytesOf(option, "transient_bytes"),
+           secondsOf(option, "seconds"), std::to_string(takersOf(recompute["layers"], index++))});
     add("</table>");
   }
 
-  std::vector<const json *> kernels;
-  for (const json &kernel : report["kernels"])
-    kernels.push_back(&kernel);
-  std::stable_sort(kernels.begin(), kernels.end(), [](const json *a, const json *b) {
-    return number((*a)["seconds_per_step"]) > number((*b)["seconds_per_step"]);
-  });
-  add("<h2>Kernels</h2><div class=\"wide\"><table><tr><th>kernel</th><th>ops</th><th class=\"n\">a "
-      "step</th><th class=\"n\">each</th><th class=\"n\">together</th><th>bound by</th></tr>");
-  for (const json *kernel : kernels) {
+  table("ctnnnt", {"kernel", "ops", "a step", "each", "together", "bound by"},
+        "<h2>Kernels</h2><div class=\"wide\">");
+  for (const json *kernel : kernelsByTime(report)) {
     std::map<std::string, int> counts;
     std::string ops;
     for (const json &op : (*kernel)["source_ops"])
       ++counts[op.get<std::string>()];
     for (const auto &[op, count] : counts)
       ops += (ops.empty() ? "" : ", ") + (count > 1 ? fmt::format("{} x ", count) : "") + op;
-    add("<tr><td><code>{}</code></td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td "
-        "class=\"n\">{}</td><td>{}</td></tr>",
-        escape(word(*kernel, "name")), escape(ops), number((*kernel)["launches_per_step"]),
-        readableSeconds(number((*kernel)["seconds"])),
-        readableSeconds(number((*kernel)["seconds_per_step"])), escape(word(*kernel, "bound")));
+    row({word(*kernel, "name"), ops, fmt::format("{}", number((*kernel)["launches_per_step"])),
+         secondsOf((*kernel)["seconds"]), secondsOf((*kernel)["seconds_per_step"]),
+         word(*kernel, "bound")});
   }
   add("</table></div>");
 }
@@ -612,8 +582,8 @@ void Page::tables() {
 std::string Page::run(const std::string &title) {
   add("<!DOCTYPE html>");
   add("<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta "
-      "charset=\"utf-8\"/><meta "
-      "name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{}</title>",
+      "charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\"/><title>{}</title>",
       escape(title));
   add("<style>{}</style></head><body>", kStyle);
   add("<h1>{}</h1>", escape(title));

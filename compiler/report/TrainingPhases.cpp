@@ -2,11 +2,10 @@
 
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
-#include "compiler/report/Units.h"
+#include "compiler/report/Fields.h"
 #include "ground/plan/PlannedBytes.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 
@@ -45,24 +44,22 @@ std::string trainingPhasesText(const json &phases) {
                                  "{:>12} {:>8}\n",
                                  "name", "steps", "length", "GBS", "MBS", "GAS", "tokens", "memory",
                                  "tokens/s", "hours");
-  uint64_t most = 0;
-  double hours = 0;
-  auto count = [](const json &phase, const char *key) { return phase[key].get<uint64_t>(); };
+  double most = 0, hours = 0;
   for (const json &phase : phases) {
-    most = std::max(most, count(phase, "memory_bytes"));
-    hours += phase["hours"].get<double>();
-    text += fmt::format(
-        "  {:<16} {:>16} {:>8} {:>6} {:>5} {:>5} {:>14} {:>12} {:>12.0f} {:>8.2f}\n",
-        phase["name"].get<std::string>(),
-        fmt::format("{}-{}", count(phase, "first_step"), count(phase, "last_step")),
-        count(phase, "sequence_length"), count(phase, "global_batch_size"),
-        count(phase, "micro_batch_size"), count(phase, "gradient_accumulation_steps"),
-        count(phase, "tokens"), readableBytes(double(count(phase, "memory_bytes"))),
-        phase["tokens_per_second_per_device"].get<double>(), phase["hours"].get<double>());
+    most = std::max(most, number(phase["memory_bytes"]));
+    hours += number(phase["hours"]);
+    text +=
+        fmt::format("  {:<16} {:>16} {:>8} {:>6} {:>5} {:>5} {:>14} {:>12} {:>12.0f} {:>8.2f}\n",
+                    word(phase, "name"),
+                    fmt::format("{}-{}", number(phase["first_step"]), number(phase["last_step"])),
+                    number(phase["sequence_length"]), number(phase["global_batch_size"]),
+                    number(phase["micro_batch_size"]), number(phase["gradient_accumulation_steps"]),
+                    number(phase["tokens"]), bytesOf(phase["memory_bytes"]),
+                    number(phase["tokens_per_second_per_device"]), number(phase["hours"]));
   }
   return text + fmt::format("  the run needs {} at most, and takes {:.2f} hours by the predicted "
                             "times; below is one phase (--phase=NAME chooses)\n\n",
-                            readableBytes(double(most)), hours);
+                            readableBytes(most), hours);
 }
 
 } // namespace lmc

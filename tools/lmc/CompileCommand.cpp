@@ -4,7 +4,6 @@
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/report/Explain.h"
-#include "compiler/report/HintsText.h"
 #include "ground/config/Sweep.h"
 #include "ground/plan/PlanFile.h"
 #include "models/families/Families.h"

@@ -7,7 +7,6 @@
 #include "compiler/report/Explain.h"
 #include "compiler/report/Html.h"
 #include "compiler/report/Measured.h"
-#include "compiler/report/ScaleText.h"
 #include "compiler/report/Trace.h"
 #include "compiler/report/TrainingPhases.h"
 #include "ground/config/Sweep.h"

@@ -141,7 +141,7 @@ TEST(Explain, PhasesSpeakForThemselves) {
                  {"seconds", 0},
                  {"recomputed", json::array()}},
                 {{"name", "mlp"}, {"kept_bytes", 1024}, {"recomputed", {"swiglu", "up_proj"}}}}},
-              {"attempts", {{{"options", 0}, {"peak_bytes", 1 << 20}, {"seconds", 0.5}}}}});
+              {"attempts", {{{"options", "block"}, {"peak_bytes", 1 << 20}, {"seconds", 0.5}}}}});
   job.report("compile", {{"seconds", 1.5}, {"phases", {{"model", 0.5}}}});
   json report = job.explain();
   EXPECT_EQ(report["compile"]["seconds"], 1.5);
@@ -157,7 +157,7 @@ TEST(Explain, PhasesSpeakForThemselves) {
   EXPECT_THAT(text, HasSubstr("recompute: auto, 12.5% more matrix FLOPs"));
   EXPECT_THAT(text, HasSubstr("option by layer: 0-1: 1, 2: 0"));
   EXPECT_THAT(text, HasSubstr("swiglu, up_proj"));
-  EXPECT_THAT(text, HasSubstr("tried 0: peak 1.0 MiB, 500.00 ms"));
+  EXPECT_THAT(text, HasSubstr("tried block: peak 1.0 MiB, 500.00 ms"));
 }
 
 TEST(Explain, TheGraphFollowsBytes) {
