@@ -48,9 +48,7 @@ CategoryBytes coveredBytes(const Slices &slices) {
 // Groups slices that share bytes while both are live: a buffer with its views, or a result written
 // over an input. At any command, different groups cover disjoint bytes.
 std::vector<Slices> groupByBuffer(Slices slices) {
-  std::stable_sort(slices.begin(), slices.end(), [](const plan::Slice *a, const plan::Slice *b) {
-    return a->first_command() < b->first_command();
-  });
+  std::ranges::stable_sort(slices, {}, &plan::Slice::first_command);
   struct Group {
     Slices slices;
     int last;
@@ -90,10 +88,6 @@ std::vector<Slices> groupByBuffer(Slices slices) {
   return buffers;
 }
 
-bool alive(const plan::Slice &slice, int command) {
-  return slice.first_command() <= command && command <= slice.last_command();
-}
-
 // Adds the bytes that `buffer` covers at each command to `change`, as differences from the command
 // before.
 void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &change) {
@@ -105,9 +99,7 @@ void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &cha
   }
   std::sort(times.begin(), times.end());
   times.erase(std::unique(times.begin(), times.end()), times.end());
-  std::sort(buffer.begin(), buffer.end(), [](const plan::Slice *a, const plan::Slice *b) {
-    return a->first_command() < b->first_command();
-  });
+  std::ranges::sort(buffer, {}, &plan::Slice::first_command);
   Slices live;
   size_t next = 0;
   for (size_t i = 0; i + 1 < times.size(); ++i) {
@@ -129,19 +121,15 @@ std::vector<LiveBuffer> buffersAt(int command, const std::vector<Slices> &buffer
   for (const Slices &buffer : buffers) {
     Slices live;
     for (const plan::Slice *slice : buffer)
-      if (alive(*slice, command))
+      if (slice->first_command() <= command && command <= slice->last_command())
         live.push_back(slice);
     if (live.empty())
       continue;
-    const plan::Slice *largest =
-        *std::max_element(live.begin(), live.end(), [](const plan::Slice *a, const plan::Slice *b) {
-          return a->bytes() < b->bytes();
-        });
+    const plan::Slice *largest = *std::ranges::max_element(live, {}, &plan::Slice::bytes);
     found.push_back({largest->name() ? largest->name()->str() : "", largest->category(),
                      total(coveredBytes(live))});
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const LiveBuffer &a, const LiveBuffer &b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(found, std::ranges::greater(), &LiveBuffer::bytes);
   return found;
 }
 
