@@ -324,12 +324,12 @@ mlir::FailureOr<RecomputeChoiceProblem> searchJob(const Config &config, mlir::ML
   if (mlir::failed(start))
     return mlir::failure();
   auto model = codegen::costModelOf(config.target.device, *spec);
-  auto search = RecomputeSearch::create(**start, config, *model, phases, [&](int64_t layers) {
+  auto search = RecomputeSearch::begin(**start, config, *model, phases, [&](int64_t layers) {
     Config job = config;
     job.model.numHiddenLayers = layers;
     return make(job);
   });
-  if (mlir::failed(search))
+  if (mlir::failed(search) || mlir::failed((*search)->complete()))
     return mlir::failure();
   for (size_t i = 0; i < (*search)->candidates().size(); ++i) {
     auto module = (*search)->planned(i);

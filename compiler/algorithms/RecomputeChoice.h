@@ -43,6 +43,8 @@ struct LayerOption {
   uint64_t keptBytes = 0;
   uint64_t transientBytes = 0;
   double seconds = 0;
+
+  bool operator==(const LayerOption &) const = default;
 };
 
 struct RecomputeChoiceProblem {

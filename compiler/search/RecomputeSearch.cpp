@@ -12,6 +12,8 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/Threading.h"
 
+#include "llvm/ADT/MapVector.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -46,17 +48,17 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   };
   // The seconds are added in the order of (kind, option), so that two choices with the same number
   // of layers per kind and option have exactly the same sum.
-  std::map<std::pair<int, int>, int64_t> counts;
-  std::map<std::pair<int, int>, int64_t> borders;
+  std::map<std::pair<int, int>, int64_t> counts, borders;
   uint64_t held = 0, most = 0;
   for (size_t layer = 0; layer < count; ++layer) {
     size_t kind = size_t(problem.layers[layer]), option = size_t(options[layer]);
     ++counts[{int(kind), int(option)}];
-    if (differs(layer, layer - 1) || differs(layer, layer + 1))
+    const bool isBorder = differs(layer, layer - 1) || differs(layer, layer + 1);
+    if (isBorder)
       ++borders[{int(kind), int(option)}];
     LayerOption of = problem.kinds[kind][option];
     if (!positions.border.empty()) {
-      if (differs(layer, layer - 1) || differs(layer, layer + 1) || layer == 0)
+      if (isBorder || layer == 0)
         of = positions.border[kind][option];
       if (layer + 1 == count)
         of = positions.last[kind][option];
@@ -104,21 +106,13 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
 // index beyond the list stands for the last option.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
-  return int(llvm::find_if(options,
-                           [&](const LayerOption &other) {
-                             return other.keptBytes == wanted.keptBytes &&
-                                    other.transientBytes == wanted.transientBytes &&
-                                    other.seconds == wanted.seconds;
-                           }) -
-             options.begin());
+  return int(llvm::find(options, wanted) - options.begin());
 }
 
 static void sortByTime(std::vector<RecomputeCandidate> &candidates) {
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const RecomputeCandidate &a, const RecomputeCandidate &b) {
-                     return std::tuple(a.seconds, a.isSpare, a.boundBytes) <
-                            std::tuple(b.seconds, b.isSpare, b.boundBytes);
-                   });
+  std::ranges::stable_sort(candidates, {}, [](const RecomputeCandidate &candidate) {
+    return std::tuple(candidate.seconds, candidate.isSpare, candidate.boundBytes);
+  });
 }
 
 // Returns the choices of recomputeCandidates().
@@ -149,14 +143,10 @@ static std::vector<RecomputeCandidate> candidatesOf(const std::set<std::vector<i
 }
 
 std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
-                                                         int steps,
-                                                         const PositionCosts &positions) {
-  return candidatesOf(choicesOf(problem, steps), problem, positions);
-}
-
-std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                          int steps, const PositionCosts &positions,
                                                          ArrayRef<LossChunk> chunks) {
+  if (chunks.empty())
+    return candidatesOf(choicesOf(problem, steps), problem, positions);
   // If head and loss need more than the transient bytes of any layer, the peak of every choice is
   // at the loss: a larger chunk raises all peaks alike, and the choices stay the same. If head and
   // loss need less than the transient bytes of the last layer, no peak is at the loss, and the
@@ -529,10 +519,8 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
     return failure();
   keepMicroSteps(*module);
   std::string bytes;
-  for (Phase phase : {Phase::Fusion, Phase::Schedule, Phase::Buffers})
-    if (failed(phases.run(phase, *module, PhaseUse::Probe)))
-      return failure();
-  if (failed(emitPlan(*module, config, measuredDetails(), bytes)))
+  if (failed(plan(*module, Phase::Fusion, PhaseUse::Probe)) ||
+      failed(emitPlan(*module, config, measuredDetails(), bytes)))
     return failure();
   PlanMeasures made;
   (void)phases.run(Phase::Memory, [&] {
@@ -702,8 +690,7 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 // candidate, and the bytes of the state are its lower bound.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
-    return chunks.empty() ? recomputeCandidates(of, kCandidates, at)
-                          : recomputeCandidates(of, kCandidates, at, chunks);
+    return recomputeCandidates(of, kCandidates, at, chunks);
   };
   if (choosesLayers()) {
     std::vector<RecomputeCandidate> all = candidatesOf(problem, positions);
@@ -748,20 +735,23 @@ OwningOpRef<ModuleOp> RecomputeSearch::chosen(const RecomputeCandidate &candidat
   return module;
 }
 
-LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from, PhaseUse use) {
+LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from, PhaseUse use) const {
   for (Phase phase : {Phase::Memory, Phase::Fusion, Phase::Schedule, Phase::Buffers})
     if (phase >= from && failed(phases.run(phase, module, use)))
       return failure();
   return success();
 }
 
+// Makes the plan of a candidate, as `last`.
+LogicalResult RecomputeSearch::makePlan(size_t candidate) {
+  last = chosen(choices[candidate]);
+  lastCandidate = candidate;
+  return plan(*last, Phase::Memory, planUse);
+}
+
 FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
-  if (candidate != lastCandidate) {
-    last = chosen(choices[candidate]);
-    lastCandidate = candidate;
-    if (failed(plan(*last, Phase::Memory, planUse)))
-      return failure();
-  }
+  if (candidate != lastCandidate && failed(makePlan(candidate)))
+    return failure();
   lastCandidate = SIZE_MAX;
   return std::move(last);
 }
@@ -862,27 +852,15 @@ LogicalResult RecomputeSearch::complete() {
   std::vector<BudgetCandidate> candidates;
   for (const RecomputeCandidate &choice : choices)
     candidates.push_back({choice.seconds, choice.boundBytes, choice.isSpare});
-  search = std::make_unique<BudgetSearch>(
-      std::move(candidates), [this](size_t candidate) -> std::optional<uint64_t> {
-        last = chosen(choices[candidate]);
-        lastCandidate = candidate;
-        if (failed(plan(*last, Phase::Memory, planUse)))
-          return std::nullopt;
-        return plannedBytes(*last);
-      });
+  search = std::make_unique<BudgetSearch>(std::move(candidates),
+                                          [this](size_t candidate) -> std::optional<uint64_t> {
+                                            if (failed(makePlan(candidate)))
+                                              return std::nullopt;
+                                            return plannedBytes(*last);
+                                          });
   if (Result<void> sound = search->check(); !sound)
     return start.emitError("gives no plans to search: ") << sound.error().message;
   return success();
-}
-
-FailureOr<std::unique_ptr<RecomputeSearch>>
-RecomputeSearch::create(ModuleOp start, const Config &config, const cost::CostModel &model,
-                        PhaseRunner &phases, const MakeShorter &makeShorter,
-                        ArrayRef<int64_t> chunkSizes) {
-  auto made = begin(start, config, model, phases, makeShorter, chunkSizes);
-  if (failed(made) || failed((*made)->complete()))
-    return failure();
-  return made;
 }
 
 // Returns the second number of the pair with the fewest seconds; nullopt if another pair has as
@@ -961,19 +939,12 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
 std::string RecomputeSearch::nameOf(const RecomputeCandidate &candidate) const {
   if (candidate.options.empty())
     return recomputeModeName(config.memory.recompute).str();
-  std::vector<std::pair<std::string, size_t>> counts; // (option, layers), in order of the first
-                                                      // layer
-  for (auto [layer, option] : llvm::enumerate(candidate.options)) {
-    const std::string &name = found.kinds[size_t(found.layers[layer])].options[size_t(option)].name;
-    auto known = llvm::find_if(counts, [&](const auto &entry) { return entry.first == name; });
-    if (known == counts.end())
-      counts.push_back({name, 1});
-    else
-      ++known->second;
-  }
+  llvm::MapVector<StringRef, size_t> counts; // layers per option, in order of the first layer
+  for (auto [kind, option] : llvm::zip_equal(found.layers, candidate.options))
+    ++counts[found.kinds[size_t(kind)].options[size_t(option)].name];
   std::string text;
   for (const auto &[name, count] : counts)
-    text += (text.empty() ? "" : ", ") + name +
+    text += (text.empty() ? "" : ", ") + name.str() +
             (counts.size() > 1 ? " x " + std::to_string(count) : "");
   return text;
 }

@@ -58,14 +58,11 @@ struct PositionCosts {
 
 // Returns candidates in order of rising seconds: up to about `steps` choices between the fastest
 // one and the one with the fewest bytes, and for each option index the choice in which every layer
-// takes that option (a layer whose kind has fewer options takes the last one).
+// takes that option (a layer whose kind has fewer options takes the last one). If there are
+// `chunks`, each of them gives these candidates.
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
-                                                    int steps, const PositionCosts &positions = {});
-
-// Returns the same candidates with each of `chunks`, in order of rising seconds.
-std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
-                                                    int steps, const PositionCosts &positions,
-                                                    llvm::ArrayRef<LossChunk> chunks);
+                                                    int steps, const PositionCosts &positions = {},
+                                                    llvm::ArrayRef<LossChunk> chunks = {});
 
 // Returns true if distributed.reshard_after_forward = "auto" is a choice for the job: ranks divide
 // the weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
@@ -86,22 +83,17 @@ public:
   // it.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
-  // `start` is a module after the distribute phase. `start`, `config`, `model` and `phases` must
-  // outlive the search, and so must `chunkSizes`. Probes use a shorter model if it has the same
-  // kinds of layers, so that the time for probing does not grow with the number of layers. The
-  // chunk of the loss is chosen among `chunkSizes` (lossChunkSizes()); if these are empty, the
-  // start module's chunk stays.
-  static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
-  create(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
-         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
-         llvm::ArrayRef<int64_t> chunkSizes = {});
-
-  // Does the first half of create(): finds the options. Before complete(), only fastestOfAll(),
-  // leastSeconds() and chosen() may be called.
+  // Finds the options of the layers. `start` is a module after the distribute phase. `start`,
+  // `config`, `model` and `phases` must outlive the search, and so must `chunkSizes`. Probes use a
+  // shorter model if it has the same kinds of layers, so that the time for probing does not grow
+  // with the number of layers. The chunk of the loss is chosen among `chunkSizes`
+  // (lossChunkSizes()); if these are empty, the start module's chunk stays.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
-        PhaseRunner &phases, const MakeShorter &makeShorter, llvm::ArrayRef<int64_t> chunkSizes);
-  // Does the second half of create(): measures all options and makes the candidates.
+        PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
+        llvm::ArrayRef<int64_t> chunkSizes = {});
+  // Measures all options and makes the candidates. Before this, only fastestOfAll(), leastSeconds()
+  // and chosen() may be called.
   mlir::LogicalResult complete();
 
   struct Fastest {
@@ -192,7 +184,8 @@ private:
   mlir::FailureOr<PlanMeasures> measure(mlir::ModuleOp probed, const RecomputeOptions &options,
                                         mlir::ArrayRef<int64_t> choice, int64_t lossChunk = 0);
   std::optional<RecomputeOptions> optionsLike(mlir::ModuleOp shorter) const;
-  mlir::LogicalResult plan(mlir::ModuleOp module, Phase from, PhaseUse use);
+  mlir::LogicalResult plan(mlir::ModuleOp module, Phase from, PhaseUse use) const;
+  mlir::LogicalResult makePlan(size_t candidate);
 
   mlir::ModuleOp start;
   const Config &config;

@@ -114,8 +114,8 @@ public:
     start = buildModel(config, context);
     for (Phase phase : {Phase::Autodiff, Phase::Distribute})
       EXPECT_TRUE(succeeded(phases.run(phase, *start)));
-    auto made = RecomputeSearch::create(*start, config, *model, phases);
-    EXPECT_TRUE(succeeded(made));
+    auto made = RecomputeSearch::begin(*start, config, *model, phases);
+    EXPECT_TRUE(succeeded(made) && succeeded((*made)->complete()));
     search = std::move(*made);
   }
 
@@ -264,8 +264,8 @@ TEST(RecomputeSearch, TwoLayers) {
 TEST(RecomputeSearch, ShorterProbesMeasureTheSame) {
   SearchedJob job("llama1b.toml");
   auto made =
-      RecomputeSearch::create(*job.start, job.config, *job.model, job.phases, job.makeShorter());
-  ASSERT_TRUE(succeeded(made));
+      RecomputeSearch::begin(*job.start, job.config, *job.model, job.phases, job.makeShorter());
+  ASSERT_TRUE(succeeded(made) && succeeded((*made)->complete()));
   const RecomputeChoiceProblem &whole = job.search->measured(), &part = (*made)->measured();
   EXPECT_EQ(whole.fixedBytes, part.fixedBytes);
   EXPECT_EQ(whole.headAndLossBytes, part.headAndLossBytes);
@@ -327,9 +327,9 @@ static void expectFirstCandidate(const char *name, std::vector<std::string> sett
   SearchedJob job(name, std::move(settings));
   const std::vector<int64_t> sizes = lossChunkSizes(*job.start);
   ASSERT_GT(sizes.size(), 1u);
-  auto whole = RecomputeSearch::create(*job.start, job.config, *job.model, job.phases,
-                                       job.makeShorter(), sizes);
-  ASSERT_TRUE(succeeded(whole));
+  auto whole = RecomputeSearch::begin(*job.start, job.config, *job.model, job.phases,
+                                      job.makeShorter(), sizes);
+  ASSERT_TRUE(succeeded(whole) && succeeded((*whole)->complete()));
   const RecomputeCandidate &first = (*whole)->candidates().front();
   const uint64_t bytes = *(*whole)->budgets().bytes(0);
   auto begun = RecomputeSearch::begin(*job.start, job.config, *job.model, job.phases,
