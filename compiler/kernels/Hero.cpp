@@ -724,11 +724,18 @@ llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel) {
   return analyzer.run();
 }
 
-llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
-  llvm::Expected<RegionInfo> info = analyzeKernel(kernel);
+static llvm::Expected<KernelShape> shapeOf(llvm::Expected<RegionInfo> info) {
   if (!info)
     return info.takeError();
   return info->shape;
+}
+
+llvm::Expected<KernelShape> analyze(kern::Hero hero, Block &body) {
+  return shapeOf(analyzeRegion(hero, body));
+}
+
+llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
+  return shapeOf(analyzeKernel(kernel));
 }
 
 // Dimensions that lie within one row have dense strides. The stride of a dimension that counts rows
@@ -741,13 +748,6 @@ int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned 
     return stride;
   int64_t run = type.getNumElements() / argRows[argument];
   return stride < run ? stride : stride / run * argPitches[argument];
-}
-
-llvm::Expected<KernelShape> analyze(kern::Hero hero, Block &body) {
-  llvm::Expected<RegionInfo> info = analyzeRegion(hero, body);
-  if (!info)
-    return info.takeError();
-  return info->shape;
 }
 
 bool canEmit(kern::Hero hero, Block &body) {
@@ -771,14 +771,6 @@ static bool readsBefore(const RegionInfo &info, const Access &access, const Outp
     if (access.dynamic[d] || access.point.getResult(d) != info.identity.getResult(d))
       return false;
   return true;
-}
-
-bool mayShareBuffer(Block &body, kern::Hero hero, unsigned result, unsigned input) {
-  llvm::Expected<RegionInfo> info = analyzeRegion(hero, body);
-  if (info)
-    return mayShareBuffer(*info, body, result, input);
-  llvm::consumeError(info.takeError());
-  return false;
 }
 
 bool mayShareBuffer(const RegionInfo &info, Block &body, unsigned result, unsigned input) {

@@ -61,11 +61,6 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel);
 // Returns true if a kernel with this hero can compute the body.
 bool canEmit(kern::Hero hero, mlir::Block &body);
 
-// Returns true if result number `result` may be written over input number `input`. Both must have
-// the same layout. Each element of the input may be read only to compute the same element of the
-// result, before that element is written: no later pass and no other work item may read it.
-bool mayShareBuffer(mlir::Block &body, kern::Hero hero, unsigned result, unsigned input);
-
 // The rest of this file is the analysis from which the code generators print kernels.
 
 // A reduction. A `point`, here and below, is an affine map from the domain to the indices of a
@@ -171,7 +166,9 @@ mlir::AffineMap readPoint(mlir::linalg::GenericOp generic, mlir::OpOperand *oper
 llvm::Expected<RegionInfo> analyzeRegion(kern::Hero hero, mlir::Block &body);
 llvm::Expected<RegionInfo> analyzeKernel(kern::KernelOp kernel);
 
-// mayShareBuffer() above, from an analysis of `body` that was made before.
+// Returns true if result number `result` of `body` may be written over input number `input`. Both
+// must have the same layout. Each element of the input may be read only to compute the same element
+// of the result, before that element is written: no later pass and no other work item may read it.
 bool mayShareBuffer(const RegionInfo &info, mlir::Block &body, unsigned result, unsigned input);
 
 } // namespace lmc::codegen

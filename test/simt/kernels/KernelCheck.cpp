@@ -271,9 +271,10 @@ std::string check(const Kernel &simt, CheckedKernel &checked, CpuEntry entry,
       return why;
   Buffers layout(kernel);
   Block &body = kernel.getBody().front();
+  const auto region = llvm::cantFail(codegen::analyzeRegion(kernel.getHero(), body));
   for (size_t result = 0; result + layout.inputs < layout.all.size(); ++result)
     for (size_t input = 0; input < layout.inputs; ++input)
-      if (codegen::mayShareBuffer(body, kernel.getHero(), unsigned(result), unsigned(input)) &&
+      if (codegen::mayShareBuffer(region, body, unsigned(result), unsigned(input)) &&
           sameLayout(layout.all[input], layout.all[layout.inputs + result]) &&
           // Another type of the same width would be read as what it is not.
           layout.all[input].elementType() == layout.all[layout.inputs + result].elementType())

@@ -88,7 +88,7 @@ Block &Kernel::body() { return (*module->getOps<kern::KernelOp>().begin()).getBo
 kern::Hero Kernel::hero() { return (*module->getOps<kern::KernelOp>().begin()).getHero(); }
 
 bool Kernel::mayShare(unsigned result, unsigned input) {
-  return mayShareBuffer(body(), hero(), result, input);
+  return mayShareBuffer(llvm::cantFail(analyzeRegion(hero(), body())), body(), result, input);
 }
 
 } // namespace lmc::codegen::test
