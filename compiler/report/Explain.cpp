@@ -4,16 +4,16 @@
 #include "compiler/analysis/Memory.h"
 #include "compiler/cost/PlanCost.h"
 #include "compiler/kernels/Target.h"
-#include "compiler/report/Units.h"
+#include "compiler/report/Fields.h"
 #include "ground/plan/Names.h"
 #include "ground/plan/Operands.h"
 #include "ground/plan/PlanFile.h"
 #include "ground/plan/PlannedBytes.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -28,6 +28,15 @@ namespace {
 constexpr size_t kLargestShown = 10;
 
 std::string text(const flatbuffers::String *string) { return string ? string->str() : ""; }
+
+// Returns a dtype as the configuration writes it, such as "bf16".
+std::string dtypeText(plan::DType dtype) {
+  return llvm::StringRef(plan::EnumNameDType(dtype)).lower();
+}
+
+std::string dtypeOf(const plan::Plan &plan, uint32_t slice) {
+  return dtypeText(plan.slices()->Get(slice)->dtype());
+}
 
 json categoriesJson(const CategoryBytes &bytes) {
   json entries = json::object();
@@ -206,9 +215,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
                  {"mfu_full", cost.mfuFull},
                  {"peak_flops", cost.peakFlops},
                  {"peak_is_of_a_machine", spec.host},
-                 {"peak_dtype", plan.compute_dtype() == plan::DType::BF16  ? "bf16"
-                                : plan.compute_dtype() == plan::DType::F64 ? "f64"
-                                                                           : "f32"},
+                 {"peak_dtype", dtypeText(plan.compute_dtype())},
                  {"functions", json::array()},
                  {"kinds", json::array()}};
   struct Kind {
@@ -239,8 +246,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
     }
   }
   for (const auto &[name, kind] : kinds) {
-    auto bound = cost::Bound(std::max_element(kind.byBound.begin(), kind.byBound.end()) -
-                             kind.byBound.begin());
+    auto bound = cost::Bound(std::ranges::max_element(kind.byBound) - kind.byBound.begin());
     auto perSecond = [&](double number) { return kind.seconds > 0 ? number / kind.seconds : 0; };
     report["kinds"].push_back({{"kind", name},
                                {"commands_per_step", kind.commands},
@@ -249,18 +255,12 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
                                {"bytes_per_second", perSecond(kind.bytes)},
                                {"bound", cost::boundName(bound)}});
   }
-  std::stable_sort(
-      report["kinds"].begin(), report["kinds"].end(), [](const json &a, const json &b) {
-        return a["seconds_per_step"].get<double>() > b["seconds_per_step"].get<double>();
-      });
+  llvm::stable_sort(report["kinds"], [](const json &a, const json &b) {
+    return a["seconds_per_step"].get<double>() > b["seconds_per_step"].get<double>();
+  });
   for (size_t bound = 0; bound < byBound.size(); ++bound)
     report["seconds_by_bound"][std::string(cost::boundName(cost::Bound(bound)))] = byBound[bound];
   return report;
-}
-
-// Returns the dtype of a slice as the configuration writes it, such as "bf16".
-std::string dtypeOf(const plan::Plan &plan, uint32_t slice) {
-  return llvm::StringRef(plan::EnumNameDType(plan.slices()->Get(slice)->dtype())).lower();
 }
 
 // What hides the collectives of a function, and why the rest of their time is exposed.
@@ -361,7 +361,8 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
     std::array<double, 2> hidden{};            // seconds, by the forward and the backward pass
     std::map<std::string, double> exposedBy;   // seconds, by the reason
   };
-  std::vector<std::pair<Collective, Total>> totals; // in the order of the plan
+  // In the order of the plan.
+  llvm::MapVector<Collective, Total, std::map<Collective, unsigned>> totals;
   double seconds = 0, sent = 0;
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
@@ -383,11 +384,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
           source,
           dtypeOf(plan, body.x()),
           std::max(plan.slices()->Get(body.x())->bytes(), plan.slices()->Get(body.d())->bytes())};
-      auto known = std::find_if(totals.begin(), totals.end(),
-                                [&](const auto &entry) { return entry.first == key; });
-      if (known == totals.end())
-        known = totals.insert(totals.end(), {key, {}});
-      Total &total = known->second;
+      Total &total = totals[key];
       total.runs += cost.functions[f].runsPerStep;
       total.seconds += runs * (time.end - time.start);
       total.bytes += runs * estimate.bytes;
@@ -401,8 +398,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
   }
   json collectives = json::array();
   for (const auto &[key, total] : totals) {
-    auto most = std::max_element(total.exposedBy.begin(), total.exposedBy.end(),
-                                 [](auto &x, auto &y) { return x.second < y.second; });
+    auto most = llvm::max_element(total.exposedBy, llvm::less_second());
     json hiddenBy = json::array();
     for (bool isBackward : {false, true})
       if (total.hidden[isBackward] > 0)
@@ -515,7 +511,7 @@ json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find(':') + 1);
   json report = {{"arch", arch},
-                 {"grid", {kernel.grid()->Get(0), kernel.grid()->Get(1), kernel.grid()->Get(2)}},
+                 {"grid", gridOf(kernel).blocks},
                  {"threads", kernel.threads()},
                  {"registers", kernel.registers()},
                  {"shared_bytes", kernel.shared_bytes()},
@@ -638,14 +634,9 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
       path, isOwn ? "memory.budget is" : "device spec '" + text(plan.device_spec()) + "' leaves",
       readableBytes(double(budget)), readableBytes(double(planned)), smallestBudget,
       readableBytes(double(smallestBudget)));
-  std::vector<std::pair<uint64_t, std::string>> categories;
-  const json broken = breakdown(plan, timeline);
-  for (const auto &[category, bytes] : broken.items())
-    categories.push_back({bytes.get<uint64_t>(), category});
-  std::sort(categories.rbegin(), categories.rend());
-  for (const auto &[bytes, category] : categories)
-    if (bytes * 1000 >= planned)
-      message += fmt::format("  {:>14}  {}\n", readableBytes(double(bytes)), category);
+  for (const auto &[bytes, category] : largestFirst(breakdown(plan, timeline)))
+    if (bytes * 1000 >= double(planned))
+      message += fmt::format("  {:>14}  {}\n", readableBytes(bytes), category);
   if (timeline.worst >= 0) {
     const FunctionMemory &worst = timeline.functions[size_t(timeline.worst)];
     const plan::Function &function = *plan.functions()->Get(unsigned(timeline.worst));
