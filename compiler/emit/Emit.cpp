@@ -37,7 +37,7 @@ private:
   void addHeader();
   void addSettings();
   LogicalResult addVariables();
-  LogicalResult addSharded(plan_ir::VariableOp variable);
+  void addSharded(plan_ir::VariableOp variable);
   FailureOr<int32_t> initializerKernel(lm::InitAttr init, RankedTensorType type, Type source);
   void addKernels();
   void addReports();
@@ -173,24 +173,27 @@ static std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
 
-// Returns the name of the optimizer group of a parameter or of a scalar; "" if it has none.
-static std::string groupOf(plan_ir::VariableOp variable) {
-  const std::optional<lm::GroupAttr> group = variable.getGroup();
-  return group ? group->getName().str() : "";
+// Returns a tensor of `variable`, with the fields that all of its tensors have.
+static std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, std::string name,
+                                                 uint32_t slice, lm::InitAttr init) {
+  auto entry = std::make_unique<fb::VariableT>();
+  entry->name = std::move(name);
+  entry->kind = kindOf(variable.getKind());
+  entry->slice = slice;
+  entry->weight_decay = variable.getWeightDecay();
+  if (const std::optional<lm::GroupAttr> group = variable.getGroup())
+    entry->group = group->getName().str();
+  entry->initializer = initializerOf(init);
+  return entry;
 }
 
 // Adds the tensors of which `variable` is this rank's piece. They share the piece's slice.
-LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
+void Emitter::addSharded(plan_ir::VariableOp variable) {
   for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
-    auto entry = std::make_unique<fb::VariableT>();
-    entry->name = tensor.getName().str();
-    entry->kind = kindOf(variable.getKind());
-    entry->slice = variableSlices.lookup(variable.getSymName());
+    auto entry = variableOf(variable, tensor.getName().str(),
+                            variableSlices.lookup(variable.getSymName()), tensor.getInit());
     if (variable.getKind() != lm::VariableKind::Parameter)
       entry->parameter = parameterOf(entry->name, variable.getKind());
-    entry->weight_decay = variable.getWeightDecay();
-    entry->group = groupOf(variable);
-    entry->initializer = initializerOf(tensor.getInit());
     entry->shard = std::make_unique<fb::ShardT>();
     entry->shard->offset = uint64_t(tensor.getOffset());
     entry->shard->pitch = uint64_t(tensor.getPitch());
@@ -199,7 +202,6 @@ LogicalResult Emitter::addSharded(plan_ir::VariableOp variable) {
                                tensor.getType().getShape().end());
     plan.variables.push_back(std::move(entry));
   }
-  return success();
 }
 
 LogicalResult Emitter::addVariables() {
@@ -213,15 +215,9 @@ LogicalResult Emitter::addVariables() {
     fb::Category category = categoryOf(variable.getKind());
     uint32_t arena = arenas.lookup(variable.getArena());
     auto type = cast<RankedTensorType>(variable.getType());
-    if (details.onlyMeasures) { // only the slice of the variable is measured
-      FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
-                                           int64_t(variable.getOffset()), type, category, -1);
-      if (failed(slice))
-        return failure();
-      variableSlices[variable.getSymName()] = *slice;
-      continue;
-    }
-    SmallVector<NamedRows> named = namedRows(variable, symbols);
+    SmallVector<NamedRows> named;
+    if (!details.onlyMeasures) // else only the slice of the variable is measured
+      named = namedRows(variable, symbols);
     bool hasOwnName = !variable.getAnonymous() && !variable.getShards() && named.size() == 1;
     if (!hasOwnName) { // commands use the whole variable, but its rows have names of their own
       FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
@@ -230,11 +226,10 @@ LogicalResult Emitter::addVariables() {
         return failure();
       variableSlices[variable.getSymName()] = *slice;
     }
-    if (variable.getAnonymous())
+    if (details.onlyMeasures || variable.getAnonymous())
       continue;
     if (variable.getShards()) {
-      if (failed(addSharded(variable)))
-        return failure();
+      addSharded(variable);
       continue;
     }
     int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
@@ -249,22 +244,16 @@ LogicalResult Emitter::addVariables() {
         return failure();
       if (hasOwnName)
         variableSlices[variable.getSymName()] = *slice;
-      auto entry = std::make_unique<fb::VariableT>();
-      entry->name = rows.name;
-      entry->kind = kindOf(variable.getKind());
-      entry->slice = *slice;
+      auto entry = variableOf(variable, rows.name, *slice, rows.init);
       entry->parameter = rows.parameter;
       if (rows.pitch) {
         entry->shard = std::make_unique<fb::ShardT>();
         entry->shard->shape.assign(rows.type.getShape().begin(), rows.type.getShape().end());
         entry->shard->pitch = uint64_t(rows.pitch);
       }
-      entry->weight_decay = variable.getWeightDecay();
-      entry->group = groupOf(variable);
       entry->of_experts = variable.getGroups() > 1;
       entry->setting = variable.getSetting().value_or("").str();
       entry->step_value = stepValueOf(variable.getStepValue());
-      entry->initializer = initializerOf(rows.init);
       FailureOr<int32_t> kernel = initializerKernel(
           rows.init, rows.type, elementTypes.lookup(entry->initializer->source));
       if (failed(kernel))
