@@ -54,6 +54,10 @@ static int64_t chosenOf(const plan::Plan &plan, uint64_t rows) {
   return std::max(int64_t(1), int64_t(rows / tokens));
 }
 
+static KernelWork workOf(const plan::Kernel &kernel) {
+  return {double(kernel.read_bytes()), double(kernel.written_bytes()), double(kernel.flops())};
+}
+
 namespace {
 
 // Each operator() returns the work of one kind of command.
@@ -62,9 +66,7 @@ public:
   WorkOf(const plan::Plan &plan, Routing routing) : plan(plan), routing(routing) {}
 
   Work operator()(const plan::Launch &op) const {
-    const plan::Kernel &kernel = *plan.kernels()->Get(op.kernel());
-    return KernelWork{double(kernel.read_bytes()), double(kernel.written_bytes()),
-                      double(kernel.flops())};
+    return workOf(*plan.kernels()->Get(op.kernel()));
   }
   Work operator()(const plan::Gemm &op) const {
     GemmWork work{int64_t(op.m()), int64_t(op.n()), int64_t(op.k()),
@@ -147,7 +149,7 @@ public:
   Work operator()(const plan::Collective &op) const {
     CollectiveWork work;
     work.isAllReduce = op.kind() == plan::CollectiveKind::AllReduce;
-    work.bytes = std::max(double(slice(op.x()).bytes()), double(slice(op.d()).bytes()));
+    work.bytes = std::max(bytesOf(op.x()), bytesOf(op.d()));
     work.group = groupOf(plan, op.axis());
     return work;
   }
@@ -169,8 +171,7 @@ private:
     KernelWork work;
     for (const plan::Operand &operand : plan::operandsOf(op)) {
       const auto index = uint32_t(operand.slice);
-      const bool isPart = std::find(parts.begin(), parts.end(), index) != parts.end();
-      const double bytes = double(slice(index).bytes()) * (isPart ? part : 1);
+      const double bytes = bytesOf(index) * (std::ranges::count(parts, index) > 0 ? part : 1);
       work.readBytes += operand.isRead() ? bytes : 0;
       work.writtenBytes += operand.isResult() ? bytes : 0;
     }
@@ -180,11 +181,13 @@ private:
   // choice that a rank has room for.
   template <typename Op>
   KernelWork movedOf(const Op &op, std::initializer_list<uint32_t> ofChoices) const {
+    return trafficOf(op, ofChoices, shareWithExperts(op));
+  }
+  // Returns the share of such rows that have an expert.
+  template <typename Op> double shareWithExperts(const Op &op) const {
     const plan::SortRows *sort = sortOf(plan);
-    if (!sort)
-      return trafficOf(op);
     const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
-    return trafficOf(op, ofChoices, double(rowsOfExperts(rows, sort->count())) / double(rows));
+    return sort ? double(rowsOfExperts(rows, sort->count())) / double(rows) : 1;
   }
   // Adds to `work` the traffic of reading each row of `of` several times. `of` has a row for each
   // token, `to` a row for each choice, and a token's row is read once per choice. Choices are
@@ -195,12 +198,9 @@ private:
   template <typename Op>
   KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
     constexpr double kLargestCached = 32 << 20;
-    const auto once = double(slice(of).bytes());
-    const plan::SortRows *sort = sortOf(plan);
-    const uint64_t held = op.held() ? op.held() : op.tokens() * op.chosen();
-    const double part = sort ? double(rowsOfExperts(held, sort->count())) / double(held) : 1;
+    const double once = bytesOf(of);
     if (once > kLargestCached)
-      work.readBytes += std::max(0.0, part * double(slice(to).bytes()) - once);
+      work.readBytes += std::max(0.0, shareWithExperts(op) * bytesOf(to) - once);
     return work;
   }
   // `tensors` are the slices of rows that the kernels read or write 16 bytes at a time.
@@ -288,10 +288,7 @@ static std::vector<Estimate> divided(const Estimate &whole,
   std::vector<Estimate> parts;
   double sum = 0;
   for (const plan::Launch *launch : launches) {
-    const plan::Kernel &kernel = *plan.kernels()->Get(launch->kernel());
-    parts.push_back(estimate(KernelWork{double(kernel.read_bytes()), double(kernel.written_bytes()),
-                                        double(kernel.flops())},
-                             spec));
+    parts.push_back(estimate(workOf(*plan.kernels()->Get(launch->kernel())), spec));
     sum += parts.back().seconds;
   }
   for (Estimate &part : parts) {
