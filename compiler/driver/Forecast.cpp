@@ -24,6 +24,7 @@
 #include "compiler/driver/Registration.h"
 #include "compiler/kernels/Target.h"
 #include "compiler/search/RecomputeSearch.h"
+#include "ground/plan/PlannedBytes.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -65,8 +66,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
                          const Config &config) {
   Forecast forecast;
   forecast.fits = result.fits;
-  for (const plan::Arena *arena : *plan.arenas())
-    forecast.peakBytes += arena->bytes();
+  forecast.peakBytes = plannedBytes(plan);
   forecast.budgetBytes = result.budgetBytes;
   auto spec = cost::deviceSpecOf(config.target, config.directory);
   if (!spec)

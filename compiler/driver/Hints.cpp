@@ -2,6 +2,7 @@
 
 #include "compiler/cost/DeviceSpec.h"
 #include "compiler/driver/Strategies.h"
+#include "ground/plan/PlannedBytes.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -27,7 +28,6 @@ struct Change {
 class Changes {
 public:
   Changes(const Config &config, const plan::Plan &plan);
-  void collect();
   // Returns the job with all changes that need no further devices.
   Change together() const;
 
@@ -65,9 +65,6 @@ Changes::Changes(const Config &config, const plan::Plan &plan)
     smallest.training.microBatchAuto = false;
     setMicroBatchSize(smallest, int64_t(plan.batch()->micro_batch_size()));
   }
-}
-
-void Changes::collect() {
   optimizer();
   recompute();
   microBatch();
@@ -169,11 +166,8 @@ static json entryOf(const std::string &text, const Forecast &forecast, uint64_t 
 json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget,
                    const CompileOptions &options) {
   constexpr double kHelps = 0.99; // a change must lower the bytes to this share
-  uint64_t needed = 0;
-  for (const plan::Arena *arena : *plan.arenas())
-    needed += arena->bytes();
-  Changes changes(config, plan);
-  changes.collect();
+  const uint64_t needed = plannedBytes(plan);
+  const Changes changes(config, plan);
   auto forecasts = [&](llvm::ArrayRef<Change> list) -> std::vector<Forecast> {
     std::vector<ForecastJob> jobs;
     for (const Change &change : list)
