@@ -29,18 +29,15 @@ public:
   }
 
   plan::GemmT body(plan_ir::GemmOp op) const {
-    plan::GemmT body;
-    body.a = sliceOf(op.getA());
-    body.b = sliceOf(op.getB());
-    body.d = sliceOf(op.getD());
+    plan::GemmT body = *product(op.getA(), op.getB(), op.getD());
     body.c = op.getAccumulate() ? int32_t(body.d) : optional(op.getResidual());
     body.bias = optional(op.getBias());
     body.transpose_a = op.getTransposeA();
     body.transpose_b = op.getTransposeB();
     body.batch = op.getBatch();
-    body.m = extent(op.getD(), 0) / body.batch;
-    body.n = extent(op.getD(), 1);
-    body.k = body.transpose_a ? extent(op.getA(), 0) / body.batch : extent(op.getA(), 1);
+    body.m /= body.batch;
+    if (body.transpose_a)
+      body.k = extent(op.getA(), 0) / body.batch;
     return body;
   }
 
