@@ -3,7 +3,6 @@
 #include "compiler/extract/Program.h"
 #include "ground/plan/Operands.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 
 using llvm::Expected;
@@ -53,10 +52,10 @@ public:
       count(slice);
   }
   // Defines the constant kNAME of the program with the value of the command's field `name`.
-  void field(StringRef name, uint64_t value) { named("int64_t", name, Twine(value)); }
-  void field(StringRef name, bool value) { named("bool", name, boolText(value)); }
+  void field(StringRef name, uint64_t value) { constant("int64_t", name, Twine(value)); }
+  void field(StringRef name, bool value) { constant("bool", name, boolText(value)); }
   void field(StringRef name, double value) {
-    named("double", name, formatv("{0}", format("%.17g", value)).str());
+    constant("double", name, formatv("{0}", format("%.17g", value)).str());
   }
   // Returns the program. If each launch is a way to compute the command, it has only launch `way`.
   Expected<Program> finish(size_t way) {
@@ -68,9 +67,6 @@ public:
   }
 
 private:
-  void named(StringRef type, StringRef name, const Twine &value) {
-    constant(type, (Twine(llvm::toUpper(name[0])) + name.drop_front()).str(), value);
-  }
   void count(int64_t slice) {
     if (slice >= 0)
       program.bytes += double(plan.slices()->Get(uint32_t(slice))->bytes());

@@ -138,13 +138,14 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
          reference + "\n" + textOf(main);
 }
 
-static std::string capitalized(StringRef name) {
-  return llvm::toUpper(name[0]) + name.drop_front().str();
+void CommandProgram::constant(StringRef type, StringRef name, const Twine &value) {
+  program.constants += formatv("constexpr {0} k{1}{2} = {3};\n", type, llvm::toUpper(name[0]),
+                               name.drop_front(), value.str());
 }
 
 void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bound) {
   if (slice < 0) {
-    constant("int", capitalized(name), "-1");
+    constant("int", name, "-1");
     return;
   }
   const plan::Slice &from = *plan.slices()->Get(uint32_t(slice));
@@ -160,7 +161,7 @@ void CommandProgram::add(StringRef name, int64_t slice, bool isInput, int64_t bo
 }
 
 void CommandProgram::add(Array array) {
-  constant("int", capitalized(array.name), Twine(program.arrays.size()));
+  constant("int", array.name, Twine(program.arrays.size()));
   program.arrays.push_back(std::move(array));
 }
 

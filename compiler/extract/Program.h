@@ -87,9 +87,8 @@ public:
   // Returns the program, with launches of all kernels of `command`, or of number `only` alone.
   llvm::Expected<Program> launching(const plan::Command &command,
                                     std::optional<size_t> only = std::nullopt);
-  void constant(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value) {
-    program.constants += llvm::formatv("constexpr {0} k{1} = {2};\n", type, name, value.str());
-  }
+  // Defines the constant kNAME of the program, with the first letter of `name` in upper case.
+  void constant(llvm::StringRef type, llvm::StringRef name, const llvm::Twine &value);
 
   Program program;
 
