@@ -65,9 +65,8 @@ std::vector<std::string> describe(const plan::Plan &plan, const plan::Command &c
   } else {
     lines.push_back(plan::commandName(command));
   }
-  if (lines[0].empty()) {
+  if (lines[0].empty())
     lines.erase(lines.begin());
-  }
   for (std::string &line : lines)
     line = shortened(line, 40);
   return lines;
@@ -102,12 +101,11 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
   // Orders the nodes of each row by the mean position of the nodes that they read, then by the mean
   // position of the nodes that read them. This is repeated a few times.
   std::map<size_t, double> place;
-  auto renumber = [&] {
-    for (auto &row : byRow)
-      for (size_t i = 0; i < row.size(); ++i)
-        place[row[i]] = (double(i) + 0.5) / double(row.size());
+  auto number = [&](const std::vector<size_t> &row) {
+    for (size_t i = 0; i < row.size(); ++i)
+      place[row[i]] = (double(i) + 0.5) / double(row.size());
   };
-  renumber();
+  std::ranges::for_each(byRow, number);
   for (int round = 0; round < 8; ++round) {
     bool down = round % 2 == 0;
     for (size_t r = 0; r < rows; ++r) {
@@ -125,10 +123,8 @@ double layOut(BlockGraph &graph, const std::vector<size_t> &members, double left
         }
         wanted[node] = count ? sum / count : place[node];
       }
-      std::stable_sort(row.begin(), row.end(),
-                       [&](size_t a, size_t b) { return wanted[a] < wanted[b]; });
-      for (size_t i = 0; i < row.size(); ++i)
-        place[row[i]] = (double(i) + 0.5) / double(row.size());
+      std::ranges::stable_sort(row, {}, [&](size_t node) { return wanted[node]; });
+      number(row);
     }
   }
 

@@ -206,7 +206,6 @@ void Page::memoryChart() {
     uint64_t runs;
     const json *live;
     size_t commands;
-    const json *phases;
   };
   std::vector<Part> parts;
   size_t commands = 0;
@@ -215,8 +214,8 @@ void Page::memoryChart() {
     size_t count = report["functions"][f]["commands"].size();
     if (runs == 0 || count == 0)
       continue;
-    parts.push_back({word(memory["functions"][f], "name"), runs,
-                     &memory["functions"][f]["live_bytes"], count, &memory["phases"]});
+    parts.push_back(
+        {word(memory["functions"][f], "name"), runs, &memory["functions"][f]["live_bytes"], count});
     commands += count;
   }
   if (parts.empty())
@@ -290,7 +289,7 @@ void Page::memoryChart() {
     add("<text class=\"title\" x=\"{:.1f}\" y=\"14\">{}{}</text>", x,
         escape(step * double(part.commands) < 60 ? part.name.substr(0, 6) : part.name),
         part.runs > 1 ? fmt::format(" (x{})", part.runs) : "");
-    for (const json &phase : *part.phases) {
+    for (const json &phase : memory["phases"]) {
       if (word(phase, "function") != part.name || word(phase, "phase").empty())
         continue;
       double begin = x + step * number(phase["first_command"]),
@@ -471,31 +470,26 @@ void Page::schedule() {
   legend(kKindColours);
   std::vector<unsigned> all, block;
   const auto &planned = *plan.functions()->Get(unsigned(step))->commands();
-  int layers = 0;
+  int layers = 0, streams = 1;
   for (unsigned c = 0; c < planned.size(); ++c) {
     all.push_back(c);
     layers = std::max(layers, planned[c]->layer() + 1);
-  }
-  int streams = 1;
-  for (unsigned c : all) {
     streams = std::max(streams, int(planned[c]->stream()) + 1);
+  }
+  for (unsigned c : all)
     if (layers > 0 && planned[c]->layer() == layers / 2)
       block.push_back(c);
-  }
   double extra = double(streams - 1) * 51;
   add("<svg viewBox=\"0 0 {} {}\" width=\"{}\" role=\"img\">", kWidth, 276 + 2 * extra, kWidth);
   double x = 0, seconds = std::max(1e-30, number(cost["step_seconds"]));
   for (const json &function : cost["functions"]) {
-    double width =
-        number(function["seconds"]) * number(function["runs_per_step"]) / seconds * kWidth;
+    const double runs = number(function["runs_per_step"]);
+    const double width = number(function["seconds"]) * runs / seconds * kWidth;
     if (width <= 0)
       continue;
-    std::string label = word(function, "name");
-    if (number(function["runs_per_step"]) > 1)
-      label += fmt::format(" x{}", number(function["runs_per_step"]));
-    label += ", " + secondsOf(function["seconds"]);
-    if (number(function["runs_per_step"]) > 1)
-      label += " each";
+    const std::string label =
+        fmt::format("{}{}, {}{}", word(function, "name"), runs > 1 ? fmt::format(" x{}", runs) : "",
+                    secondsOf(function["seconds"]), runs > 1 ? " each" : "");
     add("<g><title>{}</title><rect class=\"node\" style=\"stroke:var(--soft)\" x=\"{:.1f}\" "
         "y=\"4\" width=\"{:.1f}\" height=\"26\"/>",
         escape(label), x + 1, std::max(0.5, width - 2));
