@@ -74,20 +74,21 @@ static double stateBytes(const Config &config) {
 }
 
 // Returns `size` padded to a multiple of `forced`, or, if `forced` is 0 ("auto"), of `suggested`,
-// the target's multiple.
-static PaddedSize padded(int64_t size, int64_t forced, int64_t suggested,
-                         llvm::function_ref<double(int64_t)> seconds) {
+// the target's multiple. `seconds` gives the time of the products that have a size.
+static PaddedSize padded(const Config &config, const cost::CostModel *model, int64_t size,
+                         int64_t forced, int64_t suggested,
+                         double (*seconds)(const Config &, const cost::CostModel &, int64_t)) {
   PaddedSize made;
   made.size = size;
   made.multiple = forced > 0 ? forced : suggested;
   made.padded = int64_t(llvm::alignTo(uint64_t(size), uint64_t(made.multiple)));
   if (!made.isPadded())
     return made;
-  if (seconds) {
-    made.seconds = seconds(made.padded);
-    made.unpaddedSeconds = seconds(size);
+  if (model) {
+    made.seconds = seconds(config, *model, made.padded);
+    made.unpaddedSeconds = seconds(config, *model, size);
   }
-  if (forced > 0 || !seconds || *made.seconds < *made.unpaddedSeconds)
+  if (forced > 0 || !model || *made.seconds < *made.unpaddedSeconds)
     return made;
   PaddedSize plain;
   plain.size = plain.padded = size;
@@ -97,21 +98,17 @@ static PaddedSize padded(int64_t size, int64_t forced, int64_t suggested,
 Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
   const codegen::Target *target = codegen::findTarget(config.target.device);
   const int64_t suggested = target ? target->paddedMultiple(config.training.computeDType) : 1;
-  auto price = [&](auto seconds) {
-    return [&config, model, seconds](int64_t size) { return seconds(config, *model, size); };
-  };
-  auto head = price(headSeconds), mlp = price(mlpSeconds);
-  using Price = llvm::function_ref<double(int64_t)>;
   const ModelConfig &shape = config.model;
   Padding padding;
-  padding.vocabulary = padded(shape.vocabSize, config.target.vocabMultiple, suggested,
-                              model ? Price(head) : Price());
+  padding.vocabulary =
+      padded(config, model, shape.vocabSize, config.target.vocabMultiple, suggested, headSeconds);
   padding.vocabulary.addedBytes =
       double((padding.vocabulary.padded - shape.vocabSize) * shape.hiddenSize) * stateBytes(config);
-  const bool isCoded = config.optimizer.type == "adamw8bit";
-  const bool isKept = isCoded || !shape.family->mayPadMlp; // unless the job asks for padding
-  padding.intermediate = padded(shape.intermediateSize, config.target.intermediateMultiple,
-                                isKept ? 1 : suggested, model ? Price(mlp) : Price());
+  // Unless the job asks for padding.
+  const bool isKept = config.optimizer.type == "adamw8bit" || !shape.family->mayPadMlp;
+  padding.intermediate =
+      padded(config, model, shape.intermediateSize, config.target.intermediateMultiple,
+             isKept ? 1 : suggested, mlpSeconds);
   const int64_t biases = shape.mlpBias ? 2 : 0; // of gate and up
   padding.intermediate.addedBytes =
       double((padding.intermediate.padded - shape.intermediateSize) * shape.numHiddenLayers *
