@@ -17,8 +17,7 @@ struct Weighted {
 
 // Returns the value at which half of the weight is reached.
 double median(std::vector<Weighted> values) {
-  std::sort(values.begin(), values.end(),
-            [](const Weighted &a, const Weighted &b) { return a.value < b.value; });
+  std::ranges::sort(values, {}, &Weighted::value);
   double all = 0, sum = 0;
   for (const Weighted &each : values)
     all += each.weight;
@@ -74,10 +73,8 @@ public:
 private:
   void add(const std::string &key, double &value) { rates.push_back({key, &value, value, 0, {}}); }
   Rate *rateOf(const double &value) {
-    for (Rate &rate : rates)
-      if (rate.value == &value)
-        return &rate;
-    return nullptr;
+    const auto rate = std::ranges::find(rates, &value, &Rate::value);
+    return rate == rates.end() ? nullptr : &*rate;
   }
 
   // Raises the rates of kernels to those that their commands reached.
@@ -170,14 +167,11 @@ private:
 
   Refit result() {
     Refit result;
-    auto report = [&](const Rate &rate) {
-      if (rate.commands > 0 || *rate.value != rate.before)
-        result.numbers.push_back({rate.key, rate.before, *rate.value, rate.commands});
-    };
     for (Rate &rate : rates) {
       if (rate.commands == 0)
         *rate.value = std::max(rate.before, rate.floor);
-      report(rate);
+      if (rate.commands > 0 || *rate.value != rate.before)
+        result.numbers.push_back({rate.key, rate.before, *rate.value, rate.commands});
     }
     if (launchCommands > 0)
       result.numbers.push_back(
