@@ -3,8 +3,6 @@
 #include "compiler/algorithms/Femtoseconds.h"
 #include "compiler/algorithms/MinCut.h"
 
-#include <algorithm>
-
 using namespace lmc;
 
 // Bytes and seconds are limited so that no 128-bit sum overflows: the products of all bytes with

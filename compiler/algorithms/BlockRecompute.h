@@ -18,7 +18,6 @@
 #include "ground/support/Result.h"
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 namespace lmc {

@@ -9,7 +9,6 @@
 #include "ground/support/Result.h"
 
 #include <optional>
-#include <string>
 #include <vector>
 
 namespace lmc {

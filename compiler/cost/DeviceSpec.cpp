@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <variant>
 
 #include "ground/config/Toml.h"

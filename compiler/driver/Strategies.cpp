@@ -1,7 +1,5 @@
 #include "compiler/driver/Strategies.h"
 
-#include <iterator>
-
 using namespace lmc;
 
 llvm::StringRef lmc::strategyName(ShardingStrategy strategy) {

@@ -9,14 +9,6 @@
 #include "ground/config/Values.h"
 #include "ground/plan/PlanFile.h"
 #include "ground/plan/PlanTrailer.h"
-#include "plan_generated.h"
-
-#include "mlir/Dialect/Arith/IR/Arith.h"
-
-#include "llvm/ADT/MapVector.h"
-#include "llvm/Support/FormatVariadic.h"
-
-#include <nlohmann/json.hpp>
 
 using namespace mlir;
 using namespace lmc;

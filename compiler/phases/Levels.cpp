@@ -5,7 +5,7 @@
 #include "dialects/kern/Kern.h"
 #include "dialects/plan/Plan.h"
 
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_VERIFYLEVELPASS

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <vector>
 
 using namespace lmc;
 using nlohmann::json;

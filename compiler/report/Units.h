@@ -1,7 +1,6 @@
 // Formats quantities for people.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 namespace lmc {
