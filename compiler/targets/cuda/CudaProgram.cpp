@@ -3,10 +3,7 @@
 #include "compiler/targets/cuda/CudaCode.h"
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
-#include "compiler/targets/cuda/templates/ExpertRowsTemplates.h"
 #include "compiler/targets/cuda/templates/InitializerTemplates.h"
-#include "compiler/targets/cuda/templates/RouteTemplates.h"
-#include "compiler/targets/cuda/templates/ScatterAddTemplates.h"
 #include "compiler/targets/cuda/templates/SwigluGemmTemplates.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -29,8 +26,7 @@ public:
 
 private:
   size_t indexOf(CudaKernel kernel, StringRef sourceOp);
-  void addScatterAdd(plan_ir::ScatterAddOp scatter);
-  LogicalResult addLaunches(Operation &command, std::vector<TemplateLaunch> launches);
+  void addLaunches(Operation *command, StringRef sourceOp, std::vector<TemplateLaunch> launches);
   LogicalResult addLinearSwiglu(plan_ir::LinearSwigluOp op);
   LogicalResult addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op);
   LogicalResult addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
@@ -82,36 +78,6 @@ size_t Planner::indexOf(CudaKernel kernel, StringRef sourceOp) {
 void Planner::addInitializers(ModuleOp module) {
   for (auto &[key, kernel] : initializerKernels(module))
     program.initializers[key] = indexOf(std::move(kernel), "");
-}
-
-void Planner::addScatterAdd(plan_ir::ScatterAddOp scatter) {
-  RankedTensorType x = contentOf(scatter.getX()), d = contentOf(scatter.getD());
-  ScatterAddShape shape;
-  shape.rows = x.getDimSize(0);
-  shape.columns = x.getDimSize(1);
-  shape.vocabulary = d.getDimSize(0);
-  shape.x = *dataTypeOf(x.getElementType());
-  shape.accumulate = scatter.getAccumulate();
-  auto slice = [&](ScatterAddOperand operand) -> Value {
-    switch (operand) {
-    case ScatterAddOperand::Ids:
-      return scatter.getIds();
-    case ScatterAddOperand::X:
-      return scatter.getX();
-    case ScatterAddOperand::Workspace:
-      return scatter.getWorkspace();
-    case ScatterAddOperand::D:
-      return scatter.getD();
-    }
-    llvm_unreachable("an operand");
-  };
-  for (ScatterAddLaunch &launch : scatterAddKernels(shape)) {
-    CudaProgram::Launch made{
-        indexOf(std::move(launch.kernel), "lm.embedding_grad"), {}, launch.inputs};
-    for (ScatterAddOperand operand : launch.args)
-      made.args.push_back(slice(operand));
-    program.launches[scatter].push_back(std::move(made));
-  }
 }
 
 // Adds the kernels that `make` returns for `command`, and the command's `launches`. In `launches`,
@@ -257,18 +223,17 @@ LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmSha
                       launches.take_front(arch.hasWarpgroups() ? 2 : 1));
 }
 
-LogicalResult Planner::addLaunches(Operation &command, std::vector<TemplateLaunch> launches) {
-  const std::string source = "lm." + command.getName().stripDialect().str();
+void Planner::addLaunches(Operation *command, StringRef sourceOp,
+                          std::vector<TemplateLaunch> launches) {
   for (TemplateLaunch &launch : launches)
-    program.launches[&command].push_back(
-        launchOf(indexOf(std::move(launch.kernel), source), launch.inputs, launch.results));
-  return success();
+    program.launches[command].push_back(
+        launchOf(indexOf(std::move(launch.kernel), sourceOp), launch.inputs, launch.results));
 }
 
 LogicalResult Planner::addCommand(Operation &command) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&command)
       .Case([&](plan_ir::ScatterAddOp op) {
-        addScatterAdd(op);
+        addLaunches(op, "lm.embedding_grad", templatesOf(op, arch));
         return success();
       })
       .Case([&](plan_ir::LinearSwigluOp op) { return addLinearSwiglu(op); })
@@ -276,7 +241,10 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Case([&](plan_ir::AttentionOp op) { return addAttention(op); })
       .Case([&](plan_ir::AttentionGradOp op) { return addAttentionGrad(op); })
 #define LMC_CASE(Name)                                                                             \
-  .Case([&](plan_ir::Name##Op op) { return addLaunches(command, templatesOf(op, arch)); })
+  .Case([&](plan_ir::Name##Op op) {                                                                \
+    addLaunches(op, ("lm." + op->getName().stripDialect()).str(), templatesOf(op, arch));          \
+    return success();                                                                              \
+  })
           LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
       // The kernels of launches are printed elsewhere; a library or the driver runs the others.
@@ -289,68 +257,41 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Default(success()); // slices
 }
 
-static RankedTensorType bytesType(MLIRContext *context, int64_t bytes) {
-  return RankedTensorType::get(bytes, IntegerType::get(context, 8));
-}
-
-// Returns the scratch memory of a product d with sums of `k` terms.
-static RankedTensorType gemmScratchOf(RankedTensorType d, uint64_t k, uint64_t mostBytes) {
+// Returns the scratch memory of a product d of `op` with sums of `k` terms.
+static RankedTensorType gemmScratchOf(Operation *op, RankedTensorType d, int64_t k,
+                                      uint64_t mostBytes) {
   constexpr uint64_t kTileDepth = 64;
   const uint64_t sumBytes = d.getElementType().isF64() ? 8 : 4;
-  const uint64_t parts = (k + kTileDepth - 1) / kTileDepth;
+  const uint64_t parts = (uint64_t(k) + kTileDepth - 1) / kTileDepth;
   // There is at least one part. Nothing overflows: dimensions are below 2^31, so m n is below 2^62.
   const uint64_t elements = uint64_t(d.getNumElements());
   const uint64_t most = mostBytes / sumBytes / parts;
   const uint64_t bytes = elements < most ? elements * parts * sumBytes : mostBytes;
-  return bytes ? bytesType(d.getContext(), int64_t(bytes)) : RankedTensorType();
-}
-
-static RankedTensorType gemmScratchOf(kern::GemmOp gemm, uint64_t mostBytes) {
-  auto a = cast<RankedTensorType>(gemm.getA().getType());
-  const uint64_t k = gemm.getTransposeA() ? uint64_t(a.getDimSize(0)) / gemm.getBatch()
-                                          : uint64_t(a.getDimSize(1));
-  return gemmScratchOf(gemm.getType(), k, mostBytes);
+  return bytes ? bytesType(op, int64_t(bytes)) : RankedTensorType();
 }
 
 RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
-  if (auto gemm = dyn_cast<kern::GemmOp>(op))
-    return gemmScratchOf(gemm, gemmBytes);
-  if (auto swiglu = dyn_cast<kern::LinearSwigluOp>(op))
-    return gemmScratchOf(swiglu.getGu().getType(), uint64_t(swiglu.getX().getType().getDimSize(1)),
-                         gemmBytes);
-  if (auto grad = dyn_cast<kern::SwigluLinearGradOp>(op))
-    return gemmScratchOf(grad.getA().getType(), uint64_t(grad.getDy().getType().getDimSize(1)),
-                         gemmBytes);
-  // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
-  if (auto grad = dyn_cast<kern::AttentionGradOp>(op))
-    return cast<RankedTensorType>(grad.getLse().getType());
-  // Each thread block of a router leaves sums over its tokens in the scratch memory.
-  if (auto route = dyn_cast<kern::RouteOp>(op)) {
-    auto logits = cast<RankedTensorType>(route.getLogits().getType());
-    RouteShape shape;
-    shape.tokens = logits.getDimSize(0);
-    shape.experts = logits.getDimSize(1);
-    shape.type = *dataTypeOf(logits.getElementType());
-    return bytesType(op->getContext(), shape.workspaceBytes());
-  }
-  // Each thread block of a sort leaves the counts of its choices in the scratch memory.
-  if (auto sort = dyn_cast<kern::SortRowsOp>(op)) {
-    auto experts = cast<RankedTensorType>(sort.getExperts().getType());
-    ExpertRowsShape shape;
-    shape.tokens = experts.getDimSize(0);
-    shape.chosen = experts.getDimSize(1);
-    shape.experts = cast<RankedTensorType>(sort.getOffsets().getType()).getDimSize(0) - 1;
-    return bytesType(op->getContext(), shape.sortBytes());
-  }
-  auto scatter = dyn_cast<kern::ScatterAddOp>(op);
-  if (!scatter)
-    return {};
-  // Rows are sorted by id before they are added.
-  auto x = cast<RankedTensorType>(scatter.getX().getType());
-  auto d = cast<RankedTensorType>(scatter.getType());
-  int64_t bytes = scatterAddWorkspaceBytes(x.getDimSize(0), x.getDimSize(1), d.getDimSize(0),
-                                           d.getElementTypeBitWidth() / 8);
-  return bytesType(op->getContext(), bytes);
+  return llvm::TypeSwitch<Operation *, RankedTensorType>(op)
+      .Case([&](kern::GemmOp gemm) {
+        auto a = cast<RankedTensorType>(gemm.getA().getType());
+        const int64_t k =
+            gemm.getTransposeA() ? a.getDimSize(0) / int64_t(gemm.getBatch()) : a.getDimSize(1);
+        return gemmScratchOf(op, gemm.getType(), k, gemmBytes);
+      })
+      .Case([&](kern::LinearSwigluOp swiglu) {
+        return gemmScratchOf(op, swiglu.getGu().getType(), swiglu.getX().getType().getDimSize(1),
+                             gemmBytes);
+      })
+      .Case([&](kern::SwigluLinearGradOp grad) {
+        return gemmScratchOf(op, grad.getA().getType(), grad.getDy().getType().getDimSize(1),
+                             gemmBytes);
+      })
+      // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
+      .Case([](kern::AttentionGradOp grad) { return contentOf(grad.getLse()); })
+#define LMC_CASE(Name) .Case([](kern::Name##Op op) { return scratchOf(op); })
+          LMC_COMMANDS_OF_TEMPLATES(LMC_CASE) LMC_CASE(ScatterAdd)
+#undef LMC_CASE
+      .Default(RankedTensorType());
 }
 
 FailureOr<CudaProgram> planCudaProgram(ModuleOp module, const CudaArch &arch, LongRows longRows) {

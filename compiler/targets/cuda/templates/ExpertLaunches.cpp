@@ -1,4 +1,4 @@
-// The launches of the commands of a mixture of experts.
+// The launches of the commands of a mixture of experts, and their scratch memory.
 #include "compiler/targets/cuda/templates/CommandTemplates.h"
 #include "compiler/targets/cuda/templates/ExpertGemmTemplates.h"
 #include "compiler/targets/cuda/templates/ExpertRowsTemplates.h"
@@ -9,7 +9,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Returns the shape of a router, from operands that its command and its gradient's both have.
+// Returns the shape of a router, from operands that its ops and its gradient's have.
 template <typename Op> RouteShape routeShapeOf(Op op) {
   RankedTensorType logits = contentOf(op.getLogits());
   RouteShape shape;
@@ -20,6 +20,16 @@ template <typename Op> RouteShape routeShapeOf(Op op) {
   shape.normalize = op.getNormalize();
   shape.sigmoid = op.getSigmoid();
   shape.scale = op.getScale().convertToDouble();
+  return shape;
+}
+
+// Returns what the bytes of the sort's scratch memory depend on.
+template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
+  ExpertRowsShape shape;
+  shape.tokens = contentOf(op.getExperts()).getDimSize(0);
+  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
+  shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
+  shape.columns = 1;
   return shape;
 }
 
@@ -69,16 +79,6 @@ std::vector<TemplateLaunch> alone(CudaKernel kernel, CommandOpInterface op) {
 
 } // namespace
 
-TemplateLaunch onOperands(CudaKernel kernel, CommandOpInterface op) {
-  TemplateLaunch launch{std::move(kernel), {}, {}};
-  for (const CommandOperand &operand : op.getCommandOperands())
-    if (operand.role == CommandRole::Read)
-      launch.inputs.push_back(operand.value);
-    else if (operand.role != CommandRole::Scratch)
-      launch.results.push_back(operand.value);
-  return launch;
-}
-
 std::vector<TemplateLaunch> templatesOf(plan_ir::RouteOp op, const CudaArch &) {
   RouteShape shape = routeShapeOf(op);
   shape.bias = bool(op.getBias());
@@ -89,6 +89,10 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::RouteOp op, const CudaArch &) {
           {std::move(kernels[1]), {op.getWorkspace()}, {op.getCounts(), op.getMass()}}};
 }
 
+RankedTensorType scratchOf(kern::RouteOp op) {
+  return bytesType(op, routeShapeOf(op).workspaceBytes());
+}
+
 std::vector<TemplateLaunch> templatesOf(plan_ir::RouteGradOp op, const CudaArch &) {
   RouteShape shape = routeShapeOf(op);
   shape.mass = bool(op.getDmass());
@@ -96,11 +100,7 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::RouteGradOp op, const CudaArch 
 }
 
 std::vector<TemplateLaunch> templatesOf(plan_ir::SortRowsOp op, const CudaArch &) {
-  ExpertRowsShape shape;
-  shape.tokens = contentOf(op.getExperts()).getDimSize(0);
-  shape.chosen = contentOf(op.getExperts()).getDimSize(1);
-  shape.experts = contentOf(op.getOffsets()).getDimSize(0) - 1;
-  shape.columns = 1;
+  ExpertRowsShape shape = sortShapeOf(op);
   shape.groups = int64_t(op.getGroups());
   shape.first = int64_t(op.getFirst());
   shape.held = contentOf(op.getRows()).getDimSize(0);
@@ -111,6 +111,9 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::SortRowsOp op, const CudaArch &
           {std::move(kernels[1]),
            {op.getExperts(), op.getRank(), op.getWorkspace()},
            {op.getOffsets(), op.getRows(), op.getPlaces()}}};
+}
+RankedTensorType scratchOf(kern::SortRowsOp op) {
+  return bytesType(op, sortShapeOf(op).sortBytes());
 }
 
 std::vector<TemplateLaunch> templatesOf(plan_ir::TakeRowsOp op, const CudaArch &) {
@@ -151,5 +154,16 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluOp op, const CudaAr
 std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluGradOp op, const CudaArch &) {
   return alone(expertSwigluGradKernel(swigluShapeOf(op.getDy(), op.getOffsets())), op);
 }
+
+// The others need none.
+RankedTensorType scratchOf(kern::RouteGradOp) { return {}; }
+RankedTensorType scratchOf(kern::TakeRowsOp) { return {}; }
+RankedTensorType scratchOf(kern::TakeRowsGradOp) { return {}; }
+RankedTensorType scratchOf(kern::CombineRowsOp) { return {}; }
+RankedTensorType scratchOf(kern::CombineRowsGradOp) { return {}; }
+RankedTensorType scratchOf(kern::ExpertLinearOp) { return {}; }
+RankedTensorType scratchOf(kern::ExpertLinearGradOp) { return {}; }
+RankedTensorType scratchOf(kern::ExpertSwigluOp) { return {}; }
+RankedTensorType scratchOf(kern::ExpertSwigluGradOp) { return {}; }
 
 } // namespace lmc::codegen

@@ -35,9 +35,4 @@ struct ScatterAddLayout : TokenSortTiles {
 ScatterAddLayout scatterAddLayout(int64_t rows, int64_t columns, int64_t vocabulary,
                                   int64_t sumBytes);
 
-inline int64_t scatterAddWorkspaceBytes(int64_t rows, int64_t columns, int64_t vocabulary,
-                                        int64_t sumBytes) {
-  return scatterAddLayout(rows, columns, vocabulary, sumBytes).bytes;
-}
-
 } // namespace lmc::codegen

@@ -1,5 +1,7 @@
 #include "compiler/targets/cuda/templates/ScatterAddTemplates.h"
 
+#include "compiler/targets/cuda/templates/CommandTemplates.h"
+
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -176,4 +178,28 @@ std::vector<ScatterAddLaunch> Printer::print() {
 
 std::vector<ScatterAddLaunch> lmc::codegen::scatterAddKernels(const ScatterAddShape &shape) {
   return Printer(shape).print();
+}
+
+template <typename Op> static ScatterAddShape shapeOf(Op op) {
+  mlir::RankedTensorType x = contentOf(op.getX());
+  return {x.getDimSize(0), x.getDimSize(1), contentOf(op.getD()).getDimSize(0),
+          *dataTypeOf(x.getElementType())};
+}
+
+std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::ScatterAddOp op, const CudaArch &) {
+  ScatterAddShape shape = shapeOf(op);
+  shape.accumulate = op.getAccumulate();
+  // By the numbers of ScatterAddOperand.
+  const mlir::Value slices[] = {op.getIds(), op.getX(), op.getWorkspace(), op.getD()};
+  std::vector<TemplateLaunch> launches;
+  for (ScatterAddLaunch &launch : scatterAddKernels(shape)) {
+    TemplateLaunch &made = launches.emplace_back(TemplateLaunch{std::move(launch.kernel), {}, {}});
+    for (auto [i, operand] : llvm::enumerate(launch.args))
+      (i < launch.inputs ? made.inputs : made.results).push_back(slices[size_t(operand)]);
+  }
+  return launches;
+}
+
+mlir::RankedTensorType lmc::codegen::scratchOf(kern::ScatterAddOp op) {
+  return bytesType(op, shapeOf(op).layout().bytes);
 }
