@@ -73,119 +73,66 @@ static std::string real(double value) {
 }
 
 namespace {
-struct Parameter {
-  const char *type; // C++ type of an element; "T" stands for the compute dtype
-  const char *name;
-  bool result;
+// A part's name in the device library, its hero, and the parameters of its kernel in the order of
+// the launch's arguments. A parameter that the shape does not need is left out of the launch and is
+// null in the call of the template.
+struct PartText {
+  const char *name, *hero;
+  std::vector<llvm::StringRef> inputs, results;
 };
 } // namespace
 
-// Returns the parameters of a kernel in the order of the launch's arguments. A parameter that the
-// shape does not need is left out of the launch and is null in the call of the template.
-static std::vector<Parameter> parametersOf(AttentionPart part) {
-  switch (part) {
-  case AttentionPart::Forward:
-    return {{"T", "q", false},  {"T", "k", false},
-            {"T", "v", false},  {"lmc::i32", "starts", false},
-            {"T", "out", true}, {"float", "lse", true}};
-  case AttentionPart::GradQueries:
-    return {{"T", "q", false},
-            {"T", "k", false},
-            {"T", "v", false},
-            {"T", "out", false},
-            {"float", "lse", false},
-            {"T", "dout", false},
-            {"lmc::i32", "starts", false},
-            {"float", "cos", false},
-            {"float", "sin", false},
-            {"T", "dq", true},
-            {"float", "delta", true}};
-  case AttentionPart::GradKeys:
-    return {{"T", "q", false},
-            {"T", "k", false},
-            {"T", "v", false},
-            {"float", "lse", false},
-            {"T", "dout", false},
-            {"float", "delta", false},
-            {"lmc::i32", "starts", false},
-            {"float", "cos", false},
-            {"float", "sin", false},
-            {"T", "dk", true},
-            {"T", "dv", true}};
-  }
-  llvm_unreachable("a part of attention");
+static const PartText &textOf(AttentionPart part) {
+  static const PartText parts[] = {
+      {"Forward", "attention_forward", {"q", "k", "v", "starts"}, {"out", "lse"}},
+      {"GradQueries",
+       "attention_grad_queries",
+       {"q", "k", "v", "out", "lse", "dout", "starts", "cos", "sin"},
+       {"dq", "delta"}},
+      {"GradKeys",
+       "attention_grad_keys",
+       {"q", "k", "v", "lse", "dout", "delta", "starts", "cos", "sin"},
+       {"dk", "dv"}}};
+  return parts[size_t(part)];
 }
 
-static bool isPresent(const Parameter &parameter, AttentionPart part, const AttentionShape &shape) {
-  llvm::StringRef name = parameter.name;
+static bool isPresent(llvm::StringRef name, const AttentionShape &shape) {
   if (name == "starts")
     return shape.documents;
-  if (name == "cos" || name == "sin")
-    return shape.rope && part != AttentionPart::Forward;
-  return true;
+  return shape.rope || (name != "cos" && name != "sin");
 }
 
-// Returns the number of elements of a parameter, not counting the gaps between rows.
-static int64_t elementsOf(const Parameter &parameter, const AttentionShape &shape) {
-  llvm::StringRef name = parameter.name;
+// Returns the C++ type of a parameter's elements.
+static const char *typeOf(llvm::StringRef name, const AttentionShape &shape) {
+  if (name == "starts")
+    return "lmc::i32";
+  bool single = name == "lse" || name == "delta" || name == "cos" || name == "sin";
+  return single ? "float" : cudaName(shape.type);
+}
+
+// Returns the number of bytes of a parameter, without the gaps between rows.
+static uint64_t bytesOf(llvm::StringRef name, const AttentionShape &shape) {
+  if (!isPresent(name, shape))
+    return 0;
   int64_t tokens = shape.batch * shape.seq;
   if (name == "starts")
-    return tokens;
+    return uint64_t(tokens * 4);
   if (name == "cos" || name == "sin")
-    return shape.seq * shape.headDim / 2;
+    return uint64_t(shape.seq * shape.headDim / 2 * 4);
   if (name == "lse" || name == "delta")
-    return tokens * shape.heads;
+    return uint64_t(tokens * shape.heads * 4);
   bool byKeys = name == "k" || name == "v" || name == "dk" || name == "dv";
-  return tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim;
+  return uint64_t(tokens * (byKeys ? shape.kvHeads : shape.heads) * shape.headDim *
+                  elementBytes(shape.type));
 }
-
-static bool isCompute(const Parameter &parameter) { return llvm::StringRef(parameter.type) == "T"; }
 
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape) {
   GlobalBytes bytes;
-  for (const Parameter &parameter : parametersOf(part))
-    if (isPresent(parameter, part, shape))
-      (parameter.result ? bytes.written : bytes.read) += uint64_t(
-          elementsOf(parameter, shape) * (isCompute(parameter) ? elementBytes(shape.type) : 4));
+  for (llvm::StringRef name : textOf(part).inputs)
+    bytes.read += bytesOf(name, shape);
+  for (llvm::StringRef name : textOf(part).results)
+    bytes.written += bytesOf(name, shape);
   return bytes;
-}
-
-static const char *functionOf(AttentionPart part) {
-  switch (part) {
-  case AttentionPart::Forward:
-    return "attentionForward";
-  case AttentionPart::GradQueries:
-    return "attentionGradQueries";
-  case AttentionPart::GradKeys:
-    return "attentionGradKeys";
-  }
-  llvm_unreachable("a part of attention");
-}
-
-// Returns the name of the struct in the device library that states the number of thread blocks and
-// the shared memory of a kernel.
-static const char *planOf(AttentionPart part) {
-  switch (part) {
-  case AttentionPart::Forward:
-    return "AttentionForward";
-  case AttentionPart::GradQueries:
-    return "AttentionGradQueries";
-  case AttentionPart::GradKeys:
-    return "AttentionGradKeys";
-  }
-  llvm_unreachable("a part of attention");
-}
-
-static const char *heroOf(AttentionPart part) {
-  switch (part) {
-  case AttentionPart::Forward:
-    return "attention_forward";
-  case AttentionPart::GradQueries:
-    return "attention_grad_queries";
-  case AttentionPart::GradKeys:
-    return "attention_grad_keys";
-  }
-  llvm_unreachable("a part of attention");
 }
 
 // Returns the formulas that the kernel computes, as a comment for its source.
@@ -219,7 +166,8 @@ static bool isPadded(const AttentionTile *tile, const AttentionShape &shape) {
 
 static std::string comment(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &shape, const std::string &name) {
-  std::string text = formatv("// {0}: {1}\n", name, heroOf(part)).str() + formulas(part, shape);
+  std::string text =
+      formatv("// {0}: {1}\n", name, textOf(part).hero).str() + formulas(part, shape);
   text += formatv("// {0} [{1} * {2}, heads * {3}], {4} query and {5} key heads; lse and delta f32 "
                   "[{1} * {2}, {4}]\n",
                   shortName(shape.type), shape.batch, shape.seq, shape.headDim, shape.heads,
@@ -278,7 +226,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   AttentionShape shape = resolved(given);
   CudaKernel kernel;
   kernel.name = name;
-  kernel.hero = heroOf(part);
+  kernel.hero = textOf(part).hero;
   kernel.contract = true; // this is safe: the kernel's text does not depend on which ops share it
   kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
   bool byKeys = part == AttentionPart::GradKeys;
@@ -288,16 +236,18 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   kernel.sharedBytes = uint32_t(tile ? sharedBytesOf(*tile, shape) : plainSharedBytes(shape));
   kernel.bytes = bytesOf(part, shape);
 
+  const PartText &text = textOf(part);
   llvm::SmallVector<std::string> parameters, arguments;
-  for (const Parameter &parameter : parametersOf(part)) {
-    bool present = isPresent(parameter, part, shape);
-    arguments.push_back(present ? parameter.name : "nullptr");
-    if (!present)
-      continue;
-    parameters.push_back(formatv("{0}{1} *{2}", parameter.result ? "" : "const ",
-                                 isCompute(parameter) ? cudaName(shape.type) : parameter.type,
-                                 parameter.name));
-  }
+  auto add = [&](const char *qualifier, llvm::ArrayRef<llvm::StringRef> names) {
+    for (llvm::StringRef name : names) {
+      bool present = isPresent(name, shape);
+      arguments.push_back(present ? name.str() : "nullptr");
+      if (present)
+        parameters.push_back(formatv("{0}{1} *{2}", qualifier, typeOf(name, shape), name));
+    }
+  };
+  add("const ", text.inputs);
+  add("", text.results);
   const char *header = !tile                            ? "attention_plain"
                        : part == AttentionPart::Forward ? "attention_forward"
                                                         : "attention_backward";
@@ -310,19 +260,19 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   // numbers that the device library computes.
   const std::string types =
       isPadded(tile, shape) ? formatv("Shape, Tile, {0}", tile->headDim).str() : "Shape, Tile";
-  kernel.source += formatv("\nusing Launch = lmc::{0}{1}<{2}>;\n"
+  kernel.source += formatv("\nusing Launch = lmc::Attention{0}{1}<{2}>;\n"
                            "static_assert(Launch::{3} == {4} && Launch::sharedBytes == {5}, "
                            "\"as launched\");\n",
-                           tile ? planOf(part) : "Attention", kind, types,
+                           tile ? text.name : "", kind, types,
                            tile     ? "blocks"
                            : byKeys ? "gradKeysBlocks"
                                     : "rowBlocks",
                            kernel.grid[0], kernel.sharedBytes);
   kernel.source +=
       formatv("\nextern \"C\" __global__ void __launch_bounds__({0}, {1})\n{2}({3}) {{\n"
-              "  lmc::{4}{5}<{6}>({7});\n}\n",
+              "  lmc::attention{4}{5}<{6}>({7});\n}\n",
               kernel.threads, tile ? tile->blocks : 1, name, llvm::join(parameters, ", "),
-              functionOf(part), kind, types, llvm::join(arguments, ", "));
+              text.name, kind, types, llvm::join(arguments, ", "));
   return kernel;
 }
 

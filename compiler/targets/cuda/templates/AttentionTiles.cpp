@@ -67,15 +67,8 @@ struct PartModel {
 } // namespace
 
 static PartModel modelOf(AttentionPart part) {
-  switch (part) {
-  case AttentionPart::Forward:
-    return {1, 1, 7};
-  case AttentionPart::GradQueries:
-    return {2, 1, 6};
-  case AttentionPart::GradKeys:
-    return {2, 2, 9};
-  }
-  llvm_unreachable("a part of attention");
+  constexpr PartModel models[] = {{1, 1, 7}, {2, 1, 6}, {2, 2, 9}}; // by the number of the part
+  return models[size_t(part)];
 }
 
 llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward) {
@@ -87,21 +80,10 @@ llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward) {
 int productsOf(AttentionPart part) { return modelOf(part).products(); }
 
 llvm::ArrayRef<AttentionTile> attentionTiles() {
+  using enum AttentionPart;
+  using enum AttentionLimits;
   static const AttentionTile tiles[] = {
-#define LMC_ATTENTION_TILE(Part, HeadDim, Queries, Keys, Warps, Stages, InRegisters, Blocks,       \
-                           Registers, Limits, Warpgroups)                                          \
-  {                                                                                                \
-      AttentionPart::Part,                                                                         \
-      HeadDim,                                                                                     \
-      Queries,                                                                                     \
-      Keys,                                                                                        \
-      Warps,                                                                                       \
-      Stages,                                                                                      \
-      InRegisters,                                                                                 \
-      Blocks,                                                                                      \
-      Registers,                                                                                   \
-      AttentionLimits::Limits,                                                                     \
-      Warpgroups},
+#define LMC_ATTENTION_TILE(...) {__VA_ARGS__},
 #include "compiler/targets/cuda/templates/AttentionTiles.def"
 #undef LMC_ATTENTION_TILE
   };
@@ -126,28 +108,21 @@ static bool isInPairs(const AttentionTile &tile) {
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   const int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
   const int64_t pairBytes = isInPairs(tile) ? 4 * tile.queries * tile.keys : 0;
-  if (tile.warpgroups) {
-    const int64_t rowBytes = 128 * int64_t(llvm::divideCeil(tile.headDim, 64)), padding = 1024;
-    const int64_t queryBytes = rowBytes * tile.queries, keyBytes = rowBytes * tile.keys;
-    switch (tile.part) {
-    case AttentionPart::Forward:
-      return padding + queryBytes + tile.stages * keyBytes;
-    case AttentionPart::GradQueries:
-      return padding + 2 * queryBytes + 2 * tile.stages * keyBytes + 4 * tile.queries;
-    case AttentionPart::GradKeys:
-      return padding + 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) +
-             pairBytes;
-    }
-    llvm_unreachable("a part of attention");
-  }
-  int64_t queryBytes = 2 * tile.queries * tile.headDim, keyBytes = 2 * tile.keys * tile.headDim;
+  // Tiles of warpgroups are panels of 64 columns, and begin at a multiple of 1024 bytes.
+  const int64_t rowBytes =
+      tile.warpgroups ? 128 * int64_t(llvm::divideCeil(tile.headDim, 64)) : 2 * tile.headDim;
+  const int64_t padding = tile.warpgroups ? 1024 : 0;
+  const int64_t queryBytes = rowBytes * tile.queries, keyBytes = rowBytes * tile.keys;
   switch (tile.part) {
   case AttentionPart::Forward:
-    return queryBytes + tile.stages * keyBytes;
+    return padding + queryBytes + tile.stages * keyBytes;
   case AttentionPart::GradQueries:
-    return 2 * queryBytes + 2 * tile.stages * keyBytes + 2 * 4 * tile.queries;
+    // Warpgroups keep lse in registers.
+    return padding + 2 * queryBytes + 2 * tile.stages * keyBytes +
+           (tile.warpgroups ? 1 : 2) * 4 * tile.queries;
   case AttentionPart::GradKeys:
-    return 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) + pairBytes;
+    return padding + 2 * keyBytes + tile.stages * (2 * queryBytes + words * 4 * tile.queries) +
+           pairBytes;
   }
   llvm_unreachable("a part of attention");
 }
@@ -293,8 +268,6 @@ double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaAr
   return double(steps) * pairs * kPlainWarps * warpStep / arch.chip.sms;
 }
 
-static int64_t pitchOr(int64_t pitch, int64_t width) { return pitch ? pitch : width; }
-
 bool AttentionTile::isFor(const AttentionShape &shape, const CudaArch &arch) const {
   if (headDim != tileHeadDim(shape.headDim) || (warpgroups && !arch.hasWarpgroups()))
     return false;
@@ -309,14 +282,10 @@ bool AttentionTile::isFor(const AttentionShape &shape, const CudaArch &arch) con
 bool hasTiles(const AttentionShape &shape) {
   if (shape.type != DataType::BF16 || tileHeadDim(shape.headDim) == 0)
     return false;
-  int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
-  for (int64_t pitch : {pitchOr(shape.qPitch, width), pitchOr(shape.outPitch, width),
-                        pitchOr(shape.doutPitch, width), pitchOr(shape.dqPitch, width),
-                        pitchOr(shape.kPitch, kvWidth), pitchOr(shape.vPitch, kvWidth),
-                        pitchOr(shape.dkPitch, kvWidth), pitchOr(shape.dvPitch, kvWidth)})
-    if (pitch % 8 != 0)
-      return false;
-  return true;
+  // A pitch of 0 stands for a multiple of headDim.
+  const int64_t pitches[] = {shape.qPitch,    shape.kPitch,  shape.vPitch,  shape.outPitch,
+                             shape.doutPitch, shape.dqPitch, shape.dkPitch, shape.dvPitch};
+  return llvm::all_of(pitches, [](int64_t pitch) { return pitch % 8 == 0; });
 }
 
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
