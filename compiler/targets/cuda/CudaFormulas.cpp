@@ -1,12 +1,10 @@
 // Prints the formulas of a kernel region, for the comment above a kernel. A tensor that every use
 // reads at the same element is printed without indices. Conversions from a narrower type to f32 are
 // left out; roundings to bf16 are printed.
+#include "compiler/kernels/MathFunctions.h"
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 
@@ -105,12 +103,7 @@ CudaExpr FormulaPrinter::reduction(OpResult value) {
   Operation *combiner =
       generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
   Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
-  std::string name =
-      llvm::TypeSwitch<Operation *, std::string>(combiner)
-          .Case<arith::MulFOp, arith::MulIOp>([](auto) { return "product"; })
-          .Case<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>([](auto) { return "max"; })
-          .Case<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>([](auto) { return "min"; })
-          .Default([](Operation *) { return "sum"; });
+  std::string name = nameOfReduction(combiner).str();
   // A sum of blocks of rows keeps the columns, and more than a column reduction does.
   SmallVector<utils::IteratorType> kinds = generic.getIteratorTypesArray();
   bool ofRows = kinds.front() == utils::IteratorType::parallel &&
@@ -158,14 +151,11 @@ CudaExpr FormulaPrinter::apply(Operation *op) {
   SmallVector<CudaExpr> operands;
   for (Value value : op->getOperands())
     operands.push_back(scalar(value));
-  std::string text = cudaApply(op, operands).text;
   CudaExpr made = cudaApply(op, operands);
   // Removes the suffix "f" of function names: expf becomes exp.
-  for (StringRef function :
-       {"expf(", "exp2f(", "expm1f(", "logf(", "log2f(", "log1pf(", "sqrtf(", "rsqrtf(", "fabsf(",
-        "tanhf(", "sinf(", "cosf(", "erff(", "powf(", "fmaxf(", "fminf("})
-    if (StringRef(made.text).starts_with(function) && made.binding == CudaExpr::Atom)
-      made.text.erase(function.size() - 2, 1);
+  if (const MathFunction *function = mathFunction(op);
+      function && op->getResult(0).getType().isF32())
+    made.text.erase(function->name.size(), 1);
   if (StringRef(made.text).starts_with("toBf16("))
     made.text.replace(0, 6, "bf16");
   if (StringRef(made.text).starts_with("toF16("))

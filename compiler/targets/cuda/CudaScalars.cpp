@@ -71,31 +71,16 @@ CudaExpr shift(Operation *op, ArrayRef<CudaExpr> operands) {
 
 CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
   using P = arith::CmpIPredicate;
-  P predicate = op.getPredicate();
+  // By the number of the predicate: eq, ne, then slt to sge and ult to uge.
+  constexpr StringLiteral signs[] = {"==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="};
+  const P predicate = op.getPredicate();
   CudaExpr a = operands[0], b = operands[1];
-  if (predicate == P::ult || predicate == P::ule || predicate == P::ugt || predicate == P::uge) {
+  if (predicate >= P::ult) {
     a = call(unsignedType(op.getLhs().getType()), a);
     b = call(unsignedType(op.getLhs().getType()), b);
   }
-  switch (predicate) {
-  case P::eq:
-    return infix(a, "==", b, CudaExpr::Equal);
-  case P::ne:
-    return infix(a, "!=", b, CudaExpr::Equal);
-  case P::slt:
-  case P::ult:
-    return infix(a, "<", b, CudaExpr::Order);
-  case P::sle:
-  case P::ule:
-    return infix(a, "<=", b, CudaExpr::Order);
-  case P::sgt:
-  case P::ugt:
-    return infix(a, ">", b, CudaExpr::Order);
-  case P::sge:
-  case P::uge:
-    return infix(a, ">=", b, CudaExpr::Order);
-  }
-  llvm_unreachable("a predicate");
+  return infix(a, signs[size_t(predicate)], b,
+               predicate <= P::ne ? CudaExpr::Equal : CudaExpr::Order);
 }
 
 // Prints a comparison of floats. In C++ every comparison with NaN is false, except that != is true.
@@ -108,27 +93,8 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   auto opposite = [&](StringRef sign) {
     return CudaExpr{"!(" + compare(sign).text + ")", CudaExpr::Prefix};
   };
-  switch (op.getPredicate()) {
-  case P::OEQ:
-    return compare("==");
-  case P::OGT:
-    return compare(">");
-  case P::OGE:
-    return compare(">=");
-  case P::OLT:
-    return compare("<");
-  case P::OLE:
-    return compare("<=");
-  case P::UNE:
-    return compare("!=");
-  case P::ULE:
-    return opposite(">");
-  case P::ULT:
-    return opposite(">=");
-  case P::UGE:
-    return opposite("<");
-  case P::UGT:
-    return opposite("<=");
+  const P predicate = op.getPredicate();
+  switch (predicate) {
   case P::ONE:
     return infix(compare("<"), "||", compare(">"), CudaExpr::Or);
   case P::UEQ:
@@ -141,8 +107,14 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
     return {"false"};
   case P::AlwaysTrue:
     return {"true"};
+  default:
+    break;
   }
-  llvm_unreachable("a predicate");
+  // By the number of the predicate: OEQ to OLE; UGT to ULE, as the opposite of a sign; UNE.
+  constexpr StringLiteral signs[] = {"", "==", ">",  ">=", "<",  "<=", "",
+                                     "", "",   "<=", "<",  ">=", ">",  "!="};
+  const StringRef sign = signs[size_t(predicate)];
+  return predicate >= P::UGT && predicate <= P::ULE ? opposite(sign) : compare(sign);
 }
 
 CudaExpr convert(Operation *op, const CudaExpr &x) {
@@ -207,14 +179,8 @@ std::string floatConstant(FloatAttr attr) {
 } // namespace
 
 std::string cudaType(Type type) {
-  if (type.isF32())
-    return "float";
-  if (type.isF64())
-    return "double";
-  if (type.isBF16())
-    return "bf16";
-  if (type.isF16())
-    return "f16";
+  if (isa<FloatType>(type))
+    return type.isF32() ? "float" : type.isF64() ? "double" : type.isBF16() ? "bf16" : "f16";
   if (type.isInteger(1))
     return "bool";
   if (type.isInteger(16))
@@ -285,6 +251,14 @@ StringRef cudaCombiner(Operation *combiner) {
       .Case([](arith::MaxNumFOp) { return "MaximumNumber"; })
       .Case([](arith::MinNumFOp) { return "MinimumNumber"; })
       .Default([](Operation *) { return "Add"; });
+}
+
+StringRef nameOfReduction(Operation *combiner) {
+  const StringRef functor = cudaCombiner(combiner);
+  return functor == "Add"              ? "sum"
+         : functor == "Multiply"       ? "product"
+         : functor.starts_with("Maxi") ? "max"
+                                       : "min";
 }
 
 } // namespace lmc::codegen

@@ -53,4 +53,7 @@ CudaExpr cudaNegate(const CudaExpr &x);
 // reduction combines values with.
 llvm::StringRef cudaCombiner(mlir::Operation *combiner);
 
+// Returns "sum", "product", "max" or "min".
+llvm::StringRef nameOfReduction(mlir::Operation *combiner);
+
 } // namespace lmc::codegen

@@ -3,27 +3,11 @@
 namespace lmc::codegen {
 
 const char *shortName(DataType type) {
-  switch (type) {
-  case DataType::F32:
-    return "f32";
-  case DataType::BF16:
-    return "bf16";
-  case DataType::F64:
-    return "f64";
-  }
-  llvm_unreachable("an element type");
+  return type == DataType::F32 ? "f32" : type == DataType::F64 ? "f64" : "bf16";
 }
 
 const char *cudaName(DataType type) {
-  switch (type) {
-  case DataType::F32:
-    return "float";
-  case DataType::BF16:
-    return "lmc::bf16";
-  case DataType::F64:
-    return "double";
-  }
-  llvm_unreachable("an element type");
+  return type == DataType::F32 ? "float" : type == DataType::F64 ? "double" : "lmc::bf16";
 }
 
 std::optional<DataType> dataTypeOf(mlir::Type element) {

@@ -156,12 +156,7 @@ private:
   void printRowLoop(CudaText &body, const CudaText &row);
 
   std::string nameOf(const Reduction &r) const {
-    std::string kind = isa<arith::MaximumFOp, arith::MaxNumFOp, arith::MaxSIOp>(r.combiner) ? "max"
-                       : isa<arith::MinimumFOp, arith::MinNumFOp, arith::MinSIOp>(r.combiner)
-                           ? "min"
-                       : isa<arith::MulFOp, arith::MulIOp>(r.combiner) ? "product"
-                                                                       : "sum";
-    return kind + std::to_string(&r - info.reductions.begin());
+    return (nameOfReduction(r.combiner) + Twine(&r - info.reductions.begin())).str();
   }
   std::string nameOf(const BlockSum &b) const {
     return "rows" + std::to_string(&b - info.blockSums.begin());
