@@ -78,11 +78,9 @@ CudaEmitter::CudaEmitter(kern::KernelOp kernel, const RegionInfo &info)
 // Vector widths
 
 int64_t CudaEmitter::laneExtent() const {
-  int64_t extent = rank() ? info.shape.domain.back() : 1;
-  if (info.shape.flat)
-    for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back(rank() ? 1 : 0))
-      extent *= outer;
-  return extent;
+  return rank() == 0       ? 1
+         : info.shape.flat ? llvm::product_of(info.shape.domain)
+                           : info.shape.domain.back();
 }
 
 bool CudaEmitter::isInnermost(AffineMap point) {
@@ -174,10 +172,8 @@ CudaEmitter::Cache &CudaEmitter::cacheOf(const CudaValue &value) {
   return outerPerChunk ? loadCache : outerCache;
 }
 
-CudaValue &CudaEmitter::remember(Value value, AffineMap point, CudaValue made) {
-  return cacheOf(
-             made)[{value.getAsOpaquePointer(), const_cast<void *>(point.getAsOpaquePointer())}] =
-             made;
+CudaValue CudaEmitter::remember(Value value, AffineMap point, CudaValue made) {
+  return cacheOf(made)[{value, point}] = made;
 }
 
 void CudaEmitter::startInner() {
@@ -235,10 +231,8 @@ CudaValue CudaEmitter::eval(Value value, AffineMap point) {
   if (auto constant = value.getDefiningOp<arith::ConstantOp>();
       constant && !isa<RankedTensorType>(value.getType()))
     return {cudaConstant(cast<TypedAttr>(constant.getValue()))};
-  std::pair<void *, void *> key(value.getAsOpaquePointer(),
-                                const_cast<void *>(point.getAsOpaquePointer()));
   for (Cache *cache : {&kernelCache, &outerCache, &hoistedCache, &loadCache, &innerCache})
-    if (auto it = cache->find(key); it != cache->end())
+    if (auto it = cache->find({value, point}); it != cache->end())
       return it->second;
   if (isa<RankedTensorType>(value.getType()))
     return evalTensor(value, point);
@@ -400,10 +394,7 @@ std::string CudaEmitter::indexOfDim(unsigned dim) {
 }
 
 int64_t CudaEmitter::elementsBelow(unsigned dim) const {
-  int64_t count = 1;
-  for (int64_t extent : ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1))
-    count *= extent;
-  return count;
+  return llvm::product_of(ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1));
 }
 
 // Returns the C++ text of an index. Indices are never negative, so floordiv is / and mod is % in
@@ -485,31 +476,26 @@ CudaValue CudaEmitter::load(BlockArgument input, AffineMap point, ArrayRef<std::
                             bool late) {
   CudaValue made;
   made.late = late;
-  made.outer = llvm::any_of(dynamic, [](const std::string &index) { return !index.empty(); }) ||
-               info.isOuter(point);
+  const bool keep = llvm::all_of(dynamic, [](auto &at) { return at.empty(); });
+  made.outer = !info.shape.flat && (!keep || info.isOuter(point));
   made.innermost = isInnermost(point);
-  if (info.shape.flat)
-    made.outer = false;
   unsigned number = input.getArgNumber();
   auto type = cast<RankedTensorType>(input.getType());
   std::string from = address(number, type, point, dynamic), name = fresh(nameOf(number) + "v");
   std::string element = cudaType(type.getElementType());
-  std::pair<void *, void *> key(input.getAsOpaquePointer(),
-                                const_cast<void *>(point.getAsOpaquePointer()));
-  bool keep = dynamic.empty() || llvm::all_of(dynamic, [](auto &at) { return at.empty(); });
+  const Key key(input, point);
   if (made.innermost) {
     bool isHoisted = hoisted && !made.outer;
     lateLoad |= late;
-    if (made.outer || info.outerDims() == 0)
+    const bool ofRow = made.outer || info.outerDims() == 0;
+    if (ofRow)
       rowBytesLoaded += width * type.getElementTypeBitWidth() / 8;
     CudaChunks &to = isHoisted ? *hoisted : *chunks;
-    const bool ofRow = made.outer || info.outerDims() == 0;
     std::string vector = perChunk(
         to, vectorType(type.getElementType()), name,
-        ofRow ? vectorOfRow(keep ? key : std::pair<void *, void *>(), number,
-                            to.count > 1 ? name + "[k]" : name, from)
+        ofRow ? vectorOfRow(keep ? key : Key(), number, to.count > 1 ? name + "[k]" : name, from)
               : "load<" + std::to_string(width) + ">(" + from + ")");
-    made.expr = {vector + (width == 1 ? ".at[0]" : ".at[e]")};
+    made.expr = {elementOf(vector)};
     if (keep)
       (isHoisted ? hoistedCache : loadCache)[key] = made;
     return made;
@@ -575,6 +561,11 @@ void CudaEmitter::loopOverChunks(CudaText &to, const CudaChunks &chunks, const C
   to.block("for (u32 k = 0; k < " + Twine(chunks.count) + "; ++k)", inside);
 }
 
+void CudaEmitter::printLoads(CudaText &to, const CudaChunks &chunks) {
+  to.append(chunks.declarations);
+  loopOverChunks(to, chunks, chunks.loads);
+}
+
 CudaIndex CudaEmitter::shareIndex(CudaChunks &chunks) {
   return chunks.count == 1 ? std::exchange(chunks.index, {}) : CudaIndex();
 }
@@ -597,7 +588,7 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
                          (output.place == output.point ? "" : std::to_string(number));
     declarations.line(vectorType(type.getElementType()) + " " + vector + ";");
     CudaValue value = eval(output.value, output.point);
-    elements.line(vector + (width == 1 ? ".at[0] = " : ".at[e] = ") + value.expr.text + ";");
+    elements.line(elementOf(vector) + " = " + value.expr.text + ";");
     stores.line("store<" + Twine(width) + ">(" + address(argumentOf(output), type, output.place) +
                 ", " + vector + ");");
   }
@@ -609,14 +600,12 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
 // Returns true if a result may overwrite an input of which all threads of a row read the same
 // element: one thread could overwrite the element before another thread reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
-  for (const Access &access : info.accesses) {
-    if (isInnermost(access.point))
-      continue;
-    for (unsigned result = 0; result < region.getTerminator()->getNumOperands(); ++result)
-      if (mayShareBuffer(region, info.hero, result, access.input))
-        return true;
-  }
-  return false;
+  const auto results = llvm::seq(region.getTerminator()->getNumOperands());
+  return llvm::any_of(info.accesses, [&](const Access &access) {
+    return !isInnermost(access.point) && llvm::any_of(results, [&](unsigned result) {
+      return mayShareBuffer(region, info.hero, result, access.input);
+    });
+  });
 }
 
 CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,

@@ -76,7 +76,8 @@ public:
   virtual ~CudaEmitter() = default;
 
 protected:
-  using Cache = std::map<std::pair<void *, void *>, CudaValue>;
+  using Key = std::pair<mlir::Value, mlir::AffineMap>; // a value and a point
+  using Cache = llvm::DenseMap<Key, CudaValue>;
 
   // Each function returns a value at `point` as a C++ expression, and prints what the expression
   // needs.
@@ -89,8 +90,8 @@ protected:
                  llvm::ArrayRef<std::string> dynamic, bool late);
   // Returns the expression of a vector that is loaded into the variable `name` in each row, from
   // `from`. `key` names the input and the point; its parts are null if the index is computed.
-  virtual std::string vectorOfRow(std::pair<void *, void *> key, unsigned input,
-                                  const std::string &name, const std::string &from) {
+  virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
+                                  const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
   }
   CudaValue indexAt(mlir::AffineExpr expr);
@@ -121,10 +122,19 @@ protected:
   unsigned argumentOf(const Output &output) { return inputs + output.result; }
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
+  // Returns the element of a vector that a loop over elements computes.
+  std::string elementOf(const std::string &vector) const {
+    return vector + (width == 1 ? ".at[0]" : ".at[e]");
+  }
+  static mlir::Type typeOf(const Reduction &reduction) {
+    return mlir::getElementTypeOrSelf(reduction.result.getType());
+  }
 
   // Prints a loop over vectors with `body` in it, or `body` alone if there is one vector; prints
   // nothing for an empty body.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
+  // Prints the declarations and the loads of vectors.
+  void printLoads(CudaText &to, const CudaChunks &chunks);
   // If there is no loop over vectors, moves the index variables out of `chunks` and returns them,
   // so that they are declared once in front of all bodies. If there is a loop, each loop declares
   // its own.
@@ -173,7 +183,7 @@ protected:
 
 private:
   Cache &cacheOf(const CudaValue &value);
-  CudaValue &remember(mlir::Value value, mlir::AffineMap point, CudaValue made);
+  CudaValue remember(mlir::Value value, mlir::AffineMap point, CudaValue made);
   bool shouldName(mlir::Value value, const CudaValue &made);
   std::string perChunk(CudaChunks &to, const std::string &type, const std::string &name,
                        const std::string &expr);

@@ -31,9 +31,6 @@ private:
   std::string sumOf(const Reduction &r) const {
     return "sum" + std::to_string(&r - info.reductions.begin());
   }
-  Type elementOf(const Reduction &r) const {
-    return cast<RankedTensorType>(r.result.getType()).getElementType();
-  }
 
   int64_t rows = 1, columns = 1, lanes = 1, groups = 1, rowsAtOnce = 1;
 };
@@ -74,16 +71,14 @@ void ColumnPrinter::printRows(CudaText &body) {
   CudaText elements, chunk, loop;
   innerText = &elements;
   for (const Reduction &r : info.reductions) {
-    std::string sum = sumOf(r) + (width == 1 ? ".at[0]" : ".at[e]");
+    std::string sum = elementOf(sumOf(r));
     elements.line(sum + " = " + combine(r, sum, info.identity).text + ";");
   }
   loopOverElements(chunk, elements);
-  body.append(once.declarations);
-  loopOverChunks(body, once, once.loads);
+  printLoads(body, once);
   CudaIndex shared = shareIndex(group);
   CudaText inside;
-  inside.append(group.declarations);
-  loopOverChunks(inside, group, group.loads);
+  printLoads(inside, group);
   loopOverChunks(inside, group, chunk);
   shared.print(loop, inside, "");
   loop.append(inside);
@@ -96,7 +91,7 @@ void ColumnPrinter::printRows(CudaText &body) {
 
 void ColumnPrinter::printTotals(CudaText &body) {
   for (const Reduction &r : info.reductions) {
-    std::string type = cudaType(elementOf(r));
+    std::string type = cudaType(typeOf(r));
     if (groups > 1)
       body.line(sumOf(r) + " = reduceGroups<" + cudaCombiner(r.combiner) + ", " + Twine(groups) +
                 ", " + Twine(lanes) + ">(" + sumOf(r) + ", reinterpret_cast<" + type +
@@ -111,20 +106,18 @@ void ColumnPrinter::printTotals(CudaText &body) {
   CudaText elements, chunk, all;
   innerText = &elements;
   for (const Reduction &r : info.reductions) {
-    std::string sum = sumOf(r) + (width == 1 ? ".at[0]" : ".at[e]");
+    std::string sum = elementOf(sumOf(r));
     std::string total = withInit(r, sum);
     if (total != sum)
       elements.line(sum + " = " + total + ";");
     CudaValue value;
     value.expr = {sum};
     value.innermost = true;
-    outerCache[{r.result.getAsOpaquePointer(), const_cast<void *>(r.point.getAsOpaquePointer())}] =
-        value;
+    outerCache[{r.result, r.point}] = value;
   }
   SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
   storeOutputs(chunk, elements, outputs);
-  all.append(group.declarations);
-  loopOverChunks(all, group, group.loads);
+  printLoads(all, group);
   all.append(chunk);
   if (leave.empty())
     body.append(all);
@@ -144,16 +137,14 @@ CudaKernel ColumnPrinter::print() {
   if (columns % (lanes * width))
     body.line("const bool inside = c < " + Twine(columns) + ";");
   for (const Reduction &r : info.reductions) {
-    body.line(vectorType(elementOf(r)) + " " + sumOf(r) + ";");
-    CudaText start;
-    start.line(sumOf(r) + (width == 1 ? ".at[0] = " : ".at[e] = ") + identityOf(r) + ";");
-    loopOverElements(body, start);
+    body.line(vectorType(typeOf(r)) + " " + sumOf(r) + ";");
+    loopOverElements(body, {{elementOf(sumOf(r)) + " = " + identityOf(r) + ";"}});
   }
   printRows(body);
   printTotals(body);
   int64_t widest = 0;
   for (const Reduction &r : info.reductions)
-    widest = std::max<int64_t>(widest, elementOf(r).getIntOrFloatBitWidth() / 8);
+    widest = std::max<int64_t>(widest, typeOf(r).getIntOrFloatBitWidth() / 8);
   int64_t threads = groups * lanes, shared = groups > 1 ? threads * width * widest : 0;
   int64_t blocks = llvm::divideCeil(columns, lanes * width);
   std::string note = "A block takes " + std::to_string(lanes * width) + " columns, a thread " +

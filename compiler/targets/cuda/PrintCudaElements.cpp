@@ -69,10 +69,7 @@ CudaKernel ElementPrinter::print() {
   for (unsigned d = 0; d + 1 < rank(); ++d)
     outerDims.push_back(rank() == 2 ? "row" : "i" + std::to_string(d));
   outerPerChunk = true;
-  vectors = laneExtent() / width;
-  if (!info.shape.flat)
-    for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).drop_back())
-      vectors *= outer;
+  vectors = llvm::product_of(info.shape.domain) / width;
   threads = std::min<int64_t>(kElementThreads, llvm::alignTo(vectors, 32));
 
   CudaChunks group;
@@ -96,8 +93,7 @@ CudaKernel ElementPrinter::print() {
   SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
   storeOutputs(chunk, elements, outputs);
   CudaText body;
-  body.append(group.declarations);
-  loopOverChunks(body, group, group.loads);
+  printLoads(body, group);
   loopOverChunks(body, group, chunk);
 
   if (count == 1) {

@@ -22,8 +22,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
-#include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -124,14 +122,14 @@ private:
 
   // A vector of the row that the first pass puts into shared memory.
   struct Held {
-    std::pair<void *, void *> key; // of vectorOfRow
+    Key key; // of vectorOfRow
     unsigned input;
     std::string name; // of its place: "held0"
   };
 
   void findMapping();
   void findHeld();
-  std::string vectorOfRow(std::pair<void *, void *> key, unsigned input, const std::string &name,
+  std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                           const std::string &from) override;
   int64_t totalsBytes(const Reduction &r) const;
   bool hasOnePass() { return hasOnePass({}); }
@@ -162,9 +160,6 @@ private:
     return "rows" + std::to_string(&b - info.blockSums.begin());
   }
   using CudaEmitter::nameOf;
-  static Type elementOf(const Reduction &r) {
-    return cast<RankedTensorType>(r.result.getType()).getElementType();
-  }
   std::string totals(const Reduction &r) const;
   std::string barrier() const { return byWarp ? "__syncwarp();" : "__syncthreads();"; }
   std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
@@ -191,13 +186,13 @@ private:
 // Returns the number of bytes that a pass loads for one vector of a row. `alsoShared` includes
 // values that all rows share.
 int64_t RowPrinter::bytesOfRow(bool alsoShared) {
-  llvm::SetVector<std::pair<unsigned, const void *>> places;
+  llvm::DenseSet<std::pair<unsigned, AffineMap>> places;
   int64_t bytes = 0;
   for (const Access &access : info.accesses) {
     bool outer = info.outerDims() == 0 || llvm::is_contained(access.dynamic, true) ||
                  info.isOuter(access.point);
     bool fresh = llvm::is_contained(access.dynamic, true) ||
-                 places.insert({access.input, access.point.getAsOpaquePointer()});
+                 places.insert({access.input, access.point}).second;
     if (isInnermost(access.point) && fresh && (outer || alsoShared))
       bytes += width * typeOf(access.input).getElementTypeBitWidth() / 8;
   }
@@ -221,8 +216,7 @@ bool RowPrinter::hasOnePass(ArrayRef<Online> onlines) {
 
 void RowPrinter::findMapping() {
   columns = info.shape.inner;
-  for (int64_t outer : ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims()))
-    rows *= outer;
+  rows = llvm::product_of(ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims()));
   vectors = columns / width;
   byWarp = vectors <= kWarp * chunksFor(width);
   if (!byWarp)
@@ -233,7 +227,7 @@ void RowPrinter::findMapping() {
 
   int64_t sums = 0;
   for (const BlockSum &b : info.blockSums)
-    sums += elementOf(b.sum).getIntOrFloatBitWidth() / 8 * width * chunksOfRow / 4;
+    sums += typeOf(b.sum).getIntOrFloatBitWidth() / 8 * width * chunksOfRow / 4;
   int64_t own = bytesOfRow(false) * chunksOfRow / 4, all = bytesOfRow(true) * chunksOfRow / 4;
   int64_t registers = registersFor(rowThreads);
   bool fewInFlight = bytesOfRow(true) * chunksOfRow <= kRowBytesInFlight;
@@ -292,12 +286,12 @@ void RowPrinter::findHeld() {
 // Returns the bytes of shared memory for the totals of the warps of a block.
 int64_t RowPrinter::totalsBytes(const Reduction &r) const {
   bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
-  int64_t bytes = (loop ? 2 : 1) * rowThreads / kWarp * elementOf(r).getIntOrFloatBitWidth() / 8;
+  int64_t bytes = (loop ? 2 : 1) * rowThreads / kWarp * typeOf(r).getIntOrFloatBitWidth() / 8;
   return int64_t(llvm::alignTo(bytes, 8));
 }
 
-std::string RowPrinter::vectorOfRow(std::pair<void *, void *> key, unsigned input,
-                                    const std::string &name, const std::string &from) {
+std::string RowPrinter::vectorOfRow(Key key, unsigned input, const std::string &name,
+                                    const std::string &from) {
   std::string text = CudaEmitter::vectorOfRow(key, input, name, from);
   if (chunksHeld == 0 || !key.first)
     return text;
@@ -323,7 +317,7 @@ SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
   for (const Reduction &sum : info.reductions) {
     auto exp = sum.term.getDefiningOp<math::ExpOp>();
     auto difference = exp ? exp.getOperand().getDefiningOp<arith::SubFOp>() : arith::SubFOp();
-    if (!difference || !isa<arith::AddFOp>(sum.combiner) || !elementOf(sum).isF32())
+    if (!difference || !isa<arith::AddFOp>(sum.combiner) || !typeOf(sum).isF32())
       continue;
     for (const Reduction &maximum : info.reductions)
       if (isa<arith::MaximumFOp>(maximum.combiner) && maximum.pass + 1 == sum.pass &&
@@ -348,8 +342,7 @@ void RowPrinter::publish(const Reduction &reduction, const std::string &name) {
   CudaValue value;
   value.expr = {name};
   value.outer = value.late = true;
-  outerCache[{reduction.result.getAsOpaquePointer(),
-              const_cast<void *>(reduction.point.getAsOpaquePointer())}] = value;
+  outerCache[{reduction.result, reduction.point}] = value;
 }
 
 void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
@@ -375,7 +368,7 @@ void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
 // it.
 void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                              CudaText &chunkTail) {
-  std::string element = width == 1 ? ".at[0]" : ".at[e]", vector = nameOf(sum);
+  std::string vector = nameOf(sum);
   if (sumsInRegisters) {
     vector += chunksOfRow > 1 ? "[k]" : "";
   } else {
@@ -387,22 +380,16 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
     std::string start = eval(sum.sum.init, AffineMap::get(rank(), 0, context)).expr.text;
     chunkHead.line(vectorType(type.getElementType()) + " " + vector + ";");
     CudaText fill;
-    loopOverElements(fill, [&] {
-      CudaText text;
-      text.line(vector + element + " = " + start + ";");
-      return text;
-    }());
+    loopOverElements(fill, {{elementOf(vector) + " = " + start + ";"}});
     chunkHead.block("if (row == first)", fill);
-    CudaText later;
-    later.line(vector + " = load<" + Twine(width) + ">(" + at + ");");
-    chunkHead.block("else", later);
+    chunkHead.block("else", {{vector + " = load<" + std::to_string(width) + ">(" + at + ");"}});
     chunkTail.line("store<" + Twine(width) + ">(" + at + ", " + vector + ");");
     int64_t bytes = (rows - rows / info.shape.rowsPerItem) * columns *
-                    (elementOf(sum.sum).getIntOrFloatBitWidth() / 8);
+                    (typeOf(sum.sum).getIntOrFloatBitWidth() / 8);
     again.read += uint64_t(bytes);
     again.written += uint64_t(bytes);
   }
-  elements.line(vector + element + " = " + combine(sum.sum, vector + element, sum.loops).text +
+  elements.line(elementOf(vector) + " = " + combine(sum.sum, elementOf(vector), sum.loops).text +
                 ";");
 }
 
@@ -442,7 +429,7 @@ CudaText RowPrinter::chunkOf(const RowPass &pass) {
 
 void RowPrinter::printWalk(const RowPass &pass) {
   for (const Reduction *r : pass.reductions)
-    rowBody.line(cudaType(elementOf(*r)) + " " + nameOf(*r) + " = " + identityOf(*r) + ";");
+    rowBody.line(cudaType(typeOf(*r)) + " " + nameOf(*r) + " = " + identityOf(*r) + ";");
   if (pass.online)
     rowBody.line("float " + nameOf(*pass.online->sum) + " = 0.0f;");
   if (!kept)
@@ -486,8 +473,7 @@ void RowPrinter::walkStreamed(const RowPass &pass) {
     printOnlinePass(work, chunk, group, *pass.online);
   else
     loopOverChunks(work, group, chunk);
-  inside.append(group.declarations);
-  loopOverChunks(inside, group, group.loads);
+  printLoads(inside, group);
   inside.append(work);
   shared.print(loop, inside, "");
   loop.append(inside);
@@ -595,8 +581,7 @@ void RowPrinter::printRow(CudaText &to) {
   for (unsigned pass = 0; pass < passes; ++pass)
     printPass(pass);
   to.append(rowTop);
-  to.append(rowChunks.declarations);
-  loopOverChunks(to, rowChunks, rowChunks.loads);
+  printLoads(to, rowChunks);
   to.append(rowBody);
 }
 
@@ -670,7 +655,7 @@ CudaKernel RowPrinter::print() {
   int64_t offset = 0;
   if (!byWarp)
     for (auto [i, r] : llvm::enumerate(info.reductions)) {
-      std::string type = cudaType(elementOf(r));
+      std::string type = cudaType(typeOf(r));
       body.line(type + " *const totals" + Twine(i) + " = reinterpret_cast<" + type +
                 " *>(sharedMemory()" + (offset ? " + " + std::to_string(offset) : "") + ");");
       offset += totalsBytes(r);
@@ -690,16 +675,15 @@ CudaKernel RowPrinter::print() {
                : byWarp   ? "(" + threadOfRow() + ") * " + std::to_string(width)
                           : threadOfRow() + " * " + std::to_string(width)) +
               ";");
-  body.append(sharedChunks.declarations);
-  loopOverChunks(body, sharedChunks, sharedChunks.loads);
+  printLoads(body, sharedChunks);
   if (sumsInRegisters && !info.blockSums.empty()) {
     CudaText chunk, elements;
     for (const BlockSum &sum : info.blockSums) {
       std::string vector = nameOf(sum);
-      body.line(vectorType(elementOf(sum.sum)) + " " + vector +
+      body.line(vectorType(typeOf(sum.sum)) + " " + vector +
                 (chunksOfRow > 1 ? "[" + std::to_string(chunksOfRow) + "]" : "") + ";");
-      elements.line(vector + (chunksOfRow > 1 ? "[k]" : "") + (width == 1 ? ".at[0]" : ".at[e]") +
-                    " = " + eval(sum.sum.init, AffineMap::get(rank(), 0, context)).expr.text + ";");
+      elements.line(elementOf(vector + (chunksOfRow > 1 ? "[k]" : "")) + " = " +
+                    eval(sum.sum.init, AffineMap::get(rank(), 0, context)).expr.text + ";");
     }
     loopOverElements(chunk, elements);
     CudaChunks all = rowChunks;
