@@ -74,6 +74,14 @@ public:
 private:
   enum class Scope { Kernel, Outer, Lane, Inner };
 
+  // What one pass over a row computes: reductions, sums over blocks of rows, and results (their
+  // numbers).
+  struct RowPass {
+    SmallVector<const Reduction *> reductions;
+    SmallVector<const BlockSum *> blockSums;
+    SmallVector<unsigned> outputs;
+  };
+
   // These functions emit loops.
   void emitFlat();
   void emitRows();
@@ -82,14 +90,16 @@ private:
   void startBlockSums(Value item);
   void emitColumns();
   void emitPass(unsigned pass);
-  SmallVector<Value> emitSegment(ArrayRef<const Reduction *> reductions,
-                                 ArrayRef<const BlockSum *> blockSums, ArrayRef<unsigned> outputs);
+  SmallVector<Value> emitSegment(const RowPass &pass);
   void emitColumnBlock(Value column, unsigned unroll, unsigned lanes);
   SmallVector<Value> innerLoop(Value from, Value to, unsigned unroll, unsigned lanes,
-                               ArrayRef<const Reduction *> reductions,
-                               ArrayRef<const BlockSum *> blockSums, ArrayRef<unsigned> outputs,
-                               ValueRange accumulators);
-  void startLane(unsigned copies);
+                               const RowPass &pass, ValueRange accumulators);
+  void
+  overItems(int64_t unroll,
+            llvm::function_ref<void(Value from, Value to, unsigned copies, unsigned lanes)> emit);
+  void startLane(unsigned copies, unsigned vectorLanes, Value first);
+  void endLane();
+  SmallVector<Value> delinearize(Value number, ArrayRef<int64_t> extents);
 
   // These functions emit the code of values.
   Val eval(Value value, AffineMap point);
@@ -112,9 +122,10 @@ private:
   Value element(Value pointer, Type element, Value index);
   void store(unsigned output, AffineMap point, Val value);
   Value loadResult(unsigned output, AffineMap point);
-  RankedTensorType typeOfResult(unsigned output) {
+  Value addressOfResult(unsigned output, AffineMap point, bool outer);
+  Type elementOfResult(unsigned output) {
     Operation *yield = kernel.getBody().front().getTerminator();
-    return cast<RankedTensorType>(yield->getOperand(info.outputs[output].result).getType());
+    return getElementTypeOrSelf(yield->getOperand(info.outputs[output].result).getType());
   }
 
   // These functions emit parts of reductions.
@@ -414,6 +425,12 @@ Value KernelEmitter::contract(Operation *op, ValueRange operands, bool innermost
   return {};
 }
 
+static void withoutFastMath(Operation *op) {
+  if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op))
+    op->setAttr(fast.getFastMathAttrName(),
+                arith::FastMathFlagsAttr::get(op->getContext(), arith::FastMathFlags::none));
+}
+
 Value KernelEmitter::build(Operation *op, ValueRange operands, bool innermost) {
   Type element = op->getResult(0).getType();
   Type source = op->getOperand(0).getType();
@@ -434,11 +451,7 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool innermost) {
     return scalarMath.tanh(operands[0]);
   if (isa<math::RsqrtOp>(op)) {
     Value root = math::SqrtOp::create(b, loc, operands[0]);
-    Type type = root.getType();
-    TypedAttr one = b.getFloatAttr(element, 1.0);
-    if (auto vector = dyn_cast<VectorType>(type))
-      one = DenseElementsAttr::get(vector, Attribute(one));
-    return arith::DivFOp::create(b, loc, arith::ConstantOp::create(b, loc, one), root);
+    return arith::DivFOp::create(b, loc, scalarMath.constant(root, 1.0), root);
   }
   if (const MathFunction *function = mathFunction(op); function && function->callsLibrary)
     return call(function->name, operands);
@@ -449,13 +462,10 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool innermost) {
   mapping.map(op->getOperands(), operands);
   Operation *clone = b.clone(*op, mapping);
   clone->getResult(0).setType(typeOf(element, innermost));
-  if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone))
-    clone->setAttr(fast.getFastMathAttrName(),
-                   arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
+  withoutFastMath(clone);
   Value result = clone->getResult(0);
-  if (isa<arith::MulFOp>(op)) {
+  if (isa<arith::MulFOp>(op))
     products[result] = {operands[0], operands[1], innermost, op->getBlock()};
-  }
   return result;
 }
 
@@ -537,25 +547,24 @@ Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
               dynamic);
 }
 
+Value KernelEmitter::addressOfResult(unsigned output, AffineMap point, bool outer) {
+  const unsigned result = info.outputs[output].result;
+  Value yielded = kernel.getBody().front().getTerminator()->getOperand(result);
+  return address(unsigned(inputs.size()) + result, results[result],
+                 cast<RankedTensorType>(yielded.getType()), point, {}, outer);
+}
+
 void KernelEmitter::store(unsigned output, AffineMap point, Val value) {
-  RankedTensorType type = typeOfResult(output);
-  Type element = type.getElementType();
-  bool outer = !info.shape.flat;
-  Value pointer = address(unsigned(inputs.size()) + info.outputs[output].result,
-              results[info.outputs[output].result], type, point, {}, outer);
+  Value pointer = addressOfResult(output, point, !info.shape.flat);
   bool innermost = info.shape.flat || (rank() > 0 && point.isFunctionOfDim(rank() - 1));
   LLVM::StoreOp::create(b, loc, innermost ? spread(value) : value.value, pointer,
-                        element.getIntOrFloatBitWidth() / 8);
+                        elementOfResult(output).getIntOrFloatBitWidth() / 8);
 }
 
 // Loads the current value of a result at a point that varies along the innermost dimension.
 Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
-  RankedTensorType type = typeOfResult(output);
-  Type element = type.getElementType();
-  bool outer = true;
-  Value pointer =
-      address(unsigned(inputs.size()) + info.outputs[output].result,
-              results[info.outputs[output].result], type, point, {}, outer);
+  Type element = elementOfResult(output);
+  Value pointer = addressOfResult(output, point, /*outer=*/true);
   return LLVM::LoadOp::create(b, loc, typeOf(element, /*innermost=*/true), pointer,
                               element.getIntOrFloatBitWidth() / 8);
 }
@@ -565,18 +574,12 @@ Value KernelEmitter::loadResult(unsigned output, AffineMap point) {
 
 Value KernelEmitter::combine(const Reduction &reduction, Value acc, Value term, bool innermost) {
   SmallVector<Value> operands{acc, term};
-  Value fused = contract(reduction.combiner, operands, innermost);
-  if (fused)
+  if (Value fused = contract(reduction.combiner, operands, innermost))
     return fused;
-  IRMapping mapping;
-  mapping.map(reduction.combiner->getOperand(0), acc);
-  mapping.map(reduction.combiner->getOperand(1), term);
-  Operation *clone = b.clone(*reduction.combiner, mapping);
+  Operation *clone = b.clone(*reduction.combiner);
   clone->setOperands(operands);
   clone->getResult(0).setType(acc.getType());
-  if (auto fast = dyn_cast<arith::ArithFastMathInterface>(clone))
-    clone->setAttr(fast.getFastMathAttrName(),
-                   arith::FastMathFlagsAttr::get(b.getContext(), arith::FastMathFlags::none));
+  withoutFastMath(clone);
   return clone->getResult(0);
 }
 
@@ -620,21 +623,42 @@ Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
 //===--------------------------------------------------------------------===//
 // Emission of loops
 
-void KernelEmitter::startLane(unsigned copies) {
+// Begins the code of `copies` vectors, of which the first begins at the innermost index `first`.
+void KernelEmitter::startLane(unsigned copies, unsigned vectorLanes, Value first) {
+  lanes = vectorLanes;
   laneCaches.assign(copies, Cache());
   innerCaches.assign(copies, Cache());
-  laneBase.assign(copies, Value());
+  laneBase.assign(1, first);
+  for (int64_t u = 1; u < copies; ++u)
+    laneBase.push_back(arith::AddIOp::create(b, loc, first, index(u * vectorLanes)));
   copy = 0;
+}
+
+void KernelEmitter::endLane() {
+  copy = 0;
+  lanes = 1;
+  laneCaches.clear();
+  innerCaches.clear();
+}
+
+// Emits the indices of point `number` of a domain with these extents.
+SmallVector<Value> KernelEmitter::delinearize(Value number, ArrayRef<int64_t> extents) {
+  SmallVector<Value> indices(extents.size());
+  for (size_t d = extents.size(); d-- > 1;) {
+    indices[d] = arith::RemUIOp::create(b, loc, number, index(extents[d]));
+    number = arith::DivUIOp::create(b, loc, number, index(extents[d]));
+  }
+  if (!indices.empty())
+    indices[0] = number;
+  return indices;
 }
 
 // Emits one loop along the innermost dimension and returns the accumulators after it.
 // `accumulators` lists those of all copies of the first reduction, then those of all copies of the
 // second, and so on.
 SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unroll,
-                                            unsigned vectorLanes,
-                                            ArrayRef<const Reduction *> reductions,
-                                            ArrayRef<const BlockSum *> blockSums,
-                                            ArrayRef<unsigned> outputs, ValueRange accumulators) {
+                                            unsigned vectorLanes, const RowPass &pass,
+                                            ValueRange accumulators) {
   auto loop =
       scf::ForOp::create(b, loc, from, to, index(int64_t(unroll) * vectorLanes), accumulators);
   Operation *&anchor = info.shape.flat ? kernelAnchor : outerAnchor;
@@ -642,13 +666,7 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
     anchor = loop;
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  lanes = vectorLanes;
-  startLane(unroll);
-  for (unsigned u = 0; u < unroll; ++u)
-    laneBase[u] = u == 0 ? loop.getInductionVar()
-                         : arith::AddIOp::create(b, loc, loop.getInductionVar(),
-                                                 index(int64_t(u) * vectorLanes))
-                               .getResult();
+  startLane(unroll, vectorLanes, loop.getInductionVar());
   SmallVector<Value> next(accumulators.size());
   struct Store {
     unsigned copy, output;
@@ -656,15 +674,15 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   };
   SmallVector<Store> stores;
   for (copy = 0; copy < unroll; ++copy) {
-    for (auto [r, reduction] : llvm::enumerate(reductions)) {
+    for (auto [r, reduction] : llvm::enumerate(pass.reductions)) {
       Val term = eval(reduction->term, info.identity);
       next[r * unroll + copy] =
           combine(*reduction, loop.getRegionIterArg(r * unroll + copy), spread(term), true);
     }
-    for (unsigned output : outputs)
+    for (unsigned output : pass.outputs)
       stores.push_back(
           {copy, output, eval(info.outputs[output].value, info.outputs[output].point)});
-    for (const BlockSum *block : blockSums) {
+    for (const BlockSum *block : pass.blockSums) {
       Val term = eval(block->sum.term, block->loops);
       Value sum = loadResult(block->output, block->sum.point);
       stores.push_back({copy, block->output,
@@ -675,58 +693,45 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
     copy = pending.copy;
     store(pending.output, info.outputs[pending.output].place, pending.value);
   }
-  copy = 0;
   if (!next.empty() || loop.getBody()->empty() ||
       !loop.getBody()->back().hasTrait<OpTrait::IsTerminator>())
     scf::YieldOp::create(b, loc, next);
-  lanes = 1;
-  laneCaches.clear();
-  innerCaches.clear();
-  return llvm::to_vector(llvm::map_range(loop.getResults(), [](Value v) { return v; }));
+  endLane();
+  return SmallVector<Value>(loop.getResults());
 }
 
 // Emits a pass over a row. If a row has several dimensions, a loop runs over its segments, along
 // each of which only the innermost dimension varies, and adds up their sums.
-void KernelEmitter::emitPass(unsigned pass) {
-  SmallVector<const Reduction *> reductions;
+void KernelEmitter::emitPass(unsigned number) {
+  RowPass pass;
   for (const Reduction &r : info.reductions)
-    if (r.pass == pass)
-      reductions.push_back(&r);
-  SmallVector<const BlockSum *> blockSums;
+    if (r.pass == number)
+      pass.reductions.push_back(&r);
   for (const BlockSum &b : info.blockSums)
-    if (b.sum.pass == pass)
-      blockSums.push_back(&b);
-  SmallVector<unsigned> outputs;
+    if (b.sum.pass == number)
+      pass.blockSums.push_back(&b);
   for (auto [i, o] : llvm::enumerate(info.outputs))
-    if (info.coversDomain(o) && o.pass == pass)
-      outputs.push_back(i);
-  if (reductions.empty() && blockSums.empty() && outputs.empty())
+    if (info.coversDomain(o) && o.pass == number)
+      pass.outputs.push_back(i);
+  if (pass.reductions.empty() && pass.blockSums.empty() && pass.outputs.empty())
     return;
 
   ArrayRef<int64_t> outer =
       ArrayRef<int64_t>(info.shape.domain).drop_back().drop_front(info.outerDims());
   SmallVector<Value> totals;
   if (outer.empty()) {
-    totals = emitSegment(reductions, blockSums, outputs);
+    totals = emitSegment(pass);
   } else {
-    for (const Reduction *r : reductions)
+    for (const Reduction *r : pass.reductions)
       totals.push_back(identityOf(*r, 1));
-    int64_t segments = 1;
-    for (int64_t extent : outer)
-      segments *= extent;
-    auto loop = scf::ForOp::create(b, loc, index(0), index(segments), index(1), totals);
+    auto loop =
+        scf::ForOp::create(b, loc, index(0), index(llvm::product_of(outer)), index(1), totals);
     outerAnchor = loop;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    rowDims.assign(outer.size(), Value());
-    Value rest = loop.getInductionVar();
-    for (size_t d = outer.size(); d-- > 1;) {
-      rowDims[d] = arith::RemUIOp::create(b, loc, rest, index(outer[d]));
-      rest = arith::DivUIOp::create(b, loc, rest, index(outer[d]));
-    }
-    rowDims[0] = rest;
-    SmallVector<Value> next = emitSegment(reductions, blockSums, outputs);
-    for (auto [i, r] : llvm::enumerate(reductions))
+    rowDims = delinearize(loop.getInductionVar(), outer);
+    SmallVector<Value> next = emitSegment(pass);
+    for (auto [i, r] : llvm::enumerate(pass.reductions))
       next[i] = combine(*r, loop.getRegionIterArg(unsigned(i)), next[i], /*innermost=*/false);
     if (!next.empty())
       scf::YieldOp::create(b, loc, next);
@@ -734,7 +739,7 @@ void KernelEmitter::emitPass(unsigned pass) {
     totals.assign(loop.result_begin(), loop.result_end());
   }
   outerAnchor = nullptr;
-  for (auto [i, r] : llvm::enumerate(reductions)) {
+  for (auto [i, r] : llvm::enumerate(pass.reductions)) {
     Val init = eval(r->init, r->point);
     Value total = combine(*r, init.value, totals[i], /*innermost=*/false);
     outerCache[{r->result, r->point}] = {total, /*innermost=*/false, /*outer=*/true};
@@ -744,9 +749,8 @@ void KernelEmitter::emitPass(unsigned pass) {
 // Emits at most three loops along the innermost dimension: over groups of `unroll` vectors, over
 // single vectors and over scalars. Between two loops the accumulators are combined. Returns the
 // total of each reduction.
-SmallVector<Value> KernelEmitter::emitSegment(ArrayRef<const Reduction *> reductions,
-                                              ArrayRef<const BlockSum *> blockSums,
-                                              ArrayRef<unsigned> outputs) {
+SmallVector<Value> KernelEmitter::emitSegment(const RowPass &pass) {
+  ArrayRef<const Reduction *> reductions = pass.reductions;
   int64_t extent = info.shape.domain.back();
   int64_t width = fullLanes(), unroll = unrollOf(reductions.size());
   while (unroll > 1 && extent < unroll * width)
@@ -759,9 +763,7 @@ SmallVector<Value> KernelEmitter::emitSegment(ArrayRef<const Reduction *> reduct
   if (mainEnd > 0) {
     for (const Reduction *r : reductions)
       accumulators.append(unroll, identityOf(*r, width));
-    accumulators =
-        innerLoop(index(0), index(mainEnd), unroll, width, reductions, blockSums, outputs,
-                  accumulators);
+    accumulators = innerLoop(index(0), index(mainEnd), unroll, width, pass, accumulators);
     SmallVector<Value> folded;
     for (auto [i, r] : llvm::enumerate(reductions))
       folded.push_back(combineTree(
@@ -769,9 +771,7 @@ SmallVector<Value> KernelEmitter::emitSegment(ArrayRef<const Reduction *> reduct
     accumulators = folded;
   }
   if (vectorEnd > mainEnd)
-    accumulators =
-        innerLoop(index(mainEnd), index(vectorEnd), 1, width, reductions, blockSums, outputs,
-                  accumulators);
+    accumulators = innerLoop(index(mainEnd), index(vectorEnd), 1, width, pass, accumulators);
   for (auto [i, r] : llvm::enumerate(reductions)) {
     if (vectorEnd == 0)
       accumulators.push_back(identityOf(*r, 1));
@@ -779,28 +779,37 @@ SmallVector<Value> KernelEmitter::emitSegment(ArrayRef<const Reduction *> reduct
       accumulators[i] = horizontal(*r, accumulators[i]);
   }
   if (extent > vectorEnd)
-    accumulators =
-        innerLoop(index(vectorEnd), index(extent), 1, 1, reductions, blockSums, outputs,
-                  accumulators);
+    accumulators = innerLoop(index(vectorEnd), index(extent), 1, 1, pass, accumulators);
   return accumulators;
 }
 
-void KernelEmitter::emitFlat() {
-  SmallVector<unsigned> outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
-  int64_t width = fullLanes(), unroll = unrollOf(0);
+// Divides the work items into groups of `unroll` vectors, single vectors and scalars, and emits the
+// code of each of the three.
+void KernelEmitter::overItems(
+    int64_t unroll,
+    llvm::function_ref<void(Value from, Value to, unsigned copies, unsigned lanes)> emit) {
+  const int64_t width = fullLanes();
   Value position = begin;
-  auto upTo = [&](int64_t step, unsigned copies, unsigned vectorLanes) {
+  auto upTo = [&](unsigned copies) {
+    if (info.shape.items < copies * width)
+      return;
     Value count = arith::SubIOp::create(b, loc, end, position);
-    Value rest = arith::RemUIOp::create(b, loc, count, index(step));
+    Value rest = arith::RemUIOp::create(b, loc, count, index(copies * width));
     Value stop = arith::SubIOp::create(b, loc, end, rest);
-    innerLoop(position, stop, copies, vectorLanes, {}, {}, outputs, {});
+    emit(position, stop, copies, width);
     position = stop;
   };
-  if (info.shape.items >= unroll * width)
-    upTo(unroll * width, unroll, width);
-  if (info.shape.items >= width)
-    upTo(width, 1, width);
-  innerLoop(position, end, 1, 1, {}, {}, outputs, {});
+  upTo(unroll);
+  upTo(1);
+  emit(position, end, 1, 1);
+}
+
+void KernelEmitter::emitFlat() {
+  RowPass pass;
+  pass.outputs = llvm::to_vector(llvm::seq<unsigned>(0, info.outputs.size()));
+  overItems(unrollOf(0), [&](Value from, Value to, unsigned copies, unsigned vectorLanes) {
+    innerLoop(from, to, copies, vectorLanes, pass, {});
+  });
 }
 
 // Stores the start values of sums over blocks of rows to memory; every row of the block then adds
@@ -814,9 +823,7 @@ void KernelEmitter::startBlockSums(Value item) {
       auto loop = scf::ForOp::create(b, loc, index(from), index(to), index(vectorLanes));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPoint(loop.getBody()->getTerminator());
-      lanes = vectorLanes;
-      startLane(1);
-      laneBase[0] = loop.getInductionVar();
+      startLane(1, vectorLanes, loop.getInductionVar());
       store(block.output, block.sum.point, init);
     };
     int64_t extent = info.shape.domain.back(), width = fullLanes(), whole = extent - extent % width;
@@ -825,9 +832,7 @@ void KernelEmitter::startBlockSums(Value item) {
     if (whole < extent)
       fill(whole, extent, 1);
   }
-  lanes = 1;
-  laneCaches.clear();
-  innerCaches.clear();
+  endLane();
   outerCache.clear();
   outerDims = outer;
 }
@@ -850,17 +855,7 @@ void KernelEmitter::emitRows() {
 
 // Sets the indices of the outer dimensions to those of a row.
 void KernelEmitter::setRow(Value row) {
-  ArrayRef<int64_t> outer = ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims());
-  outerDims.assign(outer.size(), Value());
-  Value rest = row;
-  for (size_t d = outer.size(); d-- > 0;) {
-    if (d == 0) {
-      outerDims[d] = rest;
-      break;
-    }
-    outerDims[d] = arith::RemUIOp::create(b, loc, rest, index(outer[d]));
-    rest = arith::DivUIOp::create(b, loc, rest, index(outer[d]));
-  }
+  outerDims = delinearize(row, ArrayRef<int64_t>(info.shape.domain).take_front(info.outerDims()));
 }
 
 void KernelEmitter::emitRow(Value row) {
@@ -883,12 +878,7 @@ void KernelEmitter::emitRow(Value row) {
 }
 
 void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vectorLanes) {
-  lanes = vectorLanes;
-  startLane(unroll);
-  for (unsigned u = 0; u < unroll; ++u)
-    laneBase[u] =
-        u == 0 ? column
-               : arith::AddIOp::create(b, loc, column, index(int64_t(u) * vectorLanes)).getResult();
+  startLane(unroll, vectorLanes, column);
   int64_t extent = info.shape.domain[0];
   SmallVector<Value> identities;
   for (const Reduction &r : info.reductions)
@@ -944,35 +934,19 @@ void KernelEmitter::emitColumnBlock(Value column, unsigned unroll, unsigned vect
     unsigned output = i % info.outputs.size();
     store(output, info.outputs[output].place, value);
   }
-  copy = 0;
-  lanes = 1;
-  laneCaches.clear();
-  innerCaches.clear();
+  endLane();
 }
 
 void KernelEmitter::emitColumns() {
-  int64_t width = fullLanes(), unroll = unrollOf(info.reductions.size());
-  Value position = begin;
-  auto block = [&](Value stop, unsigned copies, unsigned vectorLanes) {
-    auto loop = scf::ForOp::create(b, loc, position, stop, index(int64_t(copies) * vectorLanes));
+  overItems(unrollOf(info.reductions.size()), [&](Value from, Value to, unsigned copies,
+                                                  unsigned vectorLanes) {
+    auto loop = scf::ForOp::create(b, loc, from, to, index(int64_t(copies) * vectorLanes));
     if (!kernelAnchor)
       kernelAnchor = loop;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(loop.getBody()->getTerminator());
     emitColumnBlock(loop.getInductionVar(), copies, vectorLanes);
-  };
-  auto upTo = [&](unsigned copies) {
-    Value count = arith::SubIOp::create(b, loc, end, position);
-    Value rest = arith::RemUIOp::create(b, loc, count, index(int64_t(copies) * width));
-    Value stop = arith::SubIOp::create(b, loc, end, rest);
-    block(stop, copies, width);
-    position = stop;
-  };
-  if (info.shape.items >= unroll * width)
-    upTo(unroll);
-  if (info.shape.items >= width)
-    upTo(1);
-  block(end, 1, 1);
+  });
 }
 
 void KernelEmitter::emit() {

@@ -29,8 +29,10 @@ struct ScalarMath {
   // Returns a * b + c, with one rounding if `fma`.
   mlir::Value mulAdd(mlir::Value a, mlir::Value b, mlir::Value c);
 
-private:
+  // Returns a constant of the type of `like`.
   mlir::Value constant(mlir::Value like, double value);
+
+private:
   mlir::Value integer(mlir::Value like, int64_t value);
   mlir::Value polynomial(mlir::Value x, llvm::ArrayRef<double> coefficients);
   mlir::Value powerOfTwo(mlir::Value exponent);
