@@ -3,12 +3,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/ThreadPool.h"
 
-using llvm::createStringError;
 using llvm::Expected;
-using llvm::StringMap;
-using llvm::StringRef;
-using llvm::toString;
-using llvm::zip;
 
 namespace lmc::codegen {
 
@@ -22,28 +17,28 @@ struct Unit {
 };
 } // namespace
 
-static void fill(Unit &unit, const Nvrtc &nvrtc, StringRef arch, const KernelCache &cache) {
+static void fill(Unit &unit, const Nvrtc &nvrtc, llvm::StringRef arch, const KernelCache &cache) {
   if (std::optional<Cubin> known = cache.find(unit.key)) {
     unit.cubin = std::move(*known);
     return;
   }
   Expected<Cubin> made = nvrtc.compile(*unit.kernel, arch);
   if (!made) {
-    unit.complaint = toString(made.takeError());
+    unit.complaint = llvm::toString(made.takeError());
     return;
   }
   cache.keep(unit.key, *made);
   unit.cubin = std::move(*made);
 }
 
-Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, StringRef arch,
+Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, llvm::StringRef arch,
                                             const KernelCache &cache) {
   Expected<const Nvrtc *> nvrtc = Nvrtc::get();
   if (!nvrtc)
     return nvrtc.takeError();
   std::vector<Unit> units;
   std::vector<size_t> unitOf; // per kernel, an index into `units`; equal kernels share a unit
-  StringMap<size_t> known;
+  llvm::StringMap<size_t> known;
   for (const CudaKernel &kernel : kernels) {
     std::string key = KernelCache::key(kernel, arch, (*nvrtc)->version());
     auto [it, isNew] = known.try_emplace(key, units.size());
@@ -60,9 +55,9 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, Str
   }
   for (const Unit &unit : units)
     if (!unit.complaint.empty())
-      return createStringError(unit.complaint);
+      return llvm::createStringError(unit.complaint);
   std::vector<CudaCode> code;
-  for (auto [kernel, unit] : zip(kernels, unitOf))
+  for (auto [kernel, unit] : llvm::zip(kernels, unitOf))
     code.push_back({std::move(kernel), units[unit].cubin});
   return code;
 }

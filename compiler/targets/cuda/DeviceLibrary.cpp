@@ -5,7 +5,6 @@
 
 #include <vector>
 
-using llvm::ArrayRef;
 using llvm::StringRef;
 
 namespace lmc::codegen {
@@ -16,7 +15,7 @@ static constexpr struct {
 #include "device_library.inc"
 };
 
-ArrayRef<DeviceHeader> deviceHeaders() {
+llvm::ArrayRef<DeviceHeader> deviceHeaders() {
   static const std::vector<DeviceHeader> headers = [] {
     std::vector<DeviceHeader> made;
     for (const auto &[stem, text] : kHeaders)

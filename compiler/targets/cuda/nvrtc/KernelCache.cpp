@@ -16,21 +16,13 @@
 #include <array>
 #include <cstdlib>
 
-using llvm::consumeError;
-using llvm::Expected;
-using llvm::MemoryBuffer;
-using llvm::raw_fd_ostream;
-using llvm::raw_ostream;
-using llvm::SHA256;
-using llvm::StringLiteral;
 using llvm::StringRef;
-using llvm::toHex;
 
 namespace lmc::codegen {
 
 // The version of the cache. It must change when the format of an entry changes, or anything else
 // that the code depends on and that the key does not cover.
-static constexpr StringLiteral kForm = "lmc kernel 1\n";
+static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
 
 // The format of an entry: kForm, the key, kNumbers numbers (32 bits each, little-endian), the image
 // of the cubin, and a 64-bit hash of all these bytes.
@@ -63,7 +55,7 @@ KernelCache::~KernelCache() {
 }
 
 std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef nvrtc) {
-  SHA256 hash;
+  llvm::SHA256 hash;
   auto add = [&](StringRef text) { // includes the length, so that different lists of texts differ
     uint8_t length[8];
     llvm::support::endian::write64le(length, text.size());
@@ -79,7 +71,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
     add(header.name);
     add(header.text);
   }
-  return toHex(hash.final(), /*LowerCase=*/true);
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
 // The prefix of the file name is needed because llvm::pruneCache() deletes only files with this
@@ -93,8 +85,9 @@ std::optional<Cubin> KernelCache::find(StringRef key) const {
     return std::nullopt;
   // The file is read, not mapped into memory, because another process may replace it in the
   // meantime.
-  auto file = MemoryBuffer::getFile(pathOf(key), /*IsText=*/false, /*RequiresNullTerminator=*/false,
-                                    /*IsVolatile=*/true);
+  auto file =
+      llvm::MemoryBuffer::getFile(pathOf(key), /*IsText=*/false, /*RequiresNullTerminator=*/false,
+                                  /*IsVolatile=*/true);
   if (!file)
     return std::nullopt;
   StringRef bytes = (*file)->getBuffer();
@@ -131,16 +124,16 @@ void KernelCache::keep(StringRef key, const Cubin &cubin) const {
   llvm::support::endian::write64le(hash, llvm::xxh3_64bits(content));
   content.append(hash, sizeof(hash));
 
-  Expected<llvm::sys::fs::TempFile> file =
+  llvm::Expected<llvm::sys::fs::TempFile> file =
       llvm::sys::fs::TempFile::create(directory + "/llvmcache-lmc-%%%%%%%%.partial");
   if (!file)
-    return consumeError(file.takeError());
-  raw_fd_ostream stream(file->FD, /*shouldClose=*/false);
+    return llvm::consumeError(file.takeError());
+  llvm::raw_fd_ostream stream(file->FD, /*shouldClose=*/false);
   stream << content;
   stream.flush();
   const bool isWhole = !stream.has_error();
   stream.clear_error();
-  consumeError(isWhole ? file->keep(pathOf(key)) : file->discard());
+  llvm::consumeError(isWhole ? file->keep(pathOf(key)) : file->discard());
 }
 
 } // namespace lmc::codegen

@@ -12,36 +12,35 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
-using llvm::createStringError;
 using llvm::Expected;
-using llvm::formatv;
-using llvm::inconvertibleErrorCode;
-using llvm::raw_fd_ostream;
-using llvm::raw_ostream;
-using llvm::SmallString;
 using llvm::SmallVector;
 using llvm::StringRef;
-using llvm::toString;
 
 namespace lmc::codegen {
 
 template <typename... Args> static llvm::Error error(const char *format, Args &&...args) {
-  return createStringError(inconvertibleErrorCode(),
-                           formatv(format, std::forward<Args>(args)...).str());
+  return llvm::createStringError(llvm::inconvertibleErrorCode(),
+                                 llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
 //===-- The library -------------------------------------------------------------------------===//
 
+// The functions of the library: X(name here, name there).
+#define LMC_NVRTC_FUNCTIONS(X)                                                                     \
+  X(version, nvrtcVersion)                                                                         \
+  X(errorString, nvrtcGetErrorString)                                                              \
+  X(createProgram, nvrtcCreateProgram)                                                             \
+  X(destroyProgram, nvrtcDestroyProgram)                                                           \
+  X(compileProgram, nvrtcCompileProgram)                                                           \
+  X(cubinSize, nvrtcGetCUBINSize)                                                                  \
+  X(cubin, nvrtcGetCUBIN)                                                                          \
+  X(logSize, nvrtcGetProgramLogSize)                                                               \
+  X(log, nvrtcGetProgramLog)
+
 struct Nvrtc::Functions {
-  decltype(&nvrtcVersion) version;
-  decltype(&nvrtcGetErrorString) errorString;
-  decltype(&nvrtcCreateProgram) createProgram;
-  decltype(&nvrtcDestroyProgram) destroyProgram;
-  decltype(&nvrtcCompileProgram) compileProgram;
-  decltype(&nvrtcGetCUBINSize) cubinSize;
-  decltype(&nvrtcGetCUBIN) cubin;
-  decltype(&nvrtcGetProgramLogSize) logSize;
-  decltype(&nvrtcGetProgramLog) log;
+#define LMC_DECLARE(name, symbol) decltype(&symbol) name;
+  LMC_NVRTC_FUNCTIONS(LMC_DECLARE)
+#undef LMC_DECLARE
 };
 
 Nvrtc::Nvrtc() : api(std::make_unique<Functions>()) {}
@@ -57,28 +56,18 @@ Expected<std::unique_ptr<Nvrtc>> Nvrtc::open(const std::string &path) {
   if (!opened->library)
     return error("{0}", dlerror());
   const char *missing = nullptr;
-  auto find = [&](auto &function, const char *name) {
-    function =
-        reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened->library, name));
-    if (!function)
-      missing = name;
-  };
   Functions &api = *opened->api;
-  find(api.version, "nvrtcVersion");
-  find(api.errorString, "nvrtcGetErrorString");
-  find(api.createProgram, "nvrtcCreateProgram");
-  find(api.destroyProgram, "nvrtcDestroyProgram");
-  find(api.compileProgram, "nvrtcCompileProgram");
-  find(api.cubinSize, "nvrtcGetCUBINSize");
-  find(api.cubin, "nvrtcGetCUBIN");
-  find(api.logSize, "nvrtcGetProgramLogSize");
-  find(api.log, "nvrtcGetProgramLog");
+#define LMC_FIND(name, symbol)                                                                     \
+  if (!(api.name = reinterpret_cast<decltype(&symbol)>(dlsym(opened->library, #symbol))))          \
+    missing = #symbol;
+  LMC_NVRTC_FUNCTIONS(LMC_FIND)
+#undef LMC_FIND
   if (missing)
     return error("{0}: it has no {1}, so it is no NVRTC", path, missing);
   int major = 0, minor = 0;
   if (nvrtcResult result = api.version(&major, &minor); result != NVRTC_SUCCESS)
     return error("{0}: {1}", path, api.errorString(result));
-  opened->versionText = formatv("{0}.{1}", major, minor).str();
+  opened->versionText = llvm::formatv("{0}.{1}", major, minor).str();
   return opened;
 }
 
@@ -97,7 +86,7 @@ Expected<const Nvrtc *> Nvrtc::get() {
       if (auto library = open(place))
         return std::move(*library);
       else
-        complaint += (complaint.empty() ? "" : "; ") + toString(library.takeError());
+        complaint += (complaint.empty() ? "" : "; ") + llvm::toString(library.takeError());
     }
     return nullptr;
   }();
@@ -130,10 +119,10 @@ static StringRef firstComplaint(StringRef log) {
 // file's path, or "" if no file can be written.
 static std::string keepSource(const CudaKernel &kernel, StringRef log) {
   int descriptor = -1;
-  SmallString<128> path;
+  llvm::SmallString<128> path;
   if (llvm::sys::fs::createTemporaryFile("lmc-" + kernel.name, "cu", descriptor, path))
     return "";
-  raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
+  llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
   stream << kernel.source << "\n";
   for (StringRef rest = log; !rest.empty();) {
     auto [line, after] = rest.split('\n');

@@ -2,7 +2,6 @@
 
 #include "llvm/Support/Regex.h"
 
-using llvm::SmallVector;
 using llvm::StringRef;
 
 namespace lmc::codegen {
@@ -23,7 +22,7 @@ std::optional<KernelResources> parsePtxasLog(StringRef log) {
   while (!log.empty()) {
     auto [line, rest] = log.split('\n');
     log = rest;
-    SmallVector<StringRef, 4> match;
+    llvm::SmallVector<StringRef, 4> match;
     if (stack.match(line, &match)) {
       hasStack = true;
       resources.stackBytes += number(match[1]);
