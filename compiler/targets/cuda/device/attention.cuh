@@ -25,7 +25,6 @@
 namespace lmc::attention {
 
 constexpr float kLog2E = 1.4426950408889634f;
-constexpr float kLn2 = 0.6931471805599453f;
 // A value below every score. It is finite, so that the difference of two such values is not NaN.
 constexpr float kLowest = -1e30f;
 constexpr u32 kFullWarp = 0xffffffffu;

@@ -116,10 +116,7 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape);
 
 // What the cost model of AttentionTiles.cpp predicts for a variant.
 struct AttentionEstimate {
-  int64_t blocks = 0;      // number of thread blocks in the launch
   int64_t blocksPerSm = 0; // number of blocks resident at the same time; 0: no block fits an SM
-  double blockFlops = 0;   // FLOPs of the longest block, including masked scores
-  double visited = 0;      // computed scores / scores that the mask leaves; at least 1
   double clocks = 0;       // SM clock cycles of the whole launch
 };
 AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shape,

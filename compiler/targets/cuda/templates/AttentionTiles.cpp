@@ -211,29 +211,17 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
   int64_t tiles = llvm::divideCeil(shape.seq, byKeys ? tile.keys : tile.queries);
   int64_t pairs = shape.batch * (byKeys ? shape.kvHeads : shape.heads);
   AttentionEstimate result;
-  result.blocks = tiles * pairs;
   result.blocksPerSm = residentBlocks(arch, 32 * unsigned(tile.warps), unsigned(tile.registers),
                                       unsigned(sharedBytesOf(tile, shape)));
   if (result.blocksPerSm == 0)
     return result;
 
   double step = clocksOfStep(tile, arch.chip, result.blocksPerSm);
-  int64_t steps = 0, longest = 0;
   std::vector<double> lengths;
   for (int64_t t = 0; t < tiles; ++t) {
     int64_t own = stepsOf(tile, shape, byKeys ? t : tiles - 1 - t);
-    steps += own;
-    longest = std::max(longest, own);
     lengths.push_back(double(own) * step * double(result.blocksPerSm));
   }
-  double stepScores = double(tile.queries) * tile.keys;
-  result.blockFlops = 2.0 * productsOf(tile.part) * stepScores * tile.headDim * double(longest);
-  int64_t window = shape.window ? std::min(shape.window, shape.seq) : shape.seq;
-  double visible =
-      double(window) * double(window + 1) / 2 + double(shape.seq - window) * double(window);
-  if (byKeys)
-    visible *= double(shape.heads / shape.kvHeads);
-  result.visited = double(steps) * stepScores / visible;
   result.clocks = endOf(lengths, pairs, arch.chip.sms * result.blocksPerSm);
   return result;
 }

@@ -26,7 +26,6 @@ struct ExpertGemmShape {
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
-  uint64_t flops() const { return 2 * uint64_t(rows) * uint64_t(inner) * uint64_t(columns); }
 };
 
 // Returns the kernel that computes y; its arguments are x, w, offsets, y. CudaKernel::bytes assumes

@@ -17,7 +17,6 @@ struct ExpertRowsShape {
   DataType type = DataType::BF16;
   int64_t groups = 1, first = 0, held = 0; // held = 0: all rows are kept, one per choice
 
-  static constexpr int64_t kMostExperts = 1023;
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
   int64_t choices() const { return tokens * chosen; }
   int64_t rows() const { return held ? held : choices(); }

@@ -19,8 +19,8 @@ struct RouteShape {
   bool sigmoid = false, bias = false; // p is a sigmoid; a bias is added to p to choose experts
   double scale = 1;                   // of the weights
 
-  // Limits: a lane keeps a weight for each of its choices, and a bit for each of its experts.
-  static constexpr int64_t kMostChosen = 32, kMostExperts = 1023;
+  // Limits: 32 choices, because a lane keeps a weight for each; 1023 experts, because it has a bit
+  // for each of its experts.
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
   // The bytes of the workspace, in which the sums of thread blocks are kept.
   int64_t workspaceBytes() const;
