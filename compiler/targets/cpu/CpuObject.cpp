@@ -90,7 +90,7 @@ bool isLibraryFunction(llvm::StringRef name) {
   return names.contains(name);
 }
 
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const CpuTarget &target,
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::string &name,
                                                                 std::string &cpu) {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -103,11 +103,11 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machineFor(const CpuTarget 
   if (!backend)
     return error("no code generator for {0}: {1}", triple.str(), message);
   llvm::SubtargetFeatures features;
-  cpu = target.cpu;
-  if (target.cpu == "native") {
+  cpu = name;
+  if (name == "native") {
     cpu = llvm::sys::getHostCPUName();
-    for (auto &[name, enabled] : llvm::sys::getHostCPUFeatures())
-      features.AddFeature(name, enabled);
+    for (auto &[feature, enabled] : llvm::sys::getHostCPUFeatures())
+      features.AddFeature(feature, enabled);
   } else {
     std::unique_ptr<llvm::MCSubtargetInfo> info(backend->createMCSubtargetInfo(triple, "", ""));
     if (!info || !info->isCPUStringValid(cpu))
@@ -222,10 +222,8 @@ llvm::Error emit(llvm::Module &module, llvm::TargetMachine &machine, llvm::CodeG
 } // namespace
 
 llvm::Expected<std::string> resolveCpu(const std::string &name) {
-  CpuTarget target;
-  target.cpu = name;
   std::string cpu;
-  auto machine = machineFor(target, cpu);
+  auto machine = machineFor(name, cpu);
   if (!machine)
     return machine.takeError();
   return cpu;
@@ -233,7 +231,7 @@ llvm::Expected<std::string> resolveCpu(const std::string &name) {
 
 llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target) {
   CpuImage image;
-  auto machineOrError = machineFor(target, image.cpu);
+  auto machineOrError = machineFor(target.cpu, image.cpu);
   if (!machineOrError)
     return machineOrError.takeError();
   llvm::TargetMachine &machine = **machineOrError;

@@ -136,7 +136,7 @@ public:
         dx[size_t(gateAt)] = dy[at] * up * s * (1 + gate * (1 - s));
         dx[size_t(upAt)] = dy[at] * gate * s;
       }
-    const codegen::ExpertSwigluShape halves{held, shape.experts, columns, shape.type};
+    const codegen::ExpertRowsShape halves{held, 1, shape.experts, columns, shape.type};
     const KernelArgument ofX(x, Access::Read), ofDy(dy, Access::Read),
         ofOffsets(offsets, Access::Read);
     check(expertSwigluKernel(halves), {ofX, ofOffsets}, type, y, allowedError());

@@ -63,13 +63,9 @@ ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &a
 }
 
 // `y` has a row of one half of x.
-ExpertSwigluShape swigluShapeOf(Value y, Value offsets) {
-  ExpertSwigluShape shape;
-  shape.rows = contentOf(y).getDimSize(0);
-  shape.experts = contentOf(offsets).getDimSize(0) - 1;
-  shape.columns = contentOf(y).getDimSize(1);
-  shape.type = *dataTypeOf(contentOf(y).getElementType());
-  return shape;
+ExpertRowsShape swigluShapeOf(Value y, Value offsets) {
+  return {contentOf(y).getDimSize(0), 1, contentOf(offsets).getDimSize(0) - 1,
+          contentOf(y).getDimSize(1), *dataTypeOf(contentOf(y).getElementType())};
 }
 
 // Returns the one launch of a kernel on all operands of its command.

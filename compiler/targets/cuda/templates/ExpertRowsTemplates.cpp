@@ -141,31 +141,25 @@ CudaKernel lmc::codegen::combineRowsGradKernel(const ExpertRowsShape &shape) {
   return kernel;
 }
 
-static ExpertRowsShape rowsOf(const ExpertSwigluShape &shape) {
-  return {shape.rows, 1, shape.experts, shape.columns, shape.type};
-}
-
-CudaKernel lmc::codegen::expertSwigluKernel(const ExpertSwigluShape &shape) {
-  const ExpertRowsShape rows = rowsOf(shape);
+CudaKernel lmc::codegen::expertSwigluKernel(const ExpertRowsShape &shape) {
   CudaKernel kernel = rowsKernel(
-      rows, "expert_swiglu",
+      shape, "expert_swiglu",
       formatv("y[r, :] = silu(x[r, :{0}]) * x[r, {0}:] for r < offsets[{1}]", shape.columns,
               shape.experts),
       "const {0} *x, const lmc::i32 *offsets, {0} *y", "lmc::expertSwiglu<Shape>(x, offsets, y)",
-      int64_t(divideCeil(shape.rows, kRowWarps)));
-  kernel.bytes = {2 * rowBytes(rows, shape.rows) + 4, rowBytes(rows, shape.rows)};
+      int64_t(divideCeil(shape.tokens, kRowWarps)));
+  kernel.bytes = {2 * rowBytes(shape, shape.tokens) + 4, rowBytes(shape, shape.tokens)};
   return kernel;
 }
 
-CudaKernel lmc::codegen::expertSwigluGradKernel(const ExpertSwigluShape &shape) {
-  const ExpertRowsShape rows = rowsOf(shape);
+CudaKernel lmc::codegen::expertSwigluGradKernel(const ExpertRowsShape &shape) {
   CudaKernel kernel =
-      rowsKernel(rows, "expert_swiglu_grad",
+      rowsKernel(shape, "expert_swiglu_grad",
                  formatv("dx of y[r, :] = silu(x[r, :{0}]) * x[r, {0}:] for r < offsets[{1}]",
                          shape.columns, shape.experts),
                  "const {0} *dy, const {0} *x, const lmc::i32 *offsets, {0} *dx",
                  "lmc::expertSwigluGrad<Shape>(dy, x, offsets, dx)",
-                 int64_t(divideCeil(shape.rows, kRowWarps)));
-  kernel.bytes = {3 * rowBytes(rows, shape.rows) + 4, 2 * rowBytes(rows, shape.rows)};
+                 int64_t(divideCeil(shape.tokens, kRowWarps)));
+  kernel.bytes = {3 * rowBytes(shape, shape.tokens) + 4, 2 * rowBytes(shape, shape.tokens)};
   return kernel;
 }

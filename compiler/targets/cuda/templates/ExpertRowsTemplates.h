@@ -40,16 +40,13 @@ CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
 // Its gradients; arguments dout, y, weights, rows, places, dy, dweights.
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
-// The shape of SwiGLU over rows of experts: there is room for `rows` rows, of which those below
-// offsets[experts] belong to an expert. y is [rows, columns], x [rows, 2 columns].
-struct ExpertSwigluShape {
-  int64_t rows = 0, experts = 0, columns = 0;
-  DataType type = DataType::BF16;
-};
-
+// SwiGLU over rows of experts: there is room for `tokens` rows, of which those below
+// offsets[experts] belong to an expert, and `chosen` is 1. y is [tokens, columns], x [tokens, 2
+// columns].
+//
 // y = silu of one half of x times the other; arguments x, offsets i32 [experts + 1], y.
-CudaKernel expertSwigluKernel(const ExpertSwigluShape &shape);
+CudaKernel expertSwigluKernel(const ExpertRowsShape &shape);
 // Its gradient; arguments dy, x, offsets, dx.
-CudaKernel expertSwigluGradKernel(const ExpertSwigluShape &shape);
+CudaKernel expertSwigluGradKernel(const ExpertRowsShape &shape);
 
 } // namespace lmc::codegen
