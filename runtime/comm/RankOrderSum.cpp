@@ -9,11 +9,6 @@ namespace lmc {
 
 using plan::DType;
 
-bool canSum(DType dtype) {
-  return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16 ||
-         dtype == DType::F16;
-}
-
 template <typename T>
 static void sum(const void *const *xs, int ranks, uint64_t elements, void *out) {
   T *d = static_cast<T *>(out);

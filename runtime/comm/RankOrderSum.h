@@ -7,9 +7,6 @@
 
 namespace lmc {
 
-// Returns true if elements of this type can be added up.
-bool canSum(plan::DType dtype);
-
 // Computes d[i] = ((xs[0][i] + xs[1][i]) + xs[2][i]) + ... for `elements` elements of `ranks`
 // inputs. F64 is added in f64, other types in f32; a sum of BF16 or F16 is rounded once, to the
 // nearest, ties to even. `d` may be one of the inputs.

@@ -52,7 +52,7 @@ struct DeviceOptions {
   GemmChoices *gemms = nullptr;
   // True if ranks on GPUs exchange data through the host's memory and `world` instead of NCCL.
   bool hostCollectives = false;
-  bool graphs = true; // true if the device waits after each command, so that errors name it
+  bool graphs = true;             // true if a GPU captures functions as CUDA graphs
   bool checkEveryCommand = false; // the device waits after each command, so that errors name it
 };
 

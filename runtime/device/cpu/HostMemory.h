@@ -24,11 +24,9 @@ private:
 class HostMemory {
 public:
   // Allocates every arena of the plan with all bytes zero. The plan must outlive this object.
+  // Before that, only functions whose comments say "may be called at any time" may be called.
   // Error: the machine has too little memory; the message gives the bytes of each arena.
   Result<void> allocate(const PlanFile &file);
-  // Returns true after allocate() succeeded. Before that, only functions whose comments say "may be
-  // called at any time" may be called.
-  bool allocated() const { return plan != nullptr; }
   // Returns the bytes of all arenas; may be called at any time.
   uint64_t bytes() const;
 

@@ -17,10 +17,9 @@ struct GemmBlock {
   int64_t row, rows, column, columns;
 };
 
-// The maximum size of a block. `rowUnit` divides the first row of every block. If `area` is not 0,
-// a block has at most `area` elements, so that a block with more rows has fewer columns.
+// The maximum size of a block. `rowUnit` divides the first row of every block.
 struct BlockSizes {
-  int64_t rows, columns, rowUnit, area = 0;
+  int64_t rows, columns, rowUnit;
 };
 
 // Divides all products into blocks of nearly equal numbers of rows, at least `kBlocksPerThread` for
