@@ -105,11 +105,8 @@ static void benchAttention(int threads) {
     workspace.reserve(elements * 4);
     AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch, seq,  heads,
                        heads,    headDim,  0,        0.125,      pitch,      pitch, pitch};
-    AttentionGradArgs grad{q.data(),    k.data(),  v.data(),  out.data(), lse.data(),
-                           dout.data(), dq.data(), dk.data(), dv.data(),  workspace.data(),
-                           batch,       seq,       heads,     heads,      headDim,
-                           0,           0.125,     pitch,     pitch,      pitch,
-                           pitch,       pitch,     pitch};
+    AttentionGradArgs grad{args,  dout.data(), dq.data(), dk.data(), dv.data(), workspace.data(),
+                           pitch, pitch,       pitch};
     for (int set = 0; set < sets; ++set) {
       const auto &kernels = all[set]->attention[int(storage)];
       int64_t bytes =

@@ -174,11 +174,8 @@ static AttentionFit fitAttention(Storage storage, int64_t headDim) {
     AttentionArgs args{q.data(), k.data(), v.data(), out.data(), lse.data(), batch,
                        seq,      heads,    heads,    headDim,    0,          scale,
                        pitch,    pitch,    pitch};
-    AttentionGradArgs grad{q.data(),    k.data(),  v.data(),  out.data(), lse.data(),
-                           dout.data(), dq.data(), dk.data(), dv.data(),  workspace.data(),
-                           batch,       seq,       heads,     heads,      headDim,
-                           0,           scale,     pitch,     pitch,      pitch,
-                           pitch,       pitch,     pitch};
+    AttentionGradArgs grad{args,  dout.data(), dq.data(), dk.data(), dv.data(), workspace.data(),
+                           pitch, pitch,       pitch};
     int64_t bytes =
         int64_t(std::max(kernels.scratchBytes(args), kernels.gradScratchBytes(grad)) + 63) / 64 *
         64;

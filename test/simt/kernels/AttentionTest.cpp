@@ -519,14 +519,15 @@ Results resultsOfCpu(const Problem &p) {
     kernels.run(args, task, forwardScratch.get());
   std::vector<float> sums(size_t(p.tokens * p.width));
   auto column = [&](int64_t first) { return onCpu.dqkv.address(0, first); };
-  cpu::AttentionGradArgs grad{args.q,        args.k,          args.v,
-                              args.out,      args.lse,        onCpu.dout.bytes.data(),
-                              column(0),     column(p.width), column(p.width + p.kvWidth),
-                              sums.data(),   shape.batch,     shape.seq,
-                              shape.heads,   shape.kvHeads,   shape.headDim,
-                              shape.window,  shape.scale,     shape.qPitch,
-                              shape.kPitch,  shape.vPitch,    shape.dqPitch,
-                              shape.dkPitch, shape.dvPitch,   starts};
+  cpu::AttentionGradArgs grad{args,
+                              onCpu.dout.bytes.data(),
+                              column(0),
+                              column(p.width),
+                              column(p.width + p.kvWidth),
+                              sums.data(),
+                              shape.dqPitch,
+                              shape.dkPitch,
+                              shape.dvPitch};
   if (shape.rope) {
     grad.cos = onCpu.cos.data();
     grad.sin = onCpu.sin.data();

@@ -22,15 +22,13 @@ struct AttentionArgs {
   const int32_t *starts = nullptr;
 };
 
-struct AttentionGradArgs {
-  const void *q, *k, *v, *out, *lse, *dout;
+// The operands of plan::AttentionGrad: those of the forward pass, of which `out` and `lse` are only
+// read, and these.
+struct AttentionGradArgs : AttentionArgs {
+  const void *dout;
   void *dq, *dk, *dv;
   void *workspace; // only needed for BF16: f32 [batch * seq, heads * headDim], dense
-  int64_t batch, seq, heads, kvHeads, headDim;
-  int64_t window;
-  double scale;
-  int64_t qPitch, kPitch, vPitch, dqPitch, dkPitch, dvPitch;
-  const int32_t *starts = nullptr; // as in AttentionArgs
+  int64_t dqPitch, dkPitch, dvPitch;
   // The cosines and sines by which dq and dk are rotated back, [seq, headDim / 2]; both or neither
   // are null.
   const float *cos = nullptr, *sin = nullptr;

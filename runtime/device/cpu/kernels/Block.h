@@ -2,6 +2,7 @@
 // arithmetic and back.
 #pragma once
 
+#include "runtime/device/cpu/kernels/Attention.h"
 #include "runtime/device/cpu/kernels/Vector.h"
 
 namespace lmc::cpu::LMC_ISA {
@@ -74,8 +75,7 @@ LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t
 
 // Returns the first key that query `i` of sequence `batch` sees, according to its window and its
 // document. The result is never larger than `i`, even if the values of `starts` are wrong.
-template <typename Args>
-LMC_INLINE int64_t firstVisibleKey(const Args &args, int64_t batch, int64_t i) {
+LMC_INLINE int64_t firstVisibleKey(const AttentionArgs &args, int64_t batch, int64_t i) {
   int64_t first = args.window ? greater(0, i - args.window + 1) : 0;
   if (args.starts)
     first = greater(first, args.starts[batch * args.seq + i]);

@@ -60,11 +60,8 @@ struct Problem {
             queries(), keys(),      keys(),        mask()};
   }
   AttentionGradArgs backward() {
-    return {q.data(),    k.data(),      v.data(),      out.data(),       lse.data(),  dout.data(),
-            dq.data(),   dk.data(),     dv.data(),     workspace.data(), shape.batch, shape.seq,
-            shape.heads, shape.kvHeads, shape.headDim, shape.window,     scale,       queries(),
-            keys(),      keys(),        queries(),     keys(),           keys(),      mask(),
-            table(cos),  table(sin)};
+    return {forward(), dout.data(), dq.data(), dk.data(),  dv.data(), workspace.data(),
+            queries(), keys(),      keys(),    table(cos), table(sin)};
   }
   static const float *table(const std::vector<float> &values) {
     return values.empty() ? nullptr : values.data();
