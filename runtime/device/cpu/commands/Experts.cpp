@@ -189,7 +189,7 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
-  return boundFor(at.storage(op.logits()), [&](auto type) {
+  return withTypeOf(at.storage(op.logits()), [&](auto type) {
     using T = decltype(type);
     using Real = RealOf<T>;
     const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
@@ -215,7 +215,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Ro
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::RouteGrad &op) {
-  return boundFor(at.storage(op.logits()), [&](auto type) {
+  return withTypeOf(at.storage(op.logits()), [&](auto type) {
     using T = decltype(type);
     using Real = RealOf<T>;
     const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
@@ -288,7 +288,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Ta
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::TakeRowsGrad &op) {
-  return boundFor(at.storage(op.dy()), [&](auto type) {
+  return withTypeOf(at.storage(op.dy()), [&](auto type) {
     using T = decltype(type);
     return BoundCommand([rows = rowsOf(at, op, op.places()), dy = at.address<const T>(op.dy()),
                          dx = at.address<T>(op.dx())] { combine<T>(rows, dy, nullptr, dx); });
@@ -297,7 +297,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Ta
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::CombineRows &op) {
-  return boundFor(at.storage(op.y()), [&](auto type) {
+  return withTypeOf(at.storage(op.y()), [&](auto type) {
     using T = decltype(type);
     return BoundCommand([rows = rowsOf(at, op, op.places()), y = at.address<const T>(op.y()),
                          weights = at.address<const RealOf<T>>(op.weights()),
@@ -307,7 +307,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Co
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::CombineRowsGrad &op) {
-  return boundFor(at.storage(op.y()), [&](auto type) {
+  return withTypeOf(at.storage(op.y()), [&](auto type) {
     using T = decltype(type);
     using Real = RealOf<T>;
     return BoundCommand([rows = rowsOf(at, op, op.rows()), dout = at.address<const T>(op.dout()),

@@ -8,8 +8,8 @@
 
 namespace lmc::cpu {
 
-// Calls visit(T()) with the type of `storage`.
-template <typename Visit> BoundCommand boundFor(Storage storage, Visit visit) {
+// Returns visit(T()) for the type T of `storage`.
+template <typename Visit> auto withTypeOf(Storage storage, Visit visit) {
   switch (storage) {
   case Storage::F64:
     return visit(double());

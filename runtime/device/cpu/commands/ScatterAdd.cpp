@@ -1,8 +1,5 @@
 #include "runtime/device/cpu/commands/ScatterAdd.h"
-#include "runtime/device/cpu/Resolver.h"
-#include "runtime/device/cpu/commands/StoredFloats.h"
-
-#include <algorithm>
+#include "runtime/device/cpu/commands/Rows.h"
 
 namespace lmc::cpu {
 namespace {
@@ -25,13 +22,6 @@ void scatterColumns(const ScatterAddArgs &args, int64_t from, int64_t to) {
   }
 }
 
-template <typename X> void scatterInto(const ScatterAddArgs &args, int64_t from, int64_t to) {
-  if (args.dStorage == Storage::F64)
-    scatterColumns<X, double>(args, from, to);
-  else
-    scatterColumns<X, float>(args, from, to);
-}
-
 } // namespace
 
 void scatterAdd(const ScatterAddArgs &args, int threads) {
@@ -43,17 +33,12 @@ void scatterAdd(const ScatterAddArgs &args, int threads) {
   for (int64_t part = 0; part < parts; ++part) {
     int64_t from = steps * part / parts * kStep;
     int64_t to = std::min(args.columns, steps * (part + 1) / parts * kStep);
-    switch (args.xStorage) {
-    case Storage::F32:
-      scatterInto<float>(args, from, to);
-      break;
-    case Storage::BF16:
-      scatterInto<StoredBf16>(args, from, to);
-      break;
-    case Storage::F64:
-      scatterInto<double>(args, from, to);
-      break;
-    }
+    withTypeOf(args.xStorage, [&](auto x) {
+      if (args.dStorage == Storage::F64)
+        scatterColumns<decltype(x), double>(args, from, to);
+      else
+        scatterColumns<decltype(x), float>(args, from, to);
+    });
   }
 }
 

@@ -89,7 +89,7 @@ void differentiate(const GatedRows &gated, const T *d, const T *gu, T *dgu, T *a
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::ExpertSwiglu &op) {
-  return boundFor(at.storage(op.x()), [&](auto type) {
+  return withTypeOf(at.storage(op.x()), [&](auto type) {
     using T = decltype(type);
     return BoundCommand([gated = rowsOfExperts(at, op), x = at.address<const T>(op.x()),
                          y = at.address<T>(op.y())] { activate(gated, x, y); });
@@ -99,7 +99,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Ex
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
                              const plan::ExpertSwigluGrad &op) {
-  return boundFor(at.storage(op.x()), [&](auto type) {
+  return withTypeOf(at.storage(op.x()), [&](auto type) {
     using T = decltype(type);
     return BoundCommand([gated = rowsOfExperts(at, op), dy = at.address<const T>(op.dy()),
                          x = at.address<const T>(op.x()), dx = at.address<T>(op.dx())] {
@@ -113,7 +113,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Li
   auto product = bindGemm(*op.product(), at.memory, at.gemms);
   LMC_TRY(product);
   const GatedRows gated{int64_t(op.product()->n() / 2), at.threads, int64_t(op.product()->m())};
-  return boundFor(at.storage(op.a()), [&](auto type) {
+  return withTypeOf(at.storage(op.a()), [&](auto type) {
     using T = decltype(type);
     return BoundCommand([product = *product, gated, gu = at.address<const T>(op.product()->d()),
                          a = at.address<T>(op.a())] {
@@ -129,7 +129,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
   auto product = bindGemm(*op.product(), at.memory, at.gemms);
   LMC_TRY(product);
   const GatedRows gated{int64_t(op.product()->n()), at.threads, int64_t(op.product()->m())};
-  return boundFor(at.storage(op.dgu()), [&](auto type) {
+  return withTypeOf(at.storage(op.dgu()), [&](auto type) {
     using T = decltype(type);
     return BoundCommand([product = *product, gated, both = op.both(), dgu = at.address<T>(op.dgu()),
                          a = at.address<T>(op.product()->d())] {
