@@ -37,13 +37,16 @@ bool hasFeature(std::string_view name) {
   return flags.contains(name);
 }
 
-std::string processorName() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);)
-    if (line.rfind("model name", 0) == 0)
-      if (size_t colon = line.find(": "); colon != std::string::npos)
-        return line.substr(colon + 2);
-  return "CPU";
+const std::string &processorName() {
+  static const std::string name = []() -> std::string {
+    std::ifstream cpuinfo("/proc/cpuinfo");
+    for (std::string line; std::getline(cpuinfo, line);)
+      if (line.rfind("model name", 0) == 0)
+        if (size_t colon = line.find(": "); colon != std::string::npos)
+          return line.substr(colon + 2);
+    return "CPU";
+  }();
+  return name;
 }
 
 uint64_t memoryBytes() {

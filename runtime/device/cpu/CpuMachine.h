@@ -15,7 +15,7 @@ namespace lmc::cpu {
 bool hasFeature(std::string_view name);
 
 // Returns a name such as "AMD EPYC".
-std::string processorName();
+const std::string &processorName();
 
 // Returns the bytes of physical memory, or the limit of the control group (cgroup) if it is lower.
 uint64_t memoryBytes();

@@ -56,9 +56,7 @@ struct GemmCache::State {
   int threads;
   GemmChoices *choices;
   PackedBuffers buffers;
-  std::map<GemmShape, GemmLibrary> chosen;
   std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
-  std::map<GemmGroupShape, GemmLibrary> chosenForGroups;
   std::map<std::pair<GemmGroupShape, GemmLibrary>, std::unique_ptr<GemmGroup>> groups;
 
   Result<GemmKey> key(const std::string &product) const;
@@ -67,8 +65,24 @@ struct GemmCache::State {
   Result<std::unique_ptr<Gemm>> make(const GemmShape &shape, GemmLibrary library);
   Result<std::unique_ptr<GemmGroup>> make(const GemmGroupShape &group, GemmLibrary library);
   template <typename Shape> Result<GemmLibrary> choose(const Shape &shape);
-  Result<GemmChoice> measure(const GemmShape &shape);
-  Result<GemmChoice> measure(const GemmGroupShape &group);
+  Result<GemmChoice> measure(const GemmShape &shape, const std::vector<GemmLibrary> &available);
+  Result<GemmChoice> measure(const GemmGroupShape &group,
+                             const std::vector<GemmLibrary> &available);
+  template <typename Product, typename Shape, typename Run>
+  Result<GemmChoice> fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
+                             Run run);
+  // Returns the product of `made` by a library; makes it at the first call.
+  template <typename Made, typename Shape>
+  auto find(Made &made, const Shape &shape, GemmLibrary library)
+      -> Result<typename Made::mapped_type::pointer> {
+    auto &product = made[{shape, library}];
+    if (!product) {
+      auto fresh = make(shape, library);
+      LMC_TRY(fresh);
+      product = std::move(*fresh);
+    }
+    return product.get();
+  }
 };
 
 Result<GemmKey> GemmCache::State::key(const std::string &product) const {
@@ -102,11 +116,8 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
     return makeOneDnnSgemm(shape);
   case GemmLibrary::Packed:
     return makePackedGemm(shape, threads, buffers);
-  case GemmLibrary::Mkl: {
-    auto mkl = openMkl();
-    LMC_TRY(mkl);
-    return makeMklGemm(**mkl, shape, threads);
-  }
+  case GemmLibrary::Mkl:
+    return makeMklGemm(**openMkl(), shape, threads);
   }
   return Error{"no such library", ExitCode::Failure};
 }
@@ -127,11 +138,8 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &
     return makeOneDnnSgemmGroup(group, threads);
   case GemmLibrary::Packed:
     return makePackedGroup(group, threads, buffers);
-  case GemmLibrary::Mkl: {
-    auto mkl = openMkl();
-    LMC_TRY(mkl);
-    return makeMklGroup(**mkl, group, threads);
-  }
+  case GemmLibrary::Mkl:
+    return makeMklGroup(**openMkl(), group, threads);
   }
   return Error{"no such library", ExitCode::Failure};
 }
@@ -161,7 +169,8 @@ template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Sha
     return fixed;
   }
   const auto begin = std::chrono::steady_clock::now();
-  auto best = measure(shape);
+  auto best = available->size() == 1 ? GemmChoice{nameOf(available->front()), "", 0}
+                                     : measure(shape, *available);
   LMC_TRY(best);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   choices->add(*product, *best, spent.count());
@@ -213,9 +222,15 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
 
 // Times run(product) for the product of each library, and returns the fastest library with the
 // seconds of its best run.
-template <typename Product, typename Run>
-static GemmChoice fastest(std::vector<std::pair<GemmLibrary, std::unique_ptr<Product>>> products,
-                          Run run) {
+template <typename Product, typename Shape, typename Run>
+Result<GemmChoice> GemmCache::State::fastest(const Shape &shape,
+                                             const std::vector<GemmLibrary> &available, Run run) {
+  std::vector<std::unique_ptr<Product>> products;
+  for (GemmLibrary library : available) {
+    auto product = make(shape, library);
+    LMC_TRY(product);
+    products.push_back(std::move(*product));
+  }
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
   // The first run of each only warms up. Then the libraries take turns, so that a disturbance of
   // the machine affects all of them; clearly slower ones are left out.
@@ -225,7 +240,7 @@ static GemmChoice fastest(std::vector<std::pair<GemmLibrary, std::unique_ptr<Pro
       if (turn > 1 && seconds[i] > 1.25 * best)
         continue;
       const auto begin = std::chrono::steady_clock::now();
-      run(*products[i].second);
+      run(*products[i]);
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
       if (turn == 0)
         continue;
@@ -233,31 +248,21 @@ static GemmChoice fastest(std::vector<std::pair<GemmLibrary, std::unique_ptr<Pro
       best = std::min(best, seconds[i]);
     }
   const auto first = std::min_element(seconds.begin(), seconds.end());
-  return {nameOf(products[size_t(first - seconds.begin())].first), "", *first};
+  return GemmChoice{nameOf(available[size_t(first - seconds.begin())]), "", *first};
 }
 
-Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
-  auto available = libraries(shape);
-  LMC_TRY(available);
-  if (available->size() == 1)
-    return GemmChoice{nameOf(available->front()), "", 0};
+Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape,
+                                             const std::vector<GemmLibrary> &available) {
   const GemmShape probe = probeOf(shape, kProbeSeconds * peakSpeed(shape.input, threads).flops);
   AlignedMemory a, b, d, bias;
   fillRandom(a, probe.m * probe.k, probe.input);
   fillRandom(b, probe.k * probe.n, probe.input);
   fillRandom(d, probe.m * probe.n, probe.output);
   fillRandom(bias, probe.n, probe.bias);
-
-  std::vector<std::pair<GemmLibrary, std::unique_ptr<Gemm>>> candidates;
-  for (GemmLibrary library : *available) {
-    auto gemm = make(probe, library);
-    LMC_TRY(gemm);
-    candidates.emplace_back(library, std::move(*gemm));
-  }
-  GemmChoice choice = fastest(std::move(candidates), [&](Gemm &gemm) {
-    gemm.run(a.data(), b.data(), d.data(), bias.data());
-  });
-  choice.seconds *= shape.flops() / probe.flops();
+  auto choice = fastest<Gemm>(
+      probe, available, [&](Gemm &gemm) { gemm.run(a.data(), b.data(), d.data(), bias.data()); });
+  if (choice)
+    choice->seconds *= shape.flops() / probe.flops();
   return choice;
 }
 
@@ -265,20 +270,17 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape) {
 // holds, because the operands of experts come from memory.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
-Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group) {
-  auto available = libraries(group);
-  LMC_TRY(available);
-  if (available->size() == 1)
-    return GemmChoice{nameOf(available->front()), "", 0};
+Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group,
+                                             const std::vector<GemmLibrary> &available) {
   // A part for timing: all parts get the same size, of at least one row.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
   rows = std::max<int64_t>(1, rows / group.parts);
-  part = probeOf(part, kProbeSeconds * peakSpeed(part.input, threads).flops);
+  const double flops = kProbeSeconds * peakSpeed(part.input, threads).flops;
+  part = probeOf(part, flops);
   const int64_t width = elementBytes(part.input), sumWidth = elementBytes(part.output);
   const int64_t largest =
       std::max({part.m * part.k * width, part.k * part.n * width, part.m * part.n * sumWidth});
-  const double flops = kProbeSeconds * peakSpeed(part.input, threads).flops;
   GemmGroupShape probe = group;
   probe.parts = std::clamp<int64_t>(std::min(int64_t(flops / part.flops()), kProbeBytes / largest),
                                     1, group.parts);
@@ -293,73 +295,39 @@ Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group) {
   for (int64_t i = 0; i < probe.parts; ++i)
     parts.push_back({a.at(i * part.m * part.k * width), b.at(i * part.k * part.n * width),
                      d.at(i * part.m * part.n * sumWidth), part.m, part.k});
-  std::vector<std::pair<GemmLibrary, std::unique_ptr<GemmGroup>>> candidates;
-  for (GemmLibrary library : *available) {
-    auto product = make(probe, library);
-    LMC_TRY(product);
-    candidates.emplace_back(library, std::move(*product));
-  }
-  GemmChoice choice =
-      fastest(std::move(candidates), [&](GemmGroup &product) { product.run(parts); });
-  choice.seconds *= group.shape.flops() / (part.flops() * double(probe.parts));
+  auto choice =
+      fastest<GemmGroup>(probe, available, [&](GemmGroup &product) { product.run(parts); });
+  if (choice)
+    choice->seconds *= group.shape.flops() / (part.flops() * double(probe.parts));
   return choice;
 }
 
 GemmCache::GemmCache(int threads, GemmChoices *choices)
-    : state(new State{threads, choices, {}, {}, {}, {}, {}}) {}
+    : state(new State{threads, choices, {}, {}, {}}) {}
 GemmCache::~GemmCache() = default;
 
-// Returns the choice for a shape, and keeps it in `chosen`.
-template <typename Shape, typename Choose>
-static Result<GemmLibrary> choiceOf(std::map<Shape, GemmLibrary> &chosen, const Shape &shape,
-                                    Choose choose) {
-  auto found = chosen.find(shape);
-  if (found == chosen.end()) {
-    auto library = choose(shape);
-    LMC_TRY(library);
-    found = chosen.emplace(shape, *library).first;
-  }
-  return found->second;
-}
-
 Result<Gemm *> GemmCache::find(const GemmShape &shape) {
-  auto library =
-      choiceOf(state->chosen, shape, [this](const GemmShape &each) { return state->choose(each); });
+  auto library = state->choose(shape);
   LMC_TRY(library);
   return find(shape, *library);
 }
 
 Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
-  auto &gemm = state->gemms[{shape, library}];
-  if (!gemm) {
-    auto made = state->make(shape, library);
-    LMC_TRY(made);
-    gemm = std::move(*made);
-  }
-  return gemm.get();
+  return state->find(state->gemms, shape, library);
 }
 
 Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group) {
-  auto library = choiceOf(state->chosenForGroups, group,
-                          [this](const GemmGroupShape &each) { return state->choose(each); });
+  auto library = state->choose(group);
   LMC_TRY(library);
   return find(group, *library);
 }
 
 Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group, GemmLibrary library) {
-  auto &product = state->groups[{group, library}];
-  if (!product) {
-    auto made = state->make(group, library);
-    LMC_TRY(made);
-    product = std::move(*made);
-  }
-  return product.get();
+  return state->find(state->groups, group, library);
 }
 
 void GemmCache::clear() {
-  state->chosen.clear();
   state->gemms.clear();
-  state->chosenForGroups.clear();
   state->groups.clear();
 }
 
