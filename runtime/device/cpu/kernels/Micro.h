@@ -7,6 +7,7 @@
 // broadcast one by one, so A may be row-major or column-major.
 #pragma once
 
+#include "runtime/device/cpu/kernels/Kernels.h"
 #include "runtime/device/cpu/kernels/Vector.h"
 
 #if defined(__AVX512F__)
@@ -95,6 +96,44 @@ LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R
     else
       tileOf<R, kLayout, kVectors, kRows - 1>(rows, depth, a, lda, b, ldb, c, ldc, add);
   }
+}
+
+// Computes the product of packed panels tile by tile, each by tile(rows, a, b, c, ldc, add) from
+// the first elements of its panels. `depth` is the depth of the panels in packed elements.
+template <typename Packed, typename R, typename Tile>
+LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, int64_t columns,
+                               int64_t depth, R *c, int64_t ldc, Sums mode, Prefetch &prefetch,
+                               Tile tile) {
+  const bool add = mode == Sums::Add;
+  constexpr int64_t kColumns = kTileColumns<R>;
+  for (int64_t column = 0; column < columns; column += kColumns)
+    for (int64_t row = 0; row < rows; row += kTileRows) {
+      const Packed *left = a + row * depth, *right = b + column * depth;
+      R *to = c + row * ldc + column;
+      const int height = int(rows - row < kTileRows ? rows - row : kTileRows);
+      const int64_t width = columns - column < kColumns ? columns - column : kColumns;
+      prefetch.step();
+      if (width == kColumns && mode != Sums::Stream) {
+        fetchTile(to, ldc, height);
+        tile(height, left, right, to, ldc, add);
+        continue;
+      }
+      // A tile at an edge is first computed in a separate buffer, because a full tile would reach
+      // beyond the matrix.
+      alignas(64) R edge[kTileRows * kColumns];
+      tile(height, left, right, edge, kColumns, false);
+      if (width == kColumns) {
+        streamTile(edge, to, ldc, height);
+        continue;
+      }
+      for (int64_t r = 0; r < height; ++r)
+        for (int64_t i = 0; i < width; ++i) {
+          R &element = to[r * ldc + i];
+          element = add ? element + edge[r * kColumns + i] : edge[r * kColumns + i];
+        }
+    }
+  if (mode == Sums::Stream)
+    endStream();
 }
 
 // The range of the depth that a tile needs to sum over. If `wanted` is false, the tile is not

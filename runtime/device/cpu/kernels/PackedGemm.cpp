@@ -82,40 +82,12 @@ template <typename T> void packB(const PackArgs &args, void *memory) {
 template <typename R>
 void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64_t depth,
               void *sums, int64_t leading, Sums mode, Prefetch &prefetch) {
-  const bool add = mode == Sums::Add;
-  constexpr int64_t kColumns = kTileColumns<R>;
-  for (int64_t column = 0; column < columns; column += kColumns) {
-    const R *right = static_cast<const R *>(b) + column * depth;
-    for (int64_t row = 0; row < rows; row += kTileRows) {
-      const R *left = static_cast<const R *>(a) + row * depth;
-      R *to = static_cast<R *>(sums) + row * leading + column;
-      const int64_t height = lesser(kTileRows, rows - row);
-      const int64_t width = lesser(kColumns, columns - column);
-      prefetch.step();
-      if (width == kColumns && mode != Sums::Stream) {
-        fetchTile(to, leading, height);
-        tileOf<R, Layout::ColumnMajor, 2>(int(height), depth, left, kTileRows, right, kColumns, to,
-                                          leading, add);
-        continue;
-      }
-      // A tile at an edge is first computed in a separate buffer, because a full tile would reach
-      // beyond the matrix.
-      alignas(64) R edge[kTileRows * kColumns];
-      tileOf<R, Layout::ColumnMajor, 2>(int(height), depth, left, kTileRows, right, kColumns, edge,
-                                        kColumns, false);
-      if (width == kColumns) {
-        streamTile(edge, to, leading, height);
-        continue;
-      }
-      for (int64_t r = 0; r < height; ++r)
-        for (int64_t c = 0; c < width; ++c) {
-          R &element = to[r * leading + c];
-          element = add ? element + edge[r * kColumns + c] : edge[r * kColumns + c];
-        }
-    }
-  }
-  if (mode == Sums::Stream)
-    endStream();
+  multiplyPanels(static_cast<const R *>(a), static_cast<const R *>(b), rows, columns, depth,
+                 static_cast<R *>(sums), leading, mode, prefetch,
+                 [&](int height, const R *left, const R *right, R *to, int64_t ldc, bool add) {
+                   tileOf<R, Layout::ColumnMajor, 2>(height, depth, left, kTileRows, right,
+                                                     kTileColumns<R>, to, ldc, add);
+                 });
 }
 
 template <typename R> R biasAt(const StoreArgs &args, int64_t column) {

@@ -173,36 +173,12 @@ void tileOfRows(int64_t rows, int64_t depth, const uint32_t *a, const uint32_t *
 
 void multiply(const void *a, const void *b, int64_t rows, int64_t columns, int64_t depth,
               void *sums, int64_t leading, Sums mode, Prefetch &prefetch) {
-  const bool add = mode == Sums::Add;
   const int64_t pairs = (depth + 1) / 2;
-  for (int64_t column = 0; column < columns; column += kColumns) {
-    const uint32_t *right = static_cast<const uint32_t *>(b) + column * pairs;
-    for (int64_t row = 0; row < rows; row += kTileRows) {
-      const uint32_t *left = static_cast<const uint32_t *>(a) + row * pairs;
-      float *to = static_cast<float *>(sums) + row * leading + column;
-      const int64_t height = lesser(kTileRows, rows - row);
-      const int64_t width = lesser(kColumns, columns - column);
-      prefetch.step();
-      if (width == kColumns && mode != Sums::Stream) {
-        fetchTile(to, leading, height);
-        tileOfRows(height, pairs, left, right, to, leading, add);
-        continue;
-      }
-      alignas(64) float edge[kTileRows * kColumns];
-      tileOfRows(height, pairs, left, right, edge, kColumns, false);
-      if (width == kColumns) {
-        streamTile(edge, to, leading, height);
-        continue;
-      }
-      for (int64_t r = 0; r < height; ++r)
-        for (int64_t c = 0; c < width; ++c) {
-          float &element = to[r * leading + c];
-          element = add ? element + edge[r * kColumns + c] : edge[r * kColumns + c];
-        }
-    }
-  }
-  if (mode == Sums::Stream)
-    endStream();
+  multiplyPanels(static_cast<const uint32_t *>(a), static_cast<const uint32_t *>(b), rows, columns,
+                 pairs, static_cast<float *>(sums), leading, mode, prefetch,
+                 [&](int height, const uint32_t *left, const uint32_t *right, float *to,
+                     int64_t ldc,
+                     bool add) { tileOfRows(height, pairs, left, right, to, ldc, add); });
 }
 
 } // namespace
