@@ -24,8 +24,6 @@ constexpr double kLowestScore = -1e30;
 constexpr double kLog2E = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;
 
-LMC_INLINE double naturalLog(double x) { return __builtin_log(x); }
-
 // The scratch memory of one task. The comments give shapes; a panel is as many queries as two
 // vector registers have lanes, and `leading` is the length of a padded row.
 template <typename R> struct ForwardScratch {
@@ -198,7 +196,7 @@ static void attentionRun(const AttentionArgs &args, int64_t task, void *memory) 
     for (int64_t lane = 0; lane < lanes; ++lane) {
       int64_t i = panel * kLanes + lane;
       lse[(low + lane) * args.heads] =
-          R(double(scratch.largest[i]) * kLn2 + naturalLog(double(scratch.sum[i])));
+          R(double(scratch.largest[i]) * kLn2 + __builtin_log(double(scratch.sum[i])));
     }
   }
 }
@@ -212,24 +210,16 @@ template void addAttention<float>(AttentionKernels &);
 template void addAttention<Bf16>(AttentionKernels &);
 template void addAttention<double>(AttentionKernels &);
 
-void exp2F32(const float *x, float *e, int64_t n) {
-  for (int64_t i = 0; i < n; i += kWidth<float>) {
-    float block[kWidth<float>] = {};
-    int64_t count = lesser(kWidth<float>, n - i);
-    memcpy(block, x + i, size_t(count) * sizeof(float));
-    store(block, exp2<float>(load(block)));
-    memcpy(e + i, block, size_t(count) * sizeof(float));
+template <typename R> void exp2All(const R *x, R *e, int64_t n) {
+  for (int64_t i = 0; i < n; i += kWidth<R>) {
+    R block[kWidth<R>] = {};
+    int64_t count = lesser(kWidth<R>, n - i);
+    memcpy(block, x + i, size_t(count) * sizeof(R));
+    store(block, exp2<R>(load(block)));
+    memcpy(e + i, block, size_t(count) * sizeof(R));
   }
 }
-
-void exp2F64(const double *x, double *e, int64_t n) {
-  for (int64_t i = 0; i < n; i += kWidth<double>) {
-    double block[kWidth<double>] = {};
-    int64_t count = lesser(kWidth<double>, n - i);
-    memcpy(block, x + i, size_t(count) * sizeof(double));
-    store(block, exp2<double>(load(block)));
-    memcpy(e + i, block, size_t(count) * sizeof(double));
-  }
-}
+template void exp2All(const float *, float *, int64_t);
+template void exp2All(const double *, double *, int64_t);
 
 } // namespace lmc::cpu::LMC_ISA

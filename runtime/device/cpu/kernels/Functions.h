@@ -17,7 +17,6 @@ template <typename T> PackedGemmKernels packedGemm();
 PackedGemmKernels withBf16Products(PackedGemmKernels kernels);
 #endif
 
-void exp2F32(const float *x, float *e, int64_t n);
-void exp2F64(const double *x, double *e, int64_t n);
+template <typename R> void exp2All(const R *x, R *e, int64_t n);
 
 } // namespace lmc::cpu::LMC_ISA

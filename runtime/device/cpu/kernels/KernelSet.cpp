@@ -18,8 +18,8 @@ const KernelSet &kernels() {
       LMC_ISA_NAME,
       {attention<float>(), attention<Bf16>(), attention<double>()},
       {packedGemm<float>(), packedGemm<Bf16>(), packedGemm<double>()},
-      exp2F32,
-      exp2F64,
+      exp2All<float>,
+      exp2All<double>,
   };
   return set;
 }

@@ -59,17 +59,11 @@ template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 // emits only a broadcast.
 template <typename R> LMC_INLINE V<R> splat(R x) { return x - V<R>{}; }
 
-LMC_INLINE V<float> load(const float *p) {
-  return *reinterpret_cast<const VectorOf<float>::Unaligned *>(p);
+template <typename R> LMC_INLINE V<R> load(const R *p) {
+  return *reinterpret_cast<const typename VectorOf<R>::Unaligned *>(p);
 }
-LMC_INLINE V<double> load(const double *p) {
-  return *reinterpret_cast<const VectorOf<double>::Unaligned *>(p);
-}
-LMC_INLINE void store(float *p, V<float> x) {
-  *reinterpret_cast<VectorOf<float>::Unaligned *>(p) = x;
-}
-LMC_INLINE void store(double *p, V<double> x) {
-  *reinterpret_cast<VectorOf<double>::Unaligned *>(p) = x;
+template <typename R> LMC_INLINE void store(R *p, V<R> x) {
+  *reinterpret_cast<typename VectorOf<R>::Unaligned *>(p) = x;
 }
 
 // bf16 is the upper half of an f32. store() rounds to nearest even, and a NaN stays a NaN.
