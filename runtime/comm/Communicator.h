@@ -43,6 +43,21 @@ public:
 
   // Returns when all ranks have called it.
   virtual Result<void> barrier() = 0;
+
+  // Runs a collective of a plan on `xBytes` bytes of x, and on d, which has `elements` elements. An
+  // AllReduce has no x.
+  Result<void> run(plan::CollectiveKind kind, const void *x, uint64_t xBytes, void *d,
+                   uint64_t elements, plan::DType dtype) {
+    switch (kind) {
+    case plan::CollectiveKind::AllGather:
+      return allGather(x, d, xBytes);
+    case plan::CollectiveKind::ReduceScatter:
+      return reduceScatter(x, d, elements, dtype);
+    case plan::CollectiveKind::AllReduce:
+      return allReduce(d, elements, dtype);
+    }
+    return Error{"a collective of an unknown kind"};
+  }
 };
 
 } // namespace lmc

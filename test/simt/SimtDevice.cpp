@@ -184,17 +184,8 @@ Result<Task> SimtDevice::taskOf(const plan::Collective &op) {
   void *d = memory.address(op.d());
   const plan::Slice &in = memory.slice(op.x()), &out = memory.slice(op.d());
   return Task([&group = world->along(op.axis()), kind = op.kind(), x, d, bytes = in.bytes(),
-               elements = out.bytes() / byteWidth(out.dtype()), dtype = out.dtype()] {
-    switch (kind) {
-    case plan::CollectiveKind::AllGather:
-      return group.allGather(x, d, bytes);
-    case plan::CollectiveKind::ReduceScatter:
-      return group.reduceScatter(x, d, elements, dtype);
-    case plan::CollectiveKind::AllReduce:
-      return group.allReduce(d, elements, dtype);
-    }
-    return Result<void>(Error{"a collective of an unknown kind"});
-  });
+               elements = out.bytes() / byteWidth(out.dtype()),
+               dtype = out.dtype()] { return group.run(kind, x, bytes, d, elements, dtype); });
 }
 
 // The commands of a plan take turns: one is computed in the first way, the next one in the second.

@@ -18,18 +18,8 @@ public:
     char *d = static_cast<char *>(staging.get()), *x = inPlace ? d : d + call.dBytes;
     LMC_CUDA(driver, cuMemcpyDtoHAsync(x, call.x, call.xBytes, stream), "copy to the host");
     LMC_CUDA(driver, cuStreamSynchronize(stream), "run what a collective waits for");
-    const uint64_t elements = call.dBytes / byteWidth(call.dtype);
-    switch (call.kind) {
-    case plan::CollectiveKind::AllGather:
-      LMC_TRY(group.allGather(x, d, call.xBytes));
-      break;
-    case plan::CollectiveKind::ReduceScatter:
-      LMC_TRY(group.reduceScatter(x, d, elements, call.dtype));
-      break;
-    case plan::CollectiveKind::AllReduce:
-      LMC_TRY(group.allReduce(d, elements, call.dtype));
-      break;
-    }
+    LMC_TRY(
+        group.run(call.kind, x, call.xBytes, d, call.dBytes / byteWidth(call.dtype), call.dtype));
     LMC_CUDA(driver, cuMemcpyHtoDAsync(call.d, d, call.dBytes, stream), "copy to the GPU");
     LMC_CUDA(driver, cuStreamSynchronize(stream), "copy to the GPU");
     return {};

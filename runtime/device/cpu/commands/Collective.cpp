@@ -2,36 +2,18 @@
 
 namespace lmc::cpu {
 
-// Returns a function that runs the collective.
-static Result<CollectiveQueue::Work> workOf(Resolver &at, const plan::Collective &op) {
-  Communicator &group = at.world->along(op.axis());
-  const void *x = at.memory.address(op.x());
-  void *d = at.memory.address(op.d());
-  const plan::Slice &in = at.memory.slice(op.x()), &out = at.memory.slice(op.d());
-  const plan::DType dtype = out.dtype();
-  const uint64_t elements = out.bytes() / byteWidth(dtype);
-  using Work = CollectiveQueue::Work;
-  switch (op.kind()) {
-  case plan::CollectiveKind::AllGather:
-    return Work([&group, x, d, bytes = in.bytes()] { return group.allGather(x, d, bytes); });
-  case plan::CollectiveKind::ReduceScatter:
-    return Work(
-        [&group, x, d, elements, dtype] { return group.reduceScatter(x, d, elements, dtype); });
-  case plan::CollectiveKind::AllReduce:
-    return Work([&group, d, elements, dtype] { return group.allReduce(d, elements, dtype); });
-  }
-  return Error{"a collective of an unknown kind"};
-}
-
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
                              const plan::Collective &op) {
   if (!at.world)
     return Error{"the plan is for several ranks; start it with --nproc, torchrun or srun"};
-  auto work = workOf(at, op);
-  LMC_TRY(work);
+  const plan::Slice &in = at.memory.slice(op.x()), &out = at.memory.slice(op.d());
+  auto work = [&group = at.world->along(op.axis()), kind = op.kind(), x = at.address(op.x()),
+               d = at.address(op.d()), bytes = in.bytes(),
+               elements = out.bytes() / byteWidth(out.dtype()),
+               dtype = out.dtype()] { return group.run(kind, x, bytes, d, elements, dtype); };
   if (command.stream() == 0)
-    return BoundCommand([&at, work = *work, progress = &at.world->progress()] {
+    return BoundCommand([&at, work, progress = &at.world->progress()] {
       {
         const Progress::Wait waiting(progress);
         orThrow(at.waitForQueues());
@@ -41,7 +23,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
   CollectiveQueue *source = nullptr; // queue of collective op.after(), which must end before `op`
   if (op.after() >= 0)
     source = &at.queueOf(at.function->commands()->Get(uint32_t(op.after()))->stream());
-  return BoundCommand([queue = &at.queueOf(command.stream()), work = *work, started = at.started,
+  return BoundCommand([queue = &at.queueOf(command.stream()), work, started = at.started,
                        index = at.command, source, after = op.after()] {
     const uint64_t before = source ? (*started)[size_t(after)].number : 0;
     (*started)[index].number = queue->add([=]() -> Result<void> {
@@ -53,6 +35,16 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
       run.end = std::chrono::steady_clock::now();
       return {};
     });
+  });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Wait &op) {
+  const uint16_t stream = at.function->commands()->Get(op.command())->stream();
+  return BoundCommand([queue = &at.queueOf(stream), started = at.started, index = op.command(),
+                       progress = &at.world->progress()] {
+    const Progress::Wait waiting(progress);
+    orThrow(queue->wait((*started)[index].number));
   });
 }
 
