@@ -1,5 +1,5 @@
-#include "runtime/device/cpu/CpuDevice.h"
-
+// The CPU as a device. Arenas are anonymous memory, and modules are shared objects. submit() runs
+// the commands of a function in order on OpenMP threads, and returns when they are complete.
 #include "ground/plan/Operands.h"
 #include "ground/support/Arithmetic.h"
 #include "runtime/device/CommandClock.h"
@@ -227,17 +227,14 @@ static int obtainedThreads(int wanted) {
   return obtained;
 }
 
-std::unique_ptr<Device> makeCpuDevice(const DeviceOptions &options) {
-  return std::make_unique<CpuDevice>(obtainedThreads(threadCount(options.threads)), options);
-}
-
 } // namespace lmc::cpu
 
 namespace lmc {
 
 Result<std::unique_ptr<Device>> cpuDevice(const DeviceOptions &options) {
   LMC_TRY(cpu::checkKernelSet());
-  return cpu::makeCpuDevice(options);
+  const int threads = cpu::obtainedThreads(cpu::threadCount(options.threads));
+  return std::unique_ptr<Device>(std::make_unique<cpu::CpuDevice>(threads, options));
 }
 
 } // namespace lmc

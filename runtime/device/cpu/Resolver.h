@@ -9,6 +9,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
@@ -59,8 +60,13 @@ public:
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Makes the scratch memory that forTasks() gives to each thread at least `bytes` bytes long.
-  void needScratch(size_t bytes);
+  // Makes the scratch memory that forTasks() gives to each thread at least `bytes` bytes long, in
+  // whole pages plus one cache line: the scratch memory of two threads then shares no page, and
+  // does not start in the same cache set.
+  void needScratch(size_t bytes) {
+    scratchBytes = std::max(scratchBytes, int64_t((bytes + 4095) / 4096 * 4096 + 64));
+    scratch.reserve(scratchBytes * threads);
+  }
   // Runs task(i, scratch) for every i in [0, tasks) on all threads. `scratch` belongs to the
   // thread.
   template <typename Task> void forTasks(int64_t tasks, Task task) {

@@ -5,7 +5,7 @@
 #include "compiler/driver/Compile.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/targets/cuda/nvrtc/KernelCache.h"
-#include "runtime/device/cpu/CpuDevice.h"
+#include "runtime/device/Device.h"
 #include "runtime/step/Functions.h"
 #include "runtime/step/Initializer.h"
 #include "runtime/step/Inputs.h"
@@ -284,7 +284,7 @@ TEST_P(SimtStep, isTheCpus) {
   const Job &job = GetParam();
   std::unique_ptr<PlanFile> cpuPlan = planOf(job, "cpu"), cudaPlan = planOf(job, "cuda:sm_90a");
   ASSERT_TRUE(cpuPlan && cudaPlan);
-  const Outcome want = train(*cpuPlan, cpu::makeCpuDevice({.threads = 1}));
+  const Outcome want = train(*cpuPlan, std::move(*openDevice(*cpuPlan, {.threads = 1})));
   const Outcome got = train(*cudaPlan, simt::makeSimtDevice(1));
   const Outcome again = train(*cudaPlan, simt::makeSimtDevice(2));
   ASSERT_EQ(want.failure, "");
@@ -338,8 +338,9 @@ TEST_P(SimtSkippedStep, leavesEverything) {
     std::unique_ptr<PlanFile> plan = planOf(job, name);
     ASSERT_TRUE(plan);
     const bool cpu = std::string(name) == "cpu";
-    const Outcome outcome = train(
-        *plan, cpu ? cpu::makeCpuDevice({.threads = 1}) : simt::makeSimtDevice(1), {{}, skipped});
+    const Outcome outcome =
+        train(*plan, cpu ? std::move(*openDevice(*plan, {.threads = 1})) : simt::makeSimtDevice(1),
+              {{}, skipped});
     ASSERT_EQ(outcome.failure, "");
     EXPECT_TRUE(std::isfinite(outcome.gradientNorms[0]));
     const double second = outcome.gradientNorms[1];
