@@ -75,6 +75,8 @@ private:
 // Two pinned buffers, used in turn, with which a thread copies from or to ordinary memory.
 struct Staging {
   static constexpr uint64_t kBytes = 8 << 20;
+  char *buffer(uint64_t piece) { return static_cast<char *>(buffers[piece % 2].get()); }
+  CUevent event(uint64_t piece) { return done[piece % 2].get(); }
   PinnedMemory buffers[2];
   Event done[2];
 };
@@ -127,24 +129,14 @@ private:
   Result<void> allocate();
   // The staging buffers of one copy. When the copy ends, another one can use them. The next run of
   // a function frees them.
-  class StagingLoan {
-  public:
-    StagingLoan(CudaDevice &owner, std::unique_ptr<Staging> staging)
-        : owner(owner), staging(std::move(staging)) {}
-    StagingLoan(StagingLoan &&) = default;
-    ~StagingLoan() {
-      if (!staging)
-        return;
-      std::lock_guard lock(owner.stagingMutex);
-      owner.stagings.push_back(std::move(staging));
+  struct GiveBack {
+    CudaDevice *owner;
+    void operator()(Staging *staging) const {
+      std::lock_guard lock(owner->stagingMutex);
+      owner->stagings.emplace_back(staging);
     }
-    char *buffer(uint64_t piece) { return static_cast<char *>(staging->buffers[piece % 2].get()); }
-    CUevent done(uint64_t piece) { return staging->done[piece % 2].get(); }
-
-  private:
-    CudaDevice &owner;
-    std::unique_ptr<Staging> staging;
   };
+  using StagingLoan = std::unique_ptr<Staging, GiveBack>;
   Result<StagingLoan> takeStaging();
   Result<void> capture(CudaExecutable &executable);
   Result<void> capture(const CudaExecutable &executable, Part &part);
@@ -613,12 +605,10 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
   const CudaExecutable &recorded = **begun;
   ProfilerRange range(recorded.function->name()->c_str());
   const auto count = static_cast<uint32_t>(recorded.commands.size());
-  std::vector<Event> events; // one before the first command, and one behind each command
-  for (uint32_t i = 0; i <= count; ++i) {
-    auto event = makeEvent(driver, /*timed=*/true);
-    LMC_TRY(event);
-    events.push_back(std::move(*event));
-  }
+  // One event before the first command, and one behind each command.
+  std::vector<Event> events(count + 1);
+  for (Event &event : events)
+    LMC_TRY(makeEvent(driver, /*timed=*/true, event));
   LMC_TRY(checkWork(driver.cuEventRecord(events[0].get(), stream.get())));
   for (uint32_t i = 0; i < count; ++i) {
     LMC_TRY(run(recorded, i));
@@ -643,12 +633,12 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
 
 Result<std::unique_ptr<HostBuffer>> CudaDevice::hostBuffer(uint64_t bytes) {
   LMC_TRY(gpu.use());
-  void *memory = nullptr;
-  LMC_CUDA(driver, cuMemHostAlloc(&memory, std::max<uint64_t>(bytes, 1), 0),
-           fmt::format("allocate {} bytes of pinned memory", bytes));
-  std::memset(memory, 0, bytes);
+  PinnedMemory memory;
+  LMC_TRY(allocatePinned(driver, bytes, fmt::format("allocate {} bytes of pinned memory", bytes),
+                         memory));
+  std::memset(memory.get(), 0, bytes);
   return std::unique_ptr<HostBuffer>(
-      std::make_unique<PinnedBuffer>(*this, PinnedMemory(driver, memory), bytes));
+      std::make_unique<PinnedBuffer>(*this, std::move(memory), bytes));
 }
 
 Result<void> CudaDevice::upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) {
@@ -671,10 +661,8 @@ Result<void> CudaDevice::download(const ArenaRange &from, HostBuffer &to, uint64
 
 Result<std::unique_ptr<Mark>> CudaDevice::makeMark() {
   LMC_TRY(gpu.use());
-  auto event = makeEvent(driver, /*timed=*/true);
-  LMC_TRY(event);
   auto mark = std::make_unique<CudaMark>();
-  mark->event = std::move(*event);
+  LMC_TRY(makeEvent(driver, /*timed=*/true, mark->event));
   return std::unique_ptr<Mark>(std::move(mark));
 }
 
@@ -777,50 +765,49 @@ Result<CudaDevice::StagingLoan> CudaDevice::takeStaging() {
   {
     std::lock_guard lock(stagingMutex);
     if (!stagings.empty()) {
-      std::unique_ptr<Staging> staging = std::move(stagings.back());
+      StagingLoan staging(stagings.back().release(), GiveBack{this});
       stagings.pop_back();
-      return StagingLoan(*this, std::move(staging));
+      return staging;
     }
   }
   auto staging = std::make_unique<Staging>();
   for (int i = 0; i < 2; ++i) {
-    void *memory = nullptr;
-    LMC_CUDA(driver, cuMemHostAlloc(&memory, Staging::kBytes, 0),
-             fmt::format("allocate {} bytes of pinned memory", Staging::kBytes));
-    staging->buffers[i] = PinnedMemory(driver, memory);
-    auto event = makeEvent(driver, /*timed=*/false);
-    LMC_TRY(event);
-    staging->done[i] = std::move(*event);
+    LMC_TRY(allocatePinned(driver, Staging::kBytes,
+                           fmt::format("allocate {} bytes of pinned memory", Staging::kBytes),
+                           staging->buffers[i]));
+    LMC_TRY(makeEvent(driver, /*timed=*/false, staging->done[i]));
   }
-  return StagingLoan(*this, std::move(staging));
+  return StagingLoan(staging.release(), GiveBack{this});
 }
 
 Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
   auto range = rangeInSlice(plan, slice, bytes, offset);
   LMC_TRY(range);
-  auto staging = takeStaging();
-  LMC_TRY(staging);
+  auto loan = takeStaging();
+  LMC_TRY(loan);
+  Staging *staging = loan->get();
   // A piece is copied to one pinned buffer while the GPU reads the other.
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
   for (uint64_t piece = 0; piece < pieces; ++piece) {
     const uint64_t at = piece * Staging::kBytes, count = std::min(Staging::kBytes, bytes - at);
     if (piece >= 2)
-      LMC_TRY(awaitEvent(staging->done(piece)));
+      LMC_TRY(awaitEvent(staging->event(piece)));
     std::memcpy(staging->buffer(piece), static_cast<const char *>(source) + at, count);
     LMC_TRY(checkWork(driver.cuMemcpyHtoDAsync(address(*range) + at, staging->buffer(piece), count,
                                                stream.get())));
-    LMC_TRY(checkWork(driver.cuEventRecord(staging->done(piece), stream.get())));
+    LMC_TRY(checkWork(driver.cuEventRecord(staging->event(piece), stream.get())));
   }
   for (uint64_t piece = pieces - std::min<uint64_t>(pieces, 2); piece < pieces; ++piece)
-    LMC_TRY(awaitEvent(staging->done(piece)));
+    LMC_TRY(awaitEvent(staging->event(piece)));
   return {};
 }
 
 Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) {
   auto range = rangeInSlice(plan, slice, bytes, offset);
   LMC_TRY(range);
-  auto staging = takeStaging();
-  LMC_TRY(staging);
+  auto loan = takeStaging();
+  LMC_TRY(loan);
+  Staging *staging = loan->get();
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
   auto bytesOf = [&](uint64_t piece) {
     return std::min(Staging::kBytes, bytes - piece * Staging::kBytes);
@@ -829,12 +816,12 @@ Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64
     LMC_TRY(checkWork(driver.cuMemcpyDtoHAsync(staging->buffer(piece),
                                                address(*range) + piece * Staging::kBytes,
                                                bytesOf(piece), stream.get())));
-    return checkWork(driver.cuEventRecord(staging->done(piece), stream.get()));
+    return checkWork(driver.cuEventRecord(staging->event(piece), stream.get()));
   };
   for (uint64_t piece = 0; piece < std::min<uint64_t>(pieces, 2); ++piece)
     LMC_TRY(enqueue(piece));
   for (uint64_t piece = 0; piece < pieces; ++piece) {
-    LMC_TRY(awaitEvent(staging->done(piece)));
+    LMC_TRY(awaitEvent(staging->event(piece)));
     std::memcpy(static_cast<char *>(target) + piece * Staging::kBytes, staging->buffer(piece),
                 bytesOf(piece));
     if (piece + 2 < pieces)

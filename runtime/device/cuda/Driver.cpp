@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <mutex>
@@ -110,12 +111,21 @@ Result<const Driver *> openDriver() {
   return &driver;
 }
 
-Result<Event> makeEvent(const Driver &driver, bool timed) {
-  CUevent event = nullptr;
+Result<void> makeEvent(const Driver &driver, bool timed, Event &event) {
+  CUevent made = nullptr;
   LMC_CUDA(driver,
-           cuEventCreate(&event, CU_EVENT_BLOCKING_SYNC | (timed ? 0 : CU_EVENT_DISABLE_TIMING)),
+           cuEventCreate(&made, CU_EVENT_BLOCKING_SYNC | (timed ? 0 : CU_EVENT_DISABLE_TIMING)),
            "create an event");
-  return Event(driver, event);
+  event = Event(driver, made);
+  return {};
+}
+
+Result<void> allocatePinned(const Driver &driver, uint64_t bytes, std::string_view doing,
+                            PinnedMemory &memory) {
+  void *made = nullptr;
+  LMC_CUDA(driver, cuMemHostAlloc(&made, std::max<uint64_t>(bytes, 1), 0), doing);
+  memory = PinnedMemory(driver, made);
+  return {};
 }
 
 } // namespace lmc::cuda

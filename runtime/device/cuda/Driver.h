@@ -77,8 +77,13 @@ using PinnedMemory = Owned<void *, &Driver::cuMemFreeHost>;
 using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
 using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
-// Creates an event. With `timed` it records a time. A wait for it lets the processor do other work.
-Result<Event> makeEvent(const Driver &driver, bool timed);
+// Sets `event` to a new event. With `timed` it records a time. A wait for it lets the processor do
+// other work.
+Result<void> makeEvent(const Driver &driver, bool timed, Event &event);
+
+// Sets `memory` to `bytes` new bytes of pinned memory, at least one. `doing` is as in check().
+Result<void> allocatePinned(const Driver &driver, uint64_t bytes, std::string_view doing,
+                            PinnedMemory &memory);
 
 } // namespace lmc::cuda
 

@@ -116,9 +116,8 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
     if (const plan::Collective *op = command->body_as_Collective()) {
       if (!collectives)
         return Error{"the plan is for several ranks; start it with --nproc, torchrun or srun"};
-      auto made = makeEvent(driver, /*timed=*/false);
-      LMC_TRY(made);
-      auto ended = std::make_shared<Event>(std::move(*made));
+      auto ended = std::make_shared<Event>();
+      LMC_TRY(makeEvent(driver, /*timed=*/false, *ended));
       const bool waits =
           !collectives->byHost() && (oneByOne || command->stream() == 0 || apart[all.size()]);
       ends[all.size()] = waits ? nullptr : ended;

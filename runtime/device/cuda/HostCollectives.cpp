@@ -30,10 +30,9 @@ private:
   Result<void> reserve(uint64_t bytes) {
     if (bytes <= reserved)
       return {};
-    void *memory = nullptr;
-    LMC_CUDA(driver, cuMemHostAlloc(&memory, bytes, 0),
-             fmt::format("allocate {} bytes of pinned memory for a collective", bytes));
-    staging = PinnedMemory(driver, memory);
+    LMC_TRY(allocatePinned(
+        driver, bytes, fmt::format("allocate {} bytes of pinned memory for a collective", bytes),
+        staging));
     reserved = bytes;
     return {};
   }

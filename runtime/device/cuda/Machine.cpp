@@ -23,28 +23,26 @@ Result<ordered_json> copyThereAndBack(const Driver &driver) {
   CUstream made = nullptr;
   LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
   Stream stream(driver, made);
-  void *host[2] = {};
+  PinnedMemory source, target;
   CUdeviceptr device = 0;
-  LMC_CUDA(driver, cuMemHostAlloc(&host[0], kCopiedBytes, 0), "allocate pinned memory");
-  PinnedMemory source(driver, host[0]);
-  LMC_CUDA(driver, cuMemHostAlloc(&host[1], kCopiedBytes, 0), "allocate pinned memory");
-  PinnedMemory target(driver, host[1]);
+  LMC_TRY(allocatePinned(driver, kCopiedBytes, "allocate pinned memory", source));
+  LMC_TRY(allocatePinned(driver, kCopiedBytes, "allocate pinned memory", target));
   LMC_CUDA(driver, cuMemAlloc(&device, kCopiedBytes), "allocate 64 MiB of the GPU's memory");
   DeviceMemory memory(driver, device);
-  auto *words = static_cast<uint32_t *>(host[0]);
+  auto *words = static_cast<uint32_t *>(source.get());
   for (uint32_t i = 0; i < kCopiedBytes / sizeof *words; ++i)
     words[i] = i * 2654435761u; // all are different
-  std::memset(host[1], 0, kCopiedBytes);
+  std::memset(target.get(), 0, kCopiedBytes);
   const auto start = std::chrono::steady_clock::now();
-  LMC_CUDA(driver, cuMemcpyHtoDAsync(device, host[0], kCopiedBytes, stream.get()),
+  LMC_CUDA(driver, cuMemcpyHtoDAsync(device, source.get(), kCopiedBytes, stream.get()),
            "copy to the GPU");
-  LMC_CUDA(driver, cuMemcpyDtoHAsync(host[1], device, kCopiedBytes, stream.get()),
+  LMC_CUDA(driver, cuMemcpyDtoHAsync(target.get(), device, kCopiedBytes, stream.get()),
            "copy from the GPU");
   LMC_CUDA(driver, cuStreamSynchronize(stream.get()), "copy to the GPU and back");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return ordered_json{{"bytes", kCopiedBytes},
                       {"seconds", seconds.count()},
-                      {"ok", std::memcmp(host[0], host[1], kCopiedBytes) == 0}};
+                      {"ok", std::memcmp(source.get(), target.get(), kCopiedBytes) == 0}};
 }
 
 Result<ordered_json> describe(const Driver &driver, const Gpu &gpu, int index) {

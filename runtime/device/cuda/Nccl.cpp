@@ -135,10 +135,7 @@ Result<void> NcclCollectives::prepare() {
   LMC_CUDA(driver, cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, greatest),
            "create a stream");
   own = Stream(driver, made);
-  auto event = makeEvent(driver, /*timed=*/false);
-  LMC_TRY(event);
-  fork = std::move(*event);
-  return {};
+  return makeEvent(driver, /*timed=*/false, fork);
 }
 
 // The rank at position 0 makes the communicator's id, and the host's group sends it to the others.

@@ -107,13 +107,8 @@ Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &c
     at.*part.at = next;
     next += padded(part.bytes);
   }
-  void *pinned = nullptr;
-  LMC_CUDA(*driver,
-           cuMemHostAlloc(&pinned,
-                          std::max(2 * command.columns() * width, 4 * (command.experts + 1)), 0),
-           "allocate pinned memory");
-  row = PinnedMemory(*driver, pinned);
-  return {};
+  return allocatePinned(*driver, std::max(2 * command.columns() * width, 4 * (command.experts + 1)),
+                        "allocate pinned memory", row);
 }
 
 // A GPU that multiplies zeros draws less power, and runs faster, than one that multiplies data. The
@@ -122,20 +117,19 @@ Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &c
 Result<void> ProductWays::Trial::fill(plan::DType dtype) {
   constexpr uint64_t kValues = 524287;
   const uint64_t patternBytes = kValues * byteWidth(dtype);
-  void *pinned = nullptr;
-  LMC_CUDA(*driver, cuMemHostAlloc(&pinned, patternBytes, 0), "allocate pinned memory");
-  PinnedMemory pattern(*driver, pinned);
+  PinnedMemory pattern;
+  LMC_TRY(allocatePinned(*driver, patternBytes, "allocate pinned memory", pattern));
   std::vector<double> values(kValues);
   std::mt19937_64 generator(1);
   std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
   for (double &value : values)
     value = uniform(generator);
-  if (!convertFloats(plan::DType::F64, values.data(), dtype, pinned, kValues))
+  if (!convertFloats(plan::DType::F64, values.data(), dtype, pattern.get(), kValues))
     return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
   for (const Part &part : parts)
     for (uint64_t from = 0; part.isRandom && from < part.bytes; from += patternBytes)
       LMC_CUDA(*driver,
-               cuMemcpyHtoDAsync(at.*part.at + from, pinned,
+               cuMemcpyHtoDAsync(at.*part.at + from, pattern.get(),
                                  std::min(patternBytes, part.bytes - from), stream),
                "copy random values");
   LMC_CUDA(*driver, cuStreamSynchronize(stream), "copy random values");
@@ -160,11 +154,8 @@ Result<ProductWays::Trial> ProductWays::Trial::prepare(const Driver &driver, con
   LMC_TRY(trial.fill(command.shape.input));
   if (command.experts)
     LMC_TRY(trial.setOffsets(command));
-  for (Event *event : {&trial.begin, &trial.end}) {
-    auto made = makeEvent(driver, /*timed=*/true);
-    LMC_TRY(made);
-    *event = std::move(*made);
-  }
+  for (Event *event : {&trial.begin, &trial.end})
+    LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
   return trial;
 }
 

@@ -386,16 +386,10 @@ Result<Products::Trial> Products::Trial::prepare(const Driver &driver, const Gpu
   trial.inputBytes = a + b;
   trial.biasBytes = bias;
   trial.residualBytes = residual;
-  void *pattern = nullptr, *rows = nullptr;
-  LMC_CUDA(driver, cuMemHostAlloc(&pattern, kPatternBytes, 0), "allocate pinned memory");
-  trial.pattern = PinnedMemory(driver, pattern);
-  LMC_CUDA(driver, cuMemHostAlloc(&rows, 3 * row, 0), "allocate pinned memory");
-  trial.rows = PinnedMemory(driver, rows);
-  for (Event *event : {&trial.begin, &trial.end}) {
-    auto made = makeEvent(driver, /*timed=*/true);
-    LMC_TRY(made);
-    *event = std::move(*made);
-  }
+  LMC_TRY(allocatePinned(driver, kPatternBytes, "allocate pinned memory", trial.pattern));
+  LMC_TRY(allocatePinned(driver, 3 * row, "allocate pinned memory", trial.rows));
+  for (Event *event : {&trial.begin, &trial.end})
+    LMC_TRY(makeEvent(driver, /*timed=*/true, *event));
   return trial;
 }
 
