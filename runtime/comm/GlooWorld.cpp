@@ -325,14 +325,12 @@ private:
 
 class GlooWorld final : public World {
 public:
-  static Result<std::unique_ptr<World>> join(const RendezvousOptions &options, int shardRanks) {
+  static Result<std::unique_ptr<World>> join(const RendezvousOptions &options) {
     auto rendezvous = Rendezvous::join(options);
     LMC_TRY(rendezvous);
     std::unique_ptr<GlooWorld> world(new GlooWorld(options, std::move(*rendezvous)));
     LMC_TRY(world->checkHosts());
     LMC_TRY(world->connect());
-    if (shardRanks > 0)
-      LMC_TRY(world->divide(shardRanks, world->size(), /*expertRanks=*/1));
     return std::unique_ptr<World>(std::move(world));
   }
 
@@ -450,8 +448,8 @@ private:
 
 } // namespace
 
-Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks) {
-  return GlooWorld::join(options, shardRanks);
+Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options) {
+  return GlooWorld::join(options);
 }
 
 static StallLimits withOptions(StallLimits stall, const LaunchOptions &options) {
@@ -466,14 +464,10 @@ static StallLimits withOptions(StallLimits stall, const LaunchOptions &options) 
 
 StallLimits stallLimits(const LaunchOptions &options) { return withOptions({}, options); }
 
-Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks,
+Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times) {
   const auto launch = findLaunch(options, [](const char *name) { return std::getenv(name); });
   LMC_TRY(launch);
-  if (shardRanks > 0 && launch->size % shardRanks != 0)
-    return Error{fmt::format("{} ranks are started, and the plan divides state among groups of {}: "
-                             "start as many ranks as the plan is for",
-                             launch->size, shardRanks)};
   if (launch->size == 1)
     return std::move(makeLocalWorlds(1, 1).front());
   RendezvousOptions rendezvous = times;
@@ -502,7 +496,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shard
     if (rendezvous.secret.empty())
       return Error{fmt::format("--secret-file={}: the file is empty", options.secretFile)};
   }
-  return joinGlooWorld(rendezvous, shardRanks);
+  return joinGlooWorld(rendezvous);
 }
 
 } // namespace lmc

@@ -11,18 +11,17 @@
 
 namespace lmc {
 
-// Joins the other ranks of the run, in groups of `shardRanks`; 0: World::divide() makes the groups.
-// An Error of a Communicator's function names the rank that has failed. The process calls
-// ignoreFailedWrites().
-Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options, int shardRanks = 0);
+// Joins the other ranks of the run. An Error of a Communicator's function names the rank that has
+// failed. The process calls ignoreFailedWrites().
+Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options);
 
 // Returns the times after which a rank counts as hung: the defaults, unless `options` give others.
 StallLimits stallLimits(const LaunchOptions &options);
 
 // Finds this rank's number in `options` and the environment, and joins the other ranks. A world of
-// one rank opens no connection. Returns an Error if `shardRanks` does not divide the number of
-// ranks, or if they are not numbered host by host. Of `times`, only the durations are used.
-Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options, int shardRanks = 0,
+// one rank opens no connection. Returns an Error if the ranks are not numbered host by host. Of
+// `times`, only the durations are used.
+Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times = {});
 
 } // namespace lmc

@@ -48,8 +48,9 @@ void onGlooRanks(int ranks, int shardRanks, const std::function<void(World &)> &
       options.address = "127.0.0.1";
       options.port = *port;
       options.onStuck = [](const Error &failure) { ADD_FAILURE() << failure.message; };
-      auto world = joinGlooWorld(options, shardRanks);
+      auto world = joinGlooWorld(options);
       ASSERT_TRUE(world) << world.error().message;
+      ASSERT_TRUE((*world)->divide(shardRanks, ranks));
       body(**world);
     });
 }

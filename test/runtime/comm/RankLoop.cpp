@@ -111,8 +111,9 @@ int main(int argc, char **argv) {
     return *done;
 
   auto run = [&]() -> Result<void> {
-    auto world = openWorld(options, static_cast<int>(shard), times);
+    auto world = openWorld(options, times);
     LMC_TRY(world);
+    LMC_TRY((*world)->divide(static_cast<int>(shard), (*world)->size()));
     return loop(**world, does);
   };
   if (const Result<void> result = run(); !result) {
