@@ -29,13 +29,12 @@ public:
 
   Result<Launch> read() {
     const Launcher *launcher = findLauncher();
-    Launch launch;
-    auto size = number(options.worldSize, "--world-size", 1, 1 << 20, [&]() -> const char * {
-      return launcher ? present(launcher->size, launcher->size2) : nullptr;
-    });
-    LMC_TRY(size);
     const char *rankName = launcher ? launcher->rank : nullptr;
-    auto rank = number(options.rank, "--rank", 0, 1 << 20, [&] { return rankName; });
+    const char *sizeName = launcher ? present(launcher->size, launcher->size2) : nullptr;
+    Launch launch;
+    auto size = number(options.worldSize, "--world-size", 1, 1 << 20, sizeName);
+    LMC_TRY(size);
+    auto rank = number(options.rank, "--rank", 0, 1 << 20, rankName);
     LMC_TRY(rank);
     if (!*size && !*rank)
       return alone();
@@ -51,20 +50,21 @@ public:
     launch.size = static_cast<int>(**size);
     launch.rank = static_cast<int>(**rank);
     if (launch.rank >= launch.size)
-      return Error{
-          fmt::format("this is rank {} of {} ranks ({}, {}): ranks are 0 to {}", launch.rank,
-                      launch.size, origin(options.rank, "--rank", rankName),
-                      origin(options.worldSize, "--world-size",
-                             launcher ? present(launcher->size, launcher->size2) : nullptr),
-                      launch.size - 1)};
+      return Error{fmt::format("this is rank {} of {} ranks ({}, {}): ranks are 0 to {}",
+                               launch.rank, launch.size, options.rank ? "--rank" : rankName,
+                               options.worldSize ? "--world-size" : sizeName, launch.size - 1)};
     auto local = number(options.localRank, "--local-rank", 0, launch.size - 1,
-                        [&] { return launcher ? present(launcher->localRank, nullptr) : nullptr; });
+                        launcher ? launcher->localRank : nullptr);
     LMC_TRY(local);
     launch.localRank = static_cast<int>(local->value_or(0));
     if (launch.size == 1)
       return launch;
-    LMC_TRY(findAddress(launcher, launch));
-    LMC_TRY(findPort(launcher, launch));
+    auto address = findAddress(launcher, launch);
+    LMC_TRY(address);
+    launch.address = *address;
+    auto port = findPort(launcher);
+    LMC_TRY(port);
+    launch.port = *port;
     return launch;
   }
 
@@ -79,11 +79,6 @@ private:
     return get(name) ? name : get(other) ? other : nullptr;
   }
 
-  static std::string origin(const std::optional<int64_t> &option, const char *flag,
-                            const char *variable) {
-    return option ? flag : variable ? variable : "";
-  }
-
   // srun starts steps. SLURM_PROCID is also set outside of a step, as in a batch script, where no
   // other ranks exist.
   const Launcher *findLauncher() const {
@@ -96,16 +91,15 @@ private:
     return nullptr;
   }
 
-  // Returns the value of the flag; else that of the variable that `variable` names; else nothing.
-  template <typename F>
+  // Returns the value of the flag; else that of the variable `name`, if it is not null and set;
+  // else nothing.
   Result<std::optional<int64_t>> number(const std::optional<int64_t> &option, const char *flag,
-                                        int64_t least, int64_t most, F variable) const {
+                                        int64_t least, int64_t most, const char *name) const {
     if (option) {
       if (*option < least || *option > most)
         return outOfRange(fmt::format("{}={}", flag, *option), least, most);
       return option;
     }
-    const char *name = variable();
     const char *text = get(name);
     if (!text)
       return std::optional<int64_t>();
@@ -117,13 +111,17 @@ private:
     return std::optional(value);
   }
 
+  Result<std::optional<int64_t>> number(int64_t least, int64_t most, const char *name) const {
+    return number({}, "", least, most, name);
+  }
+
   static Error outOfRange(const std::string &what, int64_t least, int64_t most) {
     return Error{fmt::format("{}: must be a whole number from {} to {}", what, least, most)};
   }
 
   // Returns a world of one rank. Error: something says that more ranks were intended.
   Result<Launch> alone() const {
-    auto size = number({}, "", 0, std::numeric_limits<int>::max(), [] { return "WORLD_SIZE"; });
+    auto size = number(0, std::numeric_limits<int>::max(), "WORLD_SIZE");
     LMC_TRY(size);
     if (size->value_or(1) > 1)
       return Error{
@@ -137,27 +135,19 @@ private:
     return Launch{};
   }
 
-  Result<void> findAddress(const Launcher *launcher, Launch &launch) const {
-    if (!options.masterAddress.empty()) {
-      launch.address = options.masterAddress;
-      return {};
-    }
-    if (const char *address = get("MASTER_ADDR")) {
-      launch.address = address;
-      return {};
-    }
+  Result<std::string> findAddress(const Launcher *launcher, const Launch &launch) const {
+    if (!options.masterAddress.empty())
+      return options.masterAddress;
+    if (const char *address = get("MASTER_ADDR"))
+      return std::string(address);
     if (launcher == &kSlurm)
-      if (const char *nodes = get(present("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"))) {
-        launch.address = firstHost(nodes);
-        return {};
-      }
+      if (const char *nodes = get(present("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")))
+        return firstHost(nodes);
     if (launcher == &kOpenMpi) {
-      auto local = number({}, "", 0, 1 << 20, [] { return "OMPI_COMM_WORLD_LOCAL_SIZE"; });
+      auto local = number(0, 1 << 20, "OMPI_COMM_WORLD_LOCAL_SIZE");
       LMC_TRY(local);
-      if (*local && **local == launch.size) {
-        launch.address = "127.0.0.1";
-        return {};
-      }
+      if (*local && **local == launch.size)
+        return std::string("127.0.0.1");
       return Error{"Open MPI does not say on which host rank 0 is: give --master-addr, or set "
                    "MASTER_ADDR (mpirun -x MASTER_ADDR=HOST)"};
     }
@@ -166,32 +156,27 @@ private:
                              launch.rank, launch.size)};
   }
 
-  Result<void> findPort(const Launcher *launcher, Launch &launch) const {
-    auto own =
-        number(options.masterPort, "--master-port", 1, kHighestPort, [] { return "LMC_PORT"; });
+  Result<int> findPort(const Launcher *launcher) const {
+    auto own = number(options.masterPort, "--master-port", 1, kHighestPort, "LMC_PORT");
     LMC_TRY(own);
-    if (*own) {
-      launch.port = static_cast<int>(**own);
-      return {};
-    }
-    auto agents = number({}, "", 1, kHighestPort, [] { return "MASTER_PORT"; });
+    if (*own)
+      return static_cast<int>(**own);
+    auto agents = number(1, kHighestPort, "MASTER_PORT");
     LMC_TRY(agents);
     if (*agents) {
       const int port = static_cast<int>(**agents);
-      launch.port = port + 1000 <= kHighestPort ? port + 1000 : port - 1000;
-      return {};
+      return port + 1000 <= kHighestPort ? port + 1000 : port - 1000;
     }
-    launch.port = kDefaultPort;
     if (launcher == &kSlurm) {
       constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
-      auto job = number({}, "", 0, kMost, [] { return "SLURM_JOB_ID"; });
+      auto job = number(0, kMost, "SLURM_JOB_ID");
       LMC_TRY(job);
-      auto step = number({}, "", 0, kMost, [] { return "SLURM_STEP_ID"; });
+      auto step = number(0, kMost, "SLURM_STEP_ID");
       LMC_TRY(step);
       if (*job)
-        launch.port = static_cast<int>(20000 + (8 * **job + step->value_or(0)) % 10000);
+        return static_cast<int>(20000 + (8 * **job + step->value_or(0)) % 10000);
     }
-    return {};
+    return kDefaultPort;
   }
 
   const LaunchOptions &options;

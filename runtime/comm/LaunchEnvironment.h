@@ -32,7 +32,6 @@ namespace lmc {
 struct LaunchOptions {
   std::optional<int64_t> rank, worldSize, localRank, masterPort;
   std::string masterAddress;
-  // Name or address of the network interface to which all traffic is bound; "": the one by which
   // Name or address of the network interface for all traffic; "": the one on the way to rank 0.
   std::string interface;
   std::string secretFile;             // path of a file with the secret of the run; "": no secret
