@@ -3,34 +3,18 @@
 #include "ground/support/FileWait.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace lmc {
 
 const char *textOf(Activity activity) {
-  switch (activity) {
-  case Activity::Starting:
-    return "starting";
-  case Activity::Measuring:
-    return "measuring links";
-  case Activity::Reading:
-    return "reading data";
-  case Activity::Computing:
-    return "computing";
-  case Activity::Validating:
-    return "validating";
-  case Activity::Generating:
-    return "generating text";
-  case Activity::Comparing:
-    return "comparing weights";
-  case Activity::Saving:
-    return "saving";
-  case Activity::Logging:
-    return "writing logs";
-  case Activity::Ending:
-    return "ending";
-  }
-  return "?";
+  static constexpr const char *kTexts[] = {
+      "starting",        "measuring links",   "reading data", "computing",    "validating",
+      "generating text", "comparing weights", "saving",       "writing logs", "ending"};
+  static_assert(std::size(kTexts) == static_cast<size_t>(Activity::Ending) + 1);
+  const auto index = static_cast<size_t>(activity); // may come from another rank
+  return index < std::size(kTexts) ? kTexts[index] : "?";
 }
 
 // Adds the time since the last call to the time of the step and, if the main thread was busy, to
