@@ -85,24 +85,18 @@ int connectWithin(int fd, const Address &to, Milliseconds limit) {
   return failed;
 }
 
-// The ends of a connection.
-Address ownEnd(int fd) {
+// Returns an end of a connection: this one by getsockname, the other one by getpeername.
+Address endOf(int fd, decltype(::getsockname) *find) {
   Address end;
   end.bytes = sizeof(end.storage);
-  (void)::getsockname(fd, end.get(), &end.bytes);
-  return end;
-}
-Address otherEnd(int fd) {
-  Address end;
-  end.bytes = sizeof(end.storage);
-  (void)::getpeername(fd, end.get(), &end.bytes);
+  (void)find(fd, end.get(), &end.bytes);
   return end;
 }
 
 // If nobody listens at a port of this machine, the system may choose that very port for the
 // connecting end, and TCP then connects the socket with itself.
 bool connectedToItself(int fd) {
-  const Address own = ownEnd(fd), other = otherEnd(fd);
+  const Address own = endOf(fd, ::getsockname), other = endOf(fd, ::getpeername);
   return own.bytes == other.bytes && std::memcmp(&own.storage, &other.storage, own.bytes) == 0;
 }
 
@@ -259,10 +253,11 @@ Socket::Received Socket::receive(json &message, size_t maximumBytes) {
 void Socket::finishSending() { (void)::shutdown(fd, SHUT_WR); }
 void Socket::shutdown() { (void)::shutdown(fd, SHUT_RDWR); }
 
-std::string Socket::ownAddress() const { return ownEnd(fd).text(); }
+std::string Socket::ownAddress() const { return endOf(fd, ::getsockname).text(); }
 
 int Socket::ownPort() const {
-  const Address own = ownEnd(fd); // IPv4 and IPv6 addresses have the port at the same place
+  const Address own =
+      endOf(fd, ::getsockname); // IPv4 and IPv6 addresses have the port at the same place
   return ntohs(reinterpret_cast<const sockaddr_in &>(own.storage).sin_port);
 }
 
