@@ -69,21 +69,17 @@ void GemmChoices::read(const std::string &path, Origin origin) {
         fmt::format("{}; its choices of matrix products are made again", choices.error().message));
     return;
   }
+  // Choices of the run replace choices of the cache, whichever file is read first.
   for (auto &[key, choice] : *choices)
-    entries[key] = {std::move(choice), origin};
+    if (origin == Origin::Run || !entries.contains(key))
+      entries[key] = {std::move(choice), origin};
 }
 
 void GemmChoices::readRun(const std::string &path) { read(path, Origin::Run); }
 
 void GemmChoices::readCache(const std::string &path) {
-  if (!measuring || path.empty())
-    return;
-  // Choices of the run replace choices of the cache, whichever file is read first.
-  const std::map<GemmKey, Entry> before = std::move(entries);
-  entries.clear();
-  read(path, Origin::Cache);
-  for (const auto &[key, entry] : before)
-    entries[key] = entry;
+  if (measuring && !path.empty())
+    read(path, Origin::Cache);
 }
 
 std::optional<GemmChoice> GemmChoices::find(const GemmKey &key) {
