@@ -45,13 +45,6 @@ std::string describe(const GemmGroupShape &group) {
                      group.parts == 1 ? "" : "s");
 }
 
-void addBias(const GemmShape &shape, float *d, const float *bias) {
-#pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < shape.m; ++row)
-    for (int64_t column = 0; column < shape.n; ++column)
-      d[row * shape.n + column] += bias[column];
-}
-
 struct GemmCache::State {
   int threads;
   GemmChoices *choices;

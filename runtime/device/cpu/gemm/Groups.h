@@ -1,12 +1,13 @@
-// Divides the products of a group among threads.
+// Divides the products of a group among threads, and wraps the products of a library.
 #pragma once
 
-#include "runtime/device/cpu/Gemm.h"
+#include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <omp.h>
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 namespace lmc::cpu {
@@ -87,13 +88,40 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
   }
 }
 
-// A group of products by a library: multiply(GemmShape, lda, ldb, a, b, d) computes one block, d of
-// leading dimension n, on the calling thread.
-template <typename Multiply> class LibraryGroup final : public GemmGroup {
+// A library's product without bias: multiply(shape, lda, ldb, a, b, d, ldd).
+using Multiply = std::function<void(const GemmShape &shape, int64_t leadingA, int64_t leadingB,
+                                    const void *a, const void *b, void *d, int64_t leadingD)>;
+
+// A product by a library. The bias, which is f32, is added behind it.
+class LibraryGemm final : public Gemm {
+public:
+  LibraryGemm(const GemmShape &shape, const char *name, Multiply multiply)
+      : shape(shape), name(name), multiply(std::move(multiply)) {}
+
+  void run(const void *a, const void *b, void *d, const void *bias) override {
+    multiply(shape, shape.leadingA(), shape.leadingB(), a, b, d, shape.n);
+    if (!shape.hasBias)
+      return;
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < shape.m; ++row)
+      for (int64_t column = 0; column < shape.n; ++column)
+        static_cast<float *>(d)[row * shape.n + column] += static_cast<const float *>(bias)[column];
+  }
+
+  std::string implementation() const override { return name; }
+
+private:
+  GemmShape shape;
+  std::string name;
+  Multiply multiply;
+};
+
+// A group of products by a library. multiply() computes a block of one on the calling thread.
+class LibraryGroup final : public GemmGroup {
 public:
   LibraryGroup(const GemmGroupShape &group, int threads, const char *name, Multiply multiply)
       : shape(group.shape), threads(threads), name(name),
-        blocks(group, threads, {kRows, kColumns, 16}), multiply(multiply) {}
+        blocks(group, threads, {kRows, kColumns, 16}), multiply(std::move(multiply)) {}
 
   void run(const std::vector<GemmPart> &parts) override {
     forBlocks(shape, blocks.divide(parts), threads, [&](const GemmBlock &block, const GemmBlock *) {
@@ -127,11 +155,5 @@ private:
   GemmBlocks blocks;
   Multiply multiply;
 };
-
-template <typename Multiply>
-std::unique_ptr<GemmGroup> libraryGroup(const GemmGroupShape &group, int threads, const char *name,
-                                        Multiply multiply) {
-  return std::make_unique<LibraryGroup<Multiply>>(group, threads, name, multiply);
-}
 
 } // namespace lmc::cpu

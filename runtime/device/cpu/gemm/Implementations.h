@@ -15,9 +15,6 @@ inline bool isPlainF32(const GemmShape &shape) {
          (!shape.hasBias || shape.bias == Storage::F32);
 }
 
-// Adds `bias` to every row of d[m,n], for libraries whose product has no bias.
-void addBias(const GemmShape &shape, float *d, const float *bias);
-
 // Returns true if oneDNN's primitive computes the shape well. It multiplies every type, but where
 // it only emulates a type, it is hundreds of times slower than other libraries.
 bool oneDnnHas(const GemmShape &shape);

@@ -1,7 +1,6 @@
 // Matrix products by Intel's MKL, with the OpenMP runtime of this program.
 #include "ground/support/Places.h"
 #include "runtime/device/cpu/gemm/Groups.h"
-#include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -101,40 +100,23 @@ Result<const Mkl *> open() {
   return &mkl;
 }
 
-// Computes a product without bias on `threads` threads.
-void multiply(const Mkl &mkl, int threads, const GemmShape &shape, int64_t leadingA,
-              int64_t leadingB, const void *a, const void *b, void *d, int64_t leadingD) {
-  mkl.setThreads(threads);
-  auto product = [&](auto *gemm, const auto *aData, const auto *bData) {
-    gemm(kRowMajor, shape.transposeA ? kTranspose : kNoTranspose,
-         shape.transposeB ? kTranspose : kNoTranspose, int(shape.m), int(shape.n), int(shape.k),
-         1.0f, aData, int(leadingA), bData, int(leadingB), shape.accumulate ? 1.0f : 0.0f,
-         static_cast<float *>(d), int(leadingD));
+// Returns MKL's product on `threads` threads.
+Multiply multiplyBy(const Mkl &mkl, int threads) {
+  return [&mkl, threads](const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
+                         const void *b, void *d, int64_t leadingD) {
+    mkl.setThreads(threads);
+    auto product = [&](auto *gemm, const auto *aData, const auto *bData) {
+      gemm(kRowMajor, shape.transposeA ? kTranspose : kNoTranspose,
+           shape.transposeB ? kTranspose : kNoTranspose, int(shape.m), int(shape.n), int(shape.k),
+           1.0f, aData, int(leadingA), bData, int(leadingB), shape.accumulate ? 1.0f : 0.0f,
+           static_cast<float *>(d), int(leadingD));
+    };
+    if (shape.input == Storage::BF16)
+      product(mkl.bf16Gemm, a, b);
+    else
+      product(mkl.sgemm, static_cast<const float *>(a), static_cast<const float *>(b));
   };
-  if (shape.input == Storage::BF16)
-    product(mkl.bf16Gemm, a, b);
-  else
-    product(mkl.sgemm, static_cast<const float *>(a), static_cast<const float *>(b));
 }
-
-class MklGemm final : public Gemm {
-public:
-  MklGemm(const Mkl &mkl, const GemmShape &shape, int threads)
-      : mkl(mkl), shape(shape), threads(threads) {}
-
-  void run(const void *a, const void *b, void *d, const void *bias) override {
-    multiply(mkl, threads, shape, shape.leadingA(), shape.leadingB(), a, b, d, shape.n);
-    if (shape.hasBias)
-      addBias(shape, static_cast<float *>(d), static_cast<const float *>(bias));
-  }
-
-  std::string implementation() const override { return "MKL"; }
-
-private:
-  const Mkl &mkl;
-  GemmShape shape;
-  int threads;
-};
 
 } // namespace
 
@@ -152,15 +134,11 @@ bool mklHas(const Mkl &mkl, const GemmShape &shape) {
 }
 
 std::unique_ptr<Gemm> makeMklGemm(const Mkl &mkl, const GemmShape &shape, int threads) {
-  return std::make_unique<MklGemm>(mkl, shape, threads);
+  return std::make_unique<LibraryGemm>(shape, "MKL", multiplyBy(mkl, threads));
 }
 
 std::unique_ptr<GemmGroup> makeMklGroup(const Mkl &mkl, const GemmGroupShape &group, int threads) {
-  return libraryGroup(group, threads, "MKL",
-                      [&mkl](const GemmShape &shape, int64_t leadingA, int64_t leadingB,
-                             const void *a, const void *b, void *d, int64_t leadingD) {
-                        multiply(mkl, /*threads=*/1, shape, leadingA, leadingB, a, b, d, leadingD);
-                      });
+  return std::make_unique<LibraryGroup>(group, threads, "MKL", multiplyBy(mkl, /*threads=*/1));
 }
 
 } // namespace lmc::cpu

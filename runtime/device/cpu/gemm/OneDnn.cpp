@@ -1,6 +1,5 @@
 // Matrix products by oneDNN: its primitive, and its sgemm, which divides the work in another way.
 #include "runtime/device/cpu/gemm/Groups.h"
-#include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -83,24 +82,6 @@ void sgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const voi
     throw dnnl::error(status, "dnnl_sgemm failed");
 }
 
-// The product by oneDNN's sgemm, for f32 only. The product of row-major matrices is computed as
-// that of their transposes, d^T = b^T a^T.
-class OneDnnSgemm final : public Gemm {
-public:
-  explicit OneDnnSgemm(const GemmShape &shape) : shape(shape) {}
-
-  void run(const void *a, const void *b, void *d, const void *bias) override {
-    sgemm(shape, shape.leadingA(), shape.leadingB(), a, b, d, shape.n);
-    if (shape.hasBias)
-      addBias(shape, static_cast<float *>(d), static_cast<const float *>(bias));
-  }
-
-  std::string implementation() const override { return "oneDNN sgemm"; }
-
-private:
-  GemmShape shape;
-};
-
 } // namespace
 
 // Returns true if oneDNN multiplies `storage` with CPU instructions made for this type. Where
@@ -141,12 +122,12 @@ Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape) {
 }
 
 std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape) {
-  return std::make_unique<OneDnnSgemm>(shape);
+  return std::make_unique<LibraryGemm>(shape, "oneDNN sgemm", sgemm);
 }
 
 std::unique_ptr<GemmGroup> makeOneDnnSgemmGroup(const GemmGroupShape &group, int threads) {
   // Within a parallel region, oneDNN uses only the thread that calls it.
-  return libraryGroup(group, threads, "oneDNN sgemm", sgemm);
+  return std::make_unique<LibraryGroup>(group, threads, "oneDNN sgemm", sgemm);
 }
 
 } // namespace lmc::cpu
