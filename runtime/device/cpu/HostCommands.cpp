@@ -61,16 +61,22 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      shape.m * shape.n * elementBytes(shape.output)};
 }
 
-// Returns the command of the products `group` that `op` computes, without its addresses and steps
-// of a, b and d.
+// Returns the command of the products `group` that `op` computes from a and b to d, without its
+// distances.
 template <typename Op>
-static Result<ExpertCommand> expertCommand(const Op &op, const GemmGroupShape &group,
-                                           HostMemory &memory, GemmCache &gemms) {
+static Result<ExpertCommand> expertCommand(const Op &op, uint32_t a, uint32_t b, uint32_t d,
+                                           GemmGroupShape group, HostMemory &memory,
+                                           GemmCache &gemms) {
+  group.shape.input = storageOf(memory.slice(a).dtype());
+  group.shape.output = storageOf(memory.slice(d).dtype());
   auto product = gemms.find(group);
   LMC_TRY(product);
   ExpertCommand command{};
   command.gemms = *product;
   command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
+  command.a = memory.address(a);
+  command.b = memory.address(b);
+  command.d = memory.address(d);
   command.parts.resize(size_t(group.parts));
   return command;
 }
@@ -81,13 +87,9 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memo
   const auto columns = int64_t(op.columns());
   GemmGroupShape group{{int64_t(op.rows()), columns, inner}, experts, GemmGroupShape::Split::M};
   group.shape.transposeB = !op.transposed();
-  group.shape.input = group.shape.output = storageOf(memory.slice(op.x()).dtype());
-  auto command = expertCommand(op, group, memory, gemms);
+  auto command = expertCommand(op, op.x(), op.weight(), op.y(), group, memory, gemms);
   LMC_TRY(command);
-  const int64_t width = elementBytes(group.shape.input);
-  command->a = memory.address(op.x());
-  command->b = memory.address(op.weight());
-  command->d = memory.address(op.y());
+  const auto width = int64_t(byteWidth(memory.slice(op.x()).dtype()));
   command->rowA = inner * width;
   command->rowD = columns * width;
   command->expertB = inner * columns * width;
@@ -102,17 +104,12 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &
   GemmGroupShape group{{columns, inner, int64_t(op.rows())}, experts, GemmGroupShape::Split::K};
   group.shape.transposeA = true;
   group.shape.accumulate = op.accumulate();
-  group.shape.input = storageOf(memory.slice(op.x()).dtype());
-  group.shape.output = storageOf(memory.slice(op.d()).dtype());
-  auto command = expertCommand(op, group, memory, gemms);
+  auto command = expertCommand(op, op.dy(), op.x(), op.d(), group, memory, gemms);
   LMC_TRY(command);
-  const int64_t width = elementBytes(group.shape.input);
-  command->a = memory.address(op.dy());
-  command->b = memory.address(op.x());
-  command->d = memory.address(op.d());
+  const auto width = int64_t(byteWidth(memory.slice(op.x()).dtype()));
   command->rowA = columns * width;
   command->rowB = inner * width;
-  command->expertD = inner * columns * elementBytes(group.shape.output);
+  command->expertD = inner * columns * int64_t(byteWidth(memory.slice(op.d()).dtype()));
   command->rowsAreDepth = true;
   command->otherSize = columns;
   return command;

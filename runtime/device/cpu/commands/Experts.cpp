@@ -339,19 +339,4 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Co
   });
 }
 
-template <>
-Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinear &op) {
-  auto command = bindExperts(op, at.memory, at.gemms);
-  LMC_TRY(command);
-  return BoundCommand([command = std::move(*command)]() mutable { command.run(); });
-}
-
-template <>
-Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
-                             const plan::ExpertLinearGrad &op) {
-  auto command = bindExperts(op, at.memory, at.gemms);
-  LMC_TRY(command);
-  return BoundCommand([command = std::move(*command)]() mutable { command.run(); });
-}
-
 } // namespace lmc::cpu

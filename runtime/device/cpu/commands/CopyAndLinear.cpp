@@ -1,0 +1,33 @@
+#include "runtime/device/cpu/Resolver.h"
+
+namespace lmc::cpu {
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Copy &op) {
+  return BoundCommand(
+      [copy = bindCopy(op, at.memory), threads = at.threads] { copy.run(threads); });
+}
+
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Gemm &op) {
+  auto gemm = bindGemm(op, at.memory, at.gemms);
+  LMC_TRY(gemm);
+  return BoundCommand([gemm = *gemm] { gemm.run(); });
+}
+
+template <typename Op> static Result<BoundCommand> resolveExperts(Resolver &at, const Op &op) {
+  auto command = bindExperts(op, at.memory, at.gemms);
+  LMC_TRY(command);
+  return BoundCommand([command = std::move(*command)]() mutable { command.run(); });
+}
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::ExpertLinear &op) {
+  return resolveExperts(at, op);
+}
+template <>
+Result<BoundCommand> resolve(Resolver &at, const plan::Command &,
+                             const plan::ExpertLinearGrad &op) {
+  return resolveExperts(at, op);
+}
+
+} // namespace lmc::cpu
