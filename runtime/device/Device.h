@@ -131,10 +131,7 @@ public:
   // command and may copy from the device, the times include what it does. Error: as of wait(), or
   // the first that `after` returns.
   virtual Result<std::vector<CommandTime>> submitTimed(Executable &executable,
-                                                       const AfterCommand &after) = 0;
-  Result<std::vector<CommandTime>> submitTimed(Executable &executable) {
-    return submitTimed(executable, nullptr);
-  }
+                                                       const AfterCommand &after = nullptr) = 0;
 
   // Allocates host memory for upload() and download(). All bytes are zero.
   virtual Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) = 0;
