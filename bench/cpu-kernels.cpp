@@ -95,8 +95,6 @@ static void benchGemm(int threads, Storage storage, bool json) {
 static void benchAttention(int threads) {
   const int64_t batch = 8, seq = 512, heads = 12, headDim = 64, pitch = heads * headDim;
   const int64_t elements = batch * seq * heads * headDim;
-  int sets = 0;
-  const KernelSet *const *all = kernelSets(sets);
   for (Storage storage : {Storage::F32, Storage::BF16}) {
     AlignedMemory q, k, v, dout, out, dq, dk, dv, lse, workspace, scratch;
     for (AlignedMemory *operand : {&q, &k, &v, &dout, &out, &dq, &dk, &dv})
@@ -107,8 +105,8 @@ static void benchAttention(int threads) {
                        heads,    headDim,  0,        0.125,      pitch,      pitch, pitch};
     AttentionGradArgs grad{args,  dout.data(), dq.data(), dk.data(), dv.data(), workspace.data(),
                            pitch, pitch,       pitch};
-    for (int set = 0; set < sets; ++set) {
-      const auto &kernels = all[set]->attention[int(storage)];
+    for (const KernelSet *set : kernelSets()) {
+      const auto &kernels = set->attention[int(storage)];
       int64_t bytes =
           int64_t(std::max(kernels.scratchBytes(args), kernels.gradScratchBytes(grad)) + 63) / 64 *
           64;
@@ -125,7 +123,7 @@ static void benchAttention(int threads) {
       double flops = 2.0 * double(batch * heads) * double(seq * (seq + 1) / 2) * 2 * headDim;
       fmt::print("attention {:4} {:10} forward {:6.1f} ms {:6.1f} GFLOP/s, backward {:6.1f} ms "
                  "{:6.1f} GFLOP/s\n",
-                 storage == Storage::F32 ? "f32" : "bf16", all[set]->name, forward * 1e3,
+                 storage == Storage::F32 ? "f32" : "bf16", set->name, forward * 1e3,
                  flops / forward * 1e-9, backward * 1e3, 2.5 * flops / backward * 1e-9);
     }
   }

@@ -13,7 +13,6 @@
 #include <set>
 #include <sstream>
 #include <thread>
-#include <vector>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -64,11 +63,9 @@ Result<void> checkKernelSet() {
   const char *wanted = std::getenv("LMC_CPU_ISA");
   if (!wanted || !*wanted)
     return {};
-  int count = 0;
-  const KernelSet *const *sets = kernelSets(count);
   std::vector<std::string_view> names;
-  for (int set = 0; set < count; ++set)
-    names.push_back(sets[set]->name);
+  for (const KernelSet *set : kernelSets())
+    names.push_back(set->name);
   if (std::find(names.begin(), names.end(), wanted) != names.end())
     return {};
   return Error{fmt::format("LMC_CPU_ISA={}: the CPU's kernels exist for {} here", wanted,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lmc::cpu {
 
@@ -19,6 +20,9 @@ const std::string &processorName();
 
 // Returns the bytes of physical memory, or the limit of the control group (cgroup) if it is lower.
 uint64_t memoryBytes();
+
+// Returns all kernel sets that this machine supports, the narrowest vectors first.
+const std::vector<const KernelSet *> &kernelSets();
 
 // Checks LMC_CPU_ISA. Error: it is set, and does not name a kernel set that this machine supports.
 Result<void> checkKernelSet();

@@ -96,8 +96,4 @@ struct KernelSet {
 // machine supports.
 const KernelSet &kernelSet();
 
-// Returns all kernel sets that this machine supports, the narrowest vectors first; sets `count` to
-// their number.
-const KernelSet *const *kernelSets(int &count);
-
 } // namespace lmc::cpu

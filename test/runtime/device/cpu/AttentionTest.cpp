@@ -1,4 +1,5 @@
 #include "runtime/device/cpu/AlignedMemory.h"
+#include "runtime/device/cpu/CpuMachine.h"
 #include "test/runtime/device/cpu/Values.h"
 
 #include <gtest/gtest.h>
@@ -153,21 +154,19 @@ const Shape kShapes[] = {
 } // namespace
 
 TEST(Attention, MatchesTheDefinition) {
-  int sets = 0;
-  const KernelSet *const *all = kernelSets(sets);
   for (Storage storage : {Storage::F32, Storage::BF16, Storage::F64})
     for (const Shape &shape : kShapes) {
       std::mt19937_64 random(1);
       Problem problem(shape, storage, random);
       Expected expected(problem);
-      for (int set = 0; set < sets; ++set) {
+      for (const KernelSet *set : kernelSets()) {
         SCOPED_TRACE(testing::Message()
-                     << all[set]->name << ", storage " << int(storage) << ", seq " << shape.seq
+                     << set->name << ", storage " << int(storage) << ", seq " << shape.seq
                      << ", heads " << shape.heads << "/" << shape.kvHeads << " of " << shape.headDim
                      << ", window " << shape.window << ", documents of " << shape.document);
         for (Values *result : {&problem.out, &problem.dq, &problem.dk, &problem.dv})
           std::fill(result->bytes.begin(), result->bytes.end(), char(0xff));
-        problem.run(*all[set], 2);
+        problem.run(*set, 2);
         const double tolerance = lmc::cpu::test::tolerance(storage);
         EXPECT_LE(lmc::cpu::test::error(problem.out, expected.out), tolerance);
         EXPECT_LE(lmc::cpu::test::error(problem.lse, expected.lse),
@@ -386,19 +385,17 @@ TEST(Attention, SurvivesLargeScores) {
 }
 
 TEST(Attention, ExponentialIsExactToTwoUlps) {
-  int sets = 0;
-  const KernelSet *const *all = kernelSets(sets);
-  for (int set = 0; set < sets; ++set) {
+  for (const KernelSet *set : kernelSets()) {
     std::vector<float> x, e;
     for (double at = -125.9; at < 10; at += 0.000377)
       x.push_back(float(at));
     x.insert(x.end(), {0.0f, -0.0f, -127.0f, -1e30f, -INFINITY, NAN});
     e.resize(x.size());
-    all[set]->exp2F32(x.data(), e.data(), int64_t(x.size()));
+    set->exp2F32(x.data(), e.data(), int64_t(x.size()));
     double worst = 0;
     for (size_t i = 0; i + 6 < x.size(); ++i)
       worst = std::max(worst, std::abs(double(e[i]) / std::exp2(double(x[i])) - 1));
-    EXPECT_LE(worst, 2.4e-7) << all[set]->name;
+    EXPECT_LE(worst, 2.4e-7) << set->name;
     size_t n = x.size();
     EXPECT_EQ(e[n - 6], 1.0f);
     EXPECT_EQ(e[n - 5], 1.0f);
@@ -407,7 +404,7 @@ TEST(Attention, ExponentialIsExactToTwoUlps) {
     EXPECT_EQ(e[n - 2], 0.0f);
     EXPECT_TRUE(std::isnan(e[n - 1]));
     std::vector<double> xs(x.begin(), x.end()), es(x.size());
-    all[set]->exp2F64(xs.data(), es.data(), int64_t(xs.size()));
+    set->exp2F64(xs.data(), es.data(), int64_t(xs.size()));
     for (size_t i = 0; i + 6 < xs.size(); ++i)
       ASSERT_NEAR(es[i] / std::exp2(xs[i]), 1, 1e-15);
   }

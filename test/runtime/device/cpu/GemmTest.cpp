@@ -1,4 +1,5 @@
 #include "runtime/device/GemmChoices.h"
+#include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
 #include "test/runtime/device/cpu/Values.h"
 
@@ -93,8 +94,6 @@ TEST(Gemm, CrossesBlocks) {
 TEST(Gemm, EveryKernelSetMatchesTheDefinition) {
   std::mt19937_64 random(5);
   omp_set_num_threads(2);
-  int count = 0;
-  const KernelSet *const *sets = kernelSets(count);
   const int64_t sizes[][3] = {{1, 1, 1}, {25, 67, 33}, {26, 130, 300}, {24, 64, 1281}};
   for (auto [input, output] :
        {std::pair(Storage::F32, Storage::F32), std::pair(Storage::BF16, Storage::F32),
@@ -107,12 +106,12 @@ TEST(Gemm, EveryKernelSetMatchesTheDefinition) {
         Values b = Values::random(input, shape.k * shape.n, random);
         const Values before = Values::random(output, shape.m * shape.n, random);
         const std::vector<double> expected = reference(shape, a, b, before, before);
-        for (int set = 0; set < count; ++set) {
+        for (const KernelSet *set : kernelSets()) {
           PackedBuffers buffers;
           Values d = before;
-          makePackedGemm(shape, 2, buffers, *sets[set])->run(a.data(), b.data(), d.data(), nullptr);
+          makePackedGemm(shape, 2, buffers, *set)->run(a.data(), b.data(), d.data(), nullptr);
           EXPECT_LE(lmc::cpu::test::error(d, expected), lmc::cpu::test::tolerance(output))
-              << sets[set]->name << ": " << describe(shape);
+              << set->name << ": " << describe(shape);
         }
       }
 }
