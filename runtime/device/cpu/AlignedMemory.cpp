@@ -3,19 +3,12 @@
 #include <sys/mman.h>
 
 #include <new>
-#include <utility>
 
 namespace lmc::cpu {
 
 static constexpr uint64_t kPage = 4096, kHugePage = 2 << 20;
 
 static uint64_t wholePages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-AlignedMemory &AlignedMemory::operator=(AlignedMemory &&other) noexcept {
-  std::swap(memory, other.memory);
-  std::swap(size, other.size);
-  return *this;
-}
 
 void AlignedMemory::release() {
   if (memory)

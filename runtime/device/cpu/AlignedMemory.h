@@ -2,8 +2,8 @@
 // released by the destructor.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace lmc::cpu {
 
@@ -11,24 +11,22 @@ class AlignedMemory {
 public:
   AlignedMemory() = default;
   ~AlignedMemory() { release(); }
-  AlignedMemory(AlignedMemory &&other) noexcept : memory(other.memory), size(other.size) {
-    other.memory = nullptr;
-    other.size = 0;
-  }
-  AlignedMemory &operator=(AlignedMemory &&other) noexcept;
+  AlignedMemory(AlignedMemory &&other) noexcept
+      : memory(std::exchange(other.memory, nullptr)), size(std::exchange(other.size, 0)) {}
 
   // Makes the memory at least `bytes` long. If it has to grow, its old contents are lost. Throws
   // std::bad_alloc if the system has too little memory.
   void reserve(int64_t bytes);
   // Like reserve(), but returns false if the system has too little memory.
   bool tryReserve(uint64_t bytes);
-  void release();
 
   char *at(int64_t offset) { return memory + offset; }
   char *data() const { return memory; }
   uint64_t bytes() const { return size; }
 
 private:
+  void release();
+
   char *memory = nullptr;
   uint64_t size = 0; // requested bytes; the mapping is rounded up to whole pages
 };
