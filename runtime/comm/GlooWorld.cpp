@@ -452,7 +452,7 @@ Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options) {
   return GlooWorld::join(options);
 }
 
-static StallLimits withOptions(StallLimits stall, const LaunchOptions &options) {
+StallLimits stallLimits(const LaunchOptions &options, StallLimits stall) {
   if (options.hangSeconds) {
     stall.seconds = static_cast<double>(*options.hangSeconds);
     stall.otherSeconds = std::max(stall.otherSeconds, stall.seconds);
@@ -461,8 +461,6 @@ static StallLimits withOptions(StallLimits stall, const LaunchOptions &options) 
     stall.otherSeconds = static_cast<double>(*options.slowSeconds);
   return stall;
 }
-
-StallLimits stallLimits(const LaunchOptions &options) { return withOptions({}, options); }
 
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times) {
@@ -485,7 +483,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
   }
   if (options.joinSeconds)
     rendezvous.join = std::chrono::seconds(*options.joinSeconds);
-  rendezvous.stall = withOptions(rendezvous.stall, options);
+  rendezvous.stall = stallLimits(options, rendezvous.stall);
   if (options.hangSeconds)
     rendezvous.silence =
         std::max<Milliseconds>(rendezvous.silence, std::chrono::seconds(*options.hangSeconds));

@@ -15,8 +15,8 @@ namespace lmc {
 // failed. The process calls ignoreFailedWrites().
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options);
 
-// Returns the times after which a rank counts as hung: the defaults, unless `options` give others.
-StallLimits stallLimits(const LaunchOptions &options);
+// Returns the times after which a rank counts as hung: `defaults`, unless `options` give others.
+StallLimits stallLimits(const LaunchOptions &options, StallLimits defaults = {});
 
 // Finds this rank's number in `options` and the environment, and joins the other ranks. A world of
 // one rank opens no connection. Returns an Error if the ranks are not numbered host by host. Of
