@@ -2,8 +2,7 @@
 // needs crosses the link between nodes only once:
 //
 //   all-gather       between the nodes each rank gathers the pieces of the ranks that have its
-//   place
-//                    on their nodes; then the ranks of a node give each other what they have
+//                    place on their nodes; then the ranks of a node give each other what they have
 //   reduce-scatter   the ranks of a node add up what they have for each place; then the sums are
 //                    added up between the nodes
 //   all-reduce       the ranks of a node divide the tensor among them, and add up their parts as in

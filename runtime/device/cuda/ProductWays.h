@@ -2,8 +2,7 @@
 //
 //   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and a kernel behind it, or one kernel
 //   ExpertLinear                     a kernel with a block for each tile, or one with blocks that
-//   stay
-//                                    on their SMs
+//                                    stay on their SMs
 #pragma once
 
 #include "runtime/device/cuda/Kernels.h"

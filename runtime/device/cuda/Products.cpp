@@ -5,6 +5,7 @@
 #include "ground/support/Places.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,7 @@
 #include <dlfcn.h>
 #include <limits>
 #include <random>
+#include <span>
 #include <tuple>
 
 namespace lmc::cuda {
@@ -503,11 +505,8 @@ Result<std::string> Products::Trial::tryOut(const Product &product,
 // An algorithm as 128 hexadecimal digits. cuBLASLt's manual allows to store its 64 bytes and to use
 // them with the same release.
 static std::string hexOf(const cublasLtMatmulAlgo_t &algorithm) {
-  std::string text;
-  const auto *bytes = reinterpret_cast<const unsigned char *>(&algorithm);
-  for (size_t i = 0; i < sizeof algorithm; ++i)
-    text += fmt::format("{:02x}", bytes[i]);
-  return text;
+  const std::span bytes(reinterpret_cast<const unsigned char *>(&algorithm), sizeof algorithm);
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 static bool fromHex(const std::string &text, cublasLtMatmulAlgo_t &algorithm) {

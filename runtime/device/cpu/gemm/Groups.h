@@ -69,8 +69,8 @@ private:
 };
 
 // Calls block(GemmBlock, next) for all blocks, on all threads. `next` is the block that the thread
-// will probably compute next, or null. Blocks of products with k = 0 are set to 0
-// here, unless the shape accumulates.
+// will probably compute next, or null. Blocks of products with k = 0 are set to 0 here, unless the
+// shape accumulates.
 template <typename Block>
 void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int threads,
                Block block) {
