@@ -12,8 +12,14 @@
 namespace lmc::cpu {
 namespace {
 
-// Sets p to the softmax of a row.
-template <typename T, typename Real> void softmax(const T *logits, int64_t count, Real *p) {
+// Sets p to the sigmoids of a row, or to its softmax.
+template <typename T, typename Real>
+void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
+  if (isSigmoid) {
+    for (int64_t e = 0; e < count; ++e)
+      p[e] = 1 / (1 + std::exp(-Real(widened(logits[e]))));
+    return;
+  }
   Real top = -std::numeric_limits<Real>::infinity(), sum = 0;
   for (int64_t e = 0; e < count; ++e)
     top = std::max(top, Real(widened(logits[e])));
@@ -23,43 +29,34 @@ template <typename T, typename Real> void softmax(const T *logits, int64_t count
     p[e] /= sum;
 }
 
-// Sets p to the sigmoids of a row.
-template <typename T, typename Real> void sigmoid(const T *logits, int64_t count, Real *p) {
-  for (int64_t e = 0; e < count; ++e)
-    p[e] = 1 / (1 + std::exp(-Real(widened(logits[e]))));
-}
-
 // The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code.
 constexpr double kLeastSum = 1e-20;
 
 // Computes a router's choices: see Route in plan.fbs.
 template <typename T> struct Router {
   using Real = RealOf<T>;
-  int64_t tokens, count, chosen;
-  bool normalize, isSigmoid;
-  Real scale;
-  const T *logits;
-  const Real *bias; // may be null
-  Real *weights;
-  int32_t *experts;
-  Real *counts, *mass;
+  Resolver &at;
+  const plan::Route &op;
+  int64_t tokens = int64_t(op.tokens()), count = int64_t(op.count()), chosen = int64_t(op.chosen());
+  bool normalize = op.normalize(), isSigmoid = op.sigmoid();
+  Real scale = Real(op.scale());
+  const T *logits = at.address<const T>(op.logits());
+  const Real *bias = at.address<const Real>(op.bias()); // may be null
+  Real *weights = at.address<Real>(op.weights());
+  int32_t *experts = at.address<int32_t>(op.experts());
+  Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
   // Per task, the softmax of a row, and the sums over the task's rows.
-  std::vector<Real> rows, sums;
+  std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
-  void run(int threads) {
+  void operator()() {
     const int64_t tasks = tasksOf(tokens);
-    inParallel(threads, tasks, [&](int64_t task) {
+    inParallel(at.threads, tasks, [&](int64_t task) {
       Real *p = rows.data() + task * count, *sum = sums.data() + task * count;
       std::fill(sum, sum + count, Real(0));
       const int64_t end = std::min(tokens, (task + 1) * kRowsPerTask);
       for (int64_t t = task * kRowsPerTask; t < end; ++t) {
-        Real whole = 1;
-        if (isSigmoid) {
-          sigmoid(logits + t * count, count, p);
-          whole = std::accumulate(p, p + count, Real(kLeastSum));
-        } else {
-          softmax(logits + t * count, count, p);
-        }
+        probabilities(isSigmoid, logits + t * count, count, p);
+        const Real whole = isSigmoid ? std::accumulate(p, p + count, Real(kLeastSum)) : Real(1);
         for (int64_t e = 0; e < count; ++e)
           sum[e] += p[e] / whole;
         choose(p, weights + t * chosen, experts + t * chosen);
@@ -96,17 +93,21 @@ template <typename T> struct Router {
 
 template <typename T> struct RouterGrad {
   using Real = RealOf<T>;
-  int64_t tokens, count, chosen;
-  bool normalize, isSigmoid;
-  Real scale;
-  const T *logits;
-  const int32_t *experts;
-  const Real *dweights, *dmass; // dmass may be null
-  T *dlogits;
-  std::vector<Real> rows; // per task, p of a row and its gradient
+  Resolver &at;
+  const plan::RouteGrad &op;
+  int64_t tokens = int64_t(op.tokens()), count = int64_t(op.count()), chosen = int64_t(op.chosen());
+  bool normalize = op.normalize(), isSigmoid = op.sigmoid();
+  Real scale = Real(op.scale());
+  const T *logits = at.address<const T>(op.logits());
+  const int32_t *experts = at.address<const int32_t>(op.experts());
+  const Real *dweights = at.address<const Real>(op.dweights());
+  const Real *dmass = at.address<const Real>(op.dmass()); // may be null
+  T *dlogits = at.address<T>(op.dlogits());
+  // Per task, p of a row and its gradient.
+  std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * 2 * count));
 
-  void run(int threads) {
-    inParallel(threads, tasksOf(tokens), [&](int64_t task) {
+  void operator()() {
+    inParallel(at.threads, tasksOf(tokens), [&](int64_t task) {
       Real *p = rows.data() + task * 2 * count, *dp = p + count;
       const int64_t end = std::min(tokens, (task + 1) * kRowsPerTask);
       for (int64_t t = task * kRowsPerTask; t < end; ++t)
@@ -117,10 +118,7 @@ template <typename T> struct RouterGrad {
   void row(int64_t t, Real *p, Real *dp) const {
     const int32_t *expert = experts + t * chosen;
     const Real *dw = dweights + t * chosen;
-    if (isSigmoid)
-      sigmoid(logits + t * count, count, p);
-    else
-      softmax(logits + t * count, count, p);
+    probabilities(isSigmoid, logits + t * count, count, p);
     for (int64_t e = 0; e < count; ++e)
       dp[e] = dmass ? dmass[e] : Real(0);
     Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // sums of p, of dw w
@@ -190,49 +188,14 @@ void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Route &op) {
   return withTypeOf(at.storage(op.logits()), [&](auto type) {
-    using T = decltype(type);
-    using Real = RealOf<T>;
-    const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
-    const auto size = size_t(tasksOf(tokens) * count);
-    Router<T> router{tokens,
-                     count,
-                     int64_t(op.chosen()),
-                     op.normalize(),
-                     op.sigmoid(),
-                     Real(op.scale()),
-                     at.address<const T>(op.logits()),
-                     at.address<const Real>(op.bias()),
-                     at.address<Real>(op.weights()),
-                     at.address<int32_t>(op.experts()),
-                     at.address<Real>(op.counts()),
-                     at.address<Real>(op.mass()),
-                     std::vector<Real>(size),
-                     std::vector<Real>(size)};
-    return BoundCommand(
-        [router = std::move(router), threads = at.threads]() mutable { router.run(threads); });
+    return BoundCommand(Router<decltype(type)>{at, op});
   });
 }
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::RouteGrad &op) {
   return withTypeOf(at.storage(op.logits()), [&](auto type) {
-    using T = decltype(type);
-    using Real = RealOf<T>;
-    const auto tokens = int64_t(op.tokens()), count = int64_t(op.count());
-    RouterGrad<T> router{tokens,
-                         count,
-                         int64_t(op.chosen()),
-                         op.normalize(),
-                         op.sigmoid(),
-                         Real(op.scale()),
-                         at.address<const T>(op.logits()),
-                         at.address<const int32_t>(op.experts()),
-                         at.address<const Real>(op.dweights()),
-                         at.address<const Real>(op.dmass()),
-                         at.address<T>(op.dlogits()),
-                         std::vector<Real>(size_t(tasksOf(tokens) * 2 * count))};
-    return BoundCommand(
-        [router = std::move(router), threads = at.threads]() mutable { router.run(threads); });
+    return BoundCommand(RouterGrad<decltype(type)>{at, op});
   });
 }
 
