@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -20,31 +21,26 @@
 
 namespace lmc::cpu {
 
+// Returns what /proc/cpuinfo says about the first processor behind `key`, or `unknown`.
+static std::string ofProcessor(std::string_view key, std::string unknown) {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.starts_with(key))
+      if (size_t colon = line.find(": "); colon != std::string::npos)
+        return line.substr(colon + 2);
+  return unknown;
+}
+
 bool hasFeature(std::string_view name) {
-  static const std::set<std::string, std::less<>> flags = [] {
-    std::set<std::string, std::less<>> found;
-    std::ifstream cpuinfo("/proc/cpuinfo");
-    for (std::string line; std::getline(cpuinfo, line);)
-      if (line.rfind("flags", 0) == 0) {
-        std::istringstream words(line.substr(line.find(':') + 1));
-        for (std::string word; words >> word;)
-          found.insert(word);
-        break; // all processors have the features of the first
-      }
-    return found;
+  static const auto flags = [] {
+    std::istringstream words(ofProcessor("flags", ""));
+    return std::set<std::string, std::less<>>(std::istream_iterator<std::string>(words), {});
   }();
   return flags.contains(name);
 }
 
 const std::string &processorName() {
-  static const std::string name = []() -> std::string {
-    std::ifstream cpuinfo("/proc/cpuinfo");
-    for (std::string line; std::getline(cpuinfo, line);)
-      if (line.rfind("model name", 0) == 0)
-        if (size_t colon = line.find(": "); colon != std::string::npos)
-          return line.substr(colon + 2);
-    return "CPU";
-  }();
+  static const std::string name = ofProcessor("model name", "CPU");
   return name;
 }
 
