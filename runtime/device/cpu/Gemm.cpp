@@ -3,7 +3,7 @@
 
 #include "runtime/device/GemmChoices.h"
 #include "runtime/device/cpu/CpuMachine.h"
-#include "runtime/device/cpu/gemm/Implementations.h"
+#include "runtime/device/cpu/gemm/Groups.h"
 
 #include <fmt/format.h>
 
@@ -93,7 +93,7 @@ Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmShape &sh
   std::vector<GemmLibrary> found;
   if (oneDnnHas(shape))
     found.push_back(GemmLibrary::OneDnn);
-  if (oneDnnHasSgemm(shape))
+  if (isPlainF32(shape))
     found.push_back(GemmLibrary::OneDnnSgemm);
   found.push_back(GemmLibrary::Packed);
   if (*mkl && mklHas(**mkl, shape))
@@ -106,11 +106,12 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
   case GemmLibrary::OneDnn:
     return makeOneDnnGemm(shape);
   case GemmLibrary::OneDnnSgemm:
-    return makeOneDnnSgemm(shape);
+    return std::unique_ptr<Gemm>(new LibraryGemm(shape, nameOf(library), oneDnnSgemm));
   case GemmLibrary::Packed:
     return makePackedGemm(shape, threads, buffers);
   case GemmLibrary::Mkl:
-    return makeMklGemm(**openMkl(), shape, threads);
+    return std::unique_ptr<Gemm>(
+        new LibraryGemm(shape, nameOf(library), mklProduct(**openMkl(), threads)));
   }
   return Error{"no such library", ExitCode::Failure};
 }
@@ -128,11 +129,13 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &
   case GemmLibrary::OneDnn:
     break;
   case GemmLibrary::OneDnnSgemm:
-    return makeOneDnnSgemmGroup(group, threads);
+    return std::unique_ptr<GemmGroup>(
+        new LibraryGroup(group, threads, nameOf(library), oneDnnSgemm));
   case GemmLibrary::Packed:
     return makePackedGroup(group, threads, buffers);
   case GemmLibrary::Mkl:
-    return makeMklGroup(**openMkl(), group, threads);
+    return std::unique_ptr<GemmGroup>(
+        new LibraryGroup(group, threads, nameOf(library), mklProduct(**openMkl(), /*threads=*/1)));
   }
   return Error{"no such library", ExitCode::Failure};
 }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 namespace lmc::cpu {
@@ -87,10 +86,6 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
                   size_t(each.columns * width));
   }
 }
-
-// A library's product without bias: multiply(shape, lda, ldb, a, b, d, ldd).
-using Multiply = std::function<void(const GemmShape &shape, int64_t leadingA, int64_t leadingB,
-                                    const void *a, const void *b, void *d, int64_t leadingD)>;
 
 // A product by a library. The bias, which is f32, is added behind it.
 class LibraryGemm final : public Gemm {

@@ -4,6 +4,7 @@
 #include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/Gemm.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,14 +16,18 @@ inline bool isPlainF32(const GemmShape &shape) {
          (!shape.hasBias || shape.bias == Storage::F32);
 }
 
+// A library's product without bias: multiply(shape, lda, ldb, a, b, d, ldd).
+using Multiply = std::function<void(const GemmShape &shape, int64_t leadingA, int64_t leadingB,
+                                    const void *a, const void *b, void *d, int64_t leadingD)>;
+
 // Returns true if oneDNN's primitive computes the shape well. It multiplies every type, but where
 // it only emulates a type, it is hundreds of times slower than other libraries.
 bool oneDnnHas(const GemmShape &shape);
 Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
-// oneDNN's sgemm.
-bool oneDnnHasSgemm(const GemmShape &shape);
-std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape);
-std::unique_ptr<GemmGroup> makeOneDnnSgemmGroup(const GemmGroupShape &group, int threads);
+// Computes a product by oneDNN's sgemm, if isPlainF32(). Within a parallel region, oneDNN uses only
+// the thread that calls it.
+void oneDnnSgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
+                 const void *b, void *d, int64_t leadingD);
 // Returns the version and the instructions that oneDNN uses: "2.6.3 isa 0x1ff".
 std::string oneDnnVersion();
 
@@ -67,7 +72,7 @@ struct Mkl {
 // names no such library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
-std::unique_ptr<Gemm> makeMklGemm(const Mkl &mkl, const GemmShape &shape, int threads);
-std::unique_ptr<GemmGroup> makeMklGroup(const Mkl &mkl, const GemmGroupShape &group, int threads);
+// Returns MKL's product on `threads` threads.
+Multiply mklProduct(const Mkl &mkl, int threads);
 
 } // namespace lmc::cpu

@@ -1,6 +1,6 @@
 // Matrix products by Intel's MKL, with the OpenMP runtime of this program.
 #include "ground/support/Places.h"
-#include "runtime/device/cpu/gemm/Groups.h"
+#include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -100,24 +100,6 @@ Result<const Mkl *> open() {
   return &mkl;
 }
 
-// Returns MKL's product on `threads` threads.
-Multiply multiplyBy(const Mkl &mkl, int threads) {
-  return [&mkl, threads](const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
-                         const void *b, void *d, int64_t leadingD) {
-    mkl.setThreads(threads);
-    auto product = [&](auto *gemm, const auto *aData, const auto *bData) {
-      gemm(kRowMajor, shape.transposeA ? kTranspose : kNoTranspose,
-           shape.transposeB ? kTranspose : kNoTranspose, int(shape.m), int(shape.n), int(shape.k),
-           1.0f, aData, int(leadingA), bData, int(leadingB), shape.accumulate ? 1.0f : 0.0f,
-           static_cast<float *>(d), int(leadingD));
-    };
-    if (shape.input == Storage::BF16)
-      product(mkl.bf16Gemm, a, b);
-    else
-      product(mkl.sgemm, static_cast<const float *>(a), static_cast<const float *>(b));
-  };
-}
-
 } // namespace
 
 Result<const Mkl *> openMkl() {
@@ -133,12 +115,21 @@ bool mklHas(const Mkl &mkl, const GemmShape &shape) {
   return isPlainF32(shape) || (bf16 && mkl.bf16Gemm);
 }
 
-std::unique_ptr<Gemm> makeMklGemm(const Mkl &mkl, const GemmShape &shape, int threads) {
-  return std::make_unique<LibraryGemm>(shape, "MKL", multiplyBy(mkl, threads));
-}
-
-std::unique_ptr<GemmGroup> makeMklGroup(const Mkl &mkl, const GemmGroupShape &group, int threads) {
-  return std::make_unique<LibraryGroup>(group, threads, "MKL", multiplyBy(mkl, /*threads=*/1));
+Multiply mklProduct(const Mkl &mkl, int threads) {
+  return [&mkl, threads](const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
+                         const void *b, void *d, int64_t leadingD) {
+    mkl.setThreads(threads);
+    auto product = [&](auto *gemm, const auto *aData, const auto *bData) {
+      gemm(kRowMajor, shape.transposeA ? kTranspose : kNoTranspose,
+           shape.transposeB ? kTranspose : kNoTranspose, int(shape.m), int(shape.n), int(shape.k),
+           1.0f, aData, int(leadingA), bData, int(leadingB), shape.accumulate ? 1.0f : 0.0f,
+           static_cast<float *>(d), int(leadingD));
+    };
+    if (shape.input == Storage::BF16)
+      product(mkl.bf16Gemm, a, b);
+    else
+      product(mkl.sgemm, static_cast<const float *>(a), static_cast<const float *>(b));
+  };
 }
 
 } // namespace lmc::cpu

@@ -1,5 +1,5 @@
 // Matrix products by oneDNN: its primitive, and its sgemm, which divides the work in another way.
-#include "runtime/device/cpu/gemm/Groups.h"
+#include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -72,25 +72,11 @@ private:
   std::string kind;
 };
 
-void sgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a, const void *b,
-           void *d, int64_t leadingD) {
-  const dnnl_status_t status = dnnl_sgemm(
-      shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f,
-      static_cast<const float *>(a), leadingA, static_cast<const float *>(b), leadingB,
-      shape.accumulate ? 1.0f : 0.0f, static_cast<float *>(d), leadingD);
-  if (status != dnnl_success)
-    throw dnnl::error(status, "dnnl_sgemm failed");
-}
-
 } // namespace
 
-// Returns true if oneDNN multiplies `storage` with CPU instructions made for this type. Where
-// oneDNN only emulates the type, the packed kernels are faster.
-static bool isNative(Storage storage) {
-  if (storage == Storage::F64)
-    return false;
-  if (storage == Storage::F32)
-    return true;
+bool oneDnnHas(const GemmShape &shape) {
+  if (shape.input != Storage::BF16)
+    return shape.input == Storage::F32;
   switch (dnnl::get_effective_cpu_isa()) {
   case dnnl::cpu_isa::avx512_core_bf16:
   case dnnl::cpu_isa::avx512_core_amx:
@@ -99,10 +85,6 @@ static bool isNative(Storage storage) {
     return false;
   }
 }
-
-bool oneDnnHas(const GemmShape &shape) { return isNative(shape.input); }
-
-bool oneDnnHasSgemm(const GemmShape &shape) { return isPlainF32(shape); }
 
 std::string oneDnnVersion() {
   const dnnl_version_t &version = *dnnl_version();
@@ -121,13 +103,14 @@ Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape) {
   }
 }
 
-std::unique_ptr<Gemm> makeOneDnnSgemm(const GemmShape &shape) {
-  return std::make_unique<LibraryGemm>(shape, "oneDNN sgemm", sgemm);
-}
-
-std::unique_ptr<GemmGroup> makeOneDnnSgemmGroup(const GemmGroupShape &group, int threads) {
-  // Within a parallel region, oneDNN uses only the thread that calls it.
-  return std::make_unique<LibraryGroup>(group, threads, "oneDNN sgemm", sgemm);
+void oneDnnSgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
+                 const void *b, void *d, int64_t leadingD) {
+  const dnnl_status_t status = dnnl_sgemm(
+      shape.transposeA ? 'T' : 'N', shape.transposeB ? 'T' : 'N', shape.m, shape.n, shape.k, 1.0f,
+      static_cast<const float *>(a), leadingA, static_cast<const float *>(b), leadingB,
+      shape.accumulate ? 1.0f : 0.0f, static_cast<float *>(d), leadingD);
+  if (status != dnnl_success)
+    throw dnnl::error(status, "dnnl_sgemm failed");
 }
 
 } // namespace lmc::cpu
