@@ -6,20 +6,10 @@
 
 namespace lmc {
 
-CollectiveQueue::~CollectiveQueue() {
-  {
-    std::lock_guard lock(mutex);
-    stopping = true;
-  }
-  changed.notify_all();
-  if (thread.joinable())
-    thread.join();
-}
-
 uint64_t CollectiveQueue::add(Work work) {
   std::lock_guard lock(mutex);
   if (!thread.joinable())
-    thread = std::thread([this] { run(); });
+    thread = std::jthread([this](const std::stop_token &stop) { run(stop); });
   waiting.push_back(std::move(work));
   changed.notify_all();
   return ++added;
@@ -42,12 +32,12 @@ Result<void> CollectiveQueue::waitForAll() {
   return wait(last);
 }
 
-void CollectiveQueue::run() {
+void CollectiveQueue::run(const std::stop_token &stop) {
   useDefaultArithmetic(); // it adds numbers
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return stopping || !waiting.empty(); });
-    if (stopping || failure)
+    changed.wait(lock, stop, [&] { return !waiting.empty(); });
+    if (stop.stop_requested() || failure)
       return;
     const Work work = std::move(waiting.front());
     waiting.pop_front();

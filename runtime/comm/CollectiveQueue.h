@@ -17,14 +17,9 @@ class CollectiveQueue {
 public:
   using Work = std::function<Result<void>()>;
 
-  // Starts the thread with the first collective. Everything that a collective uses must outlive
-  // this object, whose destructor waits for the one that runs.
-  CollectiveQueue() = default;
-  ~CollectiveQueue();
-  CollectiveQueue(const CollectiveQueue &) = delete;
-  CollectiveQueue &operator=(const CollectiveQueue &) = delete;
-
-  // Adds a collective behind all others. Returns its number: 1, 2, 3, ...
+  // Adds a collective behind all others. Returns its number: 1, 2, 3, ... The first one starts the
+  // thread. Everything that a collective uses must outlive this object, whose destructor waits for
+  // the one that runs.
   uint64_t add(Work work);
 
   // Waits until collective `number` and all before it have ended. Error: one of them failed; those
@@ -33,15 +28,14 @@ public:
   Result<void> waitForAll();
 
 private:
-  void run();
+  void run(const std::stop_token &stop);
 
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable_any changed;
   std::deque<Work> waiting;
   uint64_t added = 0, ended = 0;
-  bool stopping = false;
   std::optional<Error> failure;
-  std::thread thread;
+  std::jthread thread; // destroyed first
 };
 
 } // namespace lmc

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 namespace lmc {
@@ -55,35 +57,26 @@ std::optional<Hang> HangJudge::observe(const Progress::State &state, double now,
 
 HangWatch::HangWatch(Progress &progress, const StallLimits &limits,
                      std::function<void(const Hang &)> report)
-    : progress(progress), judge(limits), report(std::move(report)) {
-  thread = std::thread([this] { watch(); });
-}
+    : progress(progress), judge(limits), report(std::move(report)),
+      thread([this](const std::stop_token &stop) { watch(stop); }) {}
 
-HangWatch::~HangWatch() {
-  {
-    std::lock_guard lock(mutex);
-    closing = true;
-  }
-  changed.notify_all();
-  thread.join();
-}
-
-void HangWatch::watch() {
+void HangWatch::watch(const std::stop_token &stop) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBeat(1);
   auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
   const auto start = Clock::now();
+  std::mutex mutex;
+  std::condition_variable_any stopped;
   std::unique_lock lock(mutex);
   for (;;) {
     const auto due = Clock::now() + kBeat;
-    if (changed.wait_until(lock, due, [&] { return closing; }))
+    stopped.wait_until(lock, stop, due, [] { return false; });
+    if (stop.stop_requested())
       return;
     const auto now = Clock::now();
-    lock.unlock();
     if (const auto hang = judge.observe(progress.state(), seconds(now - start),
                                         now - due > kBeat ? seconds(now - due) : 0))
       report(*hang);
-    lock.lock();
   }
 }
 

@@ -4,9 +4,7 @@
 #include "runtime/comm/Progress.h"
 #include "runtime/comm/Stall.h"
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -52,20 +50,14 @@ class HangWatch {
 public:
   HangWatch(Progress &progress, const StallLimits &limits,
             std::function<void(const Hang &)> report);
-  ~HangWatch();
-  HangWatch(const HangWatch &) = delete;
-  HangWatch &operator=(const HangWatch &) = delete;
 
 private:
-  void watch();
+  void watch(const std::stop_token &stop);
 
   Progress &progress;
   HangJudge judge;
   const std::function<void(const Hang &)> report;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool closing = false;
-  std::thread thread;
+  std::jthread thread;
 };
 
 } // namespace lmc
