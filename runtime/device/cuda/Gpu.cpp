@@ -59,20 +59,12 @@ Result<Gpu> Gpu::open(const Driver &driver, int index) {
       {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &gpu.multiprocessors}};
   for (auto [attribute, value] : attributes)
     LMC_CUDA(driver, cuDeviceGetAttribute(value, attribute, device), "read the GPU's properties");
-  LMC_CUDA(driver, cuDevicePrimaryCtxRetain(&gpu.context, device),
+  CUcontext context = nullptr;
+  LMC_CUDA(driver, cuDevicePrimaryCtxRetain(&context, device),
            fmt::format("use GPU {} ({})", index, gpu.name));
+  gpu.context.reset(context);
   LMC_TRY(gpu.use());
   return gpu;
-}
-
-Gpu::Gpu(Gpu &&other) noexcept
-    : name(std::move(other.name)), uuid(std::move(other.uuid)),
-      multiprocessors(other.multiprocessors), major(other.major), minor(other.minor),
-      memoryBytes(other.memoryBytes), driver(other.driver), device(other.device), context(std::exchange(other.context, nullptr)) {}
-
-Gpu::~Gpu() {
-  if (context)
-    (void)driver->cuDevicePrimaryCtxRelease(device);
 }
 
 Result<void> Gpu::requireArchitecture(const std::string &architecture) const {
@@ -84,7 +76,7 @@ Result<void> Gpu::requireArchitecture(const std::string &architecture) const {
 }
 
 Result<void> Gpu::use() const {
-  LMC_CUDA(*driver, cuCtxSetCurrent(context), "use the GPU in a thread");
+  LMC_CUDA(*driver, cuCtxSetCurrent(context.get()), "use the GPU in a thread");
   return {};
 }
 

@@ -5,7 +5,9 @@
 #include "runtime/device/cuda/Driver.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <type_traits>
 
 namespace lmc::cuda {
 
@@ -13,9 +15,6 @@ class Gpu {
 public:
   // Opens GPU `index` of those that CUDA_VISIBLE_DEVICES names. Error: there is no such GPU.
   static Result<Gpu> open(const Driver &driver, int index);
-  Gpu(Gpu &&other) noexcept;
-  Gpu &operator=(Gpu &&) = delete;
-  ~Gpu();
 
   // Makes the GPU's context current in this thread. Every thread that calls the driver needs it.
   Result<void> use() const;
@@ -37,11 +36,17 @@ public:
   uint64_t memoryBytes = 0;
 
 private:
-  Gpu(const Driver &driver, CUdevice device) : driver(&driver), device(device) {}
+  struct Release {
+    const Driver *driver;
+    CUdevice device;
+    void operator()(CUcontext) const { (void)driver->cuDevicePrimaryCtxRelease(device); }
+  };
+
+  Gpu(const Driver &driver, CUdevice device)
+      : driver(&driver), context(nullptr, Release{&driver, device}) {}
 
   const Driver *driver;
-  CUdevice device;
-  CUcontext context = nullptr;
+  std::unique_ptr<std::remove_pointer_t<CUcontext>, Release> context;
 };
 
 } // namespace lmc::cuda
