@@ -76,19 +76,6 @@ private:
   const plan::Plan &plan;
 };
 
-// Returns the error about a command that computes only the experts of one rank.
-llvm::Error divided(const plan::Command &command) {
-  const std::string source = command.source() ? command.source()->str() : "";
-  return llvm::createStringError(
-      "ranks divide the experts of '" + source +
-      "', and a program of its own knows no rank: extract the kernel from a plan with "
-      "distributed.expert_parallel = 1");
-}
-
-// Returns true if a command sorts only the experts of one rank, whatever `held` is.
-bool needsRank(const auto &) { return false; }
-bool needsRank(const plan::SortRows &op) { return op.groups() > 1; }
-
 // Adds to the program of a command what ground/plan/commands.toml does not say.
 void complete(TableProgram &, const auto &) {}
 void complete(TableProgram &made, const plan::Route &) {

@@ -9,7 +9,8 @@ namespace lmc::extract {
 Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,
                             const plan::ScatterAdd &op, size_t) {
   CommandProgram made(plan);
-  made.add("ids", op.ids(), true, int64_t(op.vocabulary()));
+  made.add("ids", op.ids(), true, int64_t(op.vocabulary()) + 1);
+  made.program.arrays.back().least = -1;
   made.add("x", op.x(), true);
   made.add("workspace", command.workspace(), false);
   made.add("d", op.d(), false);

@@ -313,13 +313,8 @@ def programs(commands):
     for command in commands:
         if not command.cuda:
             continue
-        divided = "needsRank(op)"
-        if command.absent:
-            most = " * ".join(f"op.{factor.strip()}()" for factor in command.value.split("*"))
-            divided += f" || (op.{command.absent}() && op.{command.absent}() != {most})"
         out += ["llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,",
                 f"                                  const plan::{command.camel} &op, size_t launch) {{",
-                f"  if ({divided})", "    return divided(command);",
                 f'  TableProgram made(plan, command, "{command.name}");']
         for o in command.operands:
             below = re.sub(r"[a-z]\w*", lambda name: f"op.{name[0]}()", o.below)
@@ -332,11 +327,35 @@ def programs(commands):
                 kind = "exact" if o.dtype == "I32" or "exact" in o.flags else "result"
                 call = f'{kind}("{o.name}", op.{o.name}())'
             out.append(f"  made.{call};")
-        for name in dict.fromkeys(command.numbers + [a for a, (type, _) in command.attributes.items() if type != "whole"]
-                                  + (["accumulate"] if command.sums else [])):
-            if name != command.absent:
-                out.append(f'  made.field("{name}", op.{name}());')
+        for name in dict.fromkeys(command.numbers + list(command.attributes) + ["accumulate"] * command.sums):
+            value = f"op.{name}()"
+            if name == command.absent:
+                value += f" ? {value} : " + re.sub(r"[a-z]\w*", lambda factor: f"op.{factor[0]}()", command.value)
+            out.append(f'  made.field("{name}", {value});')
         out += ["  complete(made, op);", "  return made.finish(launch);", "}"]
+    return out
+
+
+# -- Tests ---------------------------------------------------------------------------------------
+
+
+def cases(commands):
+    """The rows of kTable in test/simt/kernels/CommandsTest.cpp, which tests each command."""
+    def of_numbers(text):
+        return re.sub(r"[a-z_]\w*", lambda name: f'n.at("{name[0]}")', text)
+
+    out = []
+    for command in commands:
+        most = of_numbers(command.value) if command.absent else "0"
+        attributes = ", ".join(f'{{"{name}", "{type}", "{default}"}}'
+                               for name, (type, default) in command.attributes.items())
+        out += [f'{{"{command.name}", {{' + ", ".join(f'"{e}"' for e in command.extents) + "}, "
+                + f'{{{attributes}}}, "{command.absent}", [](const Numbers &n) -> int64_t {{ return {most}; }}, {{']
+        for o in command.operands:
+            out.append(f'  {{"{o.name}", "{o.role}", {str(o.optional).lower()}, "{o.dtype}", '
+                       f'{str("flat" in o.flags).lower()}, [](const Numbers &n) -> Shape {{ return {{'
+                       + ", ".join(of_numbers(e) for e in o.shape) + "}; }},")
+        out.append("}},")
     return out
 
 
@@ -385,6 +404,7 @@ def main():
                         ("ground/plan/Shapes.inc", shapes(table)),
                         ("compiler/emit/Bodies.inc", bodies(table)),
                         ("compiler/extract/Programs.inc", programs(table)),
+                        ("test/simt/kernels/Commands.inc", cases(table)),
                         ("dialects/plan/Commands.td", plan_ops(table)),
                         ("dialects/kern/Commands.td", kern_ops(table))]:
         path = pathlib.Path(sys.argv[1]) / name

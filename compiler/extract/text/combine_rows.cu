@@ -4,8 +4,13 @@
 
 int main(int argc, char **argv) {
   experts::draw();
-  const std::vector<int64_t> places = experts::inverse(experts::sorted(arrays[kPlaces]));
+  const int64_t choices = kTokens * kChosen;
+  const std::vector<int64_t> rows = experts::drawRows(arrays[kPlaces], kHeld, choices),
+                             places = experts::placesOf(rows, choices);
   experts::send(arrays[kPlaces], places);
+  for (int64_t r = 0; r < kHeld; ++r)
+    if (rows[size_t(r)] < 0)
+      experts::forget(arrays[kY], r, kColumns);
   experts::compute();
 
   host::Expected out;
@@ -13,7 +18,8 @@ int main(int argc, char **argv) {
     for (int64_t column : host::sample(kColumns, 32)) {
       double sum = 0;
       for (int64_t c = t * kChosen; c < (t + 1) * kChosen; ++c)
-        sum += arrays[kWeights].at(c) * arrays[kY].at(places[size_t(c)] * kColumns + column);
+        if (places[size_t(c)] >= 0)
+          sum += arrays[kWeights].at(c) * arrays[kY].at(places[size_t(c)] * kColumns + column);
       out.add(t * kColumns + column, sum);
     }
   host::Difference difference;

@@ -4,6 +4,10 @@
 int main(int argc, char **argv) {
   experts::draw();
   const std::vector<int64_t> offsets = experts::makeOffsets(arrays[kOffsets], kRows);
+  for (int64_t r = offsets.back(); r < kRows; ++r) {
+    experts::forget(arrays[kDy], r, kColumns);
+    experts::forget(arrays[kX], r, kInner);
+  }
   host::Expected d;
   for (int64_t e = 0; e < kExperts; ++e)
     for (int64_t column : host::sample(kColumns, 16))

@@ -28,22 +28,47 @@ inline std::vector<int64_t> sorted(const host::Array &array) {
   return choices;
 }
 
-inline std::vector<int64_t> inverse(const std::vector<int64_t> &order) {
-  std::vector<int64_t> places(order.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    places[size_t(order[i])] = int64_t(i);
+// Returns the choice of each of `held` rows, of `choices` choices in all: those that come first if
+// the choices are sorted by the values of `array`. If there are more choices than rows, the last
+// rows are of no choice, -1.
+inline std::vector<int64_t> drawRows(const host::Array &array, int64_t held, int64_t choices) {
+  std::vector<int64_t> rows = sorted(array);
+  const int64_t step = choices / array.size(); // more than 1 if `array` has a value per row
+  rows.resize(size_t(held));
+  for (int64_t &choice : rows)
+    choice *= step;
+  if (held < choices)
+    std::fill(rows.end() - (held + 7) / 8, rows.end(), -1);
+  return rows;
+}
+
+// Returns the row of each choice, or -1.
+inline std::vector<int64_t> placesOf(const std::vector<int64_t> &rows, int64_t choices) {
+  std::vector<int64_t> places(size_t(choices), -1);
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (rows[r] >= 0)
+      places[size_t(rows[r])] = int64_t(r);
   return places;
 }
 
-// Makes random values of [0, rows] the first rows of the experts, and returns them, with `rows` as
-// the last. Expert 1 of more than two has no rows.
+// Makes a row of an input NaN, which no kernel may read.
+inline void forget(host::Array &array, int64_t row, int64_t columns) {
+  for (int64_t column = 0; column < columns; ++column)
+    array.set(row * columns + column, NAN);
+  array.send();
+}
+
+// Makes random values of [0, rows] the first rows of the experts, and returns them, with the number
+// of rows that are of an expert as the last. Expert 1 of more than two has no rows, and if there are
+// several rows, the last one is of no expert.
 inline std::vector<int64_t> makeOffsets(host::Array &array, int64_t rows) {
+  const int64_t own = rows > 1 ? rows - 1 : rows;
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i < array.size(); ++i)
-    offsets.push_back(int64_t(array.at(i)));
+    offsets.push_back(std::min(int64_t(array.at(i)), own));
   std::sort(offsets.begin(), offsets.end());
   offsets.front() = 0;
-  offsets.back() = rows;
+  offsets.back() = own;
   if (offsets.size() > 3)
     offsets[2] = offsets[1];
   send(array, offsets);

@@ -255,6 +255,14 @@ struct Difference {
     if (wrong++ < 5)
       std::printf("  %s[%lld] is %.9g, not %.9g\n", array.name, (long long)element, a, b);
   }
+  // Checks a float that no kernel may write: it must be the NaN that Array::allocate made it.
+  void untouched(const Array &array, int64_t element) {
+    const double a = array.at(element);
+    ++compared;
+    if (a == a && wrong++ < 5)
+      std::printf("  %s[%lld] is %.9g, but no kernel may write it\n", array.name,
+                  (long long)element, a);
+  }
   // Prints the result and returns the exit code.
   int report() const {
     std::printf("check: %lld of %lld elements wrong, largest difference %.3g%s\n", (long long)wrong,
@@ -275,31 +283,35 @@ inline double typicalSize(const std::vector<double> &values) {
   return sizes[sizes.size() / 2];
 }
 
-// Elements of a result, with the values that they should have.
+// Elements of a result with the values that they should have, and elements that no kernel may write.
 struct Expected {
-  std::vector<int64_t> elements;
+  std::vector<int64_t> elements, untouched;
   std::vector<double> values;
+  std::vector<double> terms; // those whose sums the values are; may be empty
 
   void add(int64_t element, double value) {
     elements.push_back(element);
     values.push_back(value);
   }
   // Fetches the result and compares it. The allowed absolute error of floats is a multiple of the
-  // typical size of the values; that of integers is used as it is.
+  // typical size of the terms, or else of the values; that of integers is used as it is.
   void compare(Array &result, Difference &difference) const {
     result.fetch();
-    const double size = isReal(result.type) ? typicalSize(values) : 1;
+    const double size = isReal(result.type) ? typicalSize(terms.empty() ? values : terms) : 1;
     for (size_t i = 0; i < elements.size(); ++i)
       difference.compare(result, elements[i], values[i], size);
+    for (int64_t element : untouched)
+      difference.untouched(result, element);
   }
 };
 
 // Returns the indices below `size` to compare: all indices if there are few, else about `most`
 // evenly spread ones and the last one. The step between them is odd, so that every position in a
-// vector access is included.
+// vector access is included. With the environment variable LMC_CHECK_ALL, all indices.
 inline std::vector<int64_t> sample(int64_t size, int64_t most) {
+  static const bool isAll = std::getenv("LMC_CHECK_ALL") != nullptr;
   std::vector<int64_t> chosen;
-  const int64_t step = std::max<int64_t>(1, size / most) | 1;
+  const int64_t step = isAll ? 1 : std::max<int64_t>(1, size / most) | 1;
   for (int64_t i = 0; i < size; i += step)
     chosen.push_back(i);
   if (!chosen.empty() && chosen.back() != size - 1)

@@ -1,5 +1,6 @@
 // Runs the kernel of a router's gradient, and compares dlogits of some tokens with its formula in
-// f64. Each token has chosen different experts at random.
+// f64. Each token has chosen different experts at random. With normalized weights and without dmass,
+// the sum `inner` and the gradients of the other experts' logits are zero, but for rounding.
 
 int main(int argc, char **argv) {
   experts::draw();
@@ -24,7 +25,7 @@ int main(int argc, char **argv) {
     std::vector<double> dp(kCount);
     for (int64_t e = 0; kDmass >= 0 && e < kCount; ++e)
       dp[size_t(e)] = arrays[size_t(kDmass)].at(e);
-    double sum = router::kLeastSum, along = 0, inner = 0;
+    double sum = router::kLeastSum, along = 0, inner = 0, innerSize = 0;
     auto expertOf = [&](int64_t j) { return size_t(choices[size_t(t * kChosen + j)]); };
     auto gradient = [&](int64_t j) { return kScale * arrays[kDweights].at(t * kChosen + j); };
     for (int64_t j = 0; j < kChosen; ++j) {
@@ -33,11 +34,17 @@ int main(int argc, char **argv) {
     }
     for (int64_t j = 0; j < kChosen; ++j)
       dp[expertOf(j)] += kNormalize ? (gradient(j) - along / sum) / sum : gradient(j);
-    for (size_t e = 0; e < p.size(); ++e)
+    for (size_t e = 0; e < p.size(); ++e) {
       inner += p[e] * dp[e];
-    for (size_t e = 0; e < p.size(); ++e)
+      innerSize += p[e] * std::fabs(dp[e]);
+    }
+    for (int64_t j = 0; kNormalize && j < kChosen; ++j) // terms of dp that may cancel
+      innerSize += p[expertOf(j)] * std::fabs(gradient(j)) / sum;
+    for (size_t e = 0; e < p.size(); ++e) {
       dlogits.add(t * kCount + int64_t(e),
                   p[e] * (kSigmoid ? (1 - p[e]) * dp[e] : dp[e] - inner));
+      dlogits.terms.push_back(p[e] * innerSize);
+    }
   }
   host::Difference difference;
   dlogits.compare(arrays[kDlogits], difference);

@@ -1,5 +1,5 @@
 // Runs the kernels of an embedding's gradient, and compares some columns of the result with a plain
-// sum.
+// sum. Ids are in [-1, vocabulary], and those outside of the vocabulary add nothing.
 
 int main(int argc, char **argv) {
   for (size_t i = 0; i < arrays.size(); ++i) {
@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     for (size_t c = 0; c < columns.size(); ++c)
       sums[size_t(id) * columns.size() + c] = kAccumulate ? d.at(id * kColumns + columns[c]) : 0;
   for (int64_t t = 0; t < kRows; ++t)
-    for (size_t c = 0; c < columns.size(); ++c)
+    for (size_t c = 0; c < columns.size() && ids.at(t) >= 0 && ids.at(t) < kVocabulary; ++c)
       sums[size_t(ids.at(t)) * columns.size() + c] += x.at(t * kColumns + columns[c]);
 
   launchAll();

@@ -603,7 +603,7 @@ bool CudaEmitter::readsWhatOthersWrite() {
   const auto results = llvm::seq(region.getTerminator()->getNumOperands());
   return llvm::any_of(info.accesses, [&](const Access &access) {
     return !isInnermost(access.point) && llvm::any_of(results, [&](unsigned result) {
-      return mayShareBuffer(region, info.hero, result, access.input);
+      return mayShareBuffer(info, region, result, access.input);
     });
   });
 }

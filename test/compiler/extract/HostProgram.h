@@ -1,6 +1,6 @@
 // An extracted kernel's program, compiled for the host: what it needs of the CUDA runtime is here,
 // and a kernel is a host function `extern "C" void ENTRY(void **arguments)`, whose arguments point
-// to pointers to the tensors.
+// to pointers to the tensors. A program can also be built as a library, which a test opens.
 #pragma once
 
 #include "compiler/driver/Registration.h"
@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
 #include <filesystem>
 #include <sys/wait.h>
 
@@ -36,8 +37,12 @@ constexpr struct { unsigned x; } blockIdx{0}, threadIdx{0};
 constexpr int cudaSuccess = 0, cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2;
 constexpr int cudaFuncAttributeMaxDynamicSharedMemorySize = 8;
 inline const char *cudaGetErrorString(int) { return ""; }
+#include <memory>
+#include <vector>
 inline int cudaMalloc(void **p, size_t n) {
+  static std::vector<std::unique_ptr<void, decltype(&std::free)>> all;
   *p = std::aligned_alloc(64, (n + 63) / 64 * 64);
+  all.emplace_back(*p, &std::free);
   return 0;
 }
 inline int cudaMemcpy(void *to, const void *from, size_t n, int) {
@@ -63,10 +68,17 @@ template <typename... A, size_t... I>
 void callWith(void (*entry)(A...), void **arguments, std::index_sequence<I...>) {
   entry(*static_cast<A *>(arguments[I])...);
 }
+// A test may set this to a function that changes the values that the kernel drawValues of
+// harness.cu drew, whose arguments it gets.
+extern "C" {
+void (*changeDrawn)(void **arguments) = nullptr;
+}
 // A kernel of the program itself, which one thread executes.
 template <typename... A>
 int cudaLaunchKernel(void (*entry)(A...), dim3, dim3, void **arguments, size_t, void *) {
   callWith(entry, arguments, std::index_sequence_for<A...>());
+  if (changeDrawn)
+    changeDrawn(arguments);
   return 0;
 }
 )";
@@ -112,11 +124,18 @@ public:
   int run(const std::string &text) { return build(text) ? start() : -1; }
 
   // True if the program compiles.
-  bool build(const std::string &text) {
+  bool build(const std::string &text, const std::string &options = "") {
     write("program.cpp", kCudaOnTheHost + text);
     const std::string program = folder + "/program";
-    return std::system(("c++ -std=c++20 -w -o " + program + " " + program + ".cpp -ldl").c_str()) ==
-           0;
+    return std::system(
+               ("c++ -std=c++20 -w " + options + " -o " + program + " " + program + ".cpp -ldl")
+                   .c_str()) == 0;
+  }
+
+  // Compiles the text as a library and opens it; null: it does not compile.
+  void *open(const std::string &text) {
+    return build(text, "-O1 -shared -fPIC") ? dlopen((folder + "/program").c_str(), RTLD_NOW)
+                                            : nullptr;
   }
 
   // The exit code of the program that was built.
