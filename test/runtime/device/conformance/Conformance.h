@@ -170,9 +170,9 @@ protected:
   std::unique_ptr<Executable> executable;
 };
 
-// The commands that a device computes by code of its own. Where it runs kernels of the plan,
-// test/simt/kernels checks the kernels, and test/parity/test_experts.py compares whole steps with
-// those of the CPU.
+// The gradients of commands that a device computes by code of its own.
+// test/simt/kernels/CommandsTest.cpp holds each command and its CUDA kernels to one reference, and
+// test/parity/test_experts.py compares whole steps with those of the CPU.
 class OwnKernels : public Conformance {};
 
 } // namespace lmc::test
