@@ -79,8 +79,8 @@ private:
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
   }
 
-  // Returns the position of the last op that reads bytes of `value`. Views are no reads; their
-  // readers count through the views' own members.
+  // Returns the position of the last op that reads bytes of `value`. A view reads nothing, but the
+  // ops that read the view count.
   int64_t lastRead(Value value) const;
 
   func::FuncOp function;
@@ -91,9 +91,9 @@ private:
   Kernels &kernels;
   BufferAssignment result;
   llvm::DenseMap<Operation *, int64_t> positions;
-  std::vector<SmallVector<Value>> members; // per buffer, its values
+  std::vector<SmallVector<Value>> members; // the values in each buffer
   StatePlaces statePlaces;
-  llvm::StringMap<unsigned> variableBuffers; // of variables, or of storages
+  llvm::StringMap<unsigned> variableBuffers; // buffer of each variable or storage
 };
 
 } // namespace
@@ -106,7 +106,7 @@ unsigned BufferAssigner::newBuffer(RankedTensorType type) {
   return unsigned(result.buffers.size() - 1);
 }
 
-// Records that a value of `type` is copied before the command of `op`, and returns the new place.
+// Records that `from` is copied to a new buffer before the command of `op`, and returns the copy.
 BufferView BufferAssigner::copyBefore(Operation *op, BufferView from, RankedTensorType type) {
   BufferView to{newBuffer(type), 0};
   result.copies[op].push_back({from, to, type});
@@ -133,7 +133,7 @@ void BufferAssigner::setView(Value value, BufferView view) {
   members[view.buffer].push_back(value);
 }
 
-// Returns true if merge(from, into) can express every view of the buffer.
+// Returns true if every view of buffer `from` is still a run or equally spaced runs in `into`.
 bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
   if (into.pitch == 0)
     return true;
@@ -149,8 +149,7 @@ bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
   return takesSpacedRuns(from);
 }
 
-// Makes buffer `from` the region `into` of another buffer: moves all its values, and the copies
-// from and to it.
+// Makes buffer `from` the region `into` of another buffer: its values and its copies move there.
 void BufferAssigner::merge(unsigned from, BufferView into) {
   uint64_t bytes = result.buffers[from].bytes;
   for (Value value : members[from]) {
@@ -166,7 +165,7 @@ void BufferAssigner::merge(unsigned from, BufferView into) {
           *end = *compose(*end, copy.type, into, bytes);
 }
 
-// Returns true if `value` is the whole of a buffer that is not state.
+// Returns true if `value` takes a whole buffer that is not state.
 bool BufferAssigner::isWholeTemporary(Value value) const {
   BufferView view = result.view(value);
   const Buffer &buffer = result.buffers[view.buffer];
@@ -174,7 +173,7 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
          buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
 }
 
-// Returns true if `op` can also read or write `value` in spaced runs.
+// Returns true if `op` can read or write `value` in spaced runs.
 static bool acceptsSpacedRuns(Operation *op, Value value) {
   auto command = dyn_cast<CommandOpInterface>(op);
   return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
@@ -208,7 +207,7 @@ int64_t BufferAssigner::lastRead(Value value) const {
   int64_t last = -1;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
-    if (isa<lm::StoreOp>(user)) // a copy to the variable may come at the end
+    if (isa<lm::StoreOp>(user)) // if copied to the variable at the end
       last = std::max(last, positions.lookup(user->getBlock()->getTerminator()));
     else if (!isView(user) || (isa<tensor::InsertSliceOp>(user) && use.getOperandNumber() == 0))
       last = std::max(last, positions.lookup(user));
@@ -255,8 +254,8 @@ bool BufferAssigner::isAt(const llvm::DenseMap<Value, StatePlace> &known, Value 
          view == BufferView{view.buffer, place->second.offset};
 }
 
-// Returns true if `sum` may be computed in the bytes of `view`. If these are state, it is allowed
-// only if `sum` is finally stored to this variable, or is inserted into a whole that is.
+// Returns true if `sum` may be computed in the bytes of `view`. If these bytes are state, `sum`
+// must finally be stored to the same variable, or be inserted into a whole that is stored to it.
 bool BufferAssigner::mayOverwrite(BufferView view, Value sum) const {
   StringRef variable = result.buffers[view.buffer].variable;
   if (variable.empty() || isAt(statePlaces.wholes, sum, view))
@@ -277,7 +276,7 @@ bool BufferAssigner::mayOverwrite(BufferView view, Value sum) const {
 }
 
 // Assigns views to values in program order. Loads of variables come first, so that all readers of a
-// variable are known when another value may take its place.
+// variable are known before another value may overwrite it.
 LogicalResult BufferAssigner::assignViews() {
   if (function.getNumArguments() || function.getNumResults())
     return function.emitError("has arguments or results; a function of a plan only has variables");
@@ -318,12 +317,12 @@ LogicalResult BufferAssigner::assignViews() {
       BufferView view = result.view(insert.getDest());
       if (!viewOfSlice(insert, type, view))
         return insert.emitOpError("is neither a range of rows nor a rectangle of a matrix");
-      // If a later op reads the old whole, the result has to be a copy.
+      // If a later op reads the whole as it is before the insertion, the result must be a copy.
       bool readLater = llvm::any_of(insert.getDest().getUsers(), [&](Operation *user) {
         return positions[user] > positions[&op];
       });
       if (readLater || !result.buffers[view.buffer].variable.empty())
-        view = insert.getDest().getDefiningOp<tensor::EmptyOp>() // which has no contents
+        view = insert.getDest().getDefiningOp<tensor::EmptyOp>() // has no contents
                    ? BufferView{newBuffer(type), 0}
                    : copyBefore(&op, view, type);
       setView(insert.getResult(), view);
@@ -340,7 +339,7 @@ LogicalResult BufferAssigner::assignViews() {
     if (Value accumulator = accumulatedBy(&op)) {
       auto type = cast<RankedTensorType>(accumulator.getType());
       BufferView view = result.view(accumulator);
-      // The op must not read the bytes of the accumulator through another operand.
+      // The op must not also read the accumulator's bytes through another operand.
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
         return overlaps(operand, view, byteSize(type));
       }));
@@ -365,8 +364,8 @@ LogicalResult BufferAssigner::assignViews() {
   return success();
 }
 
-// Returns the first op that writes the buffer of `value`: an accumulation begins before its last op,
-// and so does a collective before its wait.
+// Returns the first op that writes the buffer of `value`. It is not the op that defines `value` if
+// that op ends a chain of accumulations, or is the wait for a collective.
 Operation *BufferAssigner::firstWriter(Value value) const {
   Operation *first = value.getDefiningOp();
   for (Value member : members[result.view(value).buffer])
@@ -376,9 +375,9 @@ Operation *BufferAssigner::firstWriter(Value value) const {
   return first;
 }
 
-// Returns true if a value that is stored to a variable may be computed directly in the variable's
-// bytes. No op may read the old contents after that, except the op that computes the value, if it
-// may write over what it reads.
+// Returns true if `value`, which is stored to a variable, may be computed in the variable's bytes.
+// No op may read the old contents after that; the op that computes `value` may read them if it may
+// write over what it reads.
 bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   Operation *producer = value.getDefiningOp();
   if (!producer || isView(producer) || !isWholeTemporary(value))
@@ -411,16 +410,15 @@ void BufferAssigner::placeStoresAndParts() {
       BufferView view = result.view(value);
       if (view == place)
         continue;
-      // A reshape of the stored value belongs to the same buffer; the op that computes the value is
-      // found behind the reshapes.
+      // The stored value and the value that it is a reshape of have the same buffer.
       Value made = behindReshapes(value);
       if (reuse && mayMakeInPlaceOf(made, place.buffer)) {
         merge(view.buffer, place);
         continue;
       }
-      // Every load sees the state before the first store, so variables are written at the end. If
-      // the value is the old contents of another variable, which may be overwritten before, it is
-      // copied to a buffer of its own first.
+      // Every load reads the state before the first store, so variables are written at the end. If
+      // the value is the old contents of another variable, which may be overwritten before the end,
+      // it is first copied to a new buffer.
       auto type = cast<RankedTensorType>(value.getType());
       bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
       if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -431,8 +429,7 @@ void BufferAssigner::placeStoresAndParts() {
     auto insert = dyn_cast<tensor::InsertSliceOp>(op);
     if (!insert)
       continue;
-    // A reshape of the part belongs to the same buffer; the op that computes the part is found
-    // behind the reshapes.
+    // The part and the value that it is a reshape of have the same buffer.
     Value part = behindReshapes(insert.getSource());
     auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
     auto partType = cast<RankedTensorType>(insert.getSource().getType());
@@ -445,14 +442,13 @@ void BufferAssigner::placeStoresAndParts() {
                    result.view(part).buffer != region.buffer &&
                    result.copiesBefore(&op).empty() &&
                    mayMerge(result.view(part).buffer, region);
-    // An earlier insertion into the same buffer may copy the whole after the part is computed.
+    // A copy of the whole, for an earlier insertion, would overwrite a part computed before it.
     for (auto earlier = insert.getDest().getDefiningOp<tensor::InsertSliceOp>(); inPlace && earlier;
          earlier = earlier.getDest().getDefiningOp<tensor::InsertSliceOp>())
       for (const Copy &copy : result.copiesBefore(earlier))
         inPlace &= copy.to.buffer != region.buffer || copy.type != wholeType ||
                    positions.lookup(earlier) < positions.lookup(producer);
-    // No op between the op that computes the inserted tensor and the insertion may use the bytes
-    // that the tensor is inserted into.
+    // From the op that computes the part to the insertion, no op may use the bytes of the region.
     if (inPlace) {
       int64_t made = positions.lookup(firstWriter(part)), inserted = positions.lookup(&op);
       for (Value member : members[region.buffer]) {
@@ -466,7 +462,7 @@ void BufferAssigner::placeStoresAndParts() {
           return !isView(user) && at >= made && at <= inserted;
         });
         inPlace &= !writes && !reads;
-        // An op that adds to the whole in place changes the part for those that read it later.
+        // A later op that adds to the whole in place would change the part for its later readers.
         if (definition && !isView(definition) && positions.lookup(definition) > inserted)
           inPlace &= !usedAfter(result.view(part), byteSize(partType),
                                 positions.lookup(definition) - 1, nullptr);
@@ -480,8 +476,8 @@ void BufferAssigner::placeStoresAndParts() {
 }
 
 // Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-// reads. The conditions: no later op reads the bytes of the region, no other result is there, and
-// the kernel has read every byte before it writes a result to it.
+// reads: no later op reads the bytes of the region, no other result is there, and the kernel reads
+// every byte before it writes a result to that byte.
 bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
   uint64_t bytes = result.buffers[buffer].bytes;
   if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
@@ -507,8 +503,8 @@ bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView regi
 }
 
 // Writes the results of a kernel over inputs that no later op reads: over an input of the same
-// size, over columns of an input, or, if several results form one buffer, over a buffer that
-// several inputs are parts of.
+// size, over columns of an input or, if several results form one buffer, over a buffer that
+// contains several inputs.
 void BufferAssigner::shareDyingInputs() {
   for (Operation &op : function.getBody().front()) {
     auto launch = dyn_cast<kern::LaunchOp>(op);
@@ -599,10 +595,10 @@ FailureOr<BufferAssignment> BufferAssigner::run() {
   return std::move(result);
 }
 
-// Checks that a function does not use both a storage and its members: they are the same bytes, but
-// the overlap would not be visible in the function.
+// Checks that a function does not use both a storage and its members: they share bytes, which the
+// function does not show.
 static LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
-  llvm::StringMap<bool> byMember; // per storage: whether a member of it is used
+  llvm::StringMap<bool> byMember; // for each storage, true if a member is used
   for (Operation &op : function.getBody().front()) {
     auto load = dyn_cast<lm::LoadOp>(op);
     auto store = dyn_cast<lm::StoreOp>(op);

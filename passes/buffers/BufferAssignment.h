@@ -9,8 +9,8 @@
 //   rule for a value of which each part is stored to a variable);
 // * a kernel may write one over the other, an input that no later op reads.
 //
-// Kernels and attention support spaced runs; library calls do not. Where sharing would let an op
-// read wrong bytes, a copy is recorded instead.
+// Kernels and attention support spaced runs; library calls do not. Where an op would read wrong
+// bytes if buffers were shared, a copy is recorded instead.
 #pragma once
 
 #include "dialects/plan/Plan.h"
@@ -63,13 +63,13 @@ struct BufferAssignment {
   static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 
-// The assignments of a module's functions: an analysis that plan-assign-buffers fills and the
-// passes after it preserve, so that they need not read the attributes.
+// The assignments of a module's functions. plan-assign-buffers fills this analysis and the passes
+// after it preserve it, so that they need not read the attributes.
 struct BufferAssignments {
   explicit BufferAssignments(mlir::Operation * /*module*/) {}
 
-  // Returns the assignment of a function. If the analysis has none, it is read from the attributes;
-  // see readFrom().
+  // Returns the assignment of a function, which is read from the attributes if the analysis lacks
+  // it; see readFrom().
   mlir::FailureOr<BufferAssignment *> of(mlir::func::FuncOp function);
 
   llvm::DenseMap<mlir::Operation *, BufferAssignment> functions;

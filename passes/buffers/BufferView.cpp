@@ -5,8 +5,8 @@
 using namespace mlir;
 using namespace lmc;
 
-// Returns the distance from the first byte to the end of the last byte, of `bytes` bytes seen
-// through `view`.
+// Returns the distance in bytes from the start of `view` to the end of its last run, if the view
+// has `bytes` bytes.
 static int64_t extentOf(const BufferView &view, uint64_t bytes) {
   return view.pitch ? (view.rows - 1) * view.pitch + int64_t(bytes) / view.rows : int64_t(bytes);
 }
@@ -18,8 +18,8 @@ bool lmc::regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView 
     return false;
   if (a.pitch == 0 || a.pitch != b.pitch)
     return true;
-  // Both regions are columns of one matrix: they are disjoint if the runs of one lie in the gaps
-  // between the runs of the other.
+  // Both are columns of one matrix: they are disjoint if the runs of one lie between those of the
+  // other.
   bool aFirst = a.offset <= b.offset;
   const BufferView &low = aFirst ? a : b, &high = aFirst ? b : a;
   int64_t lowRun = int64_t(aFirst ? aBytes : bBytes) / low.rows;

@@ -20,19 +20,19 @@ struct BufferView {
 // Returns true if two regions of one buffer have a byte in common.
 bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b, uint64_t bBytes);
 
-// Returns true if each run of a view of `type` consists of whole rows: `rows` is then a product of
-// leading dimensions, without the last one.
+// Returns true if each run of a view of `type` is a number of whole rows: `view.rows` is then a
+// product of leading dimensions of `type`, without the last one.
 bool runsAreRows(mlir::RankedTensorType type, const BufferView &view);
 
-// Returns a view of a dense buffer after the buffer has become `region` of another buffer. The
-// buffer's `regionBytes` bytes may be divided into runs there. Returns nothing if the view's bytes
-// would not be equally spaced runs.
+// Returns what `view`, a view of a dense buffer, becomes when the buffer becomes `region` of
+// another buffer. The `regionBytes` bytes of the buffer may be divided into runs there. Returns
+// nothing if the bytes of the view would not be equally spaced runs.
 std::optional<BufferView> compose(const BufferView &view, mlir::RankedTensorType type,
                                   const BufferView &region, uint64_t regionBytes);
 
 // Returns the region that a slice (tensor.extract_slice or insert_slice) covers. The sliced tensor
-// has type `whole` and is seen through `view`. The slice must be rows of the tensor, or a rectangle
-// of a matrix; otherwise returns nothing.
+// has type `whole` and lies at `view`. Returns nothing unless the slice is rows of the tensor or a
+// rectangle of a matrix.
 std::optional<BufferView> viewOfSlice(mlir::OffsetSizeAndStrideOpInterface slice,
                                       mlir::RankedTensorType whole, BufferView view);
 

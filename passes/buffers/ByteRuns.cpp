@@ -29,7 +29,7 @@ using Boxes = llvm::SmallVector<Box, 3>;
 
 } // namespace
 
-// Returns the boxes of `grid` that cover the bytes of `runs`. The runs must be dense or have the
+// Returns the boxes of `grid` that cover the bytes of `runs`, which must be dense or have the
 // grid's pitch.
 static Boxes boxesOf(const ByteRuns &runs, const Grid &grid) {
   Boxes boxes;
@@ -61,7 +61,7 @@ static bool fits(const ByteRuns &runs, int64_t pitch) {
   return runs.rows == 1 || runs.pitch == pitch;
 }
 
-// Returns the part of `piece` in `box`, which lies inside the piece.
+// Returns the part of `piece` that lies in `box`. The box lies inside the piece.
 static Piece pieceOf(const Piece &piece, const Grid &grid, const Box &box) {
   Piece part = piece;
   int64_t rows = box.bottom - box.top, run = box.right - box.left;
@@ -91,7 +91,7 @@ static std::optional<Box> intersect(const Box &a, const Box &b) {
   return both;
 }
 
-// Returns the boxes of `a` that remain without `inner`, which lies inside `a`.
+// Returns the boxes that cover `a` except `inner`, which lies inside `a`.
 static Boxes around(const Box &a, const Box &inner) {
   Boxes rest;
   if (a.top < inner.top)
@@ -136,7 +136,7 @@ CutPiece lmc::cut(const Piece &piece, const ByteRuns &by) {
     }
     return result;
   }
-  // For two dense ranges the grid has a single row, from the lower start to the higher end.
+  // If both are dense, the grid has a single row, from the lower start to the higher end.
   int64_t low = std::min(place.offset, by.offset);
   Grid grid = by.rows > 1      ? Grid{by.offset, by.pitch}
               : place.rows > 1 ? Grid{place.offset, place.pitch}
@@ -176,8 +176,8 @@ static void forEachBox(const Piece &piece, const Grid &grid,
     forEachBox(rowOf(piece, row), grid, use);
 }
 
-// Moves `piece`, whose place is counted in the bytes of the runs `from`, to the same bytes of the
-// runs `to`. Both have equally many bytes, and one of them is dense.
+// Moves `piece` from bytes of `from` to the bytes with the same numbers of `to`. `from` and `to`
+// have equally many bytes, and at least one of them is dense.
 static void move(const Piece &piece, const ByteRuns &from, const ByteRuns &to,
                  llvm::SmallVectorImpl<Piece> &result) {
   if (from.rows == 1 && to.rows == 1) {
@@ -229,7 +229,7 @@ Content lmc::replacePart(const Content &content, const ByteRuns &part, const Con
   return result;
 }
 
-// Compares row by row, for places that are divided differently.
+// Compares two pieces row by row, because their places are divided differently.
 static bool sameBytes(const Piece &expected, const Piece &found) {
   if (expected.place == found.place)
     return expected.sameSource(found);
@@ -245,7 +245,7 @@ static bool sameBytes(const Piece &expected, const Piece &found) {
 
 std::optional<ContentDifference> lmc::findDifference(const Content &expected,
                                                      const Content &found) {
-  // Nearly always both are divided in the same way; one pass over both then gives the answer.
+  // Nearly always both are divided in the same way. Then comparing them piece by piece is enough.
   auto same = [](const Piece &x, const Piece &y) { return x.place == y.place && x.sameSource(y); };
   if (llvm::equal(expected, found, same))
     return std::nullopt;
@@ -300,10 +300,9 @@ void ByteMemory::insert(const Piece &piece) {
   clusters.emplace(begin, std::move(cluster));
 }
 
-// Where two pitches meet, at most this many rows of a piece are cut one by one; beyond that the
-// whole piece is forgotten. This is exact if the piece's buffer is no longer live, as in all plans
-// that the passes have produced so far. Otherwise a read of the rest is reported as a fault,
-// although it may be right.
+// If the pitches differ, at most this many rows of a piece are cut one by one. A piece with more
+// rows is forgotten as a whole. This is exact if the piece's buffer is no longer live, as in all
+// plans so far. Otherwise a right read of the rest may be reported as a fault.
 static constexpr int64_t kExactRows = 1024;
 
 void ByteMemory::forget(const ByteRuns &at) {

@@ -19,7 +19,7 @@ struct ByteRuns {
   int64_t offset = 0, rows = 1, pitch = 0, run = 0; // in bytes; with one row, pitch is 0
 
   static ByteRuns dense(int64_t offset, int64_t bytes) { return {offset, 1, 0, bytes}; }
-  // Returns `rows` runs with `bytes` bytes in total, or one dense run if the runs are adjacent.
+  // Returns `rows` runs with `bytes` bytes in total, as one dense run if the runs are adjacent.
   static ByteRuns spaced(int64_t offset, int64_t rows, int64_t pitch, int64_t bytes);
 
   int64_t end() const { return offset + (rows - 1) * pitch + run; }
@@ -33,7 +33,7 @@ bool overlap(const ByteRuns &a, const ByteRuns &b);
 struct Piece {
   ByteRuns place;
   unsigned token = 0;
-  int64_t from = 0, fromPitch = 0; // number of the command that wrote it; -1: none yet
+  int64_t from = 0, fromPitch = 0; // bytes of the value, not of memory
   int64_t writer = -1;             // number of the command that wrote it; -1: initial contents
 
   bool sameSource(const Piece &other) const {
@@ -52,13 +52,13 @@ CutPiece cut(const Piece &piece, const ByteRuns &by);
 using Content = llvm::SmallVector<Piece, 1>;
 
 Content contentOf(unsigned token, int64_t bytes);
-// Returns the contents of the runs `part` of `content`, as a dense value.
+// Returns the contents of the bytes `part` of `content`, as a dense value.
 Content partOf(const Content &content, const ByteRuns &part);
 // Returns `content` with the runs `part` replaced by `source`.
 Content replacePart(const Content &content, const ByteRuns &part, const Content &source);
 
-// A difference of two contents: bytes that should contain `expected` but contain `found`, or
-// unknown bytes.
+// A difference of two contents: bytes should contain `expected` but contain `found` (nullopt: their
+// contents are unknown).
 struct ContentDifference {
   Piece expected;
   std::optional<Piece> found;
@@ -70,17 +70,17 @@ class ByteMemory {
 public:
   Content read(const ByteRuns &at) const;
   void write(const ByteRuns &at, const Content &content, int64_t writer);
-  void forget(const ByteRuns &at); // makes the contents unknown
+  void forget(const ByteRuns &at); // makes the contents of these bytes unknown
 
 private:
-  // Pieces whose extents overlap. The extents of different clusters never overlap.
+  // Pieces of which some overlap. The address ranges of two clusters never overlap.
   struct Cluster {
     int64_t end = 0;
     llvm::SmallVector<Piece, 1> pieces;
   };
   using Clusters = std::map<int64_t, Cluster>; // keyed by first byte
 
-  Clusters::const_iterator firstBehind(int64_t offset) const; // ending after `offset`
+  Clusters::const_iterator firstBehind(int64_t offset) const; // that ends after `offset`
   void insert(const Piece &piece);
 
   Clusters clusters;

@@ -53,8 +53,8 @@ struct Arena {
   int64_t bytes = 0, alignment = 1;
 };
 
-// A signature is an ArrayAttr of the kind of command, its attributes, the names of its operands,
-// its kernel, and the types of operands and results. Ops and commands with equal signatures compute
+// An ArrayAttr that holds the kind of a command, its attributes, the names of its operands, its
+// kernel, and the types of operands and results. Ops and commands with equal signatures compute
 // equal results from equal operands.
 using Signature = Attribute;
 
@@ -63,11 +63,11 @@ struct ComputedOp {
   Operation *op = nullptr;
   Signature signature;
   SmallVector<Content, 4> reads;
-  SmallVector<unsigned, 2> results; // numbers of tokens
+  SmallVector<unsigned, 2> results; // their tokens, as indices into `tokens`
   bool done = false;                // true if a command has computed the op
 };
 
-// What the check knows of a command of the plan, or of an op of the function before planning.
+// What the check knows of a command of the plan, or of an op of the function on tensors.
 struct Command {
   Operation *op = nullptr;
   int64_t index = 0;
@@ -149,28 +149,28 @@ private:
   std::map<std::tuple<Operation *, unsigned, unsigned>, bool> overwrites;
 
   std::vector<Token> tokens;
-  llvm::StringMap<unsigned> initialTokens; // by arena: number of the token of its first contents
+  llvm::StringMap<unsigned> initialTokens; // of each arena: the token of its contents at the start
   llvm::DenseMap<Value, Content> contents;
   std::vector<ComputedOp> computedOps;
   llvm::DenseMap<Attribute, SmallVector<unsigned>> computedBySignature;
   std::map<std::vector<int64_t>, unsigned> computedByOperands; // equal values have one token
   size_t next = 0; // index of the first op that no command has computed
-  // The contents of each arena: those that the function demands at its end, and the present ones.
+  // By arena: the contents that the function demands at its end, and the contents now.
   llvm::StringMap<ByteMemory> stored, memory;
   SmallVector<Operation *> commands;
 
-  // For each axis, the index of a command: collectives along the axis before it have ended.
+  // For each axis, a number n: collectives along this axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // The collectives that have ended when the last async collective along each axis has ended, and
-  // when the last async collective that writes a slice has ended (several may write one slice).
+  // The collectives that have ended as soon as the last async collective along each axis has ended,
+  // and as soon as the last one that writes a given slice has ended (several may write one slice).
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
 
 } // namespace
 
-// The checker computes sizes by itself, so that it does not repeat an error of the passes.
+// The checker computes sizes by itself, so that an error of the passes is not repeated here.
 static int64_t bytesOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * int64_t(tensor.getElementTypeBitWidth()) / 8;
@@ -204,7 +204,7 @@ std::string AliasingChecker::describe(const Place &place, const ByteRuns &inside
   return llvm::formatv("bytes [{0}, {1}) of @{2}", inside.offset, inside.end(), place.arena);
 }
 
-// Describes the contents of bytes, and the command that wrote them.
+// Describes the contents of bytes and names the command that wrote them.
 std::string AliasingChecker::describe(const std::optional<Piece> &piece) const {
   if (!piece)
     return "nothing that was computed";
@@ -348,8 +348,8 @@ template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key
   return sorted;
 }
 
-// Checks that slices with bytes in common have disjoint live ranges, or equal ones: in the second
-// case they are views of one buffer.
+// Checks that slices with bytes in common have disjoint live ranges, or equal ones if they are
+// views of one buffer.
 LogicalResult AliasingChecker::checkLifetimes() {
   std::vector<const Place *> alive;
   for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {
@@ -386,8 +386,8 @@ LogicalResult AliasingChecker::checkBufferStarts() {
   return success();
 }
 
-// Returns a number that kernels with the same region and hero share, whatever the layouts of their
-// arguments.
+// Returns a number that all kernels with the same region and hero share, whatever the layouts of
+// their arguments.
 unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   auto [it, isNew] = classes.try_emplace(kernel, 0);
   if (!isNew)
@@ -404,8 +404,8 @@ unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
 
 //===-- Ops and commands --------------------------------------------------------------------===//
 
-// Returns the attributes in which two ops must agree to compute the same. Attributes that only
-// affect how the op is printed or run are left out.
+// Returns the attributes that decide what an op computes. Those that only affect how the op is
+// printed or run are left out.
 static DictionaryAttr meaningOf(Operation &op) {
   static const llvm::StringSet<> kForm = {"accumulate", "chunk",  "inputs",
                                           "items",      "kernel", "operandSegmentSizes"};
@@ -423,7 +423,7 @@ static Type contentTypeOf(Value value) {
 }
 
 // Describes an op of the function, whose values are tensors, or a command, whose values are slices.
-// The value that it adds to comes last among those that it reads.
+// In `reads` of the result, the value that the op adds to comes last.
 FailureOr<Command> AliasingChecker::describe(Operation &op) {
   auto described = dyn_cast<CommandOpInterface>(op);
   if (!described)
@@ -453,7 +453,7 @@ FailureOr<Command> AliasingChecker::describe(Operation &op) {
     } else {
       if (operand.role == CommandRole::Accumulate)
         accumulated = operand.value;
-      // For an op on tensors, the sum and the value that it adds to are different values.
+      // For an op on tensors, the sum is another value than the one that the op adds to.
       if (operand.role == CommandRole::Write || isa<plan_ir::SliceType>(operand.value.getType())) {
         command.writes.push_back(operand.value);
         writeNames.push_back(operand.name);
@@ -535,8 +535,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // The slice must contain the dimensions after `inner` whole, and also those between the first
-  // dimension and `inner`.
+  // The slice must contain whole every dimension after `inner`, and every dimension between the
+  // first one and `inner`.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -613,15 +613,15 @@ LogicalResult AliasingChecker::evaluateFunction() {
 
 //===-- The commands ------------------------------------------------------------------------===//
 
-// Returns true if attention reads or writes the operand of that name as rows of tokens, which may
+// Returns true if `name` is an operand that attention reads or writes as rows of tokens, which may
 // have a pitch.
 static bool isTokenMatrix(StringRef name) {
   return llvm::is_contained({"q", "k", "v", "dq", "dk", "dv"}, name);
 }
 
-// Returns true if a command supports spaced runs for operand or result number `number`; operands
-// are counted first. The rule is independent: it does not ask the operand's `mayBeSpaced`, by which
-// places were chosen.
+// Returns true if a command supports spaced runs for operand or result `number`, counted over
+// operands and then results. The rule does not use the operand's `mayBeSpaced`, which the passes
+// used to choose places.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
@@ -672,8 +672,8 @@ bool AliasingChecker::touch(Value x, Value y) {
   return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
 }
 
-// Checks that a result shares bytes with no other result, and with an operand only if the command
-// has read the operand's bytes before it writes the result.
+// Checks that a result shares no bytes with another result, and shares bytes with an operand only
+// if the command reads them before it writes the result.
 LogicalResult AliasingChecker::checkSharing(const Command &command) {
   size_t reads = command.reads.size();
   for (size_t write = 0; write < command.writes.size(); ++write) {
@@ -696,7 +696,7 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
   return success();
 }
 
-// Checks that slices are live during the command and that the command may use them.
+// Checks that the slices of a command are live and that the command may use them.
 LogicalResult AliasingChecker::checkOperands(const Command &command) {
   for (Value value : command.op->getOperands())
     if (const Place &place = places[value];
@@ -706,9 +706,8 @@ LogicalResult AliasingChecker::checkOperands(const Command &command) {
   return failure(failed(checkLayouts(command)) || failed(checkSharing(command)));
 }
 
-// Checks that a command leaves alone what collectives use that may still be running: it touches
-// nothing that they write, and writes nothing that they read. The rule does not hold between
-// collectives of which one starts when the other has ended.
+// Checks that a command does not touch what running collectives write, and does not write what they
+// read. This need not hold between two collectives if one starts after the other has ended.
 LogicalResult AliasingChecker::checkStreams(const Command &command) {
   if (isa<plan_ir::WaitOp>(command.op)) {
     auto waited = endedWith.find(command.writes.front());
@@ -720,8 +719,8 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     return success();
   }
   // The collectives that have ended when this one starts: those before it along its axis, those
-  // whose results it takes, and what these came after. A collective that is not async waits for
-  // all.
+  // whose results it reads, and those that had ended before these did. A collective that is not
+  // async waits for all.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);
   if (plan_ir::isCollective(command.op))
@@ -754,8 +753,8 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
   return success();
 }
 
-// Returns the first operand of `computed` whose bytes are not in the slice that `command` reads,
-// with the difference.
+// Returns the number of the first operand of `computed` whose bytes are not in the slice that
+// `command` reads, and the difference.
 std::optional<std::pair<unsigned, ContentDifference>>
 AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   for (auto [number, slice] : llvm::enumerate(command.reads)) {
@@ -767,7 +766,7 @@ AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   return std::nullopt;
 }
 
-// Returns the op that `command` computes: the next op, if commands have the order of the function.
+// Returns the op that `command` computes, or null. Mostly this is the next op of the function.
 ComputedOp *AliasingChecker::findComputed(const Command &command) {
   if (next < computedOps.size() && computedOps[next].signature == command.signature &&
       !misread(command, computedOps[next]))
@@ -780,8 +779,8 @@ ComputedOp *AliasingChecker::findComputed(const Command &command) {
   return nullptr;
 }
 
-// Returns the op that a faulty command was probably meant to compute: the op that it was made from,
-// or the next one with the same signature.
+// Returns the op that a wrong command was probably meant to compute: the op with its location, else
+// the next op with its signature.
 ComputedOp *AliasingChecker::likelyComputed(const Command &command) {
   ComputedOp *likely = nullptr;
   if (auto it = computedBySignature.find(command.signature); it != computedBySignature.end())
@@ -857,8 +856,8 @@ LogicalResult AliasingChecker::runCommands() {
   return success();
 }
 
-// Checks that every variable contains the value stored to it, or its old contents if there was
-// none.
+// Checks that every variable contains the value that was stored to it or, without a store, its old
+// contents.
 LogicalResult AliasingChecker::checkEnd() {
   for (const Variable &variable : variables)
     if (auto difference = findDifference(stored[variable.arena].read(variable.runs()),

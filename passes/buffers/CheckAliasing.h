@@ -2,12 +2,12 @@
 //
 // plan-assign-buffers lets values share bytes in five ways, and a wrong decision would silently
 // train a wrong model. This check does not know how places were chosen. It runs the function and
-// the commands side by side, with a symbol for each value: memory is a map from bytes to (value,
-// bytes of the value). A command replaces the contents of its results by their symbols, and a copy
-// moves symbols. Every command must find, byte for byte, the operands of an op of the function that
+// the commands side by side, with a symbol for each value: memory maps each byte to (value, byte of
+// the value). A command overwrites the bytes of its results with their symbols, and a copy moves
+// symbols. Every command must find, byte for byte, the operands of an op of the function that
 // computes the same. At the end every variable must contain the value that the function stored, or
 // its old contents. The check also covers results that share bytes with operands (OverwriteRule.h),
-// slices that must lie in their arenas and be aligned, and live ranges that must be right.
+// live ranges, alignment, and that slices lie in their arenas.
 //
 // Commands may run in another order than the ops, and a command may run twice, as long as each
 // reads the right bytes.

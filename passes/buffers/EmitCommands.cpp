@@ -36,19 +36,19 @@ class CommandEmitter {
 public:
   // Facts about kernels, which all functions of a module share.
   struct Kernels {
-    // The variant of a kernel, by its name and the pitches of its arguments, in elements.
+    // The variant of a kernel for each list of pitches of its arguments (in elements), by its name.
     std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
-    llvm::DenseMap<Operation *, KernelShape> shapes; // by kernels launched so far
+    llvm::DenseMap<Operation *, KernelShape> shapes; // of the kernels launched so far
   };
 
   CommandEmitter(func::FuncOp function, SymbolTable &symbols, Kernels &kernels)
       : function(function), symbols(symbols), kernels(kernels), b(function.getContext()) {}
 
-  // Appends the plan.function after `function`, whose buffers are `assigned`.
+  // Appends after `function` its plan.function. `assigned` has the buffers of `function`.
   LogicalResult run(BufferAssignment assigned);
 
 private:
-  // `source` is the op that names the slice; null: it gets no name.
+  // The slice gets the name of the op `source`; no name if it is null.
   Value slice(const BufferView &view, RankedTensorType type, Operation *source);
   Value slice(Value value) {
     return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
@@ -68,9 +68,9 @@ private:
   Kernels &kernels;
   OpBuilder b;
   BufferAssignment assignment;
-  ArrayRef<int64_t> offsets; // offsets of temporaries, by number of buffer
+  ArrayRef<int64_t> offsets; // offset of each temporary buffer
 
-  // One slice per view. Its live range, in commands, is set at the end.
+  // One slice per view. Its live range, in commands, is set after all commands are emitted.
   llvm::MapVector<std::tuple<unsigned, int64_t, int64_t, int64_t, Type>, Value> slices;
   SmallVector<int64_t> commandOf; // per position in the function, the number of commands before it
 };
@@ -92,7 +92,7 @@ Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, Opera
              buffer.category, source ? nameOf(source->getLoc()) : "", 0, 0, view.rows, view.pitch);
 }
 
-// Returns the launch's kernel in the variant for the layouts of the launch's arguments.
+// Returns the variant of the launch's kernel for the layouts of its arguments.
 kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
   auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
   std::vector<int64_t> rows, pitches;
@@ -152,9 +152,9 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   return success();
 }
 
-// Returns the op whose pass and layer the commands of `op` belong to. The commands of a view are
-// copies of its operands; they belong to the op that computes the first operand. Null if no op
-// computes it.
+// Returns the op that gives the commands of `op` their pass and layer. The commands of a view are
+// copies of its operands, and belong to the op that computes the first operand (null if there is
+// none).
 static StepOpInterface stepOf(Operation *op) {
   while (op && !isa<StepOpInterface>(op))
     op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
@@ -198,7 +198,7 @@ LogicalResult CommandEmitter::run(BufferAssignment assigned) {
     if (auto slice = value.getDefiningOp<plan_ir::SliceOp>()) {
       const Buffer &buffer = assignment.buffers[std::get<0>(key)];
       slice.setFirst(uint64_t(commandOf[size_t(buffer.first)]));
-      // The last command of the position is the op's own, after the copies that the op needs.
+      // Copies for an op come first; the last command of the position is the op's own.
       slice.setLast(uint64_t(std::max(commandOf[size_t(buffer.first)],
                                       commandOf[size_t(buffer.last) + 1] - 1)));
     }
@@ -229,7 +229,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
     const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
-    // A copy of the functions on tensors is kept here for plan-check-aliasing.
+    // This module keeps a copy of the functions on tensors for plan-check-aliasing.
     ModuleOp tensors;
     if (keepTensors) {
       OpBuilder b = OpBuilder::atBlockEnd(module.getBody());

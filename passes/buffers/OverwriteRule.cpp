@@ -10,10 +10,10 @@ using namespace lmc;
 
 namespace {
 
-// One read of the input by the kernel: at `point`, a map from the loops to indices.
+// One read of the input by the kernel, at the indices `point` (a map from the loops).
 struct Read {
   AffineMap point;
-  SmallVector<bool> computed; // per index: true if it is computed from a value instead of `point`
+  SmallVector<bool> computed; // per index, true if a value gives it instead of `point`
   bool onLane = false;        // a computed index varies along the innermost loop
   unsigned pass = 0;          // number of the last pass over the row that may read the element
 };
@@ -60,7 +60,7 @@ private:
 
 static bool reduces(linalg::GenericOp op) { return op && op.getNumReductionLoops() > 0; }
 
-// Returns true for sums over blocks of rows: the loops are the block, its rows and the columns.
+// Returns true for a sum over blocks of rows: the loops are (block, row in the block, column).
 static bool sumsBlocks(linalg::GenericOp op) {
   return reduces(op) && op.getNumLoops() == 3 && op.getNumReductionLoops() == 1 &&
          op.getIteratorTypesArray()[1] == utils::IteratorType::reduction;
@@ -77,8 +77,8 @@ void ReadsOfInput::findLoops() {
       loops = std::max(loops, unsigned(cast<RankedTensorType>(part.value.getType()).getRank()));
 }
 
-// Returns the loops of a reduction as a function of the kernel's loops. A sum over a block of rows
-// goes row by row.
+// Returns the indices of a reduction's loops as a function of the kernel's loops. A sum over blocks
+// of rows has one loop more than the kernel: block = row / rows, row in the block = row mod rows.
 AffineMap ReadsOfInput::loopsOf(linalg::GenericOp reduction) const {
   if (!sumsBlocks(reduction))
     return allLoops();
@@ -104,7 +104,7 @@ unsigned ReadsOfInput::passOf(Value tensor) {
   return passes[tensor] = pass;
 }
 
-// Returns the indices at which a result is written: all loops, or those that are not reduced.
+// Returns the indices at which a result is written: those of all loops, or of all not reduced ones.
 AffineMap ReadsOfInput::pointOf(Value result) {
   unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
   AffineMap all = allLoops();
@@ -124,7 +124,7 @@ void ReadsOfInput::collectAll() {
     unsigned pass = passOfReduction(generic);
     for (Value yielded : generic.getBody()->getTerminator()->getOperands())
       collectScalar(yielded, loopsOf(generic), pass);
-    // The start value of a sum is added after the pass. A sum over blocks starts from a constant.
+    // The start value of a sum is read after the pass. A sum over blocks starts from a constant.
     if (sumsBlocks(generic))
       continue;
     for (OpOperand &init : generic.getDpsInitsMutable())
@@ -143,7 +143,7 @@ void ReadsOfInput::collect(Value tensor, AffineMap point, unsigned pass) {
     reads.push_back({point, SmallVector<bool>(point.getNumResults(), false), false, pass});
     return;
   }
-  // The reads of a reduction are collected once, in the pass of the reduction.
+  // The reads of a reduction are collected only once, with the pass that it makes.
   auto generic = tensor.getDefiningOp<linalg::GenericOp>();
   if (!generic || reduces(generic))
     return;
@@ -208,8 +208,8 @@ bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
   bool computed = llvm::is_contained(read.computed, true);
   if (!computed && read.point == written)
     return true;
-  // The read does not vary along the row and is of some element of the row that the item writes.
-  // Only a row reduction makes such a read before any element of the row is written.
+  // The read is the same for the whole row that the work item writes, and reads an element of that
+  // row. Only a row reduction makes such a read before it writes any element of the row.
   if (!isRow() || written != allLoops() || read.onLane ||
       read.point.getNumResults() != loops || read.point.isFunctionOfDim(loops - 1))
     return false;
@@ -222,7 +222,7 @@ bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
 bool ReadsOfInput::allBefore(unsigned result) {
   SmallVector<kern::ResultPart> parts =
       kern::partsOfResult(body.getTerminator()->getOperand(result));
-  // All parts are written at the same point of the loops, after everything that is read there.
+  // All parts are written at the same indices of the loops, after everything that is read there.
   SmallVector<AffineMap> written;
   for (const kern::ResultPart &part : parts) {
     AffineMap point = pointOf(part.value);

@@ -1,12 +1,12 @@
-// The rule for writing a kernel's result over an input: the kernel must read every byte of the
-// input before it writes a result to that byte.
+// A kernel's result may be written over an input only if the kernel reads every byte of the input
+// before it writes a result to that byte.
 //
 // The rule relies only on what the code generators guarantee (compiler/kernels/Hero.h,
 // LowerKernels.cpp):
 // * work items run in any order and at the same time;
-// * values that vary along a row are read element by element, before anything is written at the
-//   element;
-// * a row reduction makes its passes over the row one after the other, and before a pass reads
+// * a value that varies along a row is read element by element, and is read before anything is
+//   written at the element;
+// * a row reduction makes its passes over the row one after the other; before a pass it reads
 //   everything that does not vary along the row (with other heroes, several threads may share a
 //   row);
 // * a pass that reduces comes before everything that needs its result.

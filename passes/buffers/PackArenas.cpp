@@ -24,8 +24,8 @@ using namespace lmc;
 // The alignment of variables in bytes: a cache line, which is also the widest vector.
 static constexpr uint64_t kStateAlignment = 64;
 
-// Places state in the order of its declaration, members inside their storages. Returns the total
-// bytes.
+// Places state in the order of its declaration, and members inside their storages. Returns the
+// number of bytes that all state takes.
 static FailureOr<uint64_t> placeState(ArrayRef<lm::VariableOp> variables) {
   uint64_t bytes = 0;
   llvm::StringMap<std::pair<uint64_t, RankedTensorType>> storages;
@@ -66,7 +66,7 @@ struct PackArenasPass : lmc::impl::PackArenasPassBase<PackArenasPass> {
 private:
   LogicalResult packFunction(func::FuncOp function);
 
-  // The maxima over the functions so far: functions run one after the other in the same bytes.
+  // The maximum over the functions so far, which run one after the other in the same bytes.
   uint64_t workspaceBytes = 0, lowerBound = 0;
 };
 

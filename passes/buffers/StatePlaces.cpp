@@ -26,7 +26,7 @@ namespace {
 
 // A part of a whole that is stored to a variable.
 struct StoredPart {
-  int64_t first; // byte of the whole
+  int64_t first; // its first byte in the whole
   lm::VariableOp variable;
 };
 
@@ -44,8 +44,8 @@ private:
 
   Block &body;
   const SymbolTable &symbols;
-  llvm::StringMap<SmallVector<lm::LoadOp, 1>> loads; // by variable
-  llvm::StringMap<unsigned> stores;                  // per variable, how many
+  llvm::StringMap<SmallVector<lm::LoadOp, 1>> loads; // of each variable
+  llvm::StringMap<unsigned> stores;                  // number of stores to each variable
   StatePlaces places;
 };
 
@@ -55,15 +55,15 @@ static int64_t tensorBytes(Type type) { return int64_t(byteSize(cast<RankedTenso
 
 static int64_t widthOf(Type type) { return getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8; }
 
-// Returns the bytes of a storage, or of a variable that is in no storage, that `variable` takes.
+// Returns the place of `variable` in its storage, or the variable itself if it is in no storage.
 static StatePlace placeOf(lm::VariableOp variable) {
   if (std::optional<StringRef> storage = variable.getStorage())
     return {storage->str(), int64_t(*variable.getStorageOffset()) * widthOf(variable.getType())};
   return {variable.getSymName().str(), 0};
 }
 
-// Returns the place of the whole's variables if they are neighbours in the order of the parts, and
-// if the parts cover the whole.
+// Returns the place of the variables to which the parts are stored, if they are neighbours in the
+// order of the parts, and the parts cover the whole.
 std::optional<StatePlace> PlaceFinder::placeOf(Value whole,
                                                MutableArrayRef<StoredPart> parts) const {
   llvm::sort(parts, [](const StoredPart &x, const StoredPart &y) { return x.first < y.first; });
@@ -79,7 +79,7 @@ std::optional<StatePlace> PlaceFinder::placeOf(Value whole,
   return end == tensorBytes(whole.getType()) ? std::optional(start) : std::nullopt;
 }
 
-// Returns true if all ops that read `value`, directly or through views, come before `op`.
+// Returns true if all reads of `value`, directly or through views, come before `op`.
 bool PlaceFinder::readsEndBefore(Value value, Operation *op) const {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     if (isa<tensor::TensorDialect>(user->getDialect()))
@@ -92,7 +92,7 @@ void PlaceFinder::place(Value whole, MutableArrayRef<StoredPart> parts) {
   const std::optional<StatePlace> start = placeOf(whole, parts);
   if (!start)
     return;
-  // The values from which the whole is computed in place, back to the one that begins it.
+  // The values from which the whole is computed in place, from the last to the first.
   SmallVector<Value> made{whole};
   SmallVector<tensor::InsertSliceOp> inserts;
   Operation *first = whole.getDefiningOp();
@@ -104,7 +104,7 @@ void PlaceFinder::place(Value whole, MutableArrayRef<StoredPart> parts) {
         return;
       inserts.push_back(insert);
       before = insert.getDest();
-      if (before.getDefiningOp<tensor::EmptyOp>()) // which wholes may share
+      if (before.getDefiningOp<tensor::EmptyOp>()) // several wholes may share it
         break;
       if (!before.hasOneUse())
         return;
@@ -115,7 +115,7 @@ void PlaceFinder::place(Value whole, MutableArrayRef<StoredPart> parts) {
     }
     made.push_back(before);
   }
-  // A whole begins with the insertion of a part, or with one command. A command whose result is
+  // A whole begins with the insertion of a part, or with one command. A result of a command that is
   // stored whole needs no place here.
   if (!first || (isa<CommandOpInterface>(first) ? !inserts.empty() || parts.size() == 1
                                                 : !isa<tensor::InsertSliceOp>(first)))

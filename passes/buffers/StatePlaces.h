@@ -1,8 +1,8 @@
 // Places in state that are known before a function's values get buffers.
 //
-// A whole is a vector of which every part is stored to a variable. If these variables are
-// neighbours in one storage, in the order of the parts, then the whole can be computed in the
-// bytes of the variables, and the stores need no copies:
+// A whole is a vector whose parts are all stored to variables. If these variables are neighbours in
+// one storage, in the order of the parts, the whole can be computed in their bytes, and the stores
+// need no copies:
 //
 //   %0 = tensor.empty()                                  lies at @w.grad, as do %1, %2 and %sum
 //   %1 = tensor.insert_slice %dw into %0[0] [64]
@@ -30,14 +30,14 @@ struct StatePlace {
 struct StatePlaces {
   // The place of each whole, and of the values from which it is computed in place.
   llvm::DenseMap<mlir::Value, StatePlace> wholes;
-  // The place of each value that is inserted into a whole, before reshapes.
+  // The place of each value that is inserted into a whole. The key is the value before reshapes.
   llvm::DenseMap<mlir::Value, StatePlace> parts;
   // For each variable to which a part of a whole is stored, its place in its storage.
   llvm::StringMap<StatePlace> variables;
 };
 
 // Returns the wholes of `function` that may lie in state: no op reads the old contents of their
-// variables after the whole begins to be written. `symbols` are those of the module.
+// variables after the first write to the whole. `symbols` are those of the module.
 StatePlaces findStatePlaces(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
 
 // Returns the value that `value` is a reshape of, or `value`.

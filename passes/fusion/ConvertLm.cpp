@@ -34,8 +34,8 @@ using Combine = FusionBuilder::Combine;
 
 static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Returns the results of a kernel that computes `body` for each element of the op's result. Its
-// operands are tensors of the result's shape, and scalars.
+// Returns the results of a kernel that computes `body` for each element of the op's result. Each
+// operand of the op is a tensor of the result's shape or a scalar.
 static SmallVector<Value> elementwise(OpBuilder &b, Operation *op, FusionBuilder::Body body) {
   FusionBuilder f(b, op->getLoc(), Hero::Elementwise, op->getOperands(),
                   op->getName().getStringRef());
@@ -75,8 +75,8 @@ static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
   return f.finish({dgate, dup}).getResults();
 }
 
-// lm.gelu is x sigmoid(2 u) with 2 u = x (kGelu + kCubic x^2), which is 2 sqrt(2 / pi) (x +
-// 0.044715 x^3).
+// lm.gelu(x) = x sigmoid(2 u), where 2 u = 2 sqrt(2 / pi) (x + 0.044715 x^3) = x (kGelu + kCubic
+// x^2).
 static const double kGelu = 2 * std::sqrt(2 / M_PI), kCubic = 0.044715 * kGelu;
 
 static Scalar geluExponent(Scalar x, Scalar square) { return x * (square * kCubic + kGelu); }
@@ -101,8 +101,8 @@ static SmallVector<Value> convertGeluGrad(OpBuilder &b, lm::GeluGradOp op) {
 }
 
 namespace {
-// The features of heads, viewed as [batch, seq, heads, 2, head_dim / 2] instead of [batch * seq,
-// heads * head_dim]: the halves of a head rotate against each other.
+// Views a matrix [batch * seq, heads * head_dim] as [batch, seq, heads, 2, head_dim / 2]: rope
+// rotates the first half of each head against its second half.
 class HeadHalves {
 public:
   HeadHalves(lm::RopeOp rope)
@@ -121,9 +121,9 @@ public:
   Value collapse(OpBuilder &b, Location loc, Value x) {
     return tensor::CollapseShapeOp::create(b, loc, flat, x, groups);
   }
-  // Returns the map from the loops of `part` (batch, seq, head, i) to indices.
+  // Returns the affine map (batch, seq, head, i) -> indices from the loops over `part`.
   AffineMap map(ArrayRef<AffineExpr> indices) { return AffineMap::get(4, 0, indices, context); }
-  // Returns the map to half number j of `whole`.
+  // Returns the affine map from these loops to half `j` (0 or 1) of each head in `whole`.
   AffineMap at(int64_t j) { return map({batch, seq, head, number(j), i}); }
   AffineExpr number(int64_t j) { return getAffineConstantExpr(j, context); }
 
@@ -136,8 +136,8 @@ private:
 };
 } // namespace
 
-// Rotates x. Both halves of a head are read before either is written, so that the result may be
-// written over x.
+// Rotates x. The kernel reads both halves of a head before it writes either, so the result may
+// overwrite x.
 static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
   HeadHalves halves(op);
   Value x = halves.expand(b, op.getLoc(), op.getX());
@@ -184,8 +184,8 @@ Value reciprocalRms(FusionBuilder &f, Value x, double eps) {
 
 Scalar normed(Elements s) { return s[0] * s[1] * s[2]; }
 
-// Views the columns of matrices as groups of equal size, [rows, groups, columns of a group]; a
-// matrix of one group stays as it is.
+// Views a matrix [rows, columns] as [rows, groups, columns of a group]. If there is only one group,
+// the matrix stays as it is.
 class ColumnGroups {
 public:
   ColumnGroups(RankedTensorType flat, int64_t size) : flat(flat), type(flat) {
@@ -206,8 +206,8 @@ private:
 };
 } // namespace
 
-// Computes a norm that only a rotation reads, over the loops of the rotation, so that one kernel
-// can do both.
+// Converts a norm whose only reader is `rope`. The norm gets the loops of the rotation, so that one
+// kernel can compute both.
 static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm::RopeOp rope) {
   HeadHalves halves(rope);
   Location loc = op.getLoc();
@@ -263,8 +263,8 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
   return reduceAlone(b, loc, Hero::ColumnReduction, x, 0, element, Combine::Add, source);
 }
 
-// A kernel over the rows reads them once and computes dx and, per block of rows, a partial sum of
-// dweight. A small kernel over the columns adds these sums.
+// The first kernel reads each row once. It computes dx and, for each block of rows, a partial sum
+// of dweight. The second kernel adds these sums for each column, and is small.
 static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
   Location loc = op.getLoc();
   int64_t columns = tensorTypeOf(op.getWeight()).getDimSize(0);
@@ -303,7 +303,7 @@ static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op)
           sumColumns(b, loc, rowKernel.getResult(1), sumType, "lm.rms_norm_grad_weight")};
 }
 
-// The mean of each row of `x` [rows, columns], and 1 / sqrt(variance + eps).
+// Returns the mean of each row of `x` [rows, columns], and 1 / sqrt(variance + eps) of each row.
 static std::pair<Value, Value> rowStatistics(FusionBuilder &f, Value x, double eps) {
   RankedTensorType type = tensorTypeOf(x);
   const int64_t columns = type.getDimSize(1);
@@ -334,8 +334,8 @@ static SmallVector<Value> convertLayerNorm(OpBuilder &b, lm::LayerNormOp op) {
       .getResults();
 }
 
-// A kernel over the rows reads them once and computes dx and, per block of rows, partial sums of
-// dweight and dbias. A small kernel over the columns adds the sums of each.
+// The first kernel reads each row once. It computes dx and, for each block of rows, partial sums of
+// dweight and dbias. Small kernels add these sums for each column.
 static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp op) {
   Location loc = op.getLoc();
   RankedTensorType type = tensorTypeOf(op.getDx());
@@ -345,7 +345,7 @@ static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp
   Value dy = f.arg(0), x = f.arg(1), w = f.arg(2);
   auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
   AffineMap all = f.all(2), outer = f.outer(2), inner = f.inner(2);
-  // The sums of g = dy w and of g h, where h = (x - mean) r.
+  // The sums over each row of g = dy w and of g h, where h = (x - mean) r.
   Value sum = f.reduce(type.getShape(), 1, element, {{dy, all}, {w, inner}}, Combine::Add,
                        [](Elements s) { return s[0] * s[1]; });
   Value dot = f.reduce(type.getShape(), 1, element,
@@ -394,7 +394,7 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
 
 //===-- Head and loss -----------------------------------------------------------------------===//
 
-// Returns the part of `source` of the given type that begins at `offsets`.
+// Returns the part of `source` that has type `type` and begins at the indices `offsets`.
 static Value slice(OpBuilder &b, Location loc, RankedTensorType type, Value source,
                    ArrayRef<int64_t> offsets) {
   SmallVector<OpFoldResult> strides(type.getRank(), b.getIndexAttr(1));
@@ -449,14 +449,14 @@ static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
 static Scalar logOfSum(Elements s) { return s[0] + log(s[1]); }
 
 // Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
-// and, if `scale` is given, the gradient of the logits. With `classes` > 0, the columns from
-// `classes` on have the probability 0. The gradient is that of the loss and, with `zLoss` > 0, of
-// zLoss lse^2.
+// and, if `scale` is given, the gradient of scale * (loss + zLoss lse^2), where lse is the
+// log-sum-exp of the row. With `classes` > 0, columns from `classes` on are padding and have
+// probability 0.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
                                    Value scale, int64_t classes, double zLoss) {
   RankedTensorType type = tensorTypeOf(logits);
   Type element = arithmeticType(type.getElementType());
-  // Returns `value` in the columns of classes, and `other` in those of padding.
+  // Returns `value` in the column of a class, and `other` in a column of padding.
   auto ofClasses = [&](Elements s, Scalar value, double other) {
     if (classes == 0 || classes == type.getDimSize(1))
       return value;
@@ -476,7 +476,7 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
       f.reduce(type.getShape(), 1, element, {{l, f.all(2)}, {top, f.outer(2)}}, Combine::Add,
                [&](Elements s) { return ofClasses(s, exp(s[0] - s[1]), 0.0); });
   Value lse = f.map(rows, {{top, f.all(1)}, {sum, f.all(1)}}, logOfSum);
-  // A target below 0 does not count.
+  // A row whose target is below 0 has the loss 0.
   Value loss = f.map(rows, {{t, f.all(1)}, {lse, f.all(1)}}, [&](Elements s) {
     Scalar column = maximum(s[0], 0.0).toIndex();
     Scalar row = s.index(0);
@@ -502,9 +502,9 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
   return f.finish({loss, dlogits});
 }
 
-// Computes, for one chunk of tokens after the other, the logits and in one kernel the loss. With
-// `scale` this kernel also computes the gradient of the logits, from which the chunk's rows of dx
-// and its contribution to dweight follow.
+// Processes one chunk of tokens after the other: a matrix product computes the logits, and one
+// kernel the loss. With `scale`, the kernel also computes the gradient of the logits, and two
+// products compute from it the chunk's rows of dx and its contribution to dweight.
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
                                       Value targets, int64_t chunk, int64_t classes, double zLoss,
                                       Value scale, Value acc, Type dweightType) {
@@ -542,8 +542,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// Returns `sums` or, if it is long, a shorter vector with the same total (maximum). One work item,
-// and so a single processor, adds (compares) the elements of the returned vector.
+// Returns `sums` or, if it is long, a shorter vector with the same sum (with Max: maximum). The
+// caller reduces the returned vector in one work item, which runs on a single processor.
 static Value foldSums(OpBuilder &b, Location loc, Value sums,
                       Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
@@ -555,8 +555,7 @@ static Value foldSums(OpBuilder &b, Location loc, Value sums,
                      type.getElementType(), combine, "lm.fold_sums");
 }
 
-// Returns the square root of the sum of all elements of `vectors`. They are first joined into one
-// vector.
+// Joins `vectors` into one vector, and returns the square root of the sum of its elements.
 static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   SmallVector<Value> parts;
   for (Value vector : vectors)
@@ -686,8 +685,8 @@ static Scalar logSigmoid(Scalar x) {
   return minimum(x, zero) - log(rest);
 }
 
-// A kernel over the tokens computes, per block of tokens, sums of -p log p for each expert, with
-// log p = logit - lse, which is finite where p is 0. A small kernel adds them.
+// The first kernel sums, for each expert, -p log p over each block of tokens. log p = logit - lse
+// is finite even where p is 0. The second kernel adds the sums of all blocks, and is small.
 static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");
@@ -695,7 +694,7 @@ static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp
   Type element = arithmeticType(type.getElementType());
   Value logits = f.arg(0);
   AffineMap all = f.all(2), outer = f.outer(2);
-  // Sigmoids that are divided by their sum are the softmax of their logarithms.
+  // sigmoid(x_i) / (sum over j of sigmoid(x_j)) = softmax_i(log(sigmoid(x))).
   auto logit = [sigmoid = op.getSigmoid()](Scalar x) { return sigmoid ? logSigmoid(x) : x; };
   Value top = f.reduce(type.getShape(), 1, element, {{logits, all}}, Combine::Max,
                        [&](Elements s) { return logit(s[0]); });
@@ -824,7 +823,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
         op.replaceAllUsesWith(results);
         llvm::SetVector<Value> operands(op.operand_begin(), op.operand_end());
         op.erase();
-        // The conversion may have looked through a view of an operand.
+        // A conversion may read the operand of a view instead, so that the view loses its reader.
         for (Value operand : operands)
           if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
             view->erase();

@@ -23,7 +23,7 @@ SmallVector<Value> lmc::convertMuonDirection(OpBuilder &b, lm::MuonDirectionOp o
   const auto rank = unsigned(type.getRank());
   auto each = [&](Value tensor) { return Read{tensor, f.all(rank)}; };
   auto scalar = [&](unsigned input) { return Read{f.arg(input), f.none(rank)}; };
-  // m + (1 - momentum) (g - m), where s are g, m, norm, momentum, clip_grad.
+  // Returns m + (1 - momentum) (clipped g - m). `s` holds g, m, norm, momentum, clip_grad.
   auto lerp = [](Elements s) {
     Scalar g = clipped(s[0], s[2], s[4]);
     Scalar weight = 1.0 - s[3];
@@ -72,7 +72,7 @@ private:
 
 } // namespace
 
-// Returns max(|x|, eps) of each matrix, rounded as x is: [count].
+// Returns max(|x|, eps) of each matrix, [count], where |x| is the Frobenius norm, in x's type.
 Value NewtonSchulz::norms(Value x) {
   Value sums = reduceAlone(b, loc, Hero::RowReduction, x, 1, wide, Combine::Add, "lm.sum_squares",
                            [](Elements s) { return s[0] * s[0]; });
@@ -97,7 +97,7 @@ Value NewtonSchulz::normalized(Value x) {
   return reshape(b, loc, result, type.getShape());
 }
 
-// Returns the products of the matrices of two stacks, as a stack.
+// Returns a stack in which matrix i is the product of matrix i of `x` and matrix i of `y`.
 Value NewtonSchulz::product(Value x, Value y, bool transposeX, bool transposeY, Type element) {
   RankedTensorType xType = tensorTypeOf(x), yType = tensorTypeOf(y);
   const int64_t m = transposeX ? xType.getDimSize(1) : xType.getDimSize(0) / count,
@@ -120,7 +120,7 @@ Value NewtonSchulz::combined(Value x, double first, Value y, double second) {
       .getResult(0);
 }
 
-// A tall matrix is the transpose of the X of the formulas: A = X^T X, X = a X + X B^T.
+// lm.orthogonalize has the formulas of a wide X. For a tall one: A = X^T X, X = a X + X B^T.
 Value NewtonSchulz::step(Value x) {
   ArrayRef<double> coefficients = op.getNsCoefficients();
   Value gram = product(x, x, isTall, !isTall, element);
@@ -158,14 +158,14 @@ static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
   llvm_unreachable("a rule of the enumeration");
 }
 
-// Returns `whole`, a vector, with the elements from `offset` on replaced by those of `part`.
+// Returns the vector `whole`, in which `part` has replaced the elements from `offset` on.
 static Value inserted(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
   const int64_t count = tensorTypeOf(part).getNumElements();
   part = reshape(b, loc, part, {count});
   return part.getType() == whole.getType() ? part : insert(b, loc, part, whole, offset);
 }
 
-// Returns a vector of zeros. A kernel has an input, so it reads the first element of `matrix`.
+// Returns a vector of zeros. Every kernel needs an input: this one reads one element of `matrix`.
 static Value zeros(OpBuilder &b, Location loc, Value matrix, int64_t count, Type element) {
   FusionBuilder f(b, loc, Hero::Elementwise, matrix, "lm.zeros");
   AffineExpr zero = b.getAffineConstantExpr(0);
@@ -187,7 +187,7 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
       whole =
           inserted(b, loc, zeros(b, loc, op.getParts().front(), until - end, element), whole, end);
   };
-  Value block; // of matrices side by side
+  Value block; // matrices side by side in a wider matrix
   for (auto [part, matrix] :
        llvm::zip(op.getParts(), op.getMatrices().getAsRange<lm::MatrixAttr>())) {
     pad(matrix.getOffset());

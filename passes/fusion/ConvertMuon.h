@@ -1,4 +1,4 @@
-// Converts the parts of a step of lm.muon.
+// Converts the ops that make up one step of Muon.
 #pragma once
 
 #include "dialects/lm/Lm.h"
@@ -7,9 +7,9 @@
 
 namespace lmc {
 
-// Each returns the values that replace the results of `op`. The direction and the update are one
-// kernel each, and scaling is one for each matrix. Orthogonalizing a stack of matrices takes three
-// batches of matrix products and two kernels for each Newton-Schulz step.
+// Each returns the values that replace the results of `op`. The direction and the update take one
+// kernel each, scaling takes one per matrix. To orthogonalize a stack of matrices, each
+// Newton-Schulz step takes three batches of matrix products and two kernels.
 llvm::SmallVector<mlir::Value> convertMuonDirection(mlir::OpBuilder &b, lm::MuonDirectionOp op);
 llvm::SmallVector<mlir::Value> convertOrthogonalize(mlir::OpBuilder &b, lm::OrthogonalizeOp op);
 llvm::SmallVector<mlir::Value> convertScaleMatrices(mlir::OpBuilder &b, lm::ScaleMatricesOp op);

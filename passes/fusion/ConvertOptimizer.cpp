@@ -13,7 +13,7 @@ using kern::Hero;
 using Combine = FusionBuilder::Combine;
 using Read = FusionBuilder::Read;
 
-// The smallest scale of a moment block; its inverse is still finite.
+// The smallest scale of a moment block: 1 / scale is still finite.
 static constexpr double kSmallestScale = std::numeric_limits<float>::min();
 
 //===-- AdamW -------------------------------------------------------------------------------===//
@@ -101,9 +101,9 @@ static SmallVector<Value> convertAdamW(OpBuilder &b, lm::AdamWOp op) {
 
 namespace {
 
-// One of the two moments: which inputs of the fusion hold it, and the functions of its code.
+// One of the two moments: the indices of its inputs of the fusion, and its decoder and encoder.
 struct CodedMoment {
-  unsigned codes, scale; // indices of the fusion's inputs
+  unsigned codes, scale; // indices of inputs of the fusion
   Scalar (*decode)(Scalar code, Scalar scale);
   Scalar (*encode)(Scalar moment, Scalar inverse);
 };
@@ -111,8 +111,7 @@ struct CodedMoment {
 constexpr CodedMoment kMoment1{2, 3, decodeMoment1, encodeMoment1};
 constexpr CodedMoment kMoment2{4, 5, decodeMoment2, encodeMoment2};
 
-// Decodes and encodes 8-bit moments. Each row of the region is one moment block, which has one
-// scale.
+// Decodes and encodes 8-bit moments. Each row of the region is one moment block with one scale.
 class CodedMoments {
 public:
   CodedMoments(FusionBuilder &f, AdamWStep &step, RankedTensorType type)
@@ -136,8 +135,8 @@ private:
 
 } // namespace
 
-// Returns the codes and scales of a new moment. If the gradient norm is not finite, the old codes
-// and scales are returned: encoding the decoded values again could change them.
+// Returns the codes and scales of the new moment `fresh`. If the gradient norm is not finite,
+// returns the old codes and scales, because decoding and encoding them again could change them.
 CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
   auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
   Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,

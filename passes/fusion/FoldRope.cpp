@@ -1,9 +1,8 @@
-// lm-fold-rope: lets attention's gradient undo the rotary embedding of q and k itself. The kernels
-// of the gradient hold dq and dk in registers, where they are not yet rounded. Passes.td shows an
-// example.
+// lm-fold-rope: moves the inverse rotation of dq and dk into attention's gradient, whose kernels
+// hold dq and dk in registers before they are rounded. Passes.td shows an example.
 //
-// In the forward pass rope stays a separate op: many thread blocks read the same rotated keys, and
-// the backward pass reads them again.
+// In the forward pass rope stays a separate op, because many thread blocks read the same rotated
+// keys, and the backward pass reads them again.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"

@@ -1,5 +1,5 @@
-// lm-fold-swiglu: lets one command compute a matrix product and the SwiGLU of its halves, and one
-// the product in the backward pass and the gradient of SwiGLU.
+// lm-fold-swiglu: makes one op of a matrix product and the SwiGLU of its halves and, in the
+// backward pass, one op of a product and the gradient of SwiGLU.
 //
 //   %gu = lm.linear %x, %w                       %gu, %a = lm.linear_swiglu %x, %w
 //   %g, %u = lm.split %gu                  =>
@@ -11,11 +11,11 @@
 //   %dg, %du = lm.swiglu_grad %d, %g, %u
 //   %dgu = lm.join %dg, %du
 //
-// A device may then keep g, u and d in registers.
+// One command computes the new op, so a device may keep g, u and d in registers.
 //
-// Where the forward function of a layer returns g and u for the backward one, it returns their whole,
-// which the backward one cuts: a command takes g and u as the halves of one matrix. That is so where
-// nothing can be folded, too: after the functions are inlined it makes no difference.
+// If the forward half of a layer returns g and u to the backward half, it returns %gu instead, and
+// the backward half splits %gu, because the command takes one matrix. This is done even if nothing
+// can be folded: it makes no difference after the functions are inlined.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -35,13 +35,13 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns true if rows of the matrix are whole units of 16 bytes of bf16.
+// Returns true if the matrix is in bf16 and its rows are multiples of 16 bytes.
 static bool isTiled(Value matrix) {
   auto type = cast<RankedTensorType>(matrix.getType());
   return type.getElementType().isBF16() && type.getDimSize(1) % 8 == 0;
 }
 
-// Returns the op that cuts a matrix into the halves `gate` and `up`; null if there is none.
+// Returns the lm.split that divides a matrix into the halves `gate` and `up`, or null.
 static lm::SplitOp halvesOf(Value gate, Value up) {
   auto split = gate.getDefiningOp<lm::SplitOp>();
   if (!split || split.getNumResults() != 2 || gate != split.getResult(0) ||
@@ -50,8 +50,8 @@ static lm::SplitOp halvesOf(Value gate, Value up) {
   return split;
 }
 
-// Returns the op that is the only reader of both values, if it is `lm.join` of the first and the
-// second.
+// Returns the lm.join of `first` and `second`, in this order, if no other op reads either of them,
+// or null.
 static lm::JoinOp joinOf(Value first, Value second) {
   if (!first.hasOneUse() || !second.hasOneUse())
     return {};
@@ -62,14 +62,14 @@ static lm::JoinOp joinOf(Value first, Value second) {
   return join;
 }
 
-// Removes ops that nothing reads any more, in this order.
+// Erases those of `ops` that nothing reads, one after the other.
 static void eraseUnused(ArrayRef<Operation *> ops) {
   for (Operation *op : ops)
     if (op && op->use_empty())
       op->erase();
 }
 
-// Tries to make `grad` and the product before it one op. Returns true if this succeeds.
+// Tries to merge `grad` and the product before it. Returns true if this succeeds.
 static bool fold(lm::SwigluGradOp grad) {
   auto product = grad.getDy().getDefiningOp<lm::MatmulOp>();
   lm::SplitOp split = halvesOf(grad.getGate(), grad.getUp());
@@ -78,7 +78,7 @@ static bool fold(lm::SwigluGradOp grad) {
       product.getTransposeA() || product.getTransposeB() || !split.getX().hasOneUse() ||
       !llvm::all_of(ValueRange{product.getA(), product.getB(), split.getX()}, isTiled))
     return false;
-  // Gradients take the place of g and u, so nothing else may read these.
+  // The gradients overwrite g and u, so no other op may read g or u.
   lm::SwigluOp activation;
   for (Operation *reader : split->getUsers()) {
     auto swiglu = dyn_cast<lm::SwigluOp>(reader);
@@ -114,7 +114,7 @@ static bool fold(lm::SwigluGradOp grad) {
   return true;
 }
 
-// Tries to make `swiglu` and the linear layer before it one op. Returns true if this succeeds.
+// Tries to merge `swiglu` and the linear layer before it. Returns true if this succeeds.
 static bool fold(lm::SwigluOp swiglu) {
   lm::SplitOp split = halvesOf(swiglu.getGate(), swiglu.getUp());
   auto linear = split ? split.getX().getDefiningOp<lm::LinearOp>() : lm::LinearOp();
@@ -149,7 +149,7 @@ static Calls callsOf(ModuleOp module) {
   return calls;
 }
 
-// Makes the function return the whole of halves that it returns and that an lm.swiglu multiplies.
+// If `function` returns both halves that an lm.swiglu reads, makes it return their matrix instead.
 static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
   Operation *end = function.getBody().back().getTerminator();
   for (auto swiglu : llvm::to_vector(function.getOps<lm::SwigluOp>())) {
@@ -187,14 +187,14 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
   }
 }
 
-// Makes the function take the whole of halves that it takes and that an lm.swiglu_grad reads, if
-// these are the halves of one matrix in all calls.
+// If `function` has both halves that an lm.swiglu_grad reads as arguments, and they are halves of
+// one matrix in every call, makes it take that matrix instead.
 static void takeWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
   for (auto grad : llvm::to_vector(function.getOps<lm::SwigluGradOp>())) {
     auto gate = dyn_cast<BlockArgument>(grad.getGate()), up = dyn_cast<BlockArgument>(grad.getUp());
     if (!gate || !up || calls.empty())
       continue;
-    SmallVector<lm::SplitOp> splits; // of the calls
+    SmallVector<lm::SplitOp> splits; // of each call
     for (func::CallOp call : calls)
       splits.push_back(
           halvesOf(call.getOperand(gate.getArgNumber()), call.getOperand(up.getArgNumber())));
@@ -248,8 +248,8 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // The gradient comes first: where the backward pass computes the activation again, its kernel
-    // has g and u in registers anyway.
+    // Gradients are folded first: if the backward pass recomputes the activation, the kernel of the
+    // gradient has g and u in registers anyway.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -30,8 +30,8 @@ static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &p
   return merged.getOperation();
 }
 
-// Merges arguments of a function for which every call passes the same value: two ops are known to
-// read the same bytes only if they read the same value.
+// Merges arguments of a function for which every call passes the same value. The passes know that
+// two ops read the same bytes only if both read the same value.
 static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
   Block &body = function.getBody().front();
   auto equal = [&](unsigned i, unsigned j) {
@@ -45,8 +45,8 @@ static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> ca
         body.getArgument(j).replaceAllUsesWith(body.getArgument(i));
 }
 
-// Merges equal views of one tensor: two ops are known to read the same bytes only if they read the
-// same value.
+// Merges equal views of one tensor. The passes know that two ops read the same bytes only if both
+// read the same value.
 static void mergeEqualViews(Block &block) {
   llvm::DenseMap<Value, SmallVector<Operation *>> viewsOf;
   for (Operation &op : llvm::make_early_inc_range(block)) {

@@ -17,7 +17,7 @@ using namespace lmc;
 
 namespace {
 
-// The kernels that merges need. Each is created once, however many layers launch it.
+// The kernels of merged launches. Each is created once, however many layers launch it.
 class MergedKernels {
 public:
   explicit MergedKernels(ModuleOp module) : module(module), symbols(module) {

@@ -93,9 +93,9 @@ private:
 
 } // namespace
 
-// Returns groups of linear layers with the same input and the same element types, whose weights
-// have a row for each column of the result, so that rows can be joined. The weight of each, and the
-// bias if there is one, must be an argument of `layer` that no other op reads.
+// Returns groups of linear layers with the same input, the same element types, and weights of shape
+// [output, input], whose rows can be joined. The weight of each layer, and its bias if there is
+// one, must be an argument of `layer` that no other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
   auto isOwnArgument = [](Value value) {
@@ -138,8 +138,8 @@ SmallVector<Attribute> LinearMerger::optimizerGroupsOf(func::FuncOp layer, lm::L
   return groups;
 }
 
-// Divides a group of linear layers by the optimizer groups of their parameters, and reports what
-// stays apart.
+// Divides `group` into groups whose parameters belong to the same optimizer groups. Adds to
+// `report` the layers that therefore cannot be merged.
 SmallVector<LinearMerger::Group> LinearMerger::byOptimizerGroup(func::FuncOp layer,
                                                                 const Group &group) {
   SmallVector<std::pair<SmallVector<Attribute>, Group>> parts;
@@ -148,7 +148,7 @@ SmallVector<LinearMerger::Group> LinearMerger::byOptimizerGroup(func::FuncOp lay
     auto *part = llvm::find_if(parts, [&](auto &each) { return each.first == own; });
     if (part == parts.end()) {
       if (!parts.empty()) {
-        // A merged product would read x once.
+        // The merged product would read x once instead of twice.
         const uint64_t bytes = byteSize(tensorTypeOf(linear.getX()));
         add(report, {/*isSiblings=*/true, layer.getSymName().str(),
                      nameOf(parts.front().second.front().getLoc()), nameOf(linear.getLoc()), "",
@@ -183,9 +183,9 @@ lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
 }
 
 // Returns true if the variables that calls pass for `arguments` can become one variable. They must
-// be parameters of one kind (or their compute copies) that nothing else reads or writes.
+// all be parameters, or all compute copies of parameters, that nothing else reads or writes.
 bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-  llvm::StringMap<std::pair<unsigned, Operation *>> seen; // position and layer of each variable
+  llvm::StringMap<std::pair<unsigned, Operation *>> seen; // position, first of the call
   for (func::CallOp call : calls[layer]) {
     lm::VariableOp first;
     for (auto [place, argument] : llvm::enumerate(arguments)) {
@@ -219,7 +219,7 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
   return !calls[layer].empty();
 }
 
-// Returns the variable that contains the rows of all `variables`, one after the other. Creates it
+// Returns the variable that contains the rows of `variables`, one after the other, and creates it
 // if it does not exist yet.
 lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   using Kind = lm::VariableKind;
@@ -264,8 +264,8 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   return joined;
 }
 
-// Adds an argument to `layer`, before the first of `arguments`, that contains all of them. Every
-// call then also passes the variable that contains the variables of these arguments.
+// Adds an argument to `layer`, before the first of `arguments`, that contains the rows of all of
+// them. Every call passes for it the variable that contains the variables of `arguments`.
 Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) {
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;
@@ -357,9 +357,9 @@ static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
          x.getHeadDim() == y.getHeadDim() && x.getInverse() == y.getInverse();
 }
 
-// Finds the first two or more consecutive results of `split` whose ropes apply the same rotation,
-// and merges these ropes: one rope then rotates the columns of all these results, and another split
-// divides the rotated columns.
+// Finds the first two or more consecutive results of `split` whose ropes apply the same rotation.
+// Replaces these ropes by one rope over the columns of all these results, and a split of its
+// result.
 static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   unsigned count = split.getNumResults();
   auto endOfRun = [&](unsigned begin) {

@@ -22,10 +22,10 @@
 // Rounding to nearest has a price: a step that changes a moment by less than half a code leaves the
 // moment unchanged. If an element's gradient is zero, beta alone lowers its code c, and only if c
 // (1 - beta^(1/8)) is at least a half (for moment1: c (1 - beta^(1/4)), which gives the same
-// limits). While a larger element keeps the scale, sqrt(moment2) can therefore fall to 0.05% of
-// that element's for a beta2 of 0.9, to 0.9% for 0.95 and to 37% for 0.98; from 0.985 on it never
-// falls. If gradients fall to a hundredth, sqrt(moment2) stays 1.3, 2.2 and 36 times too large for
-// these values of beta2, and 100 times for 0.99 and 0.999, and the element learns that much slower.
+// limits). While a larger element keeps the scale, sqrt(moment2) can therefore only fall to 0.05%
+// of the larger element's for beta2 = 0.9, to 0.9% for 0.95 and to 37% for 0.98; from 0.985 on it
+// never falls. If gradients fall to 1% of their size, sqrt(moment2) stays 1.3, 2.2 and 36 times too
+// large for these beta2, and 100 times for 0.99 and 0.999, and the element learns that much slower.
 // The best values of beta1 and beta2 are therefore 0.95 or below.
 //
 // The dynamic tree code of Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861) is a table of

@@ -25,9 +25,9 @@ public:
     return {f.arg(first + which), f.none(rank)};
   }
 
-  // Ends the region, which computed the new `parameter` and the new `states`. Returns all results
-  // of `op`, in their shapes. They are the parameter, the states, the sums of squares of the change
-  // and of the parameter, and perhaps a copy in the compute dtype.
+  // Ends the region with the new `parameter` and the new `states`. Returns the results of `op`: the
+  // parameter, the states, the sum of squares of the parameter's change, that of the parameter,
+  // and, if `op` has it, a copy of the parameter in the compute dtype.
   llvm::SmallVector<mlir::Value> finish(mlir::OpBuilder &b, mlir::Operation *op,
                                         mlir::Value parameter, llvm::ArrayRef<mlir::Value> states);
 

@@ -5,11 +5,11 @@
 using namespace mlir;
 using namespace lmc;
 
-// The parts of an f32.
+// The layout of an f32: bits of the mantissa, mask of the exponent, bias of the exponent.
 static constexpr int64_t kMantissaBits = 23, kExponentMask = 0xff, kBias = 127;
 // Sums over ranks stay below 2^(kHighest + 1).
 static constexpr int64_t kHighest = 13;
-// 2^k and 2^-k are both normal numbers for |k| up to this.
+// 2^k and 2^-k are normal f32 numbers for |k| <= kLimit.
 static constexpr int64_t kLimit = 126;
 
 Scalar lmc::reductionScale(Scalar largest, int64_t ranks, bool inverse) {

@@ -12,9 +12,9 @@ namespace lmc {
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
-// A float or an integer, or a vector of these, with the builder that creates what is computed from
-// it. Both operands of an operator have one type; a number becomes a constant of the type of the
-// other operand. Integers are signed.
+// A float or an integer, or a vector of these, with the builder that creates the ops on it. Both
+// operands of an operator have one type; a number becomes a constant of the other operand's type.
+// Integers are signed.
 class Scalar {
 public:
   Scalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value)
@@ -69,7 +69,7 @@ Scalar exp(Scalar x);
 Scalar log(Scalar x);
 Scalar sqrt(Scalar x);
 Scalar abs(Scalar x);
-// Are NaN if an operand is.
+// Both return NaN if an operand is NaN.
 Scalar minimum(Scalar x, Scalar y);
 Scalar maximum(Scalar x, Scalar y);
 inline Scalar minimum(Scalar x, double y) { return minimum(x, x.constant(y)); }
@@ -77,14 +77,14 @@ inline Scalar maximum(Scalar x, double y) { return maximum(x, x.constant(y)); }
 // Returns `yes` where the i1 `condition` is true, and `no` elsewhere.
 Scalar select(Scalar condition, Scalar yes, Scalar no);
 
-// The elements of tensors that a formula reads, each of its arithmetic type.
+// The tensor elements that a formula reads, each converted to its arithmetic type.
 struct Elements {
   mlir::OpBuilder &b;
   mlir::Location loc;
   mlir::ValueRange values;
 
   Scalar operator[](size_t i) const { return {b, loc, values[i]}; }
-  // Return a float constant, the index of a loop of the linalg.generic around, and an element of
+  // Return a float constant, the index of a loop of the enclosing linalg.generic, and an element of
   // a tensor.
   Scalar constant(mlir::Type type, double number) const;
   Scalar index(int64_t loop) const;

@@ -92,7 +92,7 @@ SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp redu
     inputs.push_back(input->get());
     maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
   }
-  // No index of an input is the row in the block, so an empty tensor gives the extent of that loop.
+  // No input has a dimension for the loop over the rows of a block. An empty tensor has it.
   inputs.push_back(
       tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
   maps.push_back(AffineMap::get(3, 0, row));

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace lmc;
 
-// Reshapes to one dimension and from there to `shape`; a step that changes nothing is left out.
+// Reshapes to one dimension and then to `shape`, and omits a step that changes nothing.
 Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)

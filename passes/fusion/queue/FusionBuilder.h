@@ -11,7 +11,7 @@
 
 namespace lmc {
 
-// Returns a view of all elements of `value` in another shape.
+// Returns a view of `value` in another shape.
 mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                     llvm::ArrayRef<int64_t> shape);
 
@@ -22,16 +22,15 @@ mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Returns `whole` with `part` in the place that begins at `offsets`.
+// Returns `whole` with `part` inserted at the indices `offsets`.
 mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
                    llvm::ArrayRef<int64_t> offsets);
 
-// Returns the number of rows per block for summing `rows` rows in blocks of rows, with one row of
-// sums per block. The number divides `rows` and is about 64, so that writing the sums costs little
-// compared with reading the rows, and there are enough blocks for all processors. If `rows` has no
-// such divisor, blocks are larger as long as there are still 64 of them, else smaller: small blocks
-// write more, but run in parallel.
-// `further` is the number of vectors that a row consists of, each of which is added by itself.
+// Returns how many of `rows` rows to sum into one row of sums. The number divides `rows` and is
+// about 64: then writing the sums costs little compared with reading the rows, and there are enough
+// blocks of rows for all processors. If `rows` has no such divisor, blocks are larger as long as
+// there are still 64 of them, else smaller: small blocks write more, but run in parallel. If a row
+// consists of `further` vectors that are added to one, the number is about 64 / further.
 int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {
@@ -60,16 +59,15 @@ public:
   // Returns the tensor result[loops] = body(reads), with one loop per dimension of `type`.
   mlir::Value map(mlir::RankedTensorType type, llvm::ArrayRef<Read> reads, Body body);
 
-  // Reduces `count` loops from `axis` on of the loops `extents`: result = combine(result,
-  // body(reads)), which starts from 0 for Add and from minus infinity for Max.
+  // Reduces the loops [axis, axis + count) of a nest with the given `extents`: result =
+  // combine(result, body(reads)). The result starts from 0 for Add and from minus infinity for Max.
   enum class Combine { Add, Max };
   mlir::Value reduce(llvm::ArrayRef<int64_t> extents, unsigned axis, mlir::Type element,
                      llvm::ArrayRef<Read> reads, Combine combine, Body body, unsigned count = 1);
 
-  // Sums body(reads) over each block of `rowsPerBlock` consecutive rows, in order. The loops
-  // `extents` are (rows, columns), which the maps of `reads` map to indices, or (rows, further...,
-  // columns): the sum is then also over the further loops. The result is [rows / rowsPerBlock,
-  // columns].
+  // Sums body(reads) over each block of `rowsPerBlock` consecutive rows, in order. The loops with
+  // the given `extents` are (row, column) or (row, further..., column); the maps of `reads` map
+  // them to indices. Sums are also over the further loops. Returns [rows / rowsPerBlock, columns].
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 
@@ -77,17 +75,16 @@ public:
   // which the parts do not have.
   mlir::Value stack(mlir::RankedTensorType type, unsigned dim, mlir::ValueRange parts);
 
-  // Ends the region and creates the kern.fusion at the insertion point of the constructor's
-  // builder.
+  // Ends the region and creates the kern.fusion where the constructor's builder inserts ops.
   kern::FusionOp finish(mlir::ValueRange results);
 
 private:
-  // Applies `body` to the reads, and `combine` to the element of `init` and the result.
+  // Creates a linalg.generic that computes result = combine(init, body(reads)) per element.
   mlir::Value generic(mlir::RankedTensorType type, mlir::Value init, mlir::AffineMap resultMap,
                       llvm::ArrayRef<mlir::utils::IteratorType> iterators,
                       llvm::ArrayRef<Read> reads, Body body,
                       std::optional<Combine> combine = std::nullopt);
-  // Returns a tensor with `neutral` as each element.
+  // Returns a tensor in which each element is `neutral`.
   mlir::Value filled(mlir::RankedTensorType type, double neutral);
 
   mlir::OpBuilder &outside;
@@ -100,10 +97,10 @@ private:
   mlir::Block *block;
 };
 
-// The formula of a copy, and of a sum of what is read.
+// body(x) = x: a copy, or the elements of a plain sum.
 inline Scalar identity(Elements s) { return s[0]; }
 
-// Returns the result of a kernel that reduces loop `axis` of body(x).
+// Returns the result of a kernel that only reduces body(x) over dimension `axis` of x.
 mlir::Value reduceAlone(mlir::OpBuilder &b, mlir::Location loc, kern::Hero hero, mlir::Value x,
                         unsigned axis, mlir::Type element, FusionBuilder::Combine combine,
                         llvm::StringRef sourceOp, FusionBuilder::Body body = identity);

@@ -98,7 +98,7 @@ void FusionQueue::record(const Candidate &candidate, std::optional<kern::Hero> h
                   double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
-// Returns, in order, the ops between `first` and `second` that depend on `first`: they move behind
+// Returns, in order, the ops between `first` and `second` that depend on `first`. They move behind
 // the merged op. Fails if `second` depends on one of them, or if one may not move.
 llvm::Expected<SmallVector<Operation *>> FusionQueue::readersBetween(Operation *first,
                                                                      Operation *second) const {

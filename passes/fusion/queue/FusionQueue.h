@@ -19,10 +19,10 @@ inline constexpr llvm::StringLiteral kFusionKinds[] = {"producer", "siblings", "
 
 struct FusionOptions {
   bool producers = true, siblings = true, layers = true; // the allowed kinds
-  double bytesPerSecond = 0, launchSeconds = 0;          // for the time that a merge saves
+  double bytesPerSecond = 0, launchSeconds = 0;          // to compute what a merge saves
 };
 
-// Returns the options in which the kinds `disabled` are not allowed. Error: one of them is no kind.
+// Returns options that allow all kinds except `disabled`. Fails if a name is not in kFusionKinds.
 mlir::FailureOr<FusionOptions> fusionOptions(mlir::ModuleOp module,
                                              llvm::ArrayRef<std::string> disabled,
                                              double bytesPerSecond, double launchSeconds);

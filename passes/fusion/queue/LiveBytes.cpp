@@ -27,7 +27,7 @@ static Operation *stateOf(Value value) {
 LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) {
   llvm::DenseSet<Value> others;
   auto module = function->getParentOfType<ModuleOp>();
-  // No op of a function calls a layer from a region of its own.
+  // Calls of layers stand in a function's body itself, not in the region of another op.
   for (auto caller : module.getOps<func::FuncOp>())
     for (auto call : caller.getBody().getOps<func::CallOp>())
       if (call.getCallee() == function.getSymName())
@@ -39,7 +39,7 @@ LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) 
 
 namespace {
 
-// Values that share bytes, and between which steps these bytes are live.
+// Values that share bytes, and the range of steps at which these bytes are live.
 struct Group {
   uint64_t bytes = 0;
   int64_t first = INT64_MAX, last = -1; // the first and the last step

@@ -58,8 +58,8 @@ llvm::Expected<MergePlan> lmc::planMerge(const FusionPart &first, const FusionPa
   return plan;
 }
 
-// Returns the part of an assembled tensor that `map`, a map from loops to the tensor's indices,
-// reads alone, and makes `map` one to the part's indices; null if it may read several parts.
+// If loops that read an assembled tensor at the indices `map` read only one part of it, returns
+// this part and changes `map` to indices of the part. Else returns null.
 static Value partRead(Value whole, AffineMap &map) {
   for (const kern::ResultPart &part : kern::partsOfResult(whole)) {
     SmallVector<AffineExpr> indices(part.place.getNumDims());
@@ -78,8 +78,8 @@ static Value partRead(Value whole, AffineMap &map) {
   return {};
 }
 
-// Lets loops that read one part of an assembled tensor read this part before it is assembled: the
-// code generators assemble results only.
+// If loops read only one part of an assembled tensor, makes them read the part itself, because the
+// code generators can assemble only results.
 static void readParts(Block &body) {
   for (auto generic : body.getOps<linalg::GenericOp>()) {
     SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
@@ -161,8 +161,8 @@ uint64_t lmc::savedBytes(Operation *first, Operation *second) {
 
 namespace {
 
-// Writes ops as numbers: values are numbered in the order in which they are defined, and names,
-// types and attributes are unique in a context, so that their addresses stand for them.
+// Writes ops as numbers. Values are numbered in the order of their definition. Names, types and
+// attributes are written as their addresses, because each exists once in a context.
 class Fingerprint {
 public:
   void add(Block &block) {

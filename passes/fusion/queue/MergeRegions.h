@@ -39,9 +39,9 @@ llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const Fu
 mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &first,
                               const FusionPart &second);
 
-// Returns the bytes of memory traffic that merging two ops saves. A tensor that both ops read is
-// then read once. A result of one op that the other reads is no longer read, and if no other op
-// reads it, it is no longer written either.
+// Returns the bytes of memory traffic that merging two ops saves. The merged op reads a tensor that
+// both read only once. It does not read a result that one op passes to the other, and does not
+// write this result if no other op reads it.
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
 // Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal
@@ -52,9 +52,9 @@ std::string fingerprint(kern::Hero hero, mlir::Block &body);
 // Returns the source ops of a kernel as text, for people: "lm.add+lm.rms_norm".
 std::string describe(mlir::ArrayAttr sources);
 
-// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". A name that
-// several ops in a row have is said once; so is that of an op that is computed again right before
-// its gradient ("swiglu_grad"). Different kernels may get the same name: see kern::unusedName().
+// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". Equal
+// consecutive names are written once; "swiglu" right before "swiglu_grad" is omitted. Different
+// kernels may get the same name: see kern::unusedName().
 std::string kernelName(mlir::ArrayAttr sources);
 
 } // namespace lmc
