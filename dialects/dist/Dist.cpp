@@ -66,9 +66,9 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks the result's shape: dimension 0 is the input's, times the number of ranks for an
-// all-gather, divided by it for a reduce-scatter. Also checks that an unfinished result is read
-// only by an op that runs after the collective has ended.
+// Checks the result's shape: dimension 0 is that of the input, times the number of ranks
+// (all-gather), divided by it (reduce-scatter), or unchanged. Also checks that only an op that runs
+// after the collective has ended reads an unfinished result.
 template <typename Op> static LogicalResult verifyCollective(Op op) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh)
@@ -98,8 +98,8 @@ LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
 LogicalResult WaitOp::verify() {
   if (!isUnfinished(getStarted()))
     return emitOpError("waits for what no async collective has started");
-  // An all-reduce works in the bytes of its input, or in a copy of it. The other collectives read
-  // their inputs until they end.
+  // An all-reduce works in the bytes of its input or of a copy of it. The other collectives read
+  // their inputs until they end, so the wait must name them.
   for (Operation *op = getStarted().getDefiningOp(); op;) {
     Value input = op->getOperand(0);
     if (!isUnfinished(input) && !isa<AllReduceOp>(op) && !llvm::is_contained(getInputs(), input))
@@ -111,7 +111,7 @@ LogicalResult WaitOp::verify() {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// Indices have no gradient.
+// Integer results, such as indices, have no gradient.
 bool AllGatherOp::hasGradient(unsigned) {
   return isa<FloatType>(cast<RankedTensorType>(getType()).getElementType());
 }

@@ -13,13 +13,13 @@
 
 namespace lmc::dist {
 
-// Returns true for an all-gather, a reduce-scatter and an all-reduce.
+// Returns true for an all-gather, a reduce-scatter or an all-reduce.
 bool isCollective(mlir::Operation *op);
 
-// Returns true for a collective along `expert`: ranks exchange the tokens of experts.
+// Returns true for a collective along `expert`, which exchanges the tokens of experts.
 bool isExchange(mlir::Operation *op);
 
-// Returns true for a collective that only starts; a dist.wait gives its result.
+// Returns true for a collective that only starts. A dist.wait ends it and has its result.
 bool isAsync(mlir::Operation *op);
 
 // Returns true if `value` is the result of a collective that may not have ended.

@@ -1,5 +1,5 @@
-// The verifiers of causal grouped-query attention, which ops of several levels share. lm.attention
-// describes the operands and attributes.
+// The verifiers of causal grouped-query attention, which ops of several levels share. Operands and
+// attributes are those of lm.attention.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -7,11 +7,11 @@
 
 namespace lmc {
 
-// Emits "has WHAT ACTUAL, expected EXPECTED" on `op` where the two numbers differ.
+// Emits "has WHAT ACTUAL, expected EXPECTED" on `op` unless the two numbers are equal.
 mlir::LogicalResult expectEqual(mlir::Operation *op, int64_t actual, int64_t expected,
                                 llvm::StringRef what);
 
-// Emits an error on `op` if its types do not match. `outType` is that of attention's output.
+// Emits an error on `op` if its operands' types do not match. `outType` is the output's type.
 template <typename Op> mlir::LogicalResult verifyAttention(Op op, mlir::RankedTensorType outType) {
   mlir::RankedTensorType q = op.getQ().getType(), k = op.getK().getType(),
                          lse = op.getLse().getType();
@@ -46,7 +46,7 @@ template <typename Op> mlir::LogicalResult verifyAttention(Op op, mlir::RankedTe
   return expectEqual(op, op.getStarts().getType().getDimSize(0), tokens, "starts");
 }
 
-// Verifies the tables of lm.attention_grad's rotation: both or neither, f32 [seq, headDim / 2].
+// Verifies the tables of lm.attention_grad's rotation: both or none, f32 [seq, headDim / 2].
 mlir::LogicalResult verifyRotation(mlir::Operation *op, mlir::Value cos, mlir::Value sin,
                                    int64_t seq, int64_t headDim);
 

@@ -1,5 +1,5 @@
-// A uniform view of commands: an op interface that lists the values that an op reads and writes.
-// The ops on tensors that become commands implement it, and so do the commands themselves.
+// An op interface that lists the values that a command reads and writes. Commands implement it, and
+// so do the ops on tensors that become commands.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -13,25 +13,25 @@ namespace lmc {
 enum class CommandRole : uint8_t {
   Read,
   Write,      // the operand is overwritten, and nothing of it is read
-  Accumulate, // the operand is read and overwritten with a sum that includes it
-  Scratch,    // the operand's content is undefined before and after the command
+  Accumulate, // the operand is read, and overwritten with a sum that includes it
+  Scratch,    // the operand's contents are undefined before and after the command
 };
 
 struct CommandOperand {
   llvm::StringRef name; // "q"
   mlir::Value value;
   CommandRole role = CommandRole::Read;
-  bool mayBeSpaced = false; // true if rows may lie apart (a pitch)
+  bool mayBeSpaced = false; // true if its rows may lie apart, with a pitch
 };
 
 class CommandOperands : public llvm::SmallVector<CommandOperand, 12> {
 public:
   CommandOperands() = default;
-  // Leaves out operands whose value is null.
+  // Omits operands whose value is null.
   CommandOperands(std::initializer_list<CommandOperand> all);
 };
 
-// Returns the value of the operand with that role, or null.
+// Returns the value of the first operand with this role, or null.
 mlir::Value valueOf(const CommandOperands &operands, CommandRole role);
 
 } // namespace lmc
@@ -40,7 +40,7 @@ mlir::Value valueOf(const CommandOperands &operands, CommandRole role);
 
 namespace lmc {
 
-// Creates the command of an op whose definition is a PlainCommand (Command.td).
+// Creates the command of an op that is a PlainCommand (Command.td).
 void createPlainCommand(CommandOpInterface op, mlir::OpBuilder &b,
                         llvm::function_ref<mlir::Value(mlir::Value)> sliceOf,
                         mlir::Value scratch);

@@ -1,4 +1,4 @@
-// What the code that mlir-tblgen generates for a dialect includes.
+// Includes the headers that the code which mlir-tblgen generates for a dialect needs.
 #pragma once
 
 #include "dialects/interfaces/Step.h"

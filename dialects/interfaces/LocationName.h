@@ -1,4 +1,4 @@
-// The name that a location carries: which part of the model an op belongs to.
+// The name in a location: the part of the model that an op belongs to.
 #pragma once
 
 #include "mlir/IR/Location.h"

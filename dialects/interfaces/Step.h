@@ -9,7 +9,7 @@
 namespace lmc {
 
 // Returns true if `op` has StepOpInterface and belongs to the backward pass. A view, such as
-// tensor.extract_slice, does not have StepOpInterface: it belongs to no pass.
+// tensor.extract_slice, does not have StepOpInterface and belongs to no pass.
 bool isBackward(mlir::Operation *op);
 
 // Gives `op` the pass and the layer of `like`. Does nothing unless both ops have StepOpInterface.

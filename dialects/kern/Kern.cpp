@@ -117,7 +117,7 @@ LogicalResult KernelOp::verify() {
   return verifyRegion(*this, body);
 }
 
-// A kernel accepts operands and writes results in any layout: codegen::canEmit has checked it.
+// A kernel accepts operands and results in any layout: codegen::canEmit has checked this.
 CommandOperands LaunchOp::getCommandOperands() {
   CommandOperands operands;
   for (Value input : getInputs())
@@ -139,7 +139,7 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
-// Returns the map from indices of the inserted tensor to indices of the whole.
+// Returns the affine map from indices of the inserted tensor to indices of the whole.
 static AffineMap placeOf(tensor::InsertSliceOp insert) {
   MLIRContext *context = insert.getContext();
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -184,7 +184,7 @@ SmallVector<ResultPart> lmc::kern::partsOfResult(Value value) {
         return {};
       along = i;
     }
-  int64_t next = 0; // offset in the dimension along which parts follow each other
+  int64_t next = 0; // offset of the next part in the dimension along which parts follow each other
   for (tensor::InsertSliceOp insert : llvm::reverse(inserts)) {
     if (insert.getStaticSizes() != sizes || insert.getSourceType() != inserts[0].getSourceType() ||
         !llvm::all_of(insert.getStaticStrides(), [](int64_t stride) { return stride == 1; }))

@@ -12,20 +12,18 @@
 
 namespace lmc::kern {
 
-// A tensor that is part of a result, and its place there: a map from its indices to those of the
-// result.
+// A tensor that is a part of a result, and the affine map from its indices to those of the result.
 struct ResultPart {
   mlir::Value value;
   mlir::AffineMap place;
 };
 
-// Returns the parts of a value of a fusion's region: tensors of one shape that tensor.insert_slice
-// inserts one after the other along one dimension so that they cover all of it; or the value
-// itself. Returns nothing if the insertions leave gaps or overlap.
+// Returns the parts of a value of a fusion's region: the tensors of one shape that
+// tensor.insert_slice inserts one after the other along one dimension. If the value has no parts,
+// returns the value itself. Returns nothing if the parts leave gaps or overlap.
 llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
 
-// Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that no symbol
-// has.
+// Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that is free.
 std::string unusedName(const mlir::SymbolTable &symbols, llvm::StringRef name);
 
 } // namespace lmc::kern

@@ -22,7 +22,7 @@ static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> s
   return error << "]";
 }
 
-// Fails unless `values` have the type in which values like those of `like` are computed.
+// Fails unless `values` have the type in which values of the type of `like` are computed.
 static LogicalResult expectReal(Operation *op, Value like, ValueRange values) {
   const bool isDouble = tensorTypeOf(like).getElementType().isF64();
   for (Value value : values)
@@ -138,7 +138,7 @@ LogicalResult ExpertLinearGradOp::verify() {
                      "result");
 }
 
-// Fails unless `x` has, in the type of `y`, the two halves that rows of `y` are computed from.
+// Fails unless `x` is [rows, 2 n], for `y` [rows, n] that is computed from its two halves.
 static LogicalResult expectHalves(Operation *op, Value x, Value offsets, Value y, StringRef what) {
   const RankedTensorType rows = tensorTypeOf(y), halves = tensorTypeOf(x);
   if (extent(offsets, 0) < 2)
@@ -176,7 +176,7 @@ LogicalResult LateRowsOp::verify() {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// Weights and a softmax's mass have a gradient; choices and counts are step functions.
+// Weights and a softmax's mass have gradients. Choices and counts are step functions without one.
 bool RouteOp::hasGradient(unsigned result) { return result == 0 || (result == 3 && !getSigmoid()); }
 
 Gradients RouteOp::buildVjp(OpBuilder &b, ValueRange cotangents) {

@@ -236,7 +236,7 @@ LogicalResult LinearOp::verify() {
   return expectEqual(*this, dim(getResult(), 1), out, "result columns");
 }
 
-// Fails unless `halves` has twice the columns of `a`, and the same rows and type.
+// Fails unless `halves` has the rows and element type of `a`, and twice its columns.
 static LogicalResult verifyHalves(Operation *op, Value halves, Value a) {
   auto type = cast<RankedTensorType>(halves.getType()), half = cast<RankedTensorType>(a.getType());
   if (type.getElementType() != half.getElementType())
@@ -264,7 +264,7 @@ LogicalResult SwigluLinearGradOp::verify() {
   return verifyHalves(*this, getGu(), getA());
 }
 
-// Whether `parts` are the columns of `whole`.
+// Fails unless `parts`, side by side, have the type of `whole`.
 static LogicalResult verifyColumns(Operation *op, Value whole, ValueRange parts) {
   auto type = cast<RankedTensorType>(whole.getType());
   int64_t columns = 0;
@@ -286,8 +286,7 @@ LogicalResult SumRowsOp::verify() {
   return expectEqual(*this, dim(getResult(), 0), dim(getX(), 1), "result size");
 }
 
-// Fails unless the columns of `x` are one or several groups of as many columns as `weight` has
-// elements.
+// Fails unless the number of columns of `x` is a multiple of the number of elements of `weight`.
 static LogicalResult expectGroups(Operation *op, Value x, Value weight) {
   int64_t columns = dim(x, 1), size = dim(weight, 0);
   if (size > 0 && columns % size == 0)
@@ -347,7 +346,7 @@ LogicalResult RopeOp::verify() {
   return expectEqual(*this, dim(getCos(), 1), headDim / 2, "table columns");
 }
 
-// Checks what the loss and its gradient share.
+// Verifies what the loss and its gradient have in common.
 template <typename Op> static LogicalResult verifyLoss(Op op) {
   if (int64_t(op.getChunk()) <= 0)
     return op.emitOpError("needs a positive chunk");
@@ -401,7 +400,7 @@ LogicalResult ScaleOp::verify() {
   return success();
 }
 
-// Checks the result of a norm of `values`: its type is that of sums, f32, or f64 for f64.
+// Verifies the result of a norm of `values`: its type is that of sums (f32; f64 for f64).
 static LogicalResult verifyNorm(Operation *op, ValueRange values, Value norm) {
   if (values.empty())
     return op->emitOpError("needs an operand");
@@ -474,7 +473,7 @@ int64_t AdamW8bitOp::getNumSums(RankedTensorType parameter) {
   return parameter.getNumElements() / kBlock;
 }
 
-// Only matrices are taken: vectors (norms and biases) are small and matter much.
+// Only matrices get 8-bit moments: vectors (norms and biases) are small and matter much.
 bool AdamW8bitOp::takes(const SteppedParameter &parameter) {
   return !parameter.keepsF32Moments && parameter.type.getRank() == 2 &&
          parameter.type.getElementType().isF32() &&
@@ -528,7 +527,7 @@ ArrayRef<OptimizerScalar> BalanceBiasOp::getScalars() {
 
 SmallVector<OptimizerState> BalanceBiasOp::getStates(RankedTensorType) { return {}; }
 
-// The op steps only the bias of a router, which has no gradient.
+// The op updates only the bias of a router, which has no gradient.
 bool BalanceBiasOp::takes(const SteppedParameter &) { return false; }
 StringRef BalanceBiasOp::getFallback() { return "adamw"; }
 StringRef BalanceBiasOp::getRequirement() { return "steps the biases of routers alone"; }
@@ -550,7 +549,7 @@ SmallVector<OptimizerState> MuonOp::getStates(RankedTensorType parameter) {
   return {{VariableKind::Moment1, parameter}};
 }
 
-// Only matrices of layers are stepped, not the embedding, the head, norms or biases.
+// Only matrices of layers are supported, not the embedding, the head, norms or biases.
 bool MuonOp::takes(const SteppedParameter &parameter) {
   return parameter.isHidden && parameter.type.getRank() == 2;
 }
@@ -564,7 +563,7 @@ static LogicalResult verifyCoefficients(Operation *op, ArrayRef<double> coeffici
   return op->emitOpError("has ") << coefficients.size() << " coefficients, expected 3";
 }
 
-// Checks that the matrices lie in a tensor of `elements` elements, one after the other.
+// Checks that the matrices lie one after the other in a tensor of `elements` elements.
 static LogicalResult verifyMatrices(Operation *op, ArrayAttr matrices, int64_t elements) {
   int64_t end = 0, column = 0; // end of the matrices so far; next column of a block
   for (auto matrix : matrices.getAsRange<MatrixAttr>()) {
@@ -601,7 +600,7 @@ LogicalResult MuonOp::verify() {
       return failure();
   if (failed(verifyCoefficients(*this, getNsCoefficients())))
     return failure();
-  // The piece of a rank lists the matrices of the whole parameter, so that there is no limit.
+  // A rank's piece lists the matrices of the whole parameter, so the piece's size is no limit.
   return verifyMatrices(*this, getMatricesAttr(), std::numeric_limits<int64_t>::max());
 }
 

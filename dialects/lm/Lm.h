@@ -22,11 +22,10 @@ class MlpActivation : public mlir::OpTrait::TraitBase<Op, MlpActivation> {};
 template <typename Op>
 class BecomesCall : public mlir::OpTrait::TraitBase<Op, BecomesCall> {};
 
-// The attribute of a func.call that calls a transformer layer: i64, the index of the layer, from 0
-// on.
+// The attribute of a func.call that calls a transformer layer: i64, the layer's index from 0.
 inline constexpr char kLayer[] = "lm.layer";
 
-// Creates a call of `callee` for the layer that `call` calls, with the location of `call`.
+// Creates a call of `callee` with the layer index and the location of `call`.
 mlir::func::CallOp createCallLike(mlir::OpBuilder &b, mlir::func::CallOp call,
                                   mlir::func::FuncOp callee, mlir::ValueRange operands);
 

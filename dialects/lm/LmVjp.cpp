@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::lm;
 
-// Returns the dtype of sums over tokens, which is that of main gradients: wider than bf16.
+// Returns the dtype of sums over tokens, which main gradients have too: f64 for f64, else f32.
 static Type accumulationType(Type element) {
   return element.isF64() ? element : Float32Type::get(element.getContext());
 }
@@ -23,8 +23,8 @@ Gradients EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
                                                              getIds(), cotangents[0], Value())};
 }
 
-// y = op(a) op(b). With dy of y's shape, d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. If an
-// operand is stored transposed, so is its gradient, and the factors are exchanged.
+// y = op(a) op(b), so d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. The gradient of an operand
+// that is stored transposed is also transposed: its factors are exchanged.
 Gradients MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dy = cotangents[0];
   bool ta = getTransposeA(), tb = getTransposeB();

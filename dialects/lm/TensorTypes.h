@@ -12,7 +12,7 @@ inline mlir::RankedTensorType tensorTypeOf(lm::VariableOp variable) {
   return mlir::cast<mlir::RankedTensorType>(variable.getType());
 }
 
-// Returns `type` with `size` as its dimension `dim`.
+// Returns `type` with dimension `dim` changed to `size`.
 inline mlir::RankedTensorType resized(mlir::RankedTensorType type, unsigned dim, int64_t size) {
   llvm::SmallVector<int64_t> shape(type.getShape());
   shape[dim] = size;

@@ -26,7 +26,7 @@ using namespace lmc::plan_ir;
 
 //===-- The form of commands ----------------------------------------------------------------===//
 
-// Returns the role as a word of a comment.
+// Returns the word for a role in a comment of the printed plan.
 static StringRef wordOf(CommandRole role) {
   switch (role) {
   case CommandRole::Read:
@@ -82,7 +82,7 @@ static void printOperand(OpAsmPrinter &printer, Operation *op, StringRef name, V
   printOptionalOperand(printer, op, name, slice, type);
 }
 
-// Parses `%slice : tensor type`, the part of a line that follows the name.
+// Parses `%slice : tensor type`, which follows the name in a line.
 static ParseResult parseSlice(OpAsmParser &parser, OpAsmParser::UnresolvedOperand &slice,
                               Type &type) {
   RankedTensorType tensor;
@@ -105,8 +105,7 @@ static ParseResult parseOptionalOperand(OpAsmParser &parser, StringRef name,
   return parseSlice(parser, slice.emplace(), type);
 }
 
-// A launch has lines `in` for the inputs of its kernel and, after them, lines `out` for its
-// results.
+// A launch has one line `in` for each input of its kernel, then one line `out` for each result.
 static void printArguments(OpAsmPrinter &printer, Operation *, OperandRange slices, TypeRange,
                            IntegerAttr inputs) {
   for (auto [number, slice] : llvm::enumerate(slices)) {
@@ -193,8 +192,8 @@ LogicalResult ArenaOp::verify() {
   return success();
 }
 
-// Checks the rows of a view: without a pitch it is one run, with a pitch it has whole rows of its
-// tensor, which do not overlap.
+// Checks the runs of a view. Without a pitch, there must be one run. With a pitch, each run must be
+// whole rows of its tensor, and runs must not overlap.
 template <typename View> static LogicalResult verifyRuns(View view) {
   auto type = view.getType().getContent();
   int64_t offset = view.getOffset(), rows = view.getRows(), pitch = view.getPitch();

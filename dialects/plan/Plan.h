@@ -19,7 +19,7 @@
 
 namespace lmc::plan_ir {
 
-// Returns true for an all-gather, a reduce-scatter and an all-reduce.
+// Returns true for an all-gather, a reduce-scatter or an all-reduce.
 bool isCollective(mlir::Operation *op);
 
 // Returns true for a collective that runs at the same time as the commands after it.

@@ -12,7 +12,7 @@ using namespace lmc;
 
 namespace {
 
-// Sums the counts of the ops of a function and of the layer functions that it calls.
+// Adds up the counts of a function's ops and of the layer functions that it calls.
 class Counter {
 public:
   explicit Counter(int64_t tokens) : tokens(tokens) {}
@@ -20,9 +20,8 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // The columns of q, summed per mean number of keys that a query sees: with the mask (causal) and
-  // without it (full). Each mean is multiplied by its sum of columns only once, so it is rounded
-  // only once.
+  // Columns of q, by the mean number of keys that a query sees: with the mask (causal) and without
+  // it (full). Columns with an equal mean are added first, so that each product is rounded once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
 
@@ -44,7 +43,7 @@ static int64_t widthOf(Value value) {
   return cast<ShapedType>(value.getType()).getElementTypeBitWidth() / 8;
 }
 
-// Returns true if the op reads rows of a table, which is not trained.
+// Returns true if the op reads rows of a table (a variable that is not trained).
 static bool readsTable(lm::EmbeddingOp embedding) {
   auto load = embedding.getTable().getDefiningOp<lm::LoadOp>();
   auto variable =
@@ -53,19 +52,19 @@ static bool readsTable(lm::EmbeddingOp embedding) {
   return variable && variable.getKind() == lm::VariableKind::Table;
 }
 
-// Returns true if the op adds a row of the token table and a row of the table of learned positions.
+// Returns true if the op adds the row of a token and the row of a learned position.
 static bool addsRows(lm::AddOp sum) {
   return sum.getLhs().getDefiningOp<lm::EmbeddingOp>() &&
          sum.getRhs().getDefiningOp<lm::EmbeddingOp>();
 }
 
-// Returns true if the op reads rows of learned positions, which are added to rows of tokens.
+// Returns true if the op reads rows of learned positions that addsRows() adds to rows of tokens.
 static bool isOfPositions(lm::EmbeddingOp embedding) {
   auto sum = embedding->hasOneUse() ? dyn_cast<lm::AddOp>(*embedding->user_begin()) : lm::AddOp();
   return sum && addsRows(sum) && sum.getRhs() == embedding.getResult();
 }
 
-// Returns true if only a rotation reads the result of a norm.
+// Returns true if the only reader of the norm's result is a rotation.
 static bool isRotated(lm::RmsNormOp norm) {
   return norm->hasOneUse() && isa<lm::RopeOp>(*norm->user_begin());
 }
@@ -78,40 +77,38 @@ void Counter::addAttention(lm::AttentionOp attention) {
   full[seq] += columnsOf(attention.getQ());
 }
 
-// Adds up the traffic of a function: the elements of the compute dtype that each op moves in the
-// forward and the backward pass, if it is fused with its neighbours. For an op with c columns, per
-// token:
+// Adds up the traffic of a function: the elements in the compute dtype that each op moves in the
+// forward and in the backward pass if it is fused with its neighbours. Per token, an op with c
+// columns moves:
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where only a
-//   rotation
-//               reads y, y stays in registers, and the rotation reads x instead: the gradient's 3c
+//               rotation reads y, y stays in registers, and the rotation reads x instead: the
+//               gradient's 3c
 //   layer_norm  the same 5c
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
-//               norm's gradient also reads the gradient of the residual stream: 3c. Where the norm
-//               is that of the branch, x + norm(h), both together move the same 8c: they read x
-//               and h and write the sum; the norm's gradient reads both gradients that the residual
-//               stream's is the sum of, and h, and writes this sum and dh. Where a matrix product adds
-//               the residual (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
+//               norm's gradient also reads the gradient of the residual stream: 3c. If the norm is
+//               in the branch, x + norm(h), both together move the same 8c: they read x and h and
+//               write the sum; the norm's gradient reads h and the two gradients whose sum is that
+//               of the residual stream, and writes this sum and dh. Where a matrix product adds the
+//               residual (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
 //   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU a
 //               kernel of its own, which moves 2c more, but in the caches)
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
-//               writes dgate and dup: 5c, and also the product, which is recomputed instead of
-//               kept: c
-//   gelu        reads x, writes y: 2c; its gradient reads dy and x, writes dx: 3c, and y, which is
-//               recomputed instead of kept: c
-//   embedding   reads a row, writes it; its gradient reads dx: 3c; it also reads a row of the main
-//               gradient, adds to it and writes it: 2c of f32 or f64
-//               Of a table of RoPE it only reads a row and writes it: 2c. A sum of the rows of a
-//               token and of its position is one kernel, so that the position's row adds a read
-//               of it, and a read of dx: 2c. Its main gradient has few rows, which stay in caches.
-//   take_rows   reads x, writes k rows a token; its gradient reads those of dy and writes dx: 2c of
-//               x and 2c of its result
-//   combine_rows  reads k rows a token, writes their sum: c of y and c of its result; its gradient
-//               reads dout and y, writes dy: c of its result and 2c of y
+//               writes dgate and dup, and recomputes and writes the product: 6c
+//   gelu        reads x, writes y: 2c; its gradient reads dy and x, writes dx, and recomputes and
+//               writes y: 4c
+//   embedding   reads a row, writes it; its gradient reads dx: 3c; the gradient also reads a row of
+//               the main gradient and writes the sum to it: 2c of f32 or f64.
+//               A row of a table of RoPE is only read and written: 2c. One kernel adds the rows of
+//               a token and of its position, so the position's row is only read, and its gradient
+//               only reads dx: 2c. Positions have few rows of main gradients: they stay in caches.
+//   take_rows   reads x, writes k rows per token; its gradient reads k rows of dy per token and
+//               writes dx: 2c of x and 2c of its result
+//   combine_rows  reads k rows per token, writes their sum: c of y and c of its result; its
+//               gradient reads dout and y, writes dy: c of its result and 2c of y
 //   loss        reads the logits, writes their gradient: 2c, where c is the vocabulary size
 //
-// Row statistics, weights and token ids are left out: they are less than a thousandth of the
-// traffic.
+// Row statistics, weights and token ids are left out: they are less than 0.1% of the traffic.
 LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   auto move = [&](Value value, int64_t times) {
     traffic += times * columnsOf(value) * widthOf(value) * rowsOf(value) / tokens;
@@ -126,7 +123,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
       continue; // counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
-      if (cast<ShapedType>(sum.getType()).getRank() > 1) // sums of rank 1 are counts of routers
+      if (cast<ShapedType>(sum.getType()).getRank() > 1) // sums of rank 1 are router counts
         move(sum.getResult(), 3);
     } else if (isa<lm::RopeOp>(op)) {
       move(op.getResult(0), 2);

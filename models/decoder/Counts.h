@@ -20,14 +20,14 @@ struct ModelCounts {
   double flopsPerTokenFull = 0;
 
   // The minimum number of bytes per token that a forward and a backward pass move in ops other than
-  // matrix products and attention, without recompute. Reports compare the traffic of a plan's fused
-  // kernels with it.
+  // matrix products and attention, without recompute. Reports give the traffic of a plan's fused
+  // kernels as a multiple of it.
   double layerTrafficFloor = 0; // sum over all layers
   double headTrafficFloor = 0;  // sum over ops outside of layers: embedding, last norm, loss
 };
 
-// Counts the ops of function `forward` of `module`, which buildModel made, and of the layers that
-// it calls. Emits an error at an op that has no count.
+// Counts the ops of @forward of a module that buildModel() made, and of the layers that it calls.
+// Emits an error at an op for which no count is known.
 mlir::FailureOr<ModelCounts> modelCounts(mlir::ModuleOp module);
 
 } // namespace lmc

@@ -22,17 +22,16 @@ struct Parameter {
   // For a matrix, the standard deviation of its normal initial values; for a vector, its initial
   // value, 0 or 1.
   double initial;
-  // For a weight [in, out]: the columns of each linear map that lies in it, side by side.
+  // For a weight [in, out]: the number of columns of each linear map that lies in it, side by side.
   SmallVector<int64_t> columns = {};
-  // For a matrix of several parts, one below the other: their names and rows. Each has initial
-  // values of `initial`.
+  // For a matrix of several parts, one below the other: their names and numbers of rows. The
+  // initial values of each part have the standard deviation `initial`.
   std::vector<std::pair<std::string, int64_t>> parts = {};
-  // For the bias of a router: the choices that each expert gets in a step if all are equally busy.
+  // For a router's bias: the number of choices of each expert in a step if all are equally busy.
   double balanced = 0;
 };
 
-// The function of a kind of layer, and the parameters that it takes as arguments, in the order of
-// the arguments.
+// The function of a kind of layer, and the parameters that are its arguments, in the same order.
 struct LayerFunction {
   func::FuncOp function;
   std::vector<Parameter> parameters;
@@ -97,11 +96,11 @@ private:
     return lm::VariableOp::create(b, loc, name, kind, type, init, decay, parameter);
   }
 
-  // Declares a parameter of the layer with this prefix; "": it belongs to no layer.
+  // Declares a parameter of the layer with this prefix ("": of no layer).
   void declareParameter(const Parameter &parameter, const std::string &prefix = "") {
     std::string name = prefix + parameter.name;
     bool matrix = parameter.shape.size() == 2;
-    // All parts of a parameter have the same group (config::checkPatterns).
+    // All parts of a parameter belong to the same group (config::checkPatterns).
     const ParameterGroup *group = groupOf(
         config.optimizer, parameter.parts.empty() ? name : prefix + parameter.parts.front().first);
     lm::InitAttr init =
@@ -160,10 +159,10 @@ private:
       declareParameter(head());
   }
 
-  // Returns true if a rank computes the choices of its experts window by window.
+  // Returns true if a rank processes the choices of its experts window by window.
   bool hasWindows() const { return config.distributed.expertCapacity > 0; }
 
-  // Declares the sums of names::kRouterSums, one behind the other.
+  // Declares names::kRouterSums: sums that lie one after the other in one storage.
   void declareRouterSums() {
     if (!config.monitoring.router)
       return;
@@ -209,7 +208,7 @@ private:
   Parameter head() const {
     return {decoder.head, {model.vocabSize, model.hiddenSize}, linearStddev(model.hiddenSize)};
   }
-  // Returns the name of the norm behind the embedding, which lies beside the last norm.
+  // Returns the name of the norm after the embedding, which has the same prefix as the last norm.
   std::string embeddingNorm() const {
     return decoder.lastNorm.substr(0, decoder.lastNorm.rfind('.') + 1) + "embed_norm";
   }
@@ -255,7 +254,7 @@ private:
   }
 
   // Returns the standard deviation of the initial weights of projections whose result is added to
-  // the residual stream. It is divided by the square root of the number of these additions, so that
+  // the residual stream. It is divided by the square root of the number of such additions, so that
   // the variance of the residual stream does not grow with depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
@@ -284,12 +283,12 @@ private:
 
   //===-- A layer ---------------------------------------------------------------------------===//
 
-  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x, and
-  // of a layer with experts: [counts, mass] of the router, if there is a balancing loss; [counts,
-  // balance, entropy] (kWatched), if people watch the router, and behind them the choices that are
-  // late (names::kRouterLate), if there are windows.
-  // `starts` (the start of each token's document) exists only if there is a document mask, the
-  // tables only with RoPE.
+  // Builds the function of a kind of layer: @NAME(x, [cos, sin], parameters..., [starts]) -> x. A
+  // layer with experts also returns, in this order:
+  // * [counts, mass] of the router, if there is a balancing loss;
+  // * [counts, balance, entropy] (kWatched), if people watch the router;
+  // * the number of late choices (names::kRouterLate), if there are also windows.
+  // `starts` (start of each token's document) exists with a document mask, cos and sin with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
     SmallVector<Type> inputs{activations};
@@ -320,8 +319,7 @@ private:
     return layer;
   }
 
-  // Returns x + behind(branch(before(x))), where `before` and `behind` are the norms that `norms`
-  // names.
+  // Returns x + behind(branch(before(x))), where `norms` names the norms `before` and `behind`.
   Value addBranch(LayerFunction &layer, Value x, const Norms &norms, StringRef sum,
                   function_ref<Value(Value)> branch) {
     Value h = norms.before.empty() ? x : norm(layer, norms.before, x);
@@ -359,7 +357,7 @@ private:
     Value k = positioned(projected(1, kind.k, kvColumns), kind.kNorm, "k_rope");
     Value v = projected(2, kind.v, kvColumns);
     Value starts = config.training.documentMask ? body.getArguments().back() : Value();
-    // The window is 0 (none) if it covers the whole sequence.
+    // A window that covers the whole sequence is written as 0 (none).
     int64_t window = kind.window >= config.training.sequenceLength ? 0 : kind.window;
     auto attended = lm::AttentionOp::create(
         b, named("self_attn"), q.getType(), tensor({tokens, model.numAttentionHeads}, master), q, k,
@@ -379,7 +377,7 @@ private:
     return linear(layer, downOf, activated, model.hiddenSize, residualStddev());
   }
 
-  // Appends to `results` the statistics that the layer returns of its router.
+  // Appends to `results` the statistics of its router that the layer returns.
   Value experts(LayerFunction &layer, const Experts &of, Value h, SmallVectorImpl<Value> &results) {
     const int64_t count = of.count, width = of.intermediateSize, hidden = model.hiddenSize;
     const int64_t choices = tokens * of.chosen;
@@ -402,7 +400,7 @@ private:
     auto sort = lm::SortRowsOp::create(b, named("sort"), sorted, route.getExperts());
     Value rows = lm::TakeRowsOp::create(b, named("take"), tensor({choices, hidden}, compute), h,
                                         sort.getRows(), sort.getPlaces());
-    // The gate and up matrices of an expert are adjacent.
+    // The gate matrix and the up matrix of each expert are adjacent.
     Parameter gateUp{
         of.experts + ".gate_up.weight", {count * 2 * width, hidden}, linearStddev(hidden)};
     Parameter down{
@@ -450,7 +448,7 @@ private:
                                       b.getF64FloatAttr(factor));
   }
 
-  // Adds a parameter to the layer and returns the function's argument for it.
+  // Adds a parameter to the layer and returns the layer function's argument for it.
   Value parameter(LayerFunction &layer, std::string name, SmallVector<int64_t> shape,
                   double initial) {
     return parameter(layer, Parameter{std::move(name), std::move(shape), initial});
@@ -463,7 +461,7 @@ private:
     return argument;
   }
 
-  // Applies a linear layer to x. `maps`: columns of each linear map in it; empty: it is one map.
+  // Applies a linear layer to x. `maps` has the columns of each linear map in it (empty: one map).
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
                double stddev, SmallVector<int64_t> maps = {}) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
@@ -488,7 +486,7 @@ private:
     return normWith(values, name, x);
   }
 
-  // Returns the norm of x with the given weight and, in a LayerNorm, bias.
+  // Returns the norm of x. `values` are its weight and, for a LayerNorm, its bias.
   Value normWith(ValueRange values, StringRef name, Value x) {
     auto eps = b.getF64FloatAttr(decoder.normEps > 0 ? decoder.normEps : model.rmsNormEps);
     if (decoder.norm == NormKind::Layer)
@@ -496,7 +494,7 @@ private:
     return lm::RmsNormOp::create(b, named(name), x.getType(), x, values[0], eps);
   }
 
-  // Returns a norm of x with the parameters of the norm `name`, which is in no layer.
+  // Returns the norm of x with the parameters of the norm `name`, which belongs to no layer.
   Value loadedNorm(const std::string &name, StringRef location, Value x) {
     SmallVector<Value> values;
     for (const Parameter &parameter : normParameters(name, model.hiddenSize))
@@ -514,8 +512,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens per chunk of the loss: the job's, else at most 4096, with at most
-  // 256 MiB of logits, but at least 64. The memory phase may choose another number.
+  // Returns the number of tokens in a chunk of the loss: that of the job, else at most 4096, and at
+  // most 256 MiB of logits, but at least 64. The memory phase may choose another number.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);
@@ -532,7 +530,7 @@ private:
   }
 
   // What a function computes: the loss, the logits of all tokens, or the logits of one token of
-  // each sequence, whose row in [mbs * seq] the host writes.
+  // each sequence. The host writes the row of this token in [mbs * seq].
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {
@@ -550,7 +548,7 @@ private:
       sin = load("rope.sin", ropeTable);
     }
     if (isRotary() && config.training.documentPositions) {
-      // Each token reads the row of its position, so that cos and sin have a row per token.
+      // Each token has its own row of cos and sin: the row of its position.
       Value positions = load(names::kPositions, ids);
       cos = lm::EmbeddingOp::create(b, named("rope.cos"), rotations, positions, cos);
       sin = lm::EmbeddingOp::create(b, named("rope.sin"), rotations, positions, sin);
@@ -568,7 +566,7 @@ private:
     }
     if (model.embeddingNorm)
       x = loadedNorm(embeddingNorm(), "embed_norm", x);
-    Value counts, mass; // of all routers
+    Value counts, mass; // summed over all routers
     int64_t routers = 0;
     for (int64_t layer = 0; layer < model.numHiddenLayers; ++layer) {
       SmallVector<Value> operands{x};

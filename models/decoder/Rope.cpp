@@ -8,7 +8,7 @@
 using namespace lmc;
 
 // Scales a frequency as Llama 3.1 does (https://arxiv.org/abs/2407.21783): long wavelengths are
-// stretched by `factor`, short ones are kept, and those in between are interpolated.
+// multiplied by `factor`, short ones are kept, and those in between are interpolated.
 static double scaleLlama3(double frequency, const RopeScaling &scaling) {
   double wavelength = 2 * std::numbers::pi / frequency;
   double original = double(scaling.originalMaxPositionEmbeddings);
@@ -53,7 +53,7 @@ std::vector<double> lmc::ropeFrequencies(const ModelConfig &model, int64_t seque
   double dim = double(model.headDim), base = model.ropeTheta;
   double trained =
       double(model.maxPositionEmbeddings ? model.maxPositionEmbeddings : sequenceLength);
-  // Dynamic NTK scaling: the base grows if the sequences are longer than max_position_embeddings.
+  // Dynamic NTK scaling: the base grows if sequences are longer than max_position_embeddings.
   if (scaling.type == RopeScalingType::Dynamic && double(sequenceLength) > trained)
     base *= std::pow(scaling.factor * double(sequenceLength) / trained - (scaling.factor - 1),
                      dim / (dim - 2));

@@ -1,5 +1,5 @@
-// Describes a decoder as data: the properties in which model families differ. The ModelConfig has
-// the sizes, the eps of the norms and RoPE.
+// Describes a decoder as data: the properties in which model families differ. Sizes, the eps of
+// norms and RoPE are in ModelConfig.
 //
 // A layer is
 //
@@ -25,26 +25,26 @@ struct Projection {
   bool bias = false;
 };
 
-// The names of the norms of a branch; "" means that there is none.
+// The names of the norms before and behind a branch. "" means that there is no norm.
 struct Norms {
   std::string before, behind;
 };
 
-// Which elements of q and k are normalised together before RoPE: none, the elements of each head,
+// Which elements of a row of q and k are normalised together before RoPE: none, those of each head,
 // or the whole row.
 enum class HeadNorm { None, PerHead, WholeRow };
 
-// An MLP of experts. A router, which is a linear layer without bias, chooses some experts for each
-// token. The layer's result is the sum of their results, each multiplied by its weight. An expert
-// is down(silu(gate(x)) * up(x)), without biases. If `count` is 0, the layer has no experts. If
-// `sharedSize` is not 0, a shared expert computes all tokens, and its result is added.
+// An MLP of experts. A router, a linear layer without bias, chooses some experts for each token.
+// The MLP's result is the sum of their results, each multiplied by its weight. An expert is
+// down(silu(gate(x)) * up(x)), without biases. If `count` is 0, there are no experts. If
+// `sharedSize` is not 0, a shared expert processes all tokens, and its result is added.
 struct Experts {
   int64_t count = 0, chosen = 0; // number of experts, and number of experts per token
-  int64_t intermediateSize = 0;  // of one expert
-  bool normalize = false;        // the weights of a token add up to 1
-  bool sigmoid = false;          // the router's scores are sigmoids, and not a softmax
-  double scale = 1;              // factor of all weights
-  // The bias that is added to the scores for the choice alone (lm.balance_bias); "": none.
+  int64_t intermediateSize = 0;  // size of one expert
+  bool normalize = false;        // true if the weights of a token add up to 1
+  bool sigmoid = false;          // true if scores are sigmoids, false if softmax
+  double scale = 1;              // a factor of all weights
+  // A bias that is added to the scores only to choose experts (lm.balance_bias); "": none.
   std::string bias = "";
   int64_t sharedSize = 0;
   // The weight of gate in expert 3 is `experts` + `.3.` + `gate` + `.weight`.
@@ -58,7 +58,7 @@ struct DecoderLayer {
   Norms attention{"input_layernorm", ""}, mlp{"post_attention_layernorm", ""};
   Projection q{"self_attn.q_proj"}, k{"self_attn.k_proj"}, v{"self_attn.v_proj"},
       o{"self_attn.o_proj"};
-  Projection qkv{""}; // one projection for q, k and v, whose outputs lie side by side
+  Projection qkv{""}; // one projection for q, k and v, whose results lie side by side
   Projection gate{"mlp.gate_proj"}, up{"mlp.up_proj"}, down{"mlp.down_proj"};
   Experts experts; // used instead of gate, up and down
   HeadNorm headNorm = HeadNorm::None;
@@ -68,7 +68,7 @@ struct DecoderLayer {
   void setAttentionBias(bool bias) { q.bias = k.bias = v.bias = o.bias = bias; }
 };
 
-// How a decoder knows the position of a token: RoPE turns q and k, or a learned vector for each
+// How a decoder knows a token's position: RoPE rotates q and k, or a learned vector of each
 // position is added to the embedding.
 enum class Positions { Rotary, Learned };
 
@@ -76,15 +76,15 @@ enum class NormKind { Rms, Layer };
 
 struct Decoder {
   std::vector<DecoderLayer> kinds; // the different layers, each with a unique name
-  std::vector<size_t> pattern;     // index into `kinds` per layer; empty: all layers are kinds[0]
+  std::vector<size_t> pattern;     // for each layer, an index into `kinds`; empty: all are kinds[0]
   NormKind norm = NormKind::Rms;   // of all norms
   double normEps = 0;              // 0: rms_norm_eps
   Positions positions = Positions::Rotary;
   // True if the weights of layers are [in, out], as in GPT-2's Conv1D, instead of [out, in].
   bool transposedWeights = false;
-  // Factor of the balancing loss, which keeps experts equally busy (lm.balance_loss); 0: none.
+  // Factor of the balancing loss, which keeps experts equally busy (lm.balance_loss); 0: no loss.
   double balanceLoss = 0;
-  // Names of Hugging Face's checkpoints.
+  // Names in Hugging Face's checkpoints.
   std::string embedding = "model.embed_tokens.weight", positionTable = "", lastNorm = "model.norm",
               layers = "model.layers", head = "lm_head.weight";
 };

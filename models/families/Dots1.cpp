@@ -1,5 +1,5 @@
-// The dots.llm1 family: Qwen 3 with DeepSeek-V3's mixture of experts. The scores of its router are
-// sigmoids, a bias keeps the experts equally busy without a loss, and a shared expert has all
+// The dots.llm1 family: Qwen 3 with DeepSeek-V3's mixture of experts. The router's scores are
+// sigmoids, a bias keeps experts equally busy without a loss, and a shared expert processes all
 // tokens. Huo et al. 2025, https://arxiv.org/abs/2506.05767; DeepSeek-AI 2024,
 // https://arxiv.org/abs/2412.19437.
 #include "models/families/SparseMlp.h"

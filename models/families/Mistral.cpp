@@ -1,5 +1,5 @@
-// The Mistral family: Llama with a sliding window, without biases, and with a number of heads that
-// need not divide hidden_size. Jiang et al. 2023, https://arxiv.org/abs/2310.06825.
+// The Mistral family: Llama with a sliding window and without biases. The number of heads need not
+// divide hidden_size. Jiang et al. 2023, https://arxiv.org/abs/2310.06825.
 #include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"
 

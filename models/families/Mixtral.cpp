@@ -1,4 +1,4 @@
-// The Mixtral family: Mistral with an MLP of experts, of which a router chooses two for each token.
+// The Mixtral family: Mistral with an MLP of experts. A router chooses two experts for each token.
 // Jiang et al. 2024, https://arxiv.org/abs/2401.04088.
 #include "models/families/SparseMlp.h"
 

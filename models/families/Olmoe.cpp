@@ -1,5 +1,5 @@
-// The OLMoE family: a mixture of experts in the place of the MLP, and an RMSNorm over the whole row
-// of q and of k. Muennighoff et al. 2024, https://arxiv.org/abs/2409.02060.
+// The OLMoE family: Llama with a mixture of experts as its MLP, and an RMSNorm over whole rows of q
+// and k. Muennighoff et al. 2024, https://arxiv.org/abs/2409.02060.
 #include "models/families/SparseMlp.h"
 
 namespace lmc {

@@ -1,4 +1,4 @@
-// The Qwen 2 and 2.5 family: Llama with biases on q, k and v alone.
+// The Qwen 2 and 2.5 family: Llama with biases only on q, k and v.
 // Yang et al. 2024, https://arxiv.org/abs/2407.10671.
 #include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"

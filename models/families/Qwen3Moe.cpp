@@ -1,5 +1,5 @@
-// The Qwen 3 family with a mixture of experts: Qwen 3 with experts in the place of the MLP, in all
-// layers or in some. Yang et al. 2025, https://arxiv.org/abs/2505.09388.
+// The Qwen 3 family with a mixture of experts: Qwen 3 with experts as the MLP of all or some
+// layers. Yang et al. 2025, https://arxiv.org/abs/2505.09388.
 #include "models/families/SparseMlp.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ static void writeConfig(const ModelConfig &model, config::Json &json) {
   writeBalanceLoss(model, json);
 }
 
-// Returns true if the layer has experts, as in Hugging Face's Qwen3MoeDecoderLayer.
+// Returns true if the layer has experts. Source: Hugging Face's Qwen3MoeDecoderLayer.
 static bool isSparse(const ModelConfig &model, int64_t layer) {
   const auto &dense = model.familyValue<std::vector<int64_t>>(kDenseLayers);
   return std::ranges::find(dense, layer) == dense.end() &&

@@ -13,7 +13,7 @@ inline constexpr const char *kBalanceLoss = "router_aux_loss_coef";
 inline constexpr const char *kExpertWidth = "moe_intermediate_size";
 inline constexpr const char *kNormalize = "norm_topk_prob";
 
-// Returns the key `name`, which gives the number of experts of a layer.
+// Returns the key `name`: the number of experts of a layer.
 config::Key expertsKey(const char *name, int64_t initial);
 config::Key chosenKey(int64_t initial);
 config::Key balanceLossKey(double initial);
@@ -23,11 +23,12 @@ config::Key normalizeKey();
 // Adds a key to an exported config.json that says if the class adds the balancing loss to the loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
-// Returns the experts under the names that most classes give them, `mlp.experts.3.gate_proj`, of
-// `width` columns each.
+// Returns the experts, each of `width` columns, under the names that most classes give them:
+// `mlp.experts.3.gate_proj`.
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
-// Reports a token with more experts than the layer, whose number is the key `experts`.
+// Reports an error if a token has more experts than a layer, whose number is the key `experts`, or
+// if distributed.expert_parallel does not divide this number.
 void checkExperts(const config::CheckedJob &job, const char *experts);
 
 } // namespace lmc

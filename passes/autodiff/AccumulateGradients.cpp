@@ -1,4 +1,4 @@
-// lm-accumulate-gradients: replaces @micro, the function of every micro-step, by one function each
+// lm-accumulate-gradients: replaces @micro, the function of every micro-step, by three functions:
 // for the first, the middle and the last micro-steps of an optimizer step. Passes.td shows an
 // example.
 #include "passes/autodiff/Passes.h"
@@ -20,8 +20,8 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// A temporary name for the function of the middle micro-steps, which is called @micro once the old
-// @micro is erased.
+// The temporary name of the function of the middle micro-steps. It is renamed to @micro after the
+// old @micro is erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
@@ -47,13 +47,13 @@ private:
 
 } // namespace
 
-// Creates accumulator + contribution, as an op of the backward pass or of the forward pass.
+// Creates accumulator + contribution, marked as an op of the backward or of the forward pass.
 static Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool backward) {
   return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
 }
 
-// Returns the op that computes `contribution`, or the first of several that add to it one after the
-// other, if this op can add its result to an accumulator, else null.
+// Returns the op that computes `contribution` if that op can add its result to an accumulator, else
+// null. If several ops add to `contribution` one after the other, returns the first of them.
 static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
   if (!producer || producer.getAccumulated() != contribution || !contribution.hasOneUse())
@@ -73,9 +73,9 @@ Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp
   return addedTo(b, accumulator, contribution, before.getBackward());
 }
 
-// Returns a copy of `callee`, a layer's backward half, that takes one accumulator per gradient of a
-// parameter (in the accumulation dtype) and returns the sums. The attribute `lm.accumulated` of
-// `callee` lists the results that are sums.
+// Returns a copy of `callee`, a layer's backward half, that takes an accumulator for each result in
+// the attribute `lm.accumulated` of `callee` (gradients of parameters) and returns the sums, in the
+// accumulation dtype.
 func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   func::FuncOp &variant = variants[callee.getSymName()];
   if (variant)
@@ -107,14 +107,14 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
 void Accumulator::run(bool storeFirst) {
   Block &body = function.getBody().front();
   SmallVector<lm::AccumulateOp> accumulates(body.getOps<lm::AccumulateOp>());
-  llvm::StringMap<unsigned> contributions; // number per variable
+  llvm::StringMap<unsigned> contributions; // the number for each variable
   for (lm::AccumulateOp op : accumulates)
     ++contributions[op.getVariable()];
 
   // If a single call computes the whole gradient of a layer's parameter, the called function can
-  // add to the main gradient itself. `calls` collects, for each call, the accumulates of such
-  // gradients. What a forward half returns is added outside: all micro-steps call the same forward
-  // halves, which the memory phase rewrites (LayerHalves.h).
+  // add to the main gradient itself. `calls` maps each call to the lm.accumulate ops of such
+  // gradients. Results of a forward half are added outside of it, because all micro-steps call the
+  // same forward halves, which the memory phase rewrites (LayerHalves.h).
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
   for (lm::AccumulateOp op : accumulates)
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();
@@ -135,7 +135,7 @@ void Accumulator::run(bool storeFirst) {
         indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
       auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
       if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // other calls of the layer accumulate other results
+        continue; // other calls accumulate other results
       callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
       SmallVector<Value> operands(call.getOperands());
       b.setInsertionPoint(call);
@@ -151,7 +151,7 @@ void Accumulator::run(bool storeFirst) {
     }
   }
 
-  llvm::StringMap<Value> current; // per variable, the sum so far
+  llvm::StringMap<Value> current; // the sum of each variable so far
   // The last lm.accumulate of each variable.
   llvm::StringMap<Operation *> last;
   for (lm::AccumulateOp op : accumulates)

@@ -31,7 +31,7 @@ static constexpr StringRef kLossScale = "run.loss_scale";
 
 namespace {
 
-// A differentiated function: its forward and its backward half, and which values pass between them.
+// The forward and the backward half of a function, and the values that pass between them.
 struct Halves {
   func::FuncOp forward;  // (args) -> results, saved
   func::FuncOp backward; // maps (cotangents of results, saved, args that it reads) to gradients
@@ -51,7 +51,7 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // Each window of rows contributes to the gradient of the experts' weights, by adding to the
+    // The gradient of the experts' weights is a sum over windows of rows: each window adds to the
     // contribution of the window before.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
@@ -76,7 +76,7 @@ public:
   LogicalResult run();
 
 private:
-  // A forward op whose VJP also computes the op's results, and these results.
+  // A forward op whose results its VJP computes too, and these results.
   struct Recomputed {
     Operation *op;
     SmallVector<Value> results;
@@ -98,15 +98,15 @@ private:
 
 } // namespace
 
-// Marks the ops from `first` to before `end` as ops of the backward pass. A value that an op of the
-// forward pass computes and an op of the backward pass reads is kept for the backward pass.
+// Marks the ops in [first, end) as ops of the backward pass. Every value that passes from an op of
+// the forward pass to one of the backward pass is kept.
 static void markBackward(Operation *first, Operation *end) {
   for (Operation *op = first; op != end; op = op->getNextNode())
     if (auto step = dyn_cast<StepOpInterface>(op))
       step.setBackward(true);
 }
 
-// Returns false for a result that is a step function of its operands, whose derivative is 0.
+// Returns false for a result that is a step function of its operands: its derivative is 0.
 static bool hasGradient(Value value) {
   auto op = value.getDefiningOp<DifferentiableOpInterface>();
   return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
@@ -278,8 +278,8 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   return &(done[function.getSymNameAttr()] = std::move(halves));
 }
 
-// Returns the main gradient of a parameter, in the dtype of the master weights; declares it if
-// necessary.
+// Returns the main gradient of a parameter, in the dtype of the master weights. Declares it if it
+// does not exist.
 lm::VariableOp Differentiator::gradientOf(StringRef parameter) {
   using Kind = lm::VariableKind;
   if (lm::VariableOp known = state.find(parameter, Kind::Gradient))
@@ -355,8 +355,8 @@ LogicalResult Differentiator::run() {
     return failure();
   markBackward(scale.getDefiningOp(), ret);
 
-  // If a VJP also computes a result of its op, the forward pass does not compute the result, unless
-  // an op of the forward pass reads it. An op that only adds to the loss is moved behind the VJP.
+  // If a VJP also computes the results of its op, the op is erased, unless the forward pass reads
+  // the results. An op that only adds to the loss is moved behind the VJP.
   for (auto &[op, results] : recomputed) {
     Operation *again = results.front().getDefiningOp();
     for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))
@@ -378,8 +378,8 @@ LogicalResult Differentiator::run() {
   ret.getOperandsMutable().clear();
   micro.setFunctionType(b.getFunctionType({}, {}));
 
-  // Each contribution is added to its main gradient right after it is computed. The gradient of a
-  // compute copy belongs to the parameter that it is a copy of.
+  // Each contribution is added to its main gradient right after it is computed. A contribution to a
+  // compute copy belongs to the copied parameter.
   llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
   llvm::DenseMap<Value, unsigned> owners; // number of parameters that share a cotangent
   for (lm::LoadOp load : loads)
@@ -398,7 +398,7 @@ LogicalResult Differentiator::run() {
     lm::VariableOp main =
         gradientOf(copy ? *variable.getParameter() : variable.getSymName());
     // If a parameter is used several times, each contribution is added to the main gradient
-    // separately, so that each op that computes a contribution can add to the main gradient itself.
+    // separately, so that the op that computes it can add it.
     SmallVector<Value> contributions{gradient};
     for (size_t i = 0; i < contributions.size();) {
       auto sum = contributions[i].getDefiningOp<lm::AddOp>();
@@ -427,10 +427,10 @@ LogicalResult Differentiator::run() {
   b.setInsertionPoint(evalReturn);
   Value evalLoss = evalReturn.getOperand(0);
   if (auto balance = evalLoss.getDefiningOp<lm::BalanceLossOp>())
-    evalLoss = balance.getLoss(); // take the loss of the tokens without the balancing loss
+    evalLoss = balance.getLoss(); // the loss of the tokens, without the balancing loss
   lm::StoreOp::create(b, forward.getLoc(), evalLoss, names::kEvalLoss);
   evalReturn.getOperandsMutable().clear();
-  // The sums over a step are those of micro-steps, so that @eval accumulates nothing.
+  // Only micro-steps count for the sums over an optimizer step, so @eval accumulates nothing.
   for (auto accumulate : llvm::make_early_inc_range(forward.getOps<lm::AccumulateOp>()))
     accumulate.erase();
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(forward.getBody().front())))

@@ -1,12 +1,12 @@
-// lm-flatten-state: combines the variables of all parameters whose optimizer steps use the same op,
-// scalars and dtypes into one matrix per kind of variable, a storage.
+// lm-flatten-state: combines all parameters whose optimizer steps use the same op, scalars and
+// dtypes: their variables of each kind become one matrix, a storage.
 //
 //   norm = lm.global_norm(w.grad, b.grad)        norm = lm.global_norm(flat.grad)
 //   lm.adamw(w, w.grad, ...)               =>    lm.adamw(flat, flat.grad, ...)
 //   lm.adamw(b, b.grad, ...)
 //
-// The optimizer is then one pass over memory in a few kernels, for any number of parameters. The
-// parameters keep their own names within the storages.
+// A few kernels then update any number of parameters in one pass over memory. The parameters keep
+// their own names within the storages.
 //
 // 8-bit moments have one scale per moment block. A parameter with such moments consists of whole
 // blocks and begins at a multiple of a block. A block therefore never holds elements of two
@@ -33,7 +33,7 @@ using lm::OptimizerOpInterface;
 using lm::OptimizerUse;
 
 // The number of elements in a row of a storage. A row is one work item of the kernels: it is enough
-// work for a thread block, and fits a cache.
+// work for a thread block, and fits into a cache.
 static constexpr int64_t kColumns = 4096;
 // In a storage, each parameter begins at a multiple of this many elements, 256 bytes of bf16: wide
 // loads need such addresses.
@@ -88,7 +88,7 @@ static SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
 
-// Returns, for each of these kinds of values, that of every step.
+// Returns the values of all steps, in one list for each of these three kinds.
 static SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface> group) {
   SmallVector<SmallVector<Value>, 3> parts(3);
   for (OptimizerOpInterface step : group)
@@ -168,7 +168,7 @@ SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const G
   return storages;
 }
 
-// Replaces the operands `old` of `user` by `whole`; `user` sums over all elements of its operands.
+// Replaces the operands `old` of `user`, which sums over all elements of its operands, by `whole`.
 void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
   SmallVector<Value> operands;
   for (Value operand : user->getOperands()) {

@@ -5,12 +5,12 @@
 //   guarded = lm.guard_norm(norm, loss, limits of the step)
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, guarded, lr, ...)     per parameter
 //
-// A module without @run.loss has no lm.guard_norm. Parameters of a group read a learning rate of
-// the group's own (@run.lr.GROUP) and, if the group gives one, its own weight decay.
+// A module without @run.loss has no lm.guard_norm. The parameters of a group read the learning rate
+// of the group (@run.lr.GROUP) and, if the group has one, its weight decay.
 //
-// Any op with OptimizerOpInterface can take the place of lm.adamw. The bias of a router
-// (`balanced`) is stepped by lm.balance_bias and is in no norm, because the value that the backward
-// pass gives it is no gradient.
+// Another op with OptimizerOpInterface may replace lm.adamw. A router's bias (`balanced`) is
+// updated by lm.balance_bias and is in no norm, because the backward pass gives it a value that is
+// no gradient.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -35,7 +35,7 @@ using lm::OptimizerScalar;
 using lm::OptimizerState;
 using Kind = lm::VariableKind;
 
-// The limits of a step: of its gradient norm, and of its loss.
+// The limits of a step: the maximum of its gradient norm, and the maximum of its loss.
 static constexpr OptimizerScalar kLimits[] = {
     {.name = "run.norm_limit", .stepValue = lm::StepValue::NormLimit},
     {.name = "run.loss_limit", .stepValue = lm::StepValue::LossLimit},
@@ -45,13 +45,13 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar variable that steps read. If `setting` or `stepValue` is given, the host writes that
-// value to it.
+// A scalar variable that steps read. The host writes the value of `setting` or of `stepValue` to
+// it, if one of them is given.
 struct Scalar {
   std::string name;
   std::string setting;
   std::optional<lm::StepValue> stepValue;
-  lm::GroupAttr group; // the group that has this learning rate; may be null
+  lm::GroupAttr group; // the group whose learning rate this is; may be null
 };
 
 // The name of an op with OptimizerOpInterface, the states and scalars that the interface lists for
@@ -70,9 +70,9 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the optimizer op of each parameter: lm.balance_bias for the bias of a router; else the
-  // op `type`, with `attributes` (or null), or, for a parameter that this op does not support, its
-  // fallback. Returns false if `type` supports no parameter at all.
+  // Chooses the optimizer op of each parameter: lm.balance_bias for the bias of a router, else the
+  // op `type` with `attributes` (or null). If `type` does not support the parameter, its fallback
+  // is chosen. Returns false if `type` supports no parameter at all.
   bool chooseOptimizers(StringRef type, DictionaryAttr attributes);
   void declareScalars();
   void declareStates();
@@ -108,7 +108,7 @@ private:
 
 } // namespace
 
-// Returns the scalar variable that steps of `group` (which may be null) read as `scalar`.
+// Returns the scalar variable that steps of `group` (null: of no group) read as `scalar`.
 static Scalar scalarOf(const OptimizerScalar &scalar, lm::GroupAttr group) {
   Scalar own{scalar.name.str(), scalar.setting.str(), scalar.stepValue, {}};
   if (!group)
@@ -219,7 +219,7 @@ OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Opti
   return step;
 }
 
-// Returns the norm that the steps of all parameters read.
+// Returns the norm that the steps of all parameters read: `norm`, guarded by the limits.
 Value OptimizerBuilder::guard(Value norm) {
   auto loss = symbols.lookup<lm::VariableOp>(names::kLoss);
   if (!loss)
@@ -267,8 +267,8 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit". The op that
-// steps a router's bias is left out.
+// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit". The op for a
+// router's bias is no such type.
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))

@@ -1,5 +1,5 @@
-// lm-pad-intermediate: adds columns of zeros to MLPs, so that tensor cores can take their rows.
-// Passes.td shows an example.
+// lm-pad-intermediate: pads the inner size of MLPs with zeros, so that tensor cores can take the
+// rows. Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -38,7 +38,7 @@ private:
   SymbolTable symbols;
   const int64_t multiple;
   llvm::DenseMap<StringRef, SmallVector<func::CallOp>> calls; // by the function's name
-  llvm::DenseSet<Operation *> padded;                         // parameters
+  llvm::DenseSet<Operation *> padded;                         // the parameters that are padded
 };
 
 } // namespace
@@ -71,7 +71,7 @@ LogicalResult WidthPadder::padVariable(lm::VariableOp variable, unsigned dim, in
   return success();
 }
 
-// Pads the variable that `weight` is loaded from. `reader` is the only op that may read it.
+// Pads the variable that `weight` is loaded from. Fails if another op than `reader` reads it.
 LogicalResult WidthPadder::padLoad(Value weight, unsigned dim, int64_t size, Operation *reader) {
   auto load = weight.getDefiningOp<lm::LoadOp>();
   if (!load || !load->hasOneUse())
@@ -104,7 +104,7 @@ LogicalResult WidthPadder::padMlp(lm::SwigluOp swiglu) {
   if (size == width)
     return success();
   if (swiglu.getGate().getDefiningOp<lm::SplitOp>())
-    return success(); // the halves are those of experts, which are not padded
+    return success(); // halves of experts, which are not padded
   auto gate = swiglu.getGate().getDefiningOp<lm::LinearOp>(),
        up = swiglu.getUp().getDefiningOp<lm::LinearOp>();
   auto down = swiglu->hasOneUse() ? dyn_cast<lm::LinearOp>(*swiglu->user_begin()) : lm::LinearOp();

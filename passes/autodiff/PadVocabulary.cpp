@@ -1,5 +1,5 @@
-// lm-pad-vocabulary: adds rows to the head's weights, so that tensor cores can take them. Passes.td
-// shows an example.
+// lm-pad-vocabulary: adds rows of zeros to the head's weights, so that tensor cores can take them.
+// Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -53,7 +53,7 @@ struct PadVocabularyPass : lmc::impl::PadVocabularyPassBase<PadVocabularyPass> {
       return signalPassFailure();
     }
     SymbolTable symbols(module);
-    SetVector<lm::VariableOp> heads; // parameters
+    SetVector<lm::VariableOp> heads; // parameters of heads
     WalkResult found = module.walk([&](lm::LinearCrossEntropyOp loss) {
       auto load = loss.getWeight().getDefiningOp<lm::LoadOp>();
       if (!load) {

@@ -1,5 +1,5 @@
-// dist-check-reductions: checks that each value that ranks compute apart is summed over ranks
-// exactly once before it is used. Passes.td lists these values.
+// dist-check-reductions: checks that each value of which every rank computes only a part is summed
+// over ranks exactly once before it is used. Passes.td lists these values.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
@@ -39,8 +39,8 @@ private:
   LogicalResult checkScale(lm::ScaledCastOp cast);
   LogicalResult checkNorm(Operation *norm);
 
-  // Returns the axes over which the value of a variable must be summed. The axis `expert` is none
-  // of them: each rank along it has other experts, and computes the rows of all ranks for them.
+  // Returns the axes over which the value of a variable must be summed. `expert` is not one of
+  // them: each rank along it has other experts, and computes these experts' rows of all ranks.
   Axes allAxes(StringRef variable = "") {
     auto known = symbols.lookup<lm::VariableOp>(variable);
     const Axis shard = known && known.getGroups() > 1 ? Axis::ExpertShard : Axis::Shard;
@@ -54,13 +54,13 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   dist::MeshOp mesh;
-  std::set<std::tuple<StringRef, StringRef, Axes>> checked; // by checkStores()
+  std::set<std::tuple<StringRef, StringRef, Axes>> checked; // the arguments of checkStores() so far
 };
 
 } // namespace
 
-// Checks that the value of `store` is summed over every axis, and over each once. `value` is the
-// stored value, or one from which it is computed; `summed` are the axes of the sums between both.
+// Checks that the value of `store` is summed over every axis exactly once. `value` is the stored
+// value, or one from which it is computed; `summed` are the axes of the sums between the two.
 LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp store) {
   Operation *op = value.getDefiningOp();
   std::optional<Axis> axis;
@@ -76,9 +76,9 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
   const auto missing = llvm::find_if(all, [&](Axis each) { return !summed.contains(each); });
   if (auto load = dyn_cast_or_null<lm::LoadOp>(op)) {
     auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
-    if (variable.getKind() == lm::VariableKind::Table) // zeros, on each rank
+    if (variable.getKind() == lm::VariableKind::Table) // zeros on each rank
       return success();
-    // The sum of earlier micro-steps.
+    // The loaded value is the sum of earlier micro-steps.
     if (variable.getKind() == lm::VariableKind::Gradient &&
         (missing == all.end() || variable.getSymName() == store.getVariable()))
       return failure(failed(checkStores(names::kMicroFirst, load.getVariable(), summed)) ||
@@ -99,7 +99,7 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
                                           << dist::stringifyAxis(*missing);
 }
 
-// Checks that all ranks scale by the same power of two, which requires a maximum over all ranks.
+// Checks that all ranks have the same scale: it must come from a maximum over all ranks.
 LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
   Axes missing = allAxes();
   for (Operation *op = cast.getMax().getDefiningOp();
@@ -113,7 +113,7 @@ LogicalResult ReductionChecker::checkScale(lm::ScaledCastOp cast) {
          << dist::stringifyAxis(*missing.begin()) << " do not share";
 }
 
-// Checks values that the function stores to the variable and later sums over the axes `summed`.
+// Checks what `function` stores to `variable`, which is later summed over the axes `summed`.
 LogicalResult ReductionChecker::checkStores(StringRef function, StringRef variable,
                                             const Axes &summed) {
   if (!checked.insert({function, variable, summed}).second)
@@ -150,7 +150,7 @@ LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
   return success();
 }
 
-// Checks that only an op that joins the norms of all ranks reads the norm of a rank's pieces.
+// Checks that the norm of a rank's pieces is only read by an op that joins the norms of all ranks.
 LogicalResult ReductionChecker::checkNorm(Operation *norm) {
   auto isJoined = [](Value operand) {
     while (operand.getDefiningOp() && movesElements(operand.getDefiningOp()))

@@ -1,5 +1,5 @@
-// dist-expand-muon: replaces lm.muon by its parts, and lets ranks that divide a parameter gather
-// the direction of a step. Passes.td shows an example.
+// dist-expand-muon: replaces lm.muon by the ops of its parts. Ranks that divide a parameter gather
+// the direction of its step. Passes.td shows an example.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
@@ -22,8 +22,8 @@ using namespace mlir;
 using namespace lmc;
 using dist::Axis;
 
-// The maximum bytes of the directions of steps that are expanded together, as one window. A window
-// has several layers of the smallest matrices, and one layer of the largest.
+// The maximum bytes of the directions in a window: consecutive steps that are expanded together. A
+// window holds several layers if matrices are small, and one layer if they are large.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
 // The maximum number of steps in a window.
 static constexpr size_t kMostSteps = 64;
@@ -41,9 +41,9 @@ enum class Way {
 
 // A matrix of a step.
 struct Place {
-  size_t step, matrix; // index of the step in its window, of the matrix in the step
+  size_t step, matrix; // the step's index in its window, the matrix's index in the step
   int64_t offset;      // in the step's parameter
-  int64_t column = 0, pitch = 0; // as lm::MatrixAttr has them
+  int64_t column = 0, pitch = 0; // as in lm::MatrixAttr
 };
 
 // The matrices of one shape in a window.
@@ -52,7 +52,7 @@ struct Group {
   SmallVector<Place> places;
 };
 
-// Expands steps, a window of consecutive ones after the other.
+// Expands all steps, one window of consecutive steps after the other.
 class MuonExpander {
 public:
   MuonExpander(ModuleOp module, dist::MeshOp mesh, Owners owners, const cost::CostModel *model,
@@ -78,12 +78,12 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  const int64_t ranks; // that divide a parameter
+  const int64_t ranks; // that divide a parameter between them
   const Owners owners;
   const cost::CostModel *model; // may be null
   const cost::Group group;
-  SmallVector<Value> directions;         // per step of the window, the whole direction as a vector
-  SmallVector<SmallVector<Value>> parts; // per step, its orthogonalized matrices
+  SmallVector<Value> directions;         // of each step of the window, as vectors
+  SmallVector<SmallVector<Value>> parts; // the orthogonalized matrices of each step
 };
 
 } // namespace
@@ -112,7 +112,7 @@ static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
 
 //===-- Who orthogonalizes what -------------------------------------------------------------===//
 
-// Returns the number of adjacent matrices from `first` on.
+// Returns the number of adjacent matrices that begins with matrix `first`.
 static size_t runLength(const Group &group, size_t first) {
   const int64_t elements = group.rows * group.columns;
   const Place &begin = group.places[first];
@@ -126,7 +126,7 @@ static size_t runLength(const Group &group, size_t first) {
   return count;
 }
 
-// Returns the predicted time of the group's matrices; without a cost model, one rank's FLOPs.
+// Returns the predicted seconds of the group or, without a cost model, the FLOPs of one rank.
 double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const {
   const Type type = newtonSchulzType(step);
   cost::MuonWork work{group.rows, group.columns, int64_t(group.places.size()),
@@ -151,7 +151,7 @@ double MuonExpander::seconds(lm::MuonOp step, const Group &group, Way way) const
 }
 
 Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
-  // Rows that are not adjacent are copied to a stack.
+  // Matrices whose rows are not adjacent must be copied to a stack.
   const bool copies = llvm::any_of(group.places, [](const Place &place) { return place.pitch; });
   const Way first = copies ? Way::Stacked : Way::InPlace;
   if (group.places.size() < 2)
@@ -168,7 +168,7 @@ Way MuonExpander::wayOf(lm::MuonOp step, const Group &group) const {
   return best;
 }
 
-// Returns the number of steps of the first window.
+// Returns the number of steps in the first window of `steps`.
 size_t MuonExpander::windowSize(Window steps) const {
   size_t best = 1;
   double least = 0;
@@ -196,7 +196,7 @@ size_t MuonExpander::windowSize(Window steps) const {
 
 //===-- Expansion ---------------------------------------------------------------------------===//
 
-// Returns the rank's position along the axis `shard`, of the type of `step`'s scalars.
+// Returns the rank's position along the axis `shard`, in the type of the scalars of `step`.
 Value MuonExpander::shardRank(lm::MuonOp step) {
   auto variable = symbols.lookup<lm::VariableOp>(kShardRank);
   if (!variable) {
@@ -237,7 +237,7 @@ void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
   }
 }
 
-// Returns a matrix [rows, columns] of a direction. Rows that are not adjacent are copied together.
+// Returns a matrix [rows, columns] of a direction. If its rows are not adjacent, they are copied.
 Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &group) {
   Value direction = directions[place.step];
   if (!place.pitch)
@@ -258,7 +258,7 @@ Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &grou
 }
 
 // Stacks all matrices of the group. Each of `ranks` ranks orthogonalizes an equal share of the
-// stack and gathers the results of the others. Copies of the last matrix fill up the shares.
+// stack, and gathers the other ranks' results. Copies of the last matrix fill the last share.
 void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
   lm::MuonOp step = window.back();
   Location loc = step.getLoc();
@@ -336,7 +336,7 @@ void MuonExpander::expandWindow(Window window) {
                                update.getParamSq()};
     if (step.getCompute())
       results.push_back(update.getCompute());
-    // Moves the stores of earlier steps, which stand before this place.
+    // The stores of earlier steps move behind the ops that now compute their values.
     for (Operation *user : llvm::make_early_inc_range(step->getUsers()))
       if (user->isBeforeInBlock(last))
         user->moveBefore(last);

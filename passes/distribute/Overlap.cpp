@@ -19,18 +19,18 @@ using namespace lmc;
 
 namespace {
 
-// A chain of collectives: each takes the result of the one before it, which no other op reads.
-// Examples: the reduce-scatter and the all-reduce of a gradient, or one all-gather.
+// A chain of collectives: each reads the result of the one before, which no other op reads.
+// Examples: the reduce-scatter and then the all-reduce of a gradient, or a single all-gather.
 struct Chain {
   SmallVector<Operation *, 2> ops;
-  SetVector<Operation *> dependents; // of a sum of gradients: the ops that need the result
+  SetVector<Operation *> dependents; // for a sum of gradients: the ops that need the result
 
   Operation *first() const { return ops.front(); }
   Operation *last() const { return ops.back(); }
   Value result() const { return ops.back()->getResult(0); }
 };
 
-// Chains between which every op needs a result of one of them.
+// Consecutive chains. Every op between them needs the result of one of them.
 using Group = SmallVector<Chain, 1>;
 
 class Overlapper {
@@ -53,12 +53,12 @@ private:
 
 } // namespace
 
-// Returns true for a command that may run at the same time as a collective.
+// Returns true if the op becomes a command that may run at the same time as a collective.
 static bool computes(Operation *op) {
   return isa<CommandOpInterface>(op) && !dist::isCollective(op) && !isa<dist::WaitOp>(op);
 }
 
-// Returns the groups of those chains that begin at an op of the function, in order.
+// Returns the groups of the chains that `startsChain` finds at the ops of the function, in order.
 SmallVector<Group>
 Overlapper::groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsChain) {
   SmallVector<Group> all;
@@ -78,7 +78,7 @@ Overlapper::groups(llvm::function_ref<std::optional<Chain>(Operation *)> startsC
   return all;
 }
 
-// Returns the first op that computes in (`op`, `end`), or `end` if there is none.
+// Returns the first op between `op` and `end` that computes, or `end` if there is none.
 static Operation *nextThatComputes(Operation *op, Operation *end) {
   do
     op = op->getNextNode();
@@ -86,9 +86,9 @@ static Operation *nextThatComputes(Operation *op, Operation *end) {
   return op;
 }
 
-// Makes the chain run at the same time as the ops from its end to `until`. `dependents` are the ops
-// before `until` that need the result, in order; they move behind the wait, which comes before
-// `until`. Does nothing if no op between them computes.
+// Makes the chain run at the same time as the ops from its end to `until`, before which it is
+// waited for. `dependents`, in order, are the ops before `until` that need the result: they move
+// behind the wait. Does nothing if there is no op for the chain to run beside.
 void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
   Operation *last = chain.last();
   Operation *next = last;
@@ -112,7 +112,7 @@ void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operatio
   numAsync += unsigned(chain.ops.size());
 }
 
-// Makes the chain run at the same time as the ops from its end to the first that reads its result.
+// Makes the chain run at the same time as the ops before the first reader of its result.
 void Overlapper::overlapUntilRead(const Chain &chain) {
   auto [views, readers] = usesOf(chain.result());
   if (readers.empty())
@@ -124,7 +124,7 @@ void Overlapper::overlapUntilRead(const Chain &chain) {
 
 //===-- Weights -----------------------------------------------------------------------------===//
 
-// Starts each all-gather of weights as early as the group that is `distance` groups before it.
+// Starts each all-gather of weights when the group `distance` groups before its own starts.
 void Overlapper::prefetch(int64_t distance) {
   SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
     auto gather = dyn_cast<dist::AllGatherOp>(op);
@@ -132,7 +132,7 @@ void Overlapper::prefetch(int64_t distance) {
       return std::nullopt;
     return Chain{{op}, {}};
   });
-  // The ops before which the groups that follow start.
+  // For each group, the op before which later groups may start.
   SmallVector<Operation *> places;
   for (const Group &group : all)
     places.push_back(nextThatComputes(group.back().first(), body.getTerminator()));
@@ -153,9 +153,8 @@ void Overlapper::prefetch(int64_t distance) {
 
 //===-- Gradients ---------------------------------------------------------------------------===//
 
-// Collects the ops that need `value`, directly or through others. Fails if one of them also needs
-// what another op computes: it is then a part of the backward pass, and not just of the sum of
-// gradients over micro-steps.
+// Collects the ops that need `value`, directly or through others. Fails if a collective or the end
+// of the function is one of them: these ops then do more than sum gradients over micro-steps.
 static LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
   for (Operation *user : value.getUsers()) {
     if (dist::isCollective(user) || user->hasTrait<OpTrait::IsTerminator>())
@@ -169,8 +168,8 @@ static LogicalResult collectDependents(Value value, SetVector<Operation *> &all)
   return success();
 }
 
-// Returns true if `ops` need, besides `given`, only variables and scalars that are known before
-// `first`, such as the scale of gradients in f16.
+// Returns true if `ops` need nothing except `given`, each other's results, variables, and scalars
+// that are known before `first`, such as the scale of gradients in f16.
 static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -183,9 +182,9 @@ static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Oper
   });
 }
 
-// Lets each sum of gradients end after the group that follows it by `distance` has started,
-// together with the ops that add it to the gradients of earlier micro-steps. The links then always
-// have a next sum to work on.
+// Delays the wait for each sum of gradients until the group that is `distance` groups later has
+// started, so that the links always have a next sum to work on. The ops that add a sum to the
+// gradients of earlier micro-steps move behind its wait.
 void Overlapper::delay(int64_t distance) {
   SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
     if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||
@@ -215,7 +214,7 @@ void Overlapper::delay(int64_t distance) {
 
 //===-- Tokens of experts -------------------------------------------------------------------===//
 
-// Lets an exchange along `expert` end where its result is first read.
+// Makes each exchange along `expert` run until its result is first read.
 void Overlapper::exchange() {
   SmallVector<Operation *> exchanges;
   for (Operation &op : body)

@@ -1,5 +1,5 @@
-// dist-parallel-experts: divides the experts of layers between neighbouring ranks. Passes.td shows
-// an example.
+// dist-parallel-experts: divides the experts of each layer between neighbouring ranks. Passes.td
+// shows an example.
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
@@ -49,17 +49,17 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  // The number of ranks that divide the experts of a layer between them.
+  // The number of ranks that divide the experts of a layer among themselves.
   const int64_t ranks;
-  // Rows of a window, as a multiple of the choices of a rank's own tokens; 0: one window.
+  // The rows of a window divided by the number of choices of a rank's own tokens; 0: one window.
   const double capacity;
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
-  llvm::DenseMap<Operation *, Value> rankOf;        // by function
+  llvm::DenseMap<Operation *, Value> rankOf;        // in each function
 };
 
 } // namespace
 
-// Returns the values that have the rows of `sort`, from lm.take_rows to lm.combine_rows.
+// Returns the values whose rows are those of `sort`: from lm.take_rows to lm.combine_rows.
 static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
   for (Operation *user : sort.getRows().getUsers())
@@ -72,9 +72,9 @@ static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   return values;
 }
 
-// Returns the `value` of all ranks along the axis `expert`. The exchange, an op named `name`,
-// stands right behind the op that computes `value`, so that it can run beside the ops before the
-// first use.
+// Gathers `value` from all ranks along the axis `expert`. The exchange, an op named `name`, stands
+// right behind the op that computes `value`, so that other ops can run beside it before its result
+// is read.
 Value ExpertDivider::exchanged(Value value, StringRef name) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(value);
@@ -82,7 +82,7 @@ Value ExpertDivider::exchanged(Value value, StringRef name) {
                                              Axis::Expert, value);
 }
 
-// Returns the position of the rank along the axis `shard`, which a layer gets as an argument.
+// Returns the rank's position along the axis `shard`. A layer gets it as an argument.
 Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
   Value &known = rankOf[function];
   if (known)
@@ -112,7 +112,7 @@ Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
   return known;
 }
 
-// Reduces the variable from which `weight` is loaded to the experts of one rank.
+// Shrinks the variable from which `weight` is loaded to the experts of one rank.
 LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   auto load = weight.getDefiningOp<lm::LoadOp>();
   auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
@@ -132,7 +132,7 @@ LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   return success();
 }
 
-// Reduces the weight that an op reads to the experts of one rank.
+// Shrinks the weight that an op reads to the experts of one rank.
 LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   auto argument = dyn_cast<BlockArgument>(operand.get());
   if (!argument)
@@ -149,8 +149,8 @@ LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   return success();
 }
 
-// Makes each lm.swiglu of the halves of the rows of `sort` compute the rows that have an expert,
-// instead of all that there is room for.
+// Makes each lm.swiglu over the rows of `sort` compute only rows that have an expert, instead of
+// all rows that there is room for.
 static void useRowsOfExperts(lm::SortRowsOp sort) {
   for (Operation *reader : llvm::to_vector(sort.getOffsets().getUsers())) {
     auto linear = dyn_cast<lm::ExpertLinearOp>(reader);
@@ -177,8 +177,8 @@ static void useRowsOfExperts(lm::SortRowsOp sort) {
   }
 }
 
-// Makes `sort`, and the ops that compute its rows, work on those choices of all ranks that chose
-// experts of this rank.
+// Makes `sort`, and the ops that compute its rows, process the choices of all ranks, but only those
+// that chose experts of this rank.
 LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   const RankedTensorType choices = tensorTypeOf(sort.getExperts());
   const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
@@ -207,7 +207,7 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
     if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
       return combine.emitOpError("has weights of another router than its rows");
     combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
-    // Adds up the sums that ranks computed with their own experts.
+    // Each rank has summed the results of its own experts: these sums are added.
     Value own = combine.getResult();
     const RankedTensorType type = tensorTypeOf(own);
     own.setType(resized(type, 0, type.getDimSize(0) * ranks));
@@ -239,8 +239,8 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   return success();
 }
 
-// Clones the ops that compute the rows of `sort` for each window of rows; a window begins where the
-// one before it ends. `choices` is the number of choices of a rank's own tokens.
+// Clones the ops that compute the rows of `sort` for each window of rows; each window begins where
+// the one before it ends. `choices` is the number of choices of a rank's own tokens.
 void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
   const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
   const auto most = int64_t(std::ceil(capacity * double(choices)));

@@ -1,5 +1,5 @@
-// dist-reduce-gradients: sums the gradients that a rank has accumulated over ranks, in the function
-// of the last micro-step.
+// dist-reduce-gradients: sums the accumulated gradients of all ranks, in the function of the last
+// micro-step.
 //
 //   lm.store %dw, @w.grad   =>   %g = dist.reduce_scatter %dw ...
 //                                lm.store %g, @unit.0.grad
@@ -65,7 +65,7 @@ struct ReduceGradientsPass : lmc::impl::ReduceGradientsPassBase<ReduceGradientsP
       }
       b.setInsertionPointAfter(last);
       SmallVector<Value> sums = reducer.reduce(b, unit, values);
-      // The gradients of this rank alone are not needed any more.
+      // Stores the sums instead of the gradients of this rank, which are no longer needed.
       for (auto [index, sum] : llvm::enumerate(sums))
         lm::StoreOp::create(b, sum.getLoc(), sum,
                             unit.piece.empty() ? unit.members[index].variable : unit.piece);

@@ -18,7 +18,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// Returns true if `op` computes a part of the backward pass.
+// Returns true if `op` belongs to the backward pass, or calls a backward half.
 static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
   if (auto step = dyn_cast<StepOpInterface>(op))
     return step.getBackward();
@@ -32,7 +32,7 @@ static bool isBackwardUse(Operation *op, const SymbolTable &symbols) {
   });
 }
 
-// Clones the all-gather, with its views, for each op but the first that reads it.
+// For each reader of the all-gather except the first, clones the all-gather and its views.
 static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
   const auto [views, readers] = usesOf(gather.getResult());
   Operation *load = gather.getInput().getDefiningOp();
@@ -47,7 +47,7 @@ static void regather(dist::AllGatherOp gather, const SymbolTable &symbols) {
       b.clone(*view, mapping);
     for (OpOperand &operand : use->getOpOperands())
       operand.set(mapping.lookupOrDefault(operand.get()));
-    // Removes views that this use does not read.
+    // Erases cloned views that this reader does not read.
     for (Operation *view : llvm::reverse(views))
       if (Operation *made = mapping.lookup(view->getResult(0)).getDefiningOp(); made->use_empty())
         made->erase();

@@ -26,7 +26,7 @@ using Kind = lm::VariableKind;
 
 namespace {
 
-// What the ranks along the axis `shard` divide between them. Each stage includes the ones before.
+// What the ranks along the axis `shard` divide among themselves. Each stage includes those before.
 enum class ZeroStage { None, Optimizer, Gradients, Weights };
 
 struct Member {
@@ -39,11 +39,11 @@ struct Member {
 struct UnitKey {
   int64_t layer;   // -1: outside of layers
   int64_t alone;   // number of a matrix outside of layers, else -1
-  bool isVector;   // the key of norms and biases, over all layers
-  bool decays;     // weight decay
-  lm::GroupAttr group; // parameter group of the optimizer; may be null
+  bool isVector;   // true for norms and biases, of all layers
+  bool decays;     // true if the parameters have weight decay
+  lm::GroupAttr group; // may be null
   FloatAttr balanced;  // of the bias of a router; else null
-  bool isTaken;        // true if the optimizer takes it, false if its fallback does
+  bool isTaken;        // true if the optimizer supports the parameters
   bool hasCopy;
   int64_t groups; // number of ranks that divide the unit's experts; 1: no experts
   Type element;
@@ -105,7 +105,7 @@ static int64_t numElements(lm::VariableOp variable) {
   return tensorTypeOf(variable).getNumElements();
 }
 
-// Returns the layer whose calls read `variable`; -1 if other ops read it, or several layers do.
+// Returns the layer that reads `variable`, or -1 if other ops or several layers read it.
 int64_t Sharder::layerOf(lm::VariableOp variable) {
   std::optional<int64_t> layer;
   for (Operation *user : users.lookup(variable.getSymName())) {
@@ -162,8 +162,8 @@ void Sharder::formUnits() {
 
 // Chooses the offsets of the unit's members, and the type of a piece.
 void Sharder::layOut(Unit &unit) {
-  // Each parameter begins at a moment block. So a block has elements of only one parameter, as on
-  // one rank, and wide loads are aligned.
+  // Each parameter begins at a moment block. A block then has elements of only one parameter, as on
+  // a single rank, and wide loads are aligned.
   int64_t end = 0;
   for (Member &member : unit.members) {
     member.offset = end;
@@ -172,7 +172,7 @@ void Sharder::layOut(Unit &unit) {
   const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
   unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
   const int64_t own = unit.elements / sharing;
-  // The piece is a vector if the optimizer, which takes matrices only, must not take the unit.
+  // The optimizer takes only matrices: a piece for its fallback is a vector.
   unit.piece = unit.key.isTaken
                    ? RankedTensorType::get({own / kMomentBlock, kMomentBlock}, unit.key.element)
                    : RankedTensorType::get({own}, unit.key.element);
@@ -188,8 +188,8 @@ lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type
   return variable;
 }
 
-// Lists the tensors of the unit by the names that they have outside of the graph. `variable` holds
-// all parameters of the unit, or all their gradients or compute copies.
+// Lists the tensors of the unit under the names that they have outside of the graph. `variable` is
+// the unit's parameter, gradient or compute copy.
 ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
   SmallVector<Attribute> tensors;
   auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
@@ -227,7 +227,7 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
             /*pitch=*/0, parameter.getColumnsAttr());
         continue;
       }
-      // Lists the parts of this group's experts: each group has as many experts as any other.
+      // Lists the experts of one group of ranks: each group has the same number of experts.
       ArrayRef<Attribute> parts = parameter.getPartsAttr().getValue();
       const size_t count = parts.size() / size_t(unit.key.groups);
       addParts(member, parts.slice(size_t(group) * count, count), offset);
@@ -235,7 +235,7 @@ ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
   return b.getArrayAttr(tensors);
 }
 
-// Declares the variables of a rank's piece.
+// Declares the variables of a rank's piece of the unit.
 void Sharder::declare(Unit &unit) {
   lm::VariableOp first = unit.members.front().parameter;
   auto init = [&](lm::InitKind kind) { return lm::InitAttr::get(b.getContext(), kind); };
@@ -263,7 +263,7 @@ void Sharder::declare(Unit &unit) {
   }
 }
 
-// Makes the functions read whole weights from compute copies, which lie in one storage per unit.
+// Makes the functions read compute copies of whole weights, which lie in one storage per unit.
 void Sharder::readWhole(Unit &unit) {
   const Member &first = unit.members.front();
   lm::VariableOp read = first.copy ? first.copy : first.parameter;
@@ -292,7 +292,7 @@ void Sharder::readWhole(Unit &unit) {
   }
 }
 
-// Renames a gradient to which functions only add.
+// Renames a gradient that only lm.accumulate ops use.
 void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
   for (Operation *user : users.lookup(gradient.getSymName()))
     cast<lm::AccumulateOp>(user).setVariable(name);
@@ -302,8 +302,8 @@ void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
   symbols.insert(gradient);
 }
 
-// Replaces the function's loads of the unit's weights by parts of one all-gather, which stands
-// before the first op that uses one of them.
+// Replaces the loads of the unit's weights in `function` by parts of one all-gather, which stands
+// before the first op that reads one of them.
 void Sharder::gather(func::FuncOp function, Unit &unit) {
   SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
   Operation *first = nullptr;
@@ -354,7 +354,7 @@ UnitGradients Sharder::gradientsOf(const Unit &unit) {
   return gradients;
 }
 
-// Sums the gradients of a micro-step over ranks, once the last of them is complete.
+// Sums the unit's gradients of one micro-step over ranks, as soon as the last of them is complete.
 LogicalResult Sharder::reduceEach(func::FuncOp micro, const Unit &unit, GradientReducer &reducer) {
   SmallVector<Value> values;
   SmallVector<lm::AccumulateOp> accumulates;
@@ -421,7 +421,7 @@ LogicalResult Sharder::run() {
   } else {
     SmallVector<Attribute> left;
     for (const Unit &unit : units) {
-      // The gradients of a rank get other names; the reduced gradients keep the original ones.
+      // The gradients of one rank get other names; the reduced gradients keep the original names.
       if (ranks > 1)
         for (Member member : unit.members)
           rename(member.gradient, (member.gradient.getSymName() + ".local").str());
@@ -467,7 +467,7 @@ struct ShardStatePass : lmc::impl::ShardStatePassBase<ShardStatePass> {
       return fail("payload must be f32, bf16 or f16, not '" + payload + "'");
     if (known == std::begin(kStages) && shard > 1)
       return fail("stage none divides nothing, so the axis shard must have one rank");
-    // dist-parallel-experts may have declared it.
+    // dist-parallel-experts may have declared the mesh.
     if (auto mesh = SymbolTable(module).lookup<dist::MeshOp>(kMesh)) {
       if (int64_t(mesh.getReplicate()) != replicate || int64_t(mesh.getShard()) != shard)
         return fail("the mesh has other ranks than the options");

@@ -1,4 +1,4 @@
-// dist-sync-optimizer: joins the values that ranks compute apart. Passes.td lists these values.
+// dist-sync-optimizer: joins values of which each rank computes a part. Passes.td lists them.
 //
 //   %n = lm.global_norm(%piece)   =>   %n = lm.global_norm(all_gather([lm.global_norm(%piece)]))
 #include "passes/distribute/Passes.h"
@@ -78,7 +78,7 @@ void OptimizerSync::joinNorms(func::FuncOp optimizer) {
 
 void OptimizerSync::sumLosses(func::FuncOp optimizer) {
   if (auto loss = symbols.lookup<lm::VariableOp>(names::kLoss)) {
-    // lm.guard_norm must read the loss of all ranks.
+    // lm.guard_norm must read the loss over all ranks.
     Block &body = optimizer.getBody().front();
     SmallVector<lm::LoadOp> readers;
     for (auto load : body.getOps<lm::LoadOp>())
@@ -113,7 +113,7 @@ void OptimizerSync::sumRouters(func::FuncOp optimizer) {
   lm::StoreOp::create(b, loc, overRanks(own), sums.getSymName());
 }
 
-// Lists the tensors in the optimizer state of each piece as those in its parameter are listed.
+// Gives the optimizer state of each piece a list of tensors like that of the piece's parameter.
 void OptimizerSync::listStates() {
   for (auto variable : module.getOps<lm::VariableOp>()) {
     if (variable.getShards() || !variable.getParameter())
@@ -121,7 +121,7 @@ void OptimizerSync::listStates() {
     auto parameter = symbols.lookup<lm::VariableOp>(*variable.getParameter());
     if (!parameter || !parameter.getShards())
       continue;
-    // Parameter elements per element of the state: 256 for scales of 8-bit moments, else 1.
+    // Elements of the parameter per element of the state: 256 for scales of 8-bit moments, else 1.
     const int64_t share =
         tensorTypeOf(parameter).getNumElements() / tensorTypeOf(variable).getNumElements();
     SmallVector<Attribute> tensors;
@@ -140,7 +140,7 @@ void OptimizerSync::listStates() {
   }
 }
 
-// Gathers a unit's new weights. `parameter` holds its parameters; `piece` is this rank's.
+// Gathers a unit's new weights into `whole`. `piece` is this rank's piece of `parameter`.
 void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, Value piece) {
   Location loc = NameLoc::get(b.getStringAttr("weights/" + parameter.getSymName()));
   auto type = tensorTypeOf(piece);
@@ -152,7 +152,7 @@ void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, V
                       whole.getSymName());
 }
 
-// Returns the value that the optimizer stores to the variable `source`, a rank's piece, or null.
+// Returns the value that the optimizer stores to `source`, a rank's piece, or null.
 Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
   const StringRef target = source.getStorage().value_or(source.getSymName());
   for (auto store : optimizer.getBody().front().getOps<lm::StoreOp>()) {
@@ -172,7 +172,7 @@ Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
   return {};
 }
 
-// Makes @refresh, and lets the optimizer gather the new weights too.
+// Makes @refresh, which gathers the weights, and makes the optimizer gather the new weights too.
 LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
   b.setInsertionPointToEnd(module.getBody());
   auto refresh = func::FuncOp::create(b, module.getLoc(), names::kRefresh,
@@ -181,7 +181,7 @@ LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
   Block &body = *refresh.addEntryBlock();
   b.setInsertionPointToStart(&body);
   auto end = func::ReturnOp::create(b, module.getLoc());
-  llvm::StringSet<> unused; // names of compute copies of pieces, which whole weights replace
+  llvm::StringSet<> unused; // compute copies of pieces, which whole weights replace
   for (auto parameter : llvm::to_vector(module.getOps<lm::VariableOp>())) {
     if (parameter.getKind() != Kind::Parameter || !parameter.getShards())
       continue;

@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace lmc;
 
-// The variable of zeros from which padding is filled, as long as the longest gap in a unit.
+// A variable of zeros, with which gaps in a unit are filled. It is as long as the longest gap.
 static constexpr StringLiteral kZeros = "dist.zeros";
 
 bool lmc::movesElements(Operation *op) { return isa<tensor::TensorDialect>(op->getDialect()); }
@@ -154,7 +154,7 @@ Value GradientReducer::zeros(OpBuilder &b, int64_t elements, Type element) {
                                         SmallVector<OpFoldResult>{b.getIndexAttr(1)});
 }
 
-// Returns the unit's vector.
+// Returns the vector that contains all `values` at the offsets of the unit's members.
 Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Value> values) {
   Location loc = values.front().getLoc();
   Type element = getElementTypeOrSelf(values.front());
@@ -180,7 +180,7 @@ Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Va
   return whole;
 }
 
-// Returns the largest absolute value of `gradients` on any rank.
+// Returns the largest absolute value of the gradients of all ranks.
 Value GradientReducer::largest(OpBuilder &b, const UnitGradients &unit, Value gradients) {
   Location loc = gradients.getLoc();
   auto maximum = [&](Value x) -> Value {
@@ -202,12 +202,12 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   Type element = getElementTypeOrSelf(values.front());
   auto piece = unit.piece.empty() ? lm::VariableOp() : symbols.lookup<lm::VariableOp>(unit.piece);
   Value sum = join(b, unit, values);
-  // The sum gets the shape of a matrix, so that kernels work row by row.
+  // The sum becomes a matrix, so that kernels work row by row.
   constexpr int64_t kColumns = 256;
   if (unit.elements % kColumns == 0)
     sum = reshapeTo(b, loc, sum, {unit.elements / kColumns, kColumns});
   const bool isRounded = payload && element.isF32() && !unit.counts;
-  Value scale; // the maximum from which the scale of f16 is computed
+  Value scale; // the largest absolute gradient, which decides the scale of f16
   auto cast = [&](Type to) {
     auto type = tensorTypeOf(sum).clone(to);
     const int64_t ranks =

@@ -1,5 +1,5 @@
-// A unit is a group of parameters whose state is divided between ranks, and whose gradients are
-// summed over ranks, together. dist-shard-state forms the units.
+// A unit is a group of parameters. Ranks divide the state of a unit, and sum its gradients, as a
+// whole. dist-shard-state forms the units.
 //
 // The tensors of a unit lie one after the other in one vector. Each of the S ranks along the axis
 // `shard` has an S-th of it, its piece.
@@ -29,14 +29,14 @@ struct UnitGradients {
   };
   std::vector<Member> members; // in the order of their offsets
   int64_t elements = 0;        // length of the vector, with padding
-  // The variable of this rank's piece of the sum; "" if the ranks divide nothing: each member then
-  // gets its part of the sum.
+  // The variable of this rank's piece of the sum; "" if the ranks divide nothing: then each member
+  // gets its own part of the sum.
   std::string piece;
   int64_t layer = -1;
-  // True if the values are numbers of choices, which must not be rounded on their way.
+  // True if the values are numbers of choices, which must not be rounded on the way between ranks.
   bool counts = false;
-  // The number of ranks that divide the unit's experts: only ranks with the same experts sum their
-  // gradients. 1: no experts are divided.
+  // The number of ranks that divide the unit's experts (1: there are no experts). Only ranks with
+  // the same experts sum their gradients.
   int64_t groups = 1;
 
   mlir::Attribute toAttribute(mlir::Builder &b) const;
@@ -50,16 +50,16 @@ inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 // (no cast) for "f32"; nullopt if `name` is not "f32", "bf16" or "f16".
 std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
 
-// The module attribute that lists the layers whose gathered weights stay from the forward to the
-// backward pass, as array<i64: ...>.
+// The module attribute that lists the layers whose gathered weights are kept from the forward to
+// the backward pass, as array<i64: ...>.
 inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
   // Gradients in f32 travel between ranks in the dtype `payload`, or in f32 if `payload` is null.
-  // Gradients in f64 travel in f64. In f16 they are scaled (lm.scaled_cast) according to the unit's
-  // largest gradient on any rank.
+  // In f16 they are scaled (lm.scaled_cast) by the unit's largest gradient on any rank. Gradients
+  // in f64 travel in f64.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
   // Adds the ops before the insertion point of `b`. `values` are the gradients of the unit's
@@ -79,12 +79,12 @@ private:
   mlir::Type payload;
 };
 
-// Returns true for an op of the tensor dialect: it moves elements or gives them another shape, and
-// computes nothing.
+// Returns true for an op of the tensor dialect: it moves or reshapes elements, and computes
+// nothing.
 bool movesElements(mlir::Operation *op);
 
-// The views of a value, which movesElements() tells, and the ops that read the value or one of its
-// views, both in their order in the block.
+// The views of a value (see movesElements()), and the ops that read the value or one of its views.
+// Both are in their order in the block.
 struct Uses {
   llvm::SmallVector<mlir::Operation *> views, readers;
 };
@@ -115,8 +115,8 @@ mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshO
                     backward, layer);
 }
 
-// Returns the vector whose pieces are `piece` on the ranks that divide it: those along `shard`, or,
-// of a unit of experts that `groups` ranks have between them, those along `expert_shard`.
+// Returns the vector that consists of the `piece` of each rank that divides it. These are the ranks
+// along `shard` or, if `groups` ranks divide the unit's experts, along `expert_shard`.
 mlir::Value gatherPieces(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                          mlir::Value piece, int64_t groups, int64_t layer = -1);
 

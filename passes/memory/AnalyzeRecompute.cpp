@@ -1,10 +1,10 @@
-// lm-analyze-recompute: finds the recompute options of each layer: which values to keep for the
-// backward pass, and which to recompute. Passes.td shows their form.
+// lm-analyze-recompute: finds the recompute options of each layer: which values it keeps for the
+// backward pass, and which it recomputes. Passes.td shows their form.
 //
-// The forward half of a layer is described as a BlockRecomputeProblem: its ops with their costs,
-// its values with their bytes, and the values that the backward half reads. The option of a named
-// mode is the solution with the fewest kept bytes if only certain classes of ops may be recomputed.
-// The other options are corners of the lower convex hull of (bytes, seconds).
+// The forward half of a layer becomes a BlockRecomputeProblem: its ops with their costs, its values
+// with their bytes, and the values that the backward half reads. The option of a named mode is the
+// solution with the fewest kept bytes that recomputes only certain classes of ops. The other
+// options are corners of the lower convex hull of (bytes, seconds).
 #include "passes/memory/Passes.h"
 
 #include "compiler/algorithms/BlockRecompute.h"
@@ -59,13 +59,13 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
     for (Value operand : reads)
       entry.reads.push_back(ids.lookup(operand));
-    // A free op has no cost in the problem, so it is recomputed wherever that saves bytes. Its real
-    // cost still counts in the seconds of an option.
+    // An op that is free to recompute costs nothing in the problem, so it is recomputed wherever
+    // that saves bytes. The seconds of an option still include its real cost.
     seconds.push_back(cost(&op));
     entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
     entry.allowed = mayRecompute(&op);
     for (Value result : op.getResults()) {
-      // If a view is kept, all bytes of the value that it is a view of are kept.
+      // To keep a view is to keep all bytes of the value that it is a view of.
       Value viewed = viewedValue(result);
       if (atHand.contains(result))
         add(result, {});
@@ -83,8 +83,8 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     problem.needed.push_back(ids.lookup(value));
 }
 
-// Returns true if the MLP's activation reads the op's result, directly or through a view: the gate
-// and the up projection, merged into one or not.
+// Returns true if the MLP's activation reads the op's result, directly or through a view. This
+// holds for the gate and the up projection, merged or not.
 static bool feedsActivation(Operation *op) {
   return llvm::any_of(op->getUsers(), [](Operation *user) {
     return user->hasTrait<lm::MlpActivation>() || (isView(user) && feedsActivation(user));
@@ -99,8 +99,8 @@ static bool mayRunAgain(Operation *op, StringRef mode) {
   return mode == "full" && isa<lm::LinearOp, lm::MatmulOp>(op) && feedsActivation(op);
 }
 
-// Solves the problem if only the ops that `mode` allows may be recomputed. The last option keeps
-// the fewest bytes. With `freeOpsCost`, ops that are free to recompute cost what they write.
+// Solves the problem in which only the ops that `mode` allows may be recomputed. The last option
+// keeps the fewest bytes. With `freeOpsCost`, ops that are free to recompute cost their writes.
 FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode, bool freeOpsCost) {
   BlockRecomputeProblem restricted = problem;
   for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {
@@ -163,7 +163,7 @@ FailureOr<RecomputeKind> LayerAnalysis::run() {
     if (!known && option.keptBytes < mostBytes)
       kind.options.push_back(std::move(option));
   }
-  // If memory is left over, values that cost no kernel to recompute may be kept, too.
+  // If memory is left, values that are free to recompute may be kept, too.
   FailureOr<std::vector<BlockRecomputeOption>> kept = solve("none", /*freeOpsCost=*/true);
   if (failed(kept))
     return failure();

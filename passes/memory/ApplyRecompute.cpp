@@ -1,5 +1,5 @@
-// lm-apply-recompute: lets the backward pass recompute values that are then not kept for it.
-// Passes.td shows an example.
+// lm-apply-recompute: makes the backward pass recompute values instead of keeping them. Passes.td
+// shows an example.
 #include "passes/memory/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -27,10 +27,10 @@ namespace {
 // The forward half of a layer, rewritten for one recompute option.
 struct Variant {
   RecomputePlan plan;
-  func::FuncOp forward;      // returns fewer kept values
-  SmallVector<int> newIndex; // new index of each old result; -1: dropped
-  // The values, other than arguments, that recomputed ops read: each with the index of the new
-  // forward half's result that holds it, and the value in the old forward half.
+  func::FuncOp forward;      // it returns fewer kept values
+  SmallVector<int> newIndex; // for each old result, its new index; -1: dropped
+  // The values, other than arguments, that recomputed ops read: for each, the index of the result
+  // of the new forward half that holds it, and the value in the old forward half.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 
@@ -185,7 +185,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   return copy;
 }
 
-// Replaces the call of a layer's forward half, and the call of the backward half that reads its
+// Replaces the call of a layer's forward half and the call of the backward half that reads its
 // results.
 LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
   auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
@@ -246,8 +246,8 @@ namespace {
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // Returns the recompute options in the module's attribute. If the attribute is missing, computes
-  // them, unless a choice is given: its numbers refer to the attribute.
+  // Returns the recompute options in the module's attribute. If there is none, computes them,
+  // unless a choice is given: the numbers of a choice refer to the attribute.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

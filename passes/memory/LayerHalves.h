@@ -25,8 +25,8 @@ llvm::SmallVector<mlir::func::CallOp> forwardCalls(mlir::func::FuncOp function,
 // null if there is none.
 mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::SymbolTable &symbols);
 
-// Returns the forward half of every layer of the model, from the first layer to the last. Error:
-// two functions of the module do not call the same forward halves in the same order.
+// Returns the forward half of every layer of the model, from the first layer to the last. Emits an
+// error if two functions of the module call different forward halves, or in another order.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 layersInOrder(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 
@@ -38,9 +38,9 @@ struct RecomputePlan {
 };
 
 // Returns the plan that recomputes those ops of `chosen` whose results the backward half needs. A
-// view is treated like the value that it is a view of, whether the view is in `chosen` or not; if
-// that value is not recomputed, `kept` contains the view. Results of the layer count as available,
-// because the next layer reads them.
+// view, in `chosen` or not, is recomputed if the value that it is a view of is recomputed;
+// otherwise `kept` contains the view. Results of the layer count as available, because the next
+// layer reads them.
 RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
                             llvm::ArrayRef<mlir::Operation *> chosen);
 

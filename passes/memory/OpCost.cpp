@@ -24,7 +24,7 @@ bool lmc::isFreeToRecompute(Operation *op) {
 }
 
 bool lmc::mayRecompute(Operation *op) {
-  // The tokens of other ranks take much memory, so that the all-gather of them may be repeated.
+  // The all-gather of tokens may be repeated, because the tokens of other ranks take much memory.
   if (isa<dist::AllGatherOp>(op) && dist::isExchange(op))
     return true;
   return isPure(op) && !isa_and_nonnull<dist::DistDialect>(op->getDialect());
@@ -40,9 +40,8 @@ static double dim(Value value, unsigned index) {
   return double(cast<RankedTensorType>(value.getType()).getDimSize(index));
 }
 
-// Attention has two matrix products (the scores, and the weighted sum of values) with 2 operations
-// per multiply-add. Query i of a sequence sees min(i, window) keys; the mean over all queries is
-// used.
+// Attention has two matrix products (scores, and weighted sum of values) with 2 operations per
+// multiply-add. Query i of a sequence sees min(i, window) keys, of which the mean over i counts.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

@@ -14,8 +14,8 @@ namespace lmc {
 // recompute, these are the seconds that it adds to the kernel of its gradient.
 using OpCost = llvm::function_ref<double(mlir::Operation *)>;
 
-// Returns true if the op's result consists of bytes of its operand: all of them under another
-// shape, or some of them.
+// Returns true if the op's result consists of all bytes of its operand in another shape, or of some
+// of these bytes.
 bool isView(mlir::Operation *op);
 
 // Returns true if the backward pass needs no additional kernel to recompute the op. This holds for
@@ -23,9 +23,9 @@ bool isView(mlir::Operation *op);
 // operands and can also write the recomputed value.
 bool isFreeToRecompute(mlir::Operation *op);
 
-// Returns true if the op may be recomputed. This excludes collectives, which every rank would have
-// to repeat (but for the all-gather of tokens along `expert`, which saves much memory), and ops
-// that have side effects or give another result each time.
+// Returns true if the op may be recomputed. Collectives may not, because every rank would have to
+// repeat them; the all-gather of tokens along `expert` is excepted, because it saves much memory.
+// Ops with side effects, and ops whose results differ each time, may not be recomputed.
 bool mayRecompute(mlir::Operation *op);
 
 // Returns the FLOPs of a matrix product (2mnk) or of attention (over the keys that causal queries
@@ -33,9 +33,9 @@ bool mayRecompute(mlir::Operation *op);
 // twice as many.
 double forwardFlops(mlir::Operation *op);
 
-// Returns the seconds of recomputing an op on a device with these rates. Attention runs at half the
-// rate of matrix products. Every other op takes the time to read and write its bytes; an op that is
-// free to recompute only writes, and a view takes no time.
+// Returns the predicted seconds to recompute an op on a device with these rates. Attention has half
+// the rate of matrix products. Every other op takes the time to read and write its bytes; an op
+// that is free to recompute takes only the time to write them, and a view takes no time.
 double modelledSeconds(mlir::Operation *op, const cost::Rates &rates = cost::kDefaultRates);
 
 // Returns the bytes of a tensor or scalar.

@@ -18,27 +18,26 @@
 
 namespace lmc {
 
-// The names of the first options of every layer, in this order. Options for corners of the lower
-// convex hull follow: first those between "none" and "block", then those that keep more than "none".
+// The names of the first options of every layer, in this order. Then come corners of the lower
+// convex hull: first those between "none" and "block", then those that keep more than "none".
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
-// The mode of a model in which every layer keeps all its values.
+// The mode in which every layer keeps all its values.
 inline constexpr llvm::StringLiteral kKeepAll = "keep-all";
 
 struct RecomputeOption {
   std::string name;                // "none", "activation", "full", "block", "hull1", ..., "keep1", ...
   std::vector<int64_t> recomputed; // positions of the ops in the forward half, ascending
   std::vector<std::string> ops;    // the names of those ops in the model
-  uint64_t keptBytes = 0; // kept between the halves, without the layer's arguments and results
+  uint64_t keptBytes = 0;          // without the layer's arguments and results
   double seconds = 0;     // to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
-  // True if the layer's gathered weights are kept for the backward pass instead of gathered again,
-  // where ranks divide weights. Only a search knows such options
-  // (compiler/search/RecomputeSearch.h): they are not written to attributes.
+  // True if ranks divide the weights and the layer's gathered weights are kept for the backward
+  // pass instead of gathered again. Only compiler/search/RecomputeSearch.h uses such options: they
+  // are not written to attributes.
   bool keepsWeights = false;
 };
 
-// The options of one layer function. All layers of the model that call this function are of one
-// kind.
+// The options of one layer function. The layers that call it are of one kind.
 struct RecomputeKind {
   std::string layer;
   double forwardFlops = 0;
@@ -50,10 +49,10 @@ struct RecomputeKind {
 
 struct RecomputeOptions {
   std::vector<RecomputeKind> kinds;
-  std::vector<int64_t> layers; // index of the kind of each layer of the model, first to last
+  std::vector<int64_t> layers; // the kind of each layer of the model: an index into `kinds`
 
   // Returns the choice that gives the option named `mode` to every `stride`-th layer and "none" to
-  // the others. Error: a kind has no option of that name.
+  // the others. Emits an error if a kind has no option of that name.
   mlir::FailureOr<std::vector<int64_t>> choiceOf(mlir::ModuleOp module, llvm::StringRef mode,
                                                  int64_t stride) const;
 
@@ -65,7 +64,7 @@ struct RecomputeOptions {
 mlir::FailureOr<RecomputeOptions> analyzeRecompute(mlir::ModuleOp module, OpCost cost);
 
 // Write and read the attribute `lm.recompute_options`. Reading fails if the attribute is missing or
-// does not have the form that writeRecomputeOptions() gives it.
+// has another form than writeRecomputeOptions() gives it.
 void writeRecomputeOptions(mlir::ModuleOp module, const RecomputeOptions &options);
 mlir::FailureOr<RecomputeOptions> readRecomputeOptions(mlir::ModuleOp module);
 bool hasRecomputeOptions(mlir::ModuleOp module);
