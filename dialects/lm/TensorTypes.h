@@ -1,4 +1,4 @@
-// Types of tensors and of variables.
+// Types of tensors and of variables, and ops that reshape, cut and fill tensors.
 #pragma once
 
 #include "dialects/lm/Lm.h"
@@ -18,5 +18,25 @@ inline mlir::RankedTensorType resized(mlir::RankedTensorType type, unsigned dim,
   shape[dim] = size;
   return type.clone(shape);
 }
+
+// Returns a view of `value` in another shape.
+mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
+                    llvm::ArrayRef<int64_t> shape);
+
+// Returns the part of `source` that has type `type` and begins at the indices `offsets`.
+mlir::Value slice(mlir::OpBuilder &b, mlir::Location loc, mlir::RankedTensorType type,
+                  mlir::Value source, llvm::ArrayRef<int64_t> offsets);
+
+// Returns rows [offset, offset + count) of a matrix, or these elements of a vector.
+mlir::Value sliceRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value source, int64_t offset,
+                      int64_t count);
+
+// Returns `whole` with `part` inserted at the indices `offsets`.
+mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
+                   llvm::ArrayRef<int64_t> offsets);
+
+// Returns `whole`, in which `part` has replaced the rows (elements of a vector) from `offset` on.
+mlir::Value insertRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
+                       int64_t offset);
 
 } // namespace lmc

@@ -4,7 +4,6 @@
 #include "passes/distribute/Units.h"
 
 #include "compiler/cost/Muon.h"
-#include "dialects/lm/TensorTypes.h"
 #include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -226,14 +225,14 @@ void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
     lm::MuonOp step = window[first.step];
     Location loc = step.getLoc();
     Value stack =
-        elementsOf(b, loc, directions[first.step], first.offset, int64_t(count) * elements);
-    stack = reshapeTo(b, loc, stack, {int64_t(count) * group.rows, group.columns});
+        sliceRows(b, loc, directions[first.step], first.offset, int64_t(count) * elements);
+    stack = reshape(b, loc, stack, {int64_t(count) * group.rows, group.columns});
     Value results = orthogonalize(step, stack, group.rows);
-    results = reshapeTo(b, loc, results, {int64_t(count) * elements});
+    results = reshape(b, loc, results, {int64_t(count) * elements});
     for (size_t i = 0; i < count; ++i)
       parts[first.step][group.places[begin + i].matrix] =
-          reshapeTo(b, loc, elementsOf(b, loc, results, int64_t(i) * elements, elements),
-                    {group.rows, group.columns});
+          reshape(b, loc, sliceRows(b, loc, results, int64_t(i) * elements, elements),
+                  {group.rows, group.columns});
   }
 }
 
@@ -241,12 +240,11 @@ void MuonExpander::orthogonalizeInPlace(Window window, const Group &group) {
 Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &group) {
   Value direction = directions[place.step];
   if (!place.pitch)
-    return reshapeTo(b, loc,
-                     elementsOf(b, loc, direction, place.offset, group.rows * group.columns),
-                     {group.rows, group.columns});
+    return reshape(b, loc, sliceRows(b, loc, direction, place.offset, group.rows * group.columns),
+                   {group.rows, group.columns});
   Value block =
-      reshapeTo(b, loc, elementsOf(b, loc, direction, place.offset, group.rows * place.pitch),
-                {group.rows, place.pitch});
+      reshape(b, loc, sliceRows(b, loc, direction, place.offset, group.rows * place.pitch),
+              {group.rows, place.pitch});
   RankedTensorType type = tensorTypeOf(block);
   SmallVector<Type> parts;
   for (int64_t count : {place.column, group.columns, place.pitch - place.column - group.columns})
@@ -267,24 +265,21 @@ void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t
   Value stack = tensor::EmptyOp::create(b, loc, {own * ranks * elements}, newtonSchulzType(step));
   for (int64_t number = 0; number < own * ranks; ++number) {
     const Place &place = group.places[std::min(size_t(number), group.places.size() - 1)];
-    stack = tensor::InsertSliceOp::create(
-        b, loc, reshapeTo(b, loc, matrixAt(loc, place, group), {elements}), stack,
-        SmallVector<OpFoldResult>{b.getIndexAttr(number * elements)},
-        SmallVector<OpFoldResult>{b.getIndexAttr(elements)},
-        SmallVector<OpFoldResult>{b.getIndexAttr(1)});
+    stack = insert(b, loc, reshape(b, loc, matrixAt(loc, place, group), {elements}), stack,
+                   {number * elements});
   }
-  stack = reshapeTo(b, loc, stack, {own * ranks * group.rows, group.columns});
+  stack = reshape(b, loc, stack, {own * ranks * group.rows, group.columns});
   if (ranks > 1)
     stack = lm::OwnRowsOp::create(b, loc, resized(tensorTypeOf(stack), 0, own * group.rows), stack,
                                   shardRank(step));
   Value all = orthogonalize(step, stack, group.rows);
   if (ranks > 1)
     all = createCollective<dist::AllGatherOp>(b, loc, mesh, Axis::Shard, all);
-  all = reshapeTo(b, loc, all, {own * ranks * elements});
+  all = reshape(b, loc, all, {own * ranks * elements});
   for (auto [number, place] : llvm::enumerate(group.places))
     parts[place.step][place.matrix] =
-        reshapeTo(b, loc, elementsOf(b, loc, all, int64_t(number) * elements, elements),
-                  {group.rows, group.columns});
+        reshape(b, loc, sliceRows(b, loc, all, int64_t(number) * elements, elements),
+                {group.rows, group.columns});
 }
 
 void MuonExpander::expandWindow(Window window) {
@@ -305,8 +300,7 @@ void MuonExpander::expandWindow(Window window) {
       whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard, whole);
     moments.push_back(direction.getNewMoment1());
     shapes.emplace_back(tensorTypeOf(whole).getShape());
-    directions.push_back(
-        reshapeTo(b, step.getLoc(), whole, {tensorTypeOf(whole).getNumElements()}));
+    directions.push_back(reshape(b, step.getLoc(), whole, {tensorTypeOf(whole).getNumElements()}));
     parts.emplace_back(step.getMatrices().size());
   }
   for (const Group &group : groupsOf(window)) {

@@ -5,7 +5,6 @@
 
 #include "dialects/dist/Dist.h"
 #include "dialects/lm/Lm.h"
-#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"

@@ -5,7 +5,6 @@
 
 #include "dialects/dist/Dist.h"
 #include "dialects/lm/Lm.h"
-#include "dialects/lm/TensorTypes.h"
 #include "ground/plan/MomentBlock.h"
 #include "ground/plan/Names.h"
 
@@ -329,12 +328,12 @@ void Sharder::gather(func::FuncOp function, Unit &unit) {
   Location loc = NameLoc::get(b.getStringAttr("weights/" + unit.name));
   Value piece = lm::LoadOp::create(b, loc, variable.getType(), source);
   Value whole = gatherPieces(b, loc, mesh, piece, unit.key.groups, unit.key.layer);
-  Value vector = reshapeTo(b, loc, whole, {unit.elements});
+  Value vector = reshape(b, loc, whole, {unit.elements});
   for (auto [load, member] : loads) {
     auto type = cast<RankedTensorType>(load.getType());
     b.setInsertionPoint(first);
-    Value weight = reshapeTo(
-        b, loc, elementsOf(b, loc, vector, member->offset, type.getNumElements()), type.getShape());
+    Value weight = reshape(b, loc, sliceRows(b, loc, vector, member->offset, type.getNumElements()),
+                           type.getShape());
     load.replaceAllUsesWith(weight);
     load.erase();
   }

@@ -4,7 +4,6 @@
 #include "passes/distribute/Passes.h"
 #include "passes/distribute/Units.h"
 
-#include "dialects/lm/TensorTypes.h"
 #include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,11 +52,11 @@ private:
 // Returns the sum over all ranks of a scalar or vector.
 Value OptimizerSync::overRanks(Value sum) {
   auto type = tensorTypeOf(sum);
-  Value vector = reshapeTo(b, sum.getLoc(), sum, {type.getNumElements()});
+  Value vector = reshape(b, sum.getLoc(), sum, {type.getNumElements()});
   for (Axis axis : {Axis::Shard, Axis::Replicate})
     if (mesh.ranksAlong(axis) > 1)
       vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector);
-  return reshapeTo(b, sum.getLoc(), vector, type.getShape());
+  return reshape(b, sum.getLoc(), vector, type.getShape());
 }
 
 void OptimizerSync::joinNorms(func::FuncOp optimizer) {
@@ -68,7 +67,7 @@ void OptimizerSync::joinNorms(func::FuncOp optimizer) {
       continue;
     b.setInsertionPointAfter(&op);
     Value own = op.getResult(0);
-    Value vector = reshapeTo(b, op.getLoc(), own, {1});
+    Value vector = reshape(b, op.getLoc(), own, {1});
     Operation *reshaped = vector.getDefiningOp();
     Value all = createCollective<dist::AllGatherOp>(b, op.getLoc(), mesh, Axis::Shard, vector);
     Value norm = lm::GlobalNormOp::create(b, op.getLoc(), own.getType(), all);
@@ -148,7 +147,7 @@ void OptimizerSync::gatherInto(lm::VariableOp whole, lm::VariableOp parameter, V
   if (type.getElementType() != element)
     piece = lm::CastOp::create(b, loc, type.clone(element), piece);
   Value all = gatherPieces(b, loc, mesh, piece, int64_t(parameter.getGroups()));
-  lm::StoreOp::create(b, loc, reshapeTo(b, loc, all, tensorTypeOf(whole).getShape()),
+  lm::StoreOp::create(b, loc, reshape(b, loc, all, tensorTypeOf(whole).getShape()),
                       whole.getSymName());
 }
 
@@ -163,11 +162,10 @@ Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
       return value;
     RankedTensorType type = tensorTypeOf(source);
     Location loc = store.getLoc();
-    Value flat = reshapeTo(b, loc, value, {tensorTypeOf(value).getNumElements()});
-    return reshapeTo(b, loc,
-                     elementsOf(b, loc, flat, int64_t(*source.getStorageOffset()),
-                                type.getNumElements()),
-                     type.getShape());
+    Value flat = reshape(b, loc, value, {tensorTypeOf(value).getNumElements()});
+    return reshape(
+        b, loc, sliceRows(b, loc, flat, int64_t(*source.getStorageOffset()), type.getNumElements()),
+        type.getShape());
   }
   return {};
 }

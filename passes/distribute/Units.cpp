@@ -1,7 +1,5 @@
 #include "passes/distribute/Units.h"
 
-#include "dialects/lm/TensorTypes.h"
-
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -30,40 +28,6 @@ Uses lmc::usesOf(Value value) {
   for (auto *ops : {&uses.views, &uses.readers})
     llvm::sort(*ops, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   return uses;
-}
-
-Value lmc::reshapeTo(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
-  auto type = tensorTypeOf(value);
-  if (type.getShape() == shape)
-    return value;
-  auto oneGroup = [](size_t rank) {
-    ReassociationIndices all;
-    for (size_t i = 0; i < rank; ++i)
-      all.push_back(int64_t(i));
-    return rank ? SmallVector<ReassociationIndices>{all} : SmallVector<ReassociationIndices>();
-  };
-  if (type.getRank() != 1) {
-    auto flat = type.clone(ArrayRef<int64_t>{type.getNumElements()});
-    value = type.getRank() == 0
-                ? tensor::ExpandShapeOp::create(b, loc, flat, value, oneGroup(0)).getResult()
-                : tensor::CollapseShapeOp::create(b, loc, flat, value, oneGroup(type.getRank()))
-                      .getResult();
-  }
-  if (shape.size() == 1)
-    return value;
-  if (shape.empty())
-    return tensor::CollapseShapeOp::create(b, loc, type.clone(shape), value, oneGroup(0));
-  return tensor::ExpandShapeOp::create(b, loc, type.clone(shape), value, oneGroup(shape.size()));
-}
-
-Value lmc::elementsOf(OpBuilder &b, Location loc, Value vector, int64_t first, int64_t count) {
-  auto type = tensorTypeOf(vector);
-  if (first == 0 && count == type.getDimSize(0))
-    return vector;
-  SmallVector<OpFoldResult> offset{b.getIndexAttr(first)}, size{b.getIndexAttr(count)},
-      stride{b.getIndexAttr(1)};
-  return tensor::ExtractSliceOp::create(b, loc, type.clone(ArrayRef<int64_t>{count}), vector,
-                                        offset, size, stride);
 }
 
 Value lmc::gatherPieces(OpBuilder &b, Location loc, dist::MeshOp mesh, Value piece, int64_t groups,
@@ -148,10 +112,7 @@ Value GradientReducer::zeros(OpBuilder &b, int64_t elements, Type element) {
     known = type;
   }
   Value all = lm::LoadOp::create(b, mesh.getLoc(), known, kZeros);
-  return tensor::ExtractSliceOp::create(b, mesh.getLoc(), type, all,
-                                        SmallVector<OpFoldResult>{b.getIndexAttr(0)},
-                                        SmallVector<OpFoldResult>{b.getIndexAttr(elements)},
-                                        SmallVector<OpFoldResult>{b.getIndexAttr(1)});
+  return slice(b, mesh.getLoc(), type, all, {0});
 }
 
 // Returns the vector that contains all `values` at the offsets of the unit's members.
@@ -160,21 +121,17 @@ Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Va
   Type element = getElementTypeOrSelf(values.front());
   Value whole = tensor::EmptyOp::create(b, loc, {unit.elements}, element);
   int64_t end = 0;
-  auto insert = [&](Value part, int64_t offset) {
-    int64_t count = tensorTypeOf(part).getDimSize(0);
-    whole = tensor::InsertSliceOp::create(b, loc, part, whole,
-                                          SmallVector<OpFoldResult>{b.getIndexAttr(offset)},
-                                          SmallVector<OpFoldResult>{b.getIndexAttr(count)},
-                                          SmallVector<OpFoldResult>{b.getIndexAttr(1)});
-    end = offset + count;
+  auto append = [&](Value part, int64_t offset) {
+    whole = insert(b, loc, part, whole, {offset});
+    end = offset + tensorTypeOf(part).getDimSize(0);
   };
   auto pad = [&](int64_t until) {
     if (until > end)
-      insert(zeros(b, until - end, element), end);
+      append(zeros(b, until - end, element), end);
   };
   for (auto [member, value] : llvm::zip(unit.members, values)) {
     pad(member.offset);
-    insert(reshapeTo(b, loc, value, {tensorTypeOf(value).getNumElements()}), member.offset);
+    append(reshape(b, loc, value, {tensorTypeOf(value).getNumElements()}), member.offset);
   }
   pad(unit.elements);
   return whole;
@@ -187,7 +144,7 @@ Value GradientReducer::largest(OpBuilder &b, const UnitGradients &unit, Value gr
     return lm::MaxAbsOp::create(b, loc, RankedTensorType::get({}, b.getF32Type()), x,
                                 /*backward=*/true, unit.layer);
   };
-  Value all = reshapeTo(b, loc, maximum(gradients), {1});
+  Value all = reshape(b, loc, maximum(gradients), {1});
   for (dist::Axis axis : {dist::Axis::Shard, dist::Axis::Replicate})
     if (mesh.ranksAlong(axis) > 1)
       all = createCollective<dist::AllGatherOp>(b, loc, mesh, axis, all, /*backward=*/true,
@@ -205,7 +162,7 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   // The sum becomes a matrix, so that kernels work row by row.
   constexpr int64_t kColumns = 256;
   if (unit.elements % kColumns == 0)
-    sum = reshapeTo(b, loc, sum, {unit.elements / kColumns, kColumns});
+    sum = reshape(b, loc, sum, {unit.elements / kColumns, kColumns});
   const bool isRounded = payload && element.isF32() && !unit.counts;
   Value scale; // the largest absolute gradient, which decides the scale of f16
   auto cast = [&](Type to) {
@@ -231,13 +188,13 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   if (isRounded)
     cast(element);
   if (piece)
-    return {reshapeTo(b, loc, sum, tensorTypeOf(piece).getShape())};
-  sum = reshapeTo(b, loc, sum, {unit.elements});
+    return {reshape(b, loc, sum, tensorTypeOf(piece).getShape())};
+  sum = reshape(b, loc, sum, {unit.elements});
   SmallVector<Value> parts;
   for (auto [member, value] : llvm::zip(unit.members, values)) {
     auto type = tensorTypeOf(value);
-    parts.push_back(reshapeTo(b, loc, elementsOf(b, loc, sum, member.offset, type.getNumElements()),
-                              type.getShape()));
+    parts.push_back(reshape(b, loc, sliceRows(b, loc, sum, member.offset, type.getNumElements()),
+                            type.getShape()));
   }
   return parts;
 }

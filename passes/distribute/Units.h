@@ -6,7 +6,7 @@
 #pragma once
 
 #include "dialects/dist/Dist.h"
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -89,14 +89,6 @@ struct Uses {
   llvm::SmallVector<mlir::Operation *> views, readers;
 };
 Uses usesOf(mlir::Value value);
-
-// Returns a view of all elements of `value` in another shape.
-mlir::Value reshapeTo(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
-                      llvm::ArrayRef<int64_t> shape);
-
-// Returns the elements [first, first + count) of a vector.
-mlir::Value elementsOf(mlir::OpBuilder &b, mlir::Location loc, mlir::Value vector, int64_t first,
-                       int64_t count);
 
 // Creates a collective of `input` along `axis`. Dimension 0 of the result is that of the input,
 // multiplied by the number of ranks along the axis (AllGatherOp), divided by it (ReduceScatterOp),

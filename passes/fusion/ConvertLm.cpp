@@ -6,7 +6,6 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
-#include "dialects/lm/TensorTypes.h"
 #include "passes/fusion/ConvertMuon.h"
 #include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/ReductionScale.h"
@@ -393,35 +392,6 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//
-
-// Returns the part of `source` that has type `type` and begins at the indices `offsets`.
-static Value slice(OpBuilder &b, Location loc, RankedTensorType type, Value source,
-                   ArrayRef<int64_t> offsets) {
-  SmallVector<OpFoldResult> strides(type.getRank(), b.getIndexAttr(1));
-  return tensor::ExtractSliceOp::create(
-      b, loc, type, source, getAsIndexOpFoldResult(b.getContext(), offsets),
-      getAsIndexOpFoldResult(b.getContext(), type.getShape()), strides);
-}
-
-// Returns rows [offset, offset + count) of a vector or matrix.
-static Value sliceRows(OpBuilder &b, Location loc, Value source, int64_t offset, int64_t count) {
-  RankedTensorType type = tensorTypeOf(source);
-  if (offset == 0 && count == type.getDimSize(0))
-    return source;
-  SmallVector<int64_t> shape(type.getShape()), offsets(type.getRank(), 0);
-  shape[0] = count;
-  offsets[0] = offset;
-  return slice(b, loc, type.clone(shape), source, offsets);
-}
-
-// Returns `whole` with the rows from `offset` on replaced by `part`.
-static Value insertRows(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
-  if (part.getType() == whole.getType())
-    return part;
-  SmallVector<int64_t> offsets(tensorTypeOf(part).getRank(), 0);
-  offsets[0] = offset;
-  return insert(b, loc, part, whole, offsets);
-}
 
 static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
   SmallVector<Value> parts;

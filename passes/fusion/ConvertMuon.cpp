@@ -1,6 +1,5 @@
 #include "passes/fusion/ConvertMuon.h"
 
-#include "dialects/lm/TensorTypes.h"
 #include "passes/fusion/OptimizerStep.h"
 
 #include <algorithm>
@@ -158,13 +157,6 @@ static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
   llvm_unreachable("a rule of the enumeration");
 }
 
-// Returns the vector `whole`, in which `part` has replaced the elements from `offset` on.
-static Value inserted(OpBuilder &b, Location loc, Value part, Value whole, int64_t offset) {
-  const int64_t count = tensorTypeOf(part).getNumElements();
-  part = reshape(b, loc, part, {count});
-  return part.getType() == whole.getType() ? part : insert(b, loc, part, whole, offset);
-}
-
 // Returns a vector of zeros. Every kernel needs an input: this one reads one element of `matrix`.
 static Value zeros(OpBuilder &b, Location loc, Value matrix, int64_t count, Type element) {
   FusionBuilder f(b, loc, Hero::Elementwise, matrix, "lm.zeros");
@@ -184,8 +176,8 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
   int64_t end = 0;
   auto pad = [&](int64_t until) {
     if (until > end)
-      whole =
-          inserted(b, loc, zeros(b, loc, op.getParts().front(), until - end, element), whole, end);
+      whole = insertRows(b, loc, zeros(b, loc, op.getParts().front(), until - end, element), whole,
+                         end);
   };
   Value block; // matrices side by side in a wider matrix
   for (auto [part, matrix] :
@@ -206,8 +198,9 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
         continue;
       scaled = block;
     }
-    whole = inserted(b, loc, scaled, whole, matrix.getOffset());
-    end = matrix.getOffset() + tensorTypeOf(scaled).getNumElements();
+    const int64_t count = tensorTypeOf(scaled).getNumElements();
+    whole = insertRows(b, loc, reshape(b, loc, scaled, {count}), whole, matrix.getOffset());
+    end = matrix.getOffset() + count;
   }
   pad(type.getNumElements());
   return {reshape(b, loc, whole, type.getShape())};

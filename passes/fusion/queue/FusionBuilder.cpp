@@ -9,23 +9,6 @@
 using namespace mlir;
 using namespace lmc;
 
-// Reshapes to one dimension and then to `shape`, and omits a step that changes nothing.
-Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getShape() == shape)
-    return value;
-  auto all = [](size_t rank) {
-    return SmallVector<ReassociationIndices>{
-        llvm::to_vector<2>(llvm::seq<int64_t>(0, int64_t(rank)))};
-  };
-  if (type.getRank() > 1)
-    value = tensor::CollapseShapeOp::create(b, loc, type.clone({type.getNumElements()}), value,
-                                            all(size_t(type.getRank())));
-  if (shape.size() > 1)
-    value = tensor::ExpandShapeOp::create(b, loc, type.clone(shape), value, all(shape.size()));
-  return value;
-}
-
 Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.getRank() == 1 ? reshape(b, loc, value, {1, type.getDimSize(0)}) : value;
@@ -33,14 +16,6 @@ Value lmc::asRows(OpBuilder &b, Location loc, Value value) {
 
 Type lmc::arithmeticType(Type storage) {
   return storage.isBF16() || storage.isF16() ? Float32Type::get(storage.getContext()) : storage;
-}
-
-Value lmc::insert(OpBuilder &b, Location loc, Value part, Value whole, ArrayRef<int64_t> offsets) {
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(part.getType()).getShape();
-  SmallVector<OpFoldResult> strides(shape.size(), b.getIndexAttr(1));
-  return tensor::InsertSliceOp::create(b, loc, part, whole,
-                                       getAsIndexOpFoldResult(b.getContext(), offsets),
-                                       getAsIndexOpFoldResult(b.getContext(), shape), strides);
 }
 
 int64_t lmc::rowsPerBlock(int64_t rows, int64_t further) {

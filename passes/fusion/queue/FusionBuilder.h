@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dialects/kern/Kern.h"
+#include "dialects/lm/TensorTypes.h"
 #include "passes/fusion/Scalar.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -11,20 +12,12 @@
 
 namespace lmc {
 
-// Returns a view of `value` in another shape.
-mlir::Value reshape(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
-                    llvm::ArrayRef<int64_t> shape);
-
 // Returns a vector as a matrix with one row, and a matrix unchanged.
 mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 
 // Returns the type in which values of type `storage` are computed: f64 for f64, f32 for other
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
-
-// Returns `whole` with `part` inserted at the indices `offsets`.
-mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
-                   llvm::ArrayRef<int64_t> offsets);
 
 // Returns how many of `rows` rows to sum into one row of sums. The number divides `rows` and is
 // about 64: then writing the sums costs little compared with reading the rows, and there are enough
