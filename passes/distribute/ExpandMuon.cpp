@@ -67,7 +67,9 @@ private:
   double seconds(lm::MuonOp step, const Group &group, Way way) const;
   Way wayOf(lm::MuonOp step, const Group &group) const;
   size_t windowSize(Window steps) const;
-  Value shardRank(lm::MuonOp step);
+  Value shardRank(lm::MuonOp step) {
+    return loadShardRank(b, step.getLoc(), mesh, symbols, step.getLr().getType());
+  }
   Value matrixAt(Location loc, const Place &place, const Group &group);
   Value orthogonalize(lm::MuonOp step, Value stack, int64_t rows);
   void orthogonalizeInPlace(Window window, const Group &group);
@@ -194,21 +196,6 @@ size_t MuonExpander::windowSize(Window steps) const {
 }
 
 //===-- Expansion ---------------------------------------------------------------------------===//
-
-// Returns the rank's position along the axis `shard`, in the type of the scalars of `step`.
-Value MuonExpander::shardRank(lm::MuonOp step) {
-  auto variable = symbols.lookup<lm::VariableOp>(kShardRank);
-  if (!variable) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointAfter(mesh);
-    variable = lm::VariableOp::create(b, mesh.getLoc(), kShardRank, lm::VariableKind::Scalar,
-                                      step.getLr().getType(),
-                                      lm::InitAttr::get(b.getContext(), lm::InitKind::None));
-    variable.setStepValue(lm::StepValue::ShardRank);
-    symbols.insert(variable);
-  }
-  return lm::LoadOp::create(b, step.getLoc(), variable.getType(), kShardRank);
-}
 
 Value MuonExpander::orthogonalize(lm::MuonOp step, Value stack, int64_t rows) {
   return lm::OrthogonalizeOp::create(b, step.getLoc(), stack.getType(), stack, step.getEps(),

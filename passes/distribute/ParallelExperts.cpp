@@ -87,15 +87,7 @@ Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
   if (known)
     return known;
   OpBuilder::InsertionGuard guard(b);
-  if (!symbols.lookup(kShardRank)) {
-    b.setInsertionPointAfter(mesh);
-    auto variable =
-        lm::VariableOp::create(b, mesh.getLoc(), kShardRank, lm::VariableKind::Scalar, type,
-                               lm::InitAttr::get(b.getContext(), lm::InitKind::None));
-    variable.setStepValue(lm::StepValue::ShardRank);
-    symbols.insert(variable);
-  }
-  auto load = [&] { return lm::LoadOp::create(b, mesh.getLoc(), type, kShardRank); };
+  auto load = [&] { return loadShardRank(b, mesh.getLoc(), mesh, symbols, type); };
   Block &body = function.getBody().front();
   if (!function.isPrivate()) {
     b.setInsertionPointToStart(&body);
@@ -106,7 +98,7 @@ Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
                                      function.getFunctionType().getResults()));
   for (func::CallOp call : calls.lookup(function.getSymName())) {
     b.setInsertionPoint(call);
-    call.getOperandsMutable().append(load().getResult());
+    call.getOperandsMutable().append(load());
   }
   return known;
 }

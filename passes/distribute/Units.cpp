@@ -30,6 +30,20 @@ Uses lmc::usesOf(Value value) {
   return uses;
 }
 
+Value lmc::loadShardRank(OpBuilder &b, Location loc, dist::MeshOp mesh, SymbolTable &symbols,
+                         Type type) {
+  constexpr StringLiteral kName = "run.shard_rank";
+  if (!symbols.lookup(kName)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointAfter(mesh);
+    auto variable = lm::VariableOp::create(b, mesh.getLoc(), kName, lm::VariableKind::Scalar, type,
+                                           lm::InitAttr::get(b.getContext(), lm::InitKind::None));
+    variable.setStepValue(lm::StepValue::ShardRank);
+    symbols.insert(variable);
+  }
+  return lm::LoadOp::create(b, loc, type, kName);
+}
+
 Value lmc::gatherPieces(OpBuilder &b, Location loc, dist::MeshOp mesh, Value piece, int64_t groups,
                         int64_t layer) {
   const dist::Axis sharing = groups > 1 ? dist::Axis::ExpertShard : dist::Axis::Shard;

@@ -18,8 +18,10 @@ namespace lmc {
 
 inline constexpr llvm::StringLiteral kMesh = "ranks";
 
-// The scalar that holds the rank's position along the axis `shard`.
-inline constexpr llvm::StringLiteral kShardRank = "run.shard_rank";
+// Loads the rank's position along the axis `shard`: a scalar of `type`, which is declared on
+// demand.
+mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
+                          mlir::SymbolTable &symbols, mlir::Type type);
 
 // The gradients of a unit, for summing them over ranks.
 struct UnitGradients {
