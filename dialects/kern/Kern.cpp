@@ -72,7 +72,6 @@ void FusionOp::print(OpAsmPrinter &printer) {
   printer.printOptionalAttrDict((*this)->getAttrs(), elided);
 }
 
-// Checks the ops of a fusion's or kernel's region.
 static LogicalResult verifyRegion(Operation *parent, Block &body) {
   for (Operation &op : body.without_terminator())
     if (!isa<linalg::GenericOp, linalg::FillOp, tensor::EmptyOp, tensor::InsertSliceOp,

@@ -12,7 +12,6 @@ static int64_t extent(Value value, unsigned dimension) {
   return tensorTypeOf(value).getDimSize(dimension);
 }
 
-// Fails unless `value` has the shape `shape`.
 static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> shape,
                                  StringRef what) {
   if (tensorTypeOf(value).getShape() == shape)

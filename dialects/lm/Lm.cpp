@@ -191,7 +191,6 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 //===-- Shapes ------------------------------------------------------------------------------===//
 
-// Returns one extent of a tensor.
 static int64_t dim(Value value, unsigned index) {
   return cast<RankedTensorType>(value.getType()).getDimSize(index);
 }

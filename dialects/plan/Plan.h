@@ -24,7 +24,7 @@ bool isCollective(mlir::Operation *op);
 
 // Returns true for a collective that runs at the same time as the commands after it.
 bool isAsync(mlir::Operation *op);
-// Returns the number of the axis of a collective.
+// Returns the number of the axis along which a collective runs.
 unsigned axisOf(mlir::Operation *collective);
 
 } // namespace lmc::plan_ir

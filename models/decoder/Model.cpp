@@ -38,7 +38,7 @@ struct LayerFunction {
   int64_t experts = 0; // number of experts; 0: the layer has no router
 };
 
-// The sums of a layer's router that people watch (ground/plan/Names.h).
+// The sums over a layer's router that people watch (ground/plan/Names.h).
 constexpr const char *kWatched[] = {names::kRouterCounts, names::kRouterBalance,
                                     names::kRouterEntropy};
 
@@ -262,8 +262,8 @@ private:
 
   //===-- Graph -----------------------------------------------------------------------------===//
 
-  // Returns the type in which the forward graph reads a parameter: matrices in the compute dtype,
-  // vectors in the master dtype.
+  // Returns the type that the forward graph reads for a parameter: matrices have the compute dtype,
+  // vectors the master dtype.
   RankedTensorType readType(const Parameter &parameter) {
     return tensor(parameter.shape, parameter.shape.size() == 2 ? compute : master);
   }
@@ -522,7 +522,7 @@ private:
     return std::min(tokens, std::clamp<int64_t>(fit, 64, 4096));
   }
 
-  // Declares an input variable in front of `function`, which reads it.
+  // Declares an input variable before `function`, which reads it.
   void declareFor(func::FuncOp function, StringRef name, RankedTensorType type) {
     OpBuilder::InsertionGuard atModule(b);
     b.setInsertionPoint(function);

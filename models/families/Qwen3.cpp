@@ -1,4 +1,4 @@
-// The Qwen 3 family: Llama with an RMSNorm over each head of q and k, and a head_dim of its own.
+// The Qwen 3 family: Llama with an RMSNorm over each head of q and k. head_dim is a key of its own.
 // Yang et al. 2025, https://arxiv.org/abs/2505.09388.
 #include "ground/config/ModelFamily.h"
 #include "models/families/Decoder.h"

@@ -62,7 +62,7 @@ static AccumulatingOpInterface accumulatingProducer(Value contribution) {
 }
 
 // Returns accumulator + contribution. If the op that computes the contribution can add to an
-// accumulator, it gets the accumulator; otherwise a sum is created before `before`.
+// accumulator, the op gets the accumulator; otherwise a sum is created before `before`.
 Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp before) {
   AccumulatingOpInterface producer = accumulatingProducer(contribution);
   if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
@@ -152,7 +152,6 @@ void Accumulator::run(bool storeFirst) {
   }
 
   llvm::StringMap<Value> current; // the sum of each variable so far
-  // The last lm.accumulate of each variable.
   llvm::StringMap<Operation *> last;
   for (lm::AccumulateOp op : accumulates)
     last[op.getVariable()] = op;

@@ -316,7 +316,6 @@ LogicalResult Differentiator::run() {
                               "the loss");
   auto lossType = cast<RankedTensorType>(forward.getResultTypes()[0]);
 
-  // Declares the scalar variables of the micro-step.
   b.setInsertionPoint(forward);
   declareScalar(kLossScale, lossType, lm::StepValue::LossScale);
   declareScalar(names::kLoss, lossType);

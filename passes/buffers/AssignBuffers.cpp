@@ -33,7 +33,7 @@ namespace {
 
 class BufferAssigner {
 public:
-  // Facts about kernels, which all functions of a module share.
+  // Facts about kernels. All functions of a module share them.
   struct Kernels {
     llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no analysis
     // True if a result of a kernel may be written over an input; keyed by kernel, result number
@@ -246,7 +246,6 @@ bool BufferAssigner::kernelMayWriteOver(OpResult value, unsigned input) const {
              info->second && mayShareBuffer(*info->second, body, value.getResultNumber(), input);
 }
 
-// Returns true if `known` places `value` at `view`.
 bool BufferAssigner::isAt(const llvm::DenseMap<Value, StatePlace> &known, Value value,
                           BufferView view) const {
   auto place = known.find(value);
@@ -437,7 +436,7 @@ void BufferAssigner::placeStoresAndParts() {
     if (result.view(insert.getSource()) == region)
       continue;
     Operation *producer = part.getDefiningOp();
-    // If the whole is copied first, the part can be written only after the copy.
+    // If the whole is copied before the insertion, the part must be written after the copy.
     bool inPlace = reuse && producer && !isView(producer) && isWholeTemporary(part) &&
                    result.view(part).buffer != region.buffer &&
                    result.copiesBefore(&op).empty() &&
@@ -569,7 +568,7 @@ void BufferAssigner::computeLifetimes() {
       touch(result.view(operand).buffer);
     for (Value value : op.getResults())
       touch(result.view(value).buffer);
-    // Scratch is live during its command only.
+    // Scratch is live only during its command.
     if (RankedTensorType type = target.scratchOf(&op, gemmWorkspace)) {
       unsigned id = newBuffer(type);
       result.buffers[id].category = Category::LibraryWorkspace;

@@ -58,8 +58,7 @@ struct BufferAssignment {
   //   plan.copies   of an op that needs copies: an array of #plan.copy
   //   plan.scratch  of an op that needs scratch: a #plan.scratch
   void attachTo(mlir::func::FuncOp function) const;
-  // Reads the attributes that `attachTo` wrote. Without them, reports an error at the function and
-  // fails.
+  // Reads the attributes that `attachTo` wrote. Reports an error at the function if there are none.
   static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 

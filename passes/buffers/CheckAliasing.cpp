@@ -94,7 +94,7 @@ public:
   LogicalResult run();
 
 private:
-  // Symbols, variables and slices.
+  // Collect and check symbols, variables and slices.
   void collectSymbols();
   LogicalResult checkVariables();
   LogicalResult checkSlices();
@@ -104,7 +104,7 @@ private:
   LogicalResult checkLifetimes();
   LogicalResult checkBufferStarts();
 
-  // The function.
+  // Run the function on symbols.
   LogicalResult evaluateFunction();
   LogicalResult evaluate(Operation &op);
   LogicalResult addStep(Operation &op);
@@ -112,7 +112,7 @@ private:
   Content initial(const Variable &variable);
   const Variable *find(StringRef variable, Type type, Operation *user);
 
-  // The commands.
+  // Run the commands on symbols.
   LogicalResult runCommands();
   FailureOr<Command> describe(Operation &op);
   LogicalResult checkOperands(const Command &command);
@@ -247,8 +247,8 @@ void AliasingChecker::collectSymbols() {
     arenas[arena.getSymName()] = {int64_t(arena.getBytes()), int64_t(arena.getAlignment())};
 }
 
-// Checks that variables lie in their arenas and do not overlap. Only the members of an anonymous
-// variable lie inside it.
+// Checks that variables lie in their arenas and do not overlap, except that the members of an
+// anonymous variable lie inside it.
 LogicalResult AliasingChecker::checkVariables() {
   const Variable *last = nullptr, *storage = nullptr;
   for (const Variable &variable : variables) {
@@ -366,7 +366,7 @@ LogicalResult AliasingChecker::checkLifetimes() {
   return success();
 }
 
-// Checks that a buffer begins at a multiple of the arena's alignment. Adjacent or overlapping
+// Checks that each buffer begins at a multiple of the arena's alignment. Adjacent or overlapping
 // slices with the same live range count as one buffer.
 LogicalResult AliasingChecker::checkBufferStarts() {
   auto buffer = [](const Place &x) { return std::make_tuple(x.arena, x.first, x.last); };
@@ -626,7 +626,7 @@ static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
 
-// Checks that slices have the layouts that the command expects.
+// Checks that the layouts of slices are those that the command expects.
 LogicalResult AliasingChecker::checkLayouts(const Command &command) {
   unsigned number = 0;
   for (Value value : llvm::concat<const Value>(command.reads, command.writes)) {

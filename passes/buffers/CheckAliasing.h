@@ -19,8 +19,8 @@
 
 namespace lmc {
 
-// Checks `planned` against `function`. Kernels, variables and arenas are looked up in the modules
-// of the two. Reports the first fault at its command, in one line.
+// Checks `planned` against `function`. Kernels, variables and arenas are those in the modules of
+// the two. Reports the first fault at its command, in one line.
 mlir::LogicalResult checkAliasing(mlir::func::FuncOp function, plan_ir::FunctionOp planned);
 
 } // namespace lmc

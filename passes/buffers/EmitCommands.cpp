@@ -34,7 +34,7 @@ namespace {
 // Turns one function's ops into commands on placed buffers.
 class CommandEmitter {
 public:
-  // Facts about kernels, which all functions of a module share.
+  // Facts about kernels. All functions of a module share them.
   struct Kernels {
     // The variant of a kernel for each list of pitches of its arguments (in elements), by its name.
     std::map<std::pair<std::string, std::vector<int64_t>>, kern::KernelOp> variants;
@@ -54,7 +54,7 @@ private:
     return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
                  value.getDefiningOp());
   }
-  // Returns the slice of the op's scratch; null if the op needs none.
+  // Returns the slice of the op's scratch, or null if the op needs none.
   Value scratchOf(Operation *op) {
     auto it = assignment.scratch.find(op);
     return it == assignment.scratch.end() ? Value()
@@ -260,7 +260,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Erases kernels that are launched only as a variant.
+    // Erases kernels of which only variants are launched.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())

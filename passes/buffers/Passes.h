@@ -1,4 +1,4 @@
-// The passes of this folder; what each does is written in Passes.td.
+// Declares the passes of this folder. Passes.td says what each pass does.
 #pragma once
 
 #include "mlir/Pass/Pass.h"

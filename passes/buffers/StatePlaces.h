@@ -40,7 +40,7 @@ struct StatePlaces {
 // variables after the first write to the whole. `symbols` are those of the module.
 StatePlaces findStatePlaces(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
 
-// Returns the value that `value` is a reshape of, or `value`.
+// If `value` is a reshape of another value, returns that value, else `value`.
 mlir::Value behindReshapes(mlir::Value value);
 
 // Returns the value that `op` adds to, or null.

@@ -38,7 +38,7 @@ enum class Way {
   Owned,   // each by one rank
 };
 
-// A matrix of a step.
+// Where a matrix lies.
 struct Place {
   size_t step, matrix; // the step's index in its window, the matrix's index in the step
   int64_t offset;      // in the step's parameter

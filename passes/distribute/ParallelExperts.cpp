@@ -177,7 +177,7 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   if (experts % ranks != 0)
     return sort.emitOpError("sorts by ")
            << experts << " experts, which " << ranks << " ranks cannot divide evenly";
-  // A token chooses each of this rank's experts at most once.
+  // A token chooses each of the experts of this rank at most once.
   const int64_t own = experts / ranks, rows = tokens * std::min(chosen, own);
 
   SmallVector<lm::CombineRowsOp> combines;

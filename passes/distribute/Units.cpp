@@ -105,7 +105,6 @@ std::optional<Type> lmc::payloadType(StringRef name, MLIRContext *context) {
 GradientReducer::GradientReducer(ModuleOp module, Type payload)
     : symbols(module), mesh(symbols.lookup<dist::MeshOp>(kMesh)), payload(payload) {}
 
-// Returns a vector of zeros.
 Value GradientReducer::zeros(OpBuilder &b, int64_t elements, Type element) {
   auto variable = symbols.lookup<lm::VariableOp>(kZeros);
   auto type = RankedTensorType::get({elements}, element);

@@ -18,8 +18,7 @@ namespace lmc {
 
 inline constexpr llvm::StringLiteral kMesh = "ranks";
 
-// Loads the rank's position along the axis `shard`: a scalar of `type`, which is declared on
-// demand.
+// Loads the rank's position along the axis `shard`, a scalar of `type`, and declares it if needed.
 mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                           mlir::SymbolTable &symbols, mlir::Type type);
 

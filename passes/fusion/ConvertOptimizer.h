@@ -8,8 +8,7 @@
 
 namespace lmc {
 
-// Returns the values that replace the results of `op`; empty if no kernel exists for this
-// optimizer.
+// Returns the values that replace the results of `op`, or nothing if this optimizer has no kernel.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
 
 } // namespace lmc

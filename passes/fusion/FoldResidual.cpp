@@ -1,4 +1,4 @@
-// lm-fold-residual: lets the matrix product of a linear layer add the residual. Passes.td shows an
+// lm-fold-residual: makes the matrix product of a linear layer add the residual. Passes.td shows an
 // example.
 #include "passes/fusion/Passes.h"
 

@@ -43,8 +43,8 @@ static bool canFold(lm::RopeOp rope, lm::AttentionGradOp grad) {
          table.getDimSize(0) == int64_t(grad.getSeq());
 }
 
-// If the only reader of a join is another join, replaces the inner join by its operands, so that
-// they are written directly to their final place.
+// If the only reader of a join is another join, replaces the inner join by its operands. They are
+// then written directly to their final places.
 static void flatten(lm::JoinOp join) {
   auto outer = join->hasOneUse() ? dyn_cast<lm::JoinOp>(*join->user_begin()) : lm::JoinOp();
   if (!outer)
@@ -59,7 +59,7 @@ static void flatten(lm::JoinOp join) {
   join.erase();
 }
 
-// Tries to make the rotations of dq and dk part of `grad`. Returns true if this succeeds.
+// Tries to move the rotations of dq and dk into `grad`. Returns true if this succeeds.
 static bool fold(lm::AttentionGradOp grad) {
   if (grad.getCos())
     return false;

@@ -1,5 +1,5 @@
-// kern-merge-launches: merges kernel launches of neighbouring layers, by the rules by which
-// kern-form-fusions merges fusions. Passes.td shows an example.
+// kern-merge-launches: merges kernel launches of neighbouring layers, by the rules of
+// kern-form-fusions. Passes.td shows an example.
 #include "passes/fusion/Passes.h"
 #include "passes/fusion/queue/FusionQueue.h"
 
@@ -45,7 +45,7 @@ private:
     kern::KernelOp kernel; // null if no hero can emit the merged region
     std::string reason;
   };
-  // Names of two kernels, and how the merge connects their inputs and results.
+  // The names of two kernels, and numbers that say how the merge connects their inputs and results.
   using Pair = std::tuple<StringRef, StringRef, SmallVector<int64_t>>;
 
   Outcome merge(const MergePlan &plan, const FusionPart &first, const FusionPart &second);

@@ -62,7 +62,7 @@ public:
   // Returns the number of linear layers that were merged into others.
   unsigned run();
 
-  // The pairs of linear layers that were not merged because of their optimizer groups.
+  // Pairs of linear layers that were not merged because their optimizer groups differ.
   FusionReport report;
 
 private:
@@ -167,7 +167,7 @@ LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
       group, [](lm::LinearOp linear) { return cast<BlockArgument>(linear.getWeight()); });
 }
 
-// Returns the biases of all linear layers of the group; empty if they have none.
+// Returns the biases of all linear layers of the group, or nothing if they have none.
 LinearMerger::Arguments LinearMerger::biasesOf(const Group &group) {
   Arguments biases;
   for (lm::LinearOp linear : group)

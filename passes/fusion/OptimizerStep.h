@@ -1,11 +1,11 @@
-// Builds the kernel of an optimizer's step: what the steps of all optimizers have in common.
+// What the kernels of all optimizers' steps have in common.
 #pragma once
 
 #include "passes/fusion/queue/FusionBuilder.h"
 
 namespace lmc {
 
-// Returns `fresh`, or `old` if the gradient norm is NaN or infinite: then the step must change
+// Returns `fresh` or, if the gradient norm is NaN or infinite, `old`: such a step must change
 // nothing.
 Scalar keepUnlessFinite(Scalar norm, Scalar fresh, Scalar old);
 

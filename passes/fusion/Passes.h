@@ -15,7 +15,7 @@ namespace lmc {
 #include "passes/fusion/Passes.h.inc"
 
 // Create passes that also append to `report` the pairs of ops that they merged and those that they
-// refused to merge. `report` must outlive the pass. The first lists only refusals.
+// refused to merge (createMergeLinearsPass: only the latter). `report` must outlive the pass.
 std::unique_ptr<mlir::Pass> createMergeLinearsPass(MergeLinearsPassOptions options,
                                                    FusionReport &report);
 std::unique_ptr<mlir::Pass> createFormFusionsPass(FormFusionsPassOptions options,

@@ -106,14 +106,13 @@ FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
   cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
   variant.forward.setFunctionType(
       b.getFunctionType(forward.getFunctionType().getInputs(), ValueRange(values).getTypes()));
-  // Erases ops whose results nothing reads.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
     if (isOpTriviallyDead(&op))
       op.erase();
   return &variant;
 }
 
-// Returns the first op of `body` that reads one of `values`, or null if there is none.
+// Returns the first op of `body` that reads one of `values`, or null.
 static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
   Operation *first = nullptr;
   for (Value value : values)

@@ -21,8 +21,7 @@ mlir::func::FuncOp layerOf(mlir::func::FuncOp forward, const mlir::SymbolTable &
 llvm::SmallVector<mlir::func::CallOp> forwardCalls(mlir::func::FuncOp function,
                                                    const mlir::SymbolTable &symbols);
 
-// Returns the call of the backward half that reads the kept values which `forwardCall` returns, or
-// null if there is none.
+// Returns the call of the backward half that reads the kept values of `forwardCall`, or null.
 mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::SymbolTable &symbols);
 
 // Returns the forward half of every layer of the model, from the first layer to the last. Emits an
@@ -49,8 +48,7 @@ RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
 // the value that it is a view of.
 uint64_t keptBytes(mlir::func::FuncOp forward, unsigned layerResults, const RecomputePlan &plan);
 
-// Returns the value that `value` is a view of, through any number of views; `value` if it is no
-// view.
+// Returns the value that `value` is a view of, through any number of views, or `value` itself.
 mlir::Value viewedValue(mlir::Value value);
 
 } // namespace lmc

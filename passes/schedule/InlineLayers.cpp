@@ -69,7 +69,7 @@ struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
         call.replaceAllUsesWith(results);
         call.erase();
       }
-      // Erases the ops that compute results of layers which the function leaves unused.
+      // Erases ops of layers that compute only results which the function does not use.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op))
           op.erase();

@@ -27,11 +27,11 @@ struct MergePlan {
   llvm::SmallVector<int64_t> wiring;
 };
 
-// Fails if the loops of the parts differ or no op reads a result.
+// Fails if the loops of the two parts differ, or if no op reads a result of either.
 llvm::Expected<MergePlan> planMerge(const FusionPart &first, const FusionPart &second);
 
 // Fills the empty region of `merged`, an op with the plan's hero, with both regions. A value that
-// both compute is then computed once. Fails, and erases `merged`, if no hero can emit the result.
+// both compute is computed once. Fails, and erases `merged`, if no hero can emit the result.
 llvm::Error buildMerged(const MergePlan &plan, const FusionPart &first, const FusionPart &second,
                         mlir::Operation *merged);
 
