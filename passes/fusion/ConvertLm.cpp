@@ -54,12 +54,12 @@ static Scalar sigmoid(Scalar x) {
   return one / (one + exp(-x));
 }
 
-static SmallVector<Value> convertSwiglu(OpBuilder &b, lm::SwigluOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::SwigluOp op) {
   return elementwise(b, op, [](Elements s) { return s[0] * sigmoid(s[0]) * s[1]; });
 }
 
 // Computes dgate = dy u s (1 + g (1 - s)) and dup = dy g s, where s = sigmoid(g).
-static SmallVector<Value> convertSwigluGrad(OpBuilder &b, lm::SwigluGradOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::SwigluGradOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, op.getOperands(), "lm.swiglu_grad");
   RankedTensorType type = tensorTypeOf(op.getDgate());
   AffineMap all = f.all(unsigned(type.getRank()));
@@ -80,7 +80,7 @@ static const double kGelu = 2 * std::sqrt(2 / M_PI), kCubic = 0.044715 * kGelu;
 
 static Scalar geluExponent(Scalar x, Scalar square) { return x * (square * kCubic + kGelu); }
 
-static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::GeluOp op) {
   return elementwise(b, op, [](Elements s) {
     Scalar x = s[0], square = x * x;
     return x * sigmoid(geluExponent(x, square));
@@ -88,7 +88,7 @@ static SmallVector<Value> convertGelu(OpBuilder &b, lm::GeluOp op) {
 }
 
 // Computes dx = dy s (1 + x (1 - s) 2 u'), where s = sigmoid(2 u) and u' is the derivative of u.
-static SmallVector<Value> convertGeluGrad(OpBuilder &b, lm::GeluGradOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::GeluGradOp op) {
   return elementwise(b, op, [](Elements s) {
     Scalar dy = s[0], x = s[1], one = x.constant(1.0), square = x * x;
     Scalar sig = sigmoid(geluExponent(x, square));
@@ -137,7 +137,7 @@ private:
 
 // Rotates x. The kernel reads both halves of a head before it writes either, so the result may
 // overwrite x.
-static SmallVector<Value> convertRope(OpBuilder &b, lm::RopeOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::RopeOp op) {
   HeadHalves halves(op);
   Value x = halves.expand(b, op.getLoc(), op.getX());
   FusionBuilder f(b, op.getLoc(), Hero::Elementwise, {x, op.getCos(), op.getSin()}, "lm.rope");
@@ -240,7 +240,7 @@ static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm:
   return {halves.collapse(b, loc, result)};
 }
 
-static SmallVector<Value> convertRmsNorm(OpBuilder &b, lm::RmsNormOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::RmsNormOp op) {
   int64_t size = tensorTypeOf(op.getWeight()).getDimSize(0);
   if (auto rope = op->hasOneUse() ? dyn_cast<lm::RopeOp>(*op->user_begin()) : lm::RopeOp();
       rope && (size == int64_t(rope.getHeadDim()) || size == tensorTypeOf(op.getX()).getDimSize(1)))
@@ -264,7 +264,7 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
 
 // The first kernel reads each row once. It computes dx and, for each block of rows, a partial sum
 // of dweight. The second kernel adds these sums for each column, and is small.
-static SmallVector<Value> convertRmsNormGrad(OpBuilder &b, lm::RmsNormGradOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::RmsNormGradOp op) {
   Location loc = op.getLoc();
   int64_t columns = tensorTypeOf(op.getWeight()).getDimSize(0);
   ColumnGroups groups(tensorTypeOf(op.getDx()), columns);
@@ -318,7 +318,7 @@ static std::pair<Value, Value> rowStatistics(FusionBuilder &f, Value x, double e
   return {mean, reciprocalRoot(f, squares, columns, eps)};
 }
 
-static SmallVector<Value> convertLayerNorm(OpBuilder &b, lm::LayerNormOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op->getOperands(), "lm.layer_norm");
   Value x = f.arg(0);
   auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
@@ -335,7 +335,7 @@ static SmallVector<Value> convertLayerNorm(OpBuilder &b, lm::LayerNormOp op) {
 
 // The first kernel reads each row once. It computes dx and, for each block of rows, partial sums of
 // dweight and dbias. Small kernels add these sums for each column.
-static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormGradOp op) {
   Location loc = op.getLoc();
   RankedTensorType type = tensorTypeOf(op.getDx());
   const double columns = double(type.getDimSize(1));
@@ -374,12 +374,12 @@ static SmallVector<Value> convertLayerNormGrad(OpBuilder &b, lm::LayerNormGradOp
           sumColumns(b, loc, rows.getResult(2), sumType, "lm.layer_norm_grad_bias")};
 }
 
-static SmallVector<Value> convertSumRows(OpBuilder &b, lm::SumRowsOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::SumRowsOp op) {
   return {sumColumns(b, op.getLoc(), op.getX(), tensorTypeOf(op.getResult()).getElementType(),
                      "lm.sum_rows")};
 }
 
-static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::EmbeddingOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.embedding");
   Value table = f.arg(1);
   return f
@@ -393,7 +393,7 @@ static SmallVector<Value> convertEmbedding(OpBuilder &b, lm::EmbeddingOp op) {
 
 //===-- Head and loss -----------------------------------------------------------------------===//
 
-static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::SplitOp op) {
   SmallVector<Value> parts;
   int64_t offset = 0;
   for (Value part : op.getParts()) {
@@ -404,7 +404,7 @@ static SmallVector<Value> convertSplit(OpBuilder &b, lm::SplitOp op) {
   return parts;
 }
 
-static SmallVector<Value> convertJoin(OpBuilder &b, lm::JoinOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::JoinOp op) {
   RankedTensorType type = tensorTypeOf(op.getResult());
   Value whole = tensor::EmptyOp::create(b, op.getLoc(), type.getShape(), type.getElementType());
   int64_t offset = 0;
@@ -547,7 +547,7 @@ static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   return f.finish(root).getResult(0);
 }
 
-static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::GlobalNormOp op) {
   SmallVector<Value> parts;
   for (Value input : op.getInputs()) {
     Value rows = asRows(b, op.getLoc(), input);
@@ -558,7 +558,7 @@ static SmallVector<Value> convertGlobalNorm(OpBuilder &b, lm::GlobalNormOp op) {
   return {normOfParts(b, op.getLoc(), parts)};
 }
 
-static SmallVector<Value> convertGuardNorm(OpBuilder &b, lm::GuardNormOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::GuardNormOp op) {
   return elementwise(b, op, [](Elements s) {
     Scalar infinity = s[0].constant(kInfinity);
     Scalar guarded = select(s[0] > s[2], infinity, s[0]);
@@ -566,7 +566,7 @@ static SmallVector<Value> convertGuardNorm(OpBuilder &b, lm::GuardNormOp op) {
   });
 }
 
-static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::OwnRowsOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.own_rows");
   RankedTensorType type = tensorTypeOf(op.getResult());
   Value whole = f.arg(0);
@@ -583,7 +583,7 @@ static SmallVector<Value> convertOwnRows(OpBuilder &b, lm::OwnRowsOp op) {
 
 //===-- Sums over ranks ---------------------------------------------------------------------===//
 
-static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::MaxAbsOp op) {
   Location loc = op.getLoc();
   Value rows = asRows(b, loc, op.getX());
   Value largest = reduceAlone(b, loc, Hero::RowReduction, rows, 1, b.getF32Type(), Combine::Max,
@@ -592,7 +592,7 @@ static SmallVector<Value> convertMaxAbs(OpBuilder &b, lm::MaxAbsOp op) {
                       b.getF32Type(), Combine::Max, "lm.max_abs")};
 }
 
-static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::ScaledCastOp op) {
   const bool inverse = tensorTypeOf(op.getResult()).getElementType().isF32();
   return elementwise(b, op, [&](Elements s) {
     return s[0] * reductionScale(s[1], int64_t(op.getRanks()), inverse);
@@ -601,7 +601,7 @@ static SmallVector<Value> convertScaledCast(OpBuilder &b, lm::ScaledCastOp op) {
 
 //===-- Mixture of experts ------------------------------------------------------------------===//
 
-static SmallVector<Value> convertBalanceLoss(OpBuilder &b, lm::BalanceLossOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceLossOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op.getOperands(), "lm.balance_loss");
   RankedTensorType type = tensorTypeOf(op.getMass()), lossType = tensorTypeOf(op.getResult());
@@ -615,12 +615,12 @@ static SmallVector<Value> convertBalanceLoss(OpBuilder &b, lm::BalanceLossOp op)
       .getResults();
 }
 
-static SmallVector<Value> convertBalanceLossGrad(OpBuilder &b, lm::BalanceLossGradOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceLossGradOp op) {
   const double factor = op.getFactor().convertToDouble();
   return elementwise(b, op, [&](Elements s) { return s[1] * (s[0] * factor); });
 }
 
-static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceTermsOp op) {
   const double factor = op.getFactor().convertToDouble();
   return elementwise(b, op, [&](Elements s) {
     Scalar scale = s[0].constant(factor);
@@ -628,7 +628,7 @@ static SmallVector<Value> convertBalanceTerms(OpBuilder &b, lm::BalanceTermsOp o
   });
 }
 
-static SmallVector<Value> convertLateRows(OpBuilder &b, lm::LateRowsOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::LateRowsOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op->getOperands(), "lm.late_rows");
   RankedTensorType type = tensorTypeOf(op.getResult());
   return f
@@ -657,7 +657,7 @@ static Scalar logSigmoid(Scalar x) {
 
 // The first kernel sums, for each expert, -p log p over each block of tokens. log p = logit - lse
 // is finite even where p is 0. The second kernel adds the sums of all blocks, and is small.
-static SmallVector<Value> convertRouterEntropy(OpBuilder &b, lm::RouterEntropyOp op) {
+static SmallVector<Value> convertOp(OpBuilder &b, lm::RouterEntropyOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");
   RankedTensorType type = tensorTypeOf(op.getLogits());
@@ -693,29 +693,17 @@ static SmallVector<Value> convertCall(OpBuilder &b, Operation *op) {
 static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
   Location loc = operation->getLoc();
   return llvm::TypeSwitch<Operation *, SmallVector<Value>>(operation)
+      .Case<lm::SwigluOp, lm::SwigluGradOp, lm::GeluOp, lm::GeluGradOp, lm::RopeOp, lm::RmsNormOp,
+            lm::RmsNormGradOp, lm::LayerNormOp, lm::LayerNormGradOp, lm::SumRowsOp, lm::EmbeddingOp,
+            lm::SplitOp, lm::JoinOp, lm::GlobalNormOp, lm::GuardNormOp, lm::OwnRowsOp, lm::MaxAbsOp,
+            lm::ScaledCastOp, lm::BalanceLossOp, lm::BalanceLossGradOp, lm::BalanceTermsOp,
+            lm::LateRowsOp, lm::RouterEntropyOp>([&](auto op) { return convertOp(b, op); })
       .Case(
           [&](lm::AddOp op) { return elementwise(b, op, [](Elements s) { return s[0] + s[1]; }); })
       .Case([&](lm::CastOp op) { return elementwise(b, op, identity); })
       .Case([&](lm::ScaleOp op) {
         return elementwise(b, op, [](Elements s) { return s[0] * s[1]; });
       })
-      .Case([&](lm::MaxAbsOp op) { return convertMaxAbs(b, op); })
-      .Case([&](lm::ScaledCastOp op) { return convertScaledCast(b, op); })
-      .Case([&](lm::SwigluOp op) { return convertSwiglu(b, op); })
-      .Case([&](lm::SwigluGradOp op) { return convertSwigluGrad(b, op); })
-      .Case([&](lm::GeluOp op) { return convertGelu(b, op); })
-      .Case([&](lm::GeluGradOp op) { return convertGeluGrad(b, op); })
-      .Case([&](lm::RopeOp op) { return convertRope(b, op); })
-      .Case([&](lm::RmsNormOp op) { return convertRmsNorm(b, op); })
-      .Case([&](lm::RmsNormGradOp op) { return convertRmsNormGrad(b, op); })
-      .Case([&](lm::LayerNormOp op) { return convertLayerNorm(b, op); })
-      .Case([&](lm::LayerNormGradOp op) { return convertLayerNormGrad(b, op); })
-      .Case([&](lm::SplitOp op) { return convertSplit(b, op); })
-      .Case([&](lm::JoinOp op) { return convertJoin(b, op); })
-      .Case([&](lm::SumRowsOp op) { return convertSumRows(b, op); })
-      .Case([&](lm::EmbeddingOp op) { return convertEmbedding(b, op); })
-      .Case([&](lm::GlobalNormOp op) { return convertGlobalNorm(b, op); })
-      .Case([&](lm::GuardNormOp op) { return convertGuardNorm(b, op); })
       .Case([&](lm::NormOfPartsOp op) {
         return SmallVector<Value>{normOfParts(b, loc, op.getParts())};
       })
@@ -724,7 +712,6 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
       .Case([&](lm::OrthogonalizeOp op) { return convertOrthogonalize(b, op); })
       .Case([&](lm::ScaleMatricesOp op) { return convertScaleMatrices(b, op); })
       .Case([&](lm::MuonUpdateOp op) { return convertMuonUpdate(b, op); })
-      .Case([&](lm::OwnRowsOp op) { return convertOwnRows(b, op); })
       .Case([&](lm::LinearCrossEntropyOp op) {
         return convertLoss(b, loc, op.getX(), op.getWeight(), op.getTargets(), op.getChunk(),
                            op.getClasses(), 0, Value(), Value(), Type());
@@ -747,11 +734,6 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
         return SmallVector<Value>{kern::CombineRowsOp::create(
             b, loc, op.getType(), op.getY(), op.getWeights(), op.getPlaces())};
       })
-      .Case([&](lm::BalanceLossOp op) { return convertBalanceLoss(b, op); })
-      .Case([&](lm::BalanceLossGradOp op) { return convertBalanceLossGrad(b, op); })
-      .Case([&](lm::BalanceTermsOp op) { return convertBalanceTerms(b, op); })
-      .Case([&](lm::RouterEntropyOp op) { return convertRouterEntropy(b, op); })
-      .Case([&](lm::LateRowsOp op) { return convertLateRows(b, op); })
       .Case([&](lm::MatmulOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
                                                        op.getAcc(), Value(), Value(),
