@@ -8,10 +8,6 @@ using namespace mlir;
 using namespace lmc;
 using namespace lmc::lm;
 
-static int64_t extent(Value value, unsigned dimension) {
-  return tensorTypeOf(value).getDimSize(dimension);
-}
-
 static LogicalResult expectShape(Operation *op, Value value, ArrayRef<int64_t> shape,
                                  StringRef what) {
   if (tensorTypeOf(value).getShape() == shape)

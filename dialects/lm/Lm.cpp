@@ -2,6 +2,7 @@
 
 #include "dialects/interfaces/Attention.h"
 #include "dialects/interfaces/Inlining.h"
+#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -191,64 +192,60 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 //===-- Shapes ------------------------------------------------------------------------------===//
 
-static int64_t dim(Value value, unsigned index) {
-  return cast<RankedTensorType>(value.getType()).getDimSize(index);
-}
-
 LogicalResult EmbeddingOp::verify() {
-  if (failed(expectEqual(*this, dim(getResult(), 0), dim(getIds(), 0), "result rows")))
+  if (failed(expectEqual(*this, extent(getResult(), 0), extent(getIds(), 0), "result rows")))
     return failure();
-  return expectEqual(*this, dim(getResult(), 1), dim(getTable(), 1), "result columns");
+  return expectEqual(*this, extent(getResult(), 1), extent(getTable(), 1), "result columns");
 }
 
 LogicalResult EmbeddingGradOp::verify() {
-  if (failed(expectEqual(*this, dim(getDy(), 0), dim(getIds(), 0), "dy rows")))
+  if (failed(expectEqual(*this, extent(getDy(), 0), extent(getIds(), 0), "dy rows")))
     return failure();
   if (getAcc() && getAcc().getType() != getType())
     return emitOpError("has an accumulator of type ") << getAcc().getType();
-  return expectEqual(*this, dim(getResult(), 1), dim(getDy(), 1), "result columns");
+  return expectEqual(*this, extent(getResult(), 1), extent(getDy(), 1), "result columns");
 }
 
 LogicalResult MatmulOp::verify() {
-  int64_t m = dim(getA(), getTransposeA() ? 1 : 0), ka = dim(getA(), getTransposeA() ? 0 : 1);
-  int64_t kb = dim(getB(), getTransposeB() ? 1 : 0), n = dim(getB(), getTransposeB() ? 0 : 1);
+  int64_t m = extent(getA(), getTransposeA() ? 1 : 0), ka = extent(getA(), getTransposeA() ? 0 : 1);
+  int64_t kb = extent(getB(), getTransposeB() ? 1 : 0), n = extent(getB(), getTransposeB() ? 0 : 1);
   if (failed(expectEqual(*this, kb, ka, "contraction size of b")) ||
-      failed(expectEqual(*this, dim(getResult(), 0), m, "result rows")))
+      failed(expectEqual(*this, extent(getResult(), 0), m, "result rows")))
     return failure();
   if (getAcc() && getAcc().getType() != getType())
     return emitOpError("has an accumulator of type ") << getAcc().getType();
-  return expectEqual(*this, dim(getResult(), 1), n, "result columns");
+  return expectEqual(*this, extent(getResult(), 1), n, "result columns");
 }
 
 LogicalResult LinearOp::verify() {
   const bool transposed = getTransposed();
-  const int64_t in = dim(getWeight(), transposed ? 0 : 1),
-                out = dim(getWeight(), transposed ? 1 : 0);
-  if (failed(
-          expectEqual(*this, in, dim(getX(), 1), transposed ? "weight rows" : "weight columns")) ||
-      failed(expectEqual(*this, dim(getResult(), 0), dim(getX(), 0), "result rows")))
+  const int64_t in = extent(getWeight(), transposed ? 0 : 1),
+                out = extent(getWeight(), transposed ? 1 : 0);
+  if (failed(expectEqual(*this, in, extent(getX(), 1),
+                         transposed ? "weight rows" : "weight columns")) ||
+      failed(expectEqual(*this, extent(getResult(), 0), extent(getX(), 0), "result rows")))
     return failure();
-  if (getBias() && failed(expectEqual(*this, dim(getBias(), 0), out, "bias size")))
+  if (getBias() && failed(expectEqual(*this, extent(getBias(), 0), out, "bias size")))
     return failure();
   if (getResidual() && getResidual().getType() != getType())
     return emitOpError("has a residual of type ") << getResidual().getType();
-  return expectEqual(*this, dim(getResult(), 1), out, "result columns");
+  return expectEqual(*this, extent(getResult(), 1), out, "result columns");
 }
 
 // Fails unless `halves` has the rows and element type of `a`, and twice its columns.
 static LogicalResult verifyHalves(Operation *op, Value halves, Value a) {
-  auto type = cast<RankedTensorType>(halves.getType()), half = cast<RankedTensorType>(a.getType());
+  auto type = tensorTypeOf(halves), half = tensorTypeOf(a);
   if (type.getElementType() != half.getElementType())
     return op->emitOpError("has a of type ") << half << " for halves of " << type;
-  if (failed(expectEqual(op, dim(a, 0), dim(halves, 0), "rows of a")))
+  if (failed(expectEqual(op, extent(a, 0), extent(halves, 0), "rows of a")))
     return failure();
-  return expectEqual(op, dim(halves, 1), 2 * dim(a, 1), "columns of the halves");
+  return expectEqual(op, extent(halves, 1), 2 * extent(a, 1), "columns of the halves");
 }
 
 LogicalResult LinearSwigluOp::verify() {
-  if (failed(expectEqual(*this, dim(getWeight(), 1), dim(getX(), 1), "weight columns")) ||
-      failed(expectEqual(*this, dim(getGu(), 0), dim(getX(), 0), "result rows")) ||
-      failed(expectEqual(*this, dim(getGu(), 1), dim(getWeight(), 0), "result columns")))
+  if (failed(expectEqual(*this, extent(getWeight(), 1), extent(getX(), 1), "weight columns")) ||
+      failed(expectEqual(*this, extent(getGu(), 0), extent(getX(), 0), "result rows")) ||
+      failed(expectEqual(*this, extent(getGu(), 1), extent(getWeight(), 0), "result columns")))
     return failure();
   return verifyHalves(*this, getGu(), getA());
 }
@@ -256,19 +253,19 @@ LogicalResult LinearSwigluOp::verify() {
 LogicalResult SwigluLinearGradOp::verify() {
   if (getDgu().getType() != getGu().getType())
     return emitOpError("has a gradient of another type than gu");
-  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getDy(), 1), "weight rows")) ||
-      failed(expectEqual(*this, dim(getA(), 0), dim(getDy(), 0), "result rows")) ||
-      failed(expectEqual(*this, dim(getA(), 1), dim(getWeight(), 1), "result columns")))
+  if (failed(expectEqual(*this, extent(getWeight(), 0), extent(getDy(), 1), "weight rows")) ||
+      failed(expectEqual(*this, extent(getA(), 0), extent(getDy(), 0), "result rows")) ||
+      failed(expectEqual(*this, extent(getA(), 1), extent(getWeight(), 1), "result columns")))
     return failure();
   return verifyHalves(*this, getGu(), getA());
 }
 
 // Fails unless `parts`, side by side, have the type of `whole`.
 static LogicalResult verifyColumns(Operation *op, Value whole, ValueRange parts) {
-  auto type = cast<RankedTensorType>(whole.getType());
+  auto type = tensorTypeOf(whole);
   int64_t columns = 0;
   for (Value part : parts) {
-    auto partType = cast<RankedTensorType>(part.getType());
+    auto partType = tensorTypeOf(part);
     if (partType.getElementType() != type.getElementType())
       return op->emitOpError("has a part of type ") << partType << " in a " << type;
     if (failed(expectEqual(op, partType.getDimSize(0), type.getDimSize(0), "part rows")))
@@ -282,12 +279,12 @@ LogicalResult SplitOp::verify() { return verifyColumns(*this, getX(), getParts()
 LogicalResult JoinOp::verify() { return verifyColumns(*this, getResult(), getParts()); }
 
 LogicalResult SumRowsOp::verify() {
-  return expectEqual(*this, dim(getResult(), 0), dim(getX(), 1), "result size");
+  return expectEqual(*this, extent(getResult(), 0), extent(getX(), 1), "result size");
 }
 
 // Fails unless the number of columns of `x` is a multiple of the number of elements of `weight`.
 static LogicalResult expectGroups(Operation *op, Value x, Value weight) {
-  int64_t columns = dim(x, 1), size = dim(weight, 0);
+  int64_t columns = extent(x, 1), size = extent(weight, 0);
   if (size > 0 && columns % size == 0)
     return success();
   return op->emitOpError("has ") << columns << " features, not a multiple of the weight size "
@@ -305,13 +302,13 @@ LogicalResult RmsNormGradOp::verify() {
     return emitOpError("needs dy, x and dx of one type");
   if (failed(expectGroups(*this, getX(), getWeight())))
     return failure();
-  return expectEqual(*this, dim(getDweight(), 0), dim(getWeight(), 0), "dweight size");
+  return expectEqual(*this, extent(getDweight(), 0), extent(getWeight(), 0), "dweight size");
 }
 
 LogicalResult LayerNormOp::verify() {
   if (getX().getType() != getType())
     return emitOpError("must keep the type of its input");
-  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size")))
+  if (failed(expectEqual(*this, extent(getWeight(), 0), extent(getX(), 1), "weight size")))
     return failure();
   if (getBias().getType() != getWeight().getType())
     return emitOpError("needs weight and bias of one type");
@@ -321,11 +318,11 @@ LogicalResult LayerNormOp::verify() {
 LogicalResult LayerNormGradOp::verify() {
   if (getX().getType() != getDx().getType() || getX().getType() != getDy().getType())
     return emitOpError("needs dy, x and dx of one type");
-  if (failed(expectEqual(*this, dim(getWeight(), 0), dim(getX(), 1), "weight size")))
+  if (failed(expectEqual(*this, extent(getWeight(), 0), extent(getX(), 1), "weight size")))
     return failure();
   if (getDbias().getType() != getDweight().getType())
     return emitOpError("needs dweight and dbias of one type");
-  return expectEqual(*this, dim(getDweight(), 0), dim(getWeight(), 0), "dweight size");
+  return expectEqual(*this, extent(getDweight(), 0), extent(getWeight(), 0), "dweight size");
 }
 
 LogicalResult RopeOp::verify() {
@@ -334,29 +331,30 @@ LogicalResult RopeOp::verify() {
   int64_t headDim = getHeadDim();
   if (headDim <= 0 || headDim % 2)
     return emitOpError("needs an even head_dim, has ") << headDim;
-  if (dim(getX(), 1) % headDim)
-    return emitOpError("has ") << dim(getX(), 1) << " features, not a multiple of head_dim "
+  if (extent(getX(), 1) % headDim)
+    return emitOpError("has ") << extent(getX(), 1) << " features, not a multiple of head_dim "
                                << headDim;
   if (getCos().getType() != getSin().getType())
     return emitOpError("needs cos and sin of one type");
-  if (dim(getCos(), 0) == 0 || dim(getX(), 0) % dim(getCos(), 0))
-    return emitOpError("has ") << dim(getX(), 0) << " tokens, not a multiple of the table's "
-                               << dim(getCos(), 0) << " positions";
-  return expectEqual(*this, dim(getCos(), 1), headDim / 2, "table columns");
+  if (extent(getCos(), 0) == 0 || extent(getX(), 0) % extent(getCos(), 0))
+    return emitOpError("has ") << extent(getX(), 0) << " tokens, not a multiple of the table's "
+                               << extent(getCos(), 0) << " positions";
+  return expectEqual(*this, extent(getCos(), 1), headDim / 2, "table columns");
 }
 
 // Verifies what the loss and its gradient have in common.
 template <typename Op> static LogicalResult verifyLoss(Op op) {
   if (int64_t(op.getChunk()) <= 0)
     return op.emitOpError("needs a positive chunk");
-  if (failed(expectEqual(op, dim(op.getWeight(), 1), dim(op.getX(), 1), "weight columns")))
+  if (failed(expectEqual(op, extent(op.getWeight(), 1), extent(op.getX(), 1), "weight columns")))
     return failure();
-  if (int64_t classes = int64_t(op.getClasses()); classes < 0 || classes > dim(op.getWeight(), 0))
+  if (int64_t classes = int64_t(op.getClasses());
+      classes < 0 || classes > extent(op.getWeight(), 0))
     return op.emitOpError("has ") << classes << " classes, but a weight of "
-                                  << dim(op.getWeight(), 0) << " rows";
+                                  << extent(op.getWeight(), 0) << " rows";
   if (op.getZLoss() && !(op.getZLoss()->convertToDouble() > 0))
     return op.emitOpError("needs a positive z_loss");
-  return expectEqual(op, dim(op.getTargets(), 0), dim(op.getX(), 0), "targets");
+  return expectEqual(op, extent(op.getTargets(), 0), extent(op.getX(), 0), "targets");
 }
 
 LogicalResult LinearCrossEntropyOp::verify() { return verifyLoss(*this); }
@@ -378,9 +376,7 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
 
 //===-- Norms -------------------------------------------------------------------------------===//
 
-static Type elementOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getElementType();
-}
+static Type elementOf(Value value) { return tensorTypeOf(value).getElementType(); }
 
 LogicalResult ScaledCastOp::verify() {
   if (elementOf(getX()) == elementOf(getResult()))
@@ -448,7 +444,7 @@ LogicalResult AdamWOp::verify() {
       return emitOpError("needs parameter, gradient and moments of one type, has ")
              << parameter << " and " << value.getType();
   for (Value sums : {getUpdateSq(), getParamSq()})
-    if (failed(expectEqual(*this, dim(sums, 0), getNumSums(parameter), "sums of squares")))
+    if (failed(expectEqual(*this, extent(sums, 0), getNumSums(parameter), "sums of squares")))
       return failure();
   if (getCompute() &&
       cast<RankedTensorType>(getCompute().getType()).getShape() != parameter.getShape())
@@ -510,7 +506,7 @@ LogicalResult AdamW8bitOp::verify() {
   if (getGradient().getType() != parameter || getNewParameter().getType() != parameter)
     return emitOpError("needs parameter and gradient of one type");
   for (Value sums : {getUpdateSq(), getParamSq()})
-    if (failed(expectEqual(*this, dim(sums, 0), elements / kBlock, "sums of squares")))
+    if (failed(expectEqual(*this, extent(sums, 0), elements / kBlock, "sums of squares")))
       return failure();
   return success();
 }
@@ -595,7 +591,7 @@ LogicalResult MuonOp::verify() {
       return emitOpError("needs parameter, gradient and momentum of one type, has ")
              << parameter << " and " << value.getType();
   for (Value sums : {getUpdateSq(), getParamSq()})
-    if (failed(expectEqual(*this, dim(sums, 0), getNumSums(parameter), "sums of squares")))
+    if (failed(expectEqual(*this, extent(sums, 0), getNumSums(parameter), "sums of squares")))
       return failure();
   if (failed(verifyCoefficients(*this, getNsCoefficients())))
     return failure();
@@ -605,7 +601,7 @@ LogicalResult MuonOp::verify() {
 
 LogicalResult OrthogonalizeOp::verify() {
   const int64_t rows = int64_t(getRows());
-  if (rows < 1 || dim(getX(), 0) % rows != 0)
+  if (rows < 1 || extent(getX(), 0) % rows != 0)
     return emitOpError("has matrices of ") << rows << " rows in a " << getX().getType();
   return verifyCoefficients(*this, getNsCoefficients());
 }
@@ -615,7 +611,7 @@ LogicalResult ScaleMatricesOp::verify() {
           expectEqual(*this, int64_t(getParts().size()), int64_t(getMatrices().size()), "parts")))
     return failure();
   for (auto [part, matrix] : llvm::zip(getParts(), getMatrices().getAsRange<MatrixAttr>()))
-    if (dim(part, 0) != matrix.getRows() || dim(part, 1) != matrix.getColumns())
+    if (extent(part, 0) != matrix.getRows() || extent(part, 1) != matrix.getColumns())
       return emitOpError("has a part of type ") << part.getType() << " for " << matrix;
   return verifyMatrices(*this, getMatricesAttr(),
                         cast<RankedTensorType>(getResult().getType()).getNumElements());

@@ -12,6 +12,10 @@ inline mlir::RankedTensorType tensorTypeOf(lm::VariableOp variable) {
   return mlir::cast<mlir::RankedTensorType>(variable.getType());
 }
 
+inline int64_t extent(mlir::Value value, unsigned dim) {
+  return tensorTypeOf(value).getDimSize(dim);
+}
+
 // Returns `type` with dimension `dim` changed to `size`.
 inline mlir::RankedTensorType resized(mlir::RankedTensorType type, unsigned dim, int64_t size) {
   llvm::SmallVector<int64_t> shape(type.getShape());

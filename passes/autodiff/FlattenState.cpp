@@ -13,7 +13,7 @@
 // parameters, and holds the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 #include "ground/plan/Names.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -98,7 +98,7 @@ static SmallVector<SmallVector<Value>, 3> partsOf(ArrayRef<OptimizerOpInterface>
 }
 
 static int64_t elementsOf(lm::VariableOp variable) {
-  return cast<RankedTensorType>(variable.getType()).getNumElements();
+  return tensorTypeOf(variable).getNumElements();
 }
 
 lm::VariableOp StateFlattener::variableOf(Value loaded) {
@@ -138,7 +138,7 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
     member.setStorageOffset(elements / share);
     elements += llvm::alignTo(elementsOf(parameter), kAlignment);
   }
-  Type element = cast<RankedTensorType>(first.getType()).getElementType();
+  Type element = tensorTypeOf(first).getElementType();
   int64_t rows = llvm::divideCeil(elements, kColumns);
   auto type = RankedTensorType::get({rows, kColumns / share}, element);
   b.setInsertionPoint(first);
@@ -224,12 +224,12 @@ void StateFlattener::flatten(unsigned index, Group &group) {
   for (auto [use, storage] : llvm::zip(flat.getUses(), storages)) {
     if (!use.result)
       continue;
-    use.result.setType(cast<RankedTensorType>(storage.getType()));
+    use.result.setType(tensorTypeOf(storage));
     lm::StoreOp::create(b, loc, use.result, storage.getSymName());
   }
   int64_t sums = flat.getNumSums(cast<RankedTensorType>(storages[0].getType()));
   for (Value part : {flat.getUpdateSums(), flat.getParameterSums()})
-    part.setType(cast<RankedTensorType>(part.getType()).clone(sums));
+    part.setType(tensorTypeOf(part).clone(sums));
 
   takeNormsOf(group, flat);
   for (OptimizerOpInterface step : group)

@@ -10,7 +10,7 @@
 #include "dialects/dist/Dist.h"
 #include "dialects/interfaces/TensorBytes.h"
 #include "dialects/kern/Kern.h"
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -117,7 +117,7 @@ BufferView BufferAssigner::viewOf(const StatePlace &place) {
   auto [it, inserted] = variableBuffers.try_emplace(place.variable, 0);
   if (inserted) {
     auto variable = symbols.lookup<lm::VariableOp>(place.variable);
-    it->second = newBuffer(cast<RankedTensorType>(variable.getType()));
+    it->second = newBuffer(tensorTypeOf(variable));
     result.buffers[it->second].variable = place.variable;
   }
   return {it->second, place.offset};
@@ -139,7 +139,7 @@ bool BufferAssigner::mayMerge(unsigned from, BufferView into) const {
     return true;
   uint64_t bytes = result.buffers[from].bytes;
   for (Value value : members[from])
-    if (!compose(result.view(value), cast<RankedTensorType>(value.getType()), into, bytes))
+    if (!compose(result.view(value), tensorTypeOf(value), into, bytes))
       return false;
   for (const auto &[op, list] : result.copies)
     for (const Copy &copy : list)
@@ -154,7 +154,7 @@ void BufferAssigner::merge(unsigned from, BufferView into) {
   uint64_t bytes = result.buffers[from].bytes;
   for (Value value : members[from]) {
     BufferView &view = result.views[value];
-    view = *compose(view, cast<RankedTensorType>(value.getType()), into, bytes);
+    view = *compose(view, tensorTypeOf(value), into, bytes);
     members[into.buffer].push_back(value);
   }
   members[from].clear();
@@ -170,7 +170,7 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
   BufferView view = result.view(value);
   const Buffer &buffer = result.buffers[view.buffer];
   return buffer.variable.empty() && view.offset == 0 && view.pitch == 0 &&
-         buffer.bytes == byteSize(cast<RankedTensorType>(value.getType()));
+         buffer.bytes == byteSize(tensorTypeOf(value));
 }
 
 // Returns true if `op` can read or write `value` in spaced runs.
@@ -199,8 +199,7 @@ bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
 }
 
 bool BufferAssigner::overlaps(Value value, BufferView region, uint64_t bytes) const {
-  return regionsOverlap(result.view(value), byteSize(cast<RankedTensorType>(value.getType())),
-                        region, bytes);
+  return regionsOverlap(result.view(value), byteSize(tensorTypeOf(value)), region, bytes);
 }
 
 int64_t BufferAssigner::lastRead(Value value) const {
@@ -296,7 +295,7 @@ LogicalResult BufferAssigner::assignViews() {
     if (isa<lm::LoadOp>(op))
       continue;
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-      auto type = cast<RankedTensorType>(slice.getSource().getType());
+      auto type = tensorTypeOf(slice.getSource());
       std::optional<BufferView> view =
           viewOfSlice(slice, type, result.view(slice.getSource()));
       if (!view)
@@ -307,7 +306,7 @@ LogicalResult BufferAssigner::assignViews() {
       continue;
     }
     if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
-      auto type = cast<RankedTensorType>(insert.getDest().getType());
+      auto type = tensorTypeOf(insert.getDest());
       auto place = statePlaces.wholes.find(insert.getResult());
       if (place != statePlaces.wholes.end()) {
         setView(insert.getResult(), viewOf(place->second));
@@ -336,7 +335,7 @@ LogicalResult BufferAssigner::assignViews() {
       continue;
     }
     if (Value accumulator = accumulatedBy(&op)) {
-      auto type = cast<RankedTensorType>(accumulator.getType());
+      auto type = tensorTypeOf(accumulator);
       BufferView view = result.view(accumulator);
       // The op must not also read the accumulator's bytes through another operand.
       unsigned readers = unsigned(llvm::count_if(op.getOperands(), [&](Value operand) {
@@ -350,13 +349,13 @@ LogicalResult BufferAssigner::assignViews() {
         view = copyBefore(&op, view, type);
       setView(op.getResult(0), view);
       for (Value value : op.getResults().drop_front())
-        setView(value, {newBuffer(cast<RankedTensorType>(value.getType())), 0});
+        setView(value, {newBuffer(tensorTypeOf(value)), 0});
       continue;
     }
     for (Value value : op.getResults()) {
       auto place = statePlaces.wholes.find(value);
       setView(value, place == statePlaces.wholes.end()
-                         ? BufferView{newBuffer(cast<RankedTensorType>(value.getType())), 0}
+                         ? BufferView{newBuffer(tensorTypeOf(value)), 0}
                          : viewOf(place->second));
     }
   }
@@ -418,7 +417,7 @@ void BufferAssigner::placeStoresAndParts() {
       // Every load reads the state before the first store, so variables are written at the end. If
       // the value is the old contents of another variable, which may be overwritten before the end,
       // it is first copied to a new buffer.
-      auto type = cast<RankedTensorType>(value.getType());
+      auto type = tensorTypeOf(value);
       bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
       if (!result.buffers[view.buffer].variable.empty() && !madeHere)
         view = copyBefore(&op, view, type);
@@ -430,8 +429,8 @@ void BufferAssigner::placeStoresAndParts() {
       continue;
     // The part and the value that it is a reshape of have the same buffer.
     Value part = behindReshapes(insert.getSource());
-    auto wholeType = cast<RankedTensorType>(insert.getDest().getType());
-    auto partType = cast<RankedTensorType>(insert.getSource().getType());
+    auto wholeType = tensorTypeOf(insert.getDest());
+    auto partType = tensorTypeOf(insert.getSource());
     BufferView region = *viewOfSlice(insert, wholeType, result.view(insert.getResult()));
     if (result.view(insert.getSource()) == region)
       continue;
@@ -487,11 +486,11 @@ bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView regi
         return false; // another result lies there, even if nobody reads it
       continue;
     }
-    auto type = cast<RankedTensorType>(value.getType());
+    auto type = tensorTypeOf(value);
     BufferView place = *compose(result.view(value), type, region, bytes);
     for (OpOperand &operand : op->getOpOperands()) {
       BufferView read = result.view(operand.get());
-      auto readType = cast<RankedTensorType>(operand.get().getType());
+      auto readType = tensorTypeOf(operand.get());
       if (regionsOverlap(place, byteSize(type), read, byteSize(readType)) &&
           (place != read || byteSize(type) != byteSize(readType) ||
            !kernelMayWriteOver(value, operand.getOperandNumber())))
@@ -528,8 +527,7 @@ void BufferAssigner::shareDyingInputs() {
         BufferView part = result.view(operand), whole{part.buffer, 0};
         if (part.buffer == buffer || !result.buffers[part.buffer].variable.empty())
           continue;
-        if (byteSize(cast<RankedTensorType>(operand.getType())) == bytes &&
-            mayTakeOver(&op, buffer, part)) {
+        if (byteSize(tensorTypeOf(operand)) == bytes && mayTakeOver(&op, buffer, part)) {
           merge(buffer, part);
           break;
         }
