@@ -223,9 +223,8 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
   // Decodes two whole characters to find the decoder's kind: parts of characters become U+FFFD.
-  auto space = textOf(byteCharacters()[' ']), newline = textOf(bytePiece('\n'));
-  LMC_TRY(space);
-  LMC_TRY(newline);
+  LMC_LET(space, textOf(byteCharacters()[' ']));
+  LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";
   std::vector<std::optional<uint64_t>> bytes(vocabulary());
   const std::vector<std::string> &pieces = parts.model->vocabulary().pieces;
@@ -239,8 +238,7 @@ Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
     } else if (hasBytePieces && byteOfPiece(pieces[id]) >= 0) {
       bytes[id] = 1;
     } else {
-      auto text = textOf(pieces[id]);
-      LMC_TRY(text);
+      LMC_LET(text, textOf(pieces[id]));
       bytes[id] = text->size();
     }
   }

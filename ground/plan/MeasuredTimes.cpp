@@ -93,8 +93,7 @@ Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::stri
     return Error{fmt::format("{}: measured with a plan of SHA-256 {}, and {} has {}; measure this "
                              "plan, or explain that one",
                              path, hash, plan.path(), plan.hash())};
-  auto runs = collect(*events, path, *plan);
-  LMC_TRY(runs);
+  LMC_LET(runs, collect(*events, path, *plan));
   const uint64_t gas = plan->batch()->gradient_accumulation_steps();
   for (uint32_t f = 0; f < runs->size(); ++f) {
     const std::string name = plan->functions()->Get(f)->name()->str();

@@ -136,8 +136,7 @@ Result<std::unique_ptr<PlanFile>> PlanFile::fromBytes(const void *data, size_t b
 }
 
 Result<void> PlanFile::verify() {
-  auto verifiedRoot = verified(bytes.data(), bytes.size(), name);
-  LMC_TRY(verifiedRoot);
+  LMC_LET(verifiedRoot, verified(bytes.data(), bytes.size(), name));
   root = *verifiedRoot;
   sha = sha256(bytes.data(), bytes.size());
   return openPhases();

@@ -80,8 +80,7 @@ Result<File> File::openForWriting(const std::string &path) {
 }
 
 Result<File> File::openForAppending(const std::string &path, uint64_t bytes) {
-  auto file = openForWriting(path);
-  LMC_TRY(file);
+  LMC_LET(file, openForWriting(path));
   LMC_TRY(file->resize(bytes));
   if (::lseek(file->fd, 0, SEEK_END) < 0)
     return systemError("write", path, errno);
