@@ -1,4 +1,5 @@
-// Tokens that are found in the text before it is split: special ones, and others that a user added.
+// Added tokens: special tokens, and tokens that a user added. They are found in a text before a
+// pre-tokenizer splits it.
 #pragma once
 
 #include "corpus/tokenizer/models/Trie.h"
@@ -23,24 +24,26 @@ struct AddedToken {
   bool special = false;
 };
 
-// A part of a text: an added token, or the text between two of them (its id is kNoId).
+// A part of a text: an added token, or the text between two added tokens, with the id kNoId.
 struct Part {
   size_t begin, end;
   uint32_t id;
 };
 
-// Finds tokens in a text: the leftmost, and of those the longest.
+// Finds tokens in a text from left to right. Of the tokens that begin at one byte, it takes the
+// longest.
 class TokenFinder {
 public:
   // No two tokens may have the same pattern.
   explicit TokenFinder(std::vector<AddedToken> tokens = {});
 
   bool empty() const { return tokens.empty(); }
-  // Sets `parts` to parts that cover the text. A token whose id is in `asText` stays text, and the
-  // byte at which it begins is added to `spelled`.
+  // Sets `parts` to parts that together cover the text. A token whose id is in `asText` stays text;
+  // find() adds the byte at which such a token begins to `spelled`.
   void find(std::string_view text, const IdSet &asText, std::vector<Part> &parts,
             std::vector<size_t> &spelled) const;
-  // Returns the index of the longest token that begins `text`, or kNoId, and sets its end.
+  // Returns the index of the longest token with which `text` begins, and sets `end` to the number
+  // of its bytes; kNoId if there is none.
   uint32_t longest(std::string_view text, size_t &end) const;
   bool mayBegin(char byte) const { return begins[static_cast<uint8_t>(byte)]; }
 

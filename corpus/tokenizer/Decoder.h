@@ -1,4 +1,4 @@
-// Decoders turn the pieces of ids back into text.
+// Decoders turn pieces, the texts of ids, back into the text that was encoded.
 #pragma once
 
 #include "corpus/tokenizer/Matcher.h"
@@ -13,18 +13,19 @@ namespace lmc {
 class Decoder {
 public:
   virtual ~Decoder() = default;
-  // Changes `pieces`, which make up the text one after the other.
+  // Changes `pieces`. The text is the pieces, one after the other.
   virtual Result<void> apply(std::vector<std::string> &pieces) const = 0;
 };
 
-// Returns the byte of a piece "<0xHH>", or -1.
+// Returns the byte 0xHH of a piece "<0xHH>"; -1 for any other piece.
 int byteOfPiece(const std::string &piece);
 
-// Maps GPT-2's characters back to bytes; bytes that are not UTF-8 become U+FFFD.
+// Maps GPT-2's characters for bytes back to the bytes. Bytes that are not UTF-8 become U+FFFD.
 std::unique_ptr<Decoder> makeByteLevelDecoder();
-// Turns runs of pieces "<0xHH>" into text; each piece of a run that is not UTF-8 becomes U+FFFD.
+// Turns each run of pieces "<0xHH>" into the text of its bytes. If these are not valid UTF-8, each
+// piece of the run becomes U+FFFD.
 std::unique_ptr<Decoder> makeByteFallbackDecoder();
-// Makes one piece of all.
+// Joins all pieces into one.
 std::unique_ptr<Decoder> makeFuseDecoder();
 // Turns each `mark` into a space; with `dropsFirst`, removes the marks of the first piece instead.
 std::unique_ptr<Decoder> makeMetaspaceDecoder(std::string mark, bool dropsFirst);

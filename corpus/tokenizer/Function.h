@@ -1,4 +1,4 @@
-// Makes a normalizer, a pre-tokenizer or a decoder of a function object.
+// Makes a normalizer, a pre-tokenizer or a decoder from a function object.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -18,7 +18,7 @@ public:
     made->body = std::move(body);
     return made;
   }
-  // Makes an Interface that applies all `steps`, one after the other.
+  // Returns an Interface that applies all `steps`, one after the other.
   static std::unique_ptr<Interface> sequence(std::vector<std::unique_ptr<Interface>> steps) {
     auto shared = std::make_shared<std::vector<std::unique_ptr<Interface>>>(std::move(steps));
     return make([shared](Arguments... arguments) -> Result<void> {

@@ -102,7 +102,7 @@ size_t JsonNode::oneOf(std::initializer_list<std::string_view> names) const {
   return 0;
 }
 
-// Returns a JSON number as serde_json reads it without its feature float_roundtrip.
+// Returns the value that serde_json, without its feature float_roundtrip, reads from `text`.
 static double serdeNumber(std::string_view text, double nearest) {
   const bool negative = text.starts_with('-');
   uint64_t significand = 0;
@@ -115,7 +115,7 @@ static double serdeNumber(std::string_view text, double nearest) {
       continue;
     }
     const uint64_t digit = text[at] - '0';
-    // Digits that do not fit into 64 bits are left out.
+    // After the first digit that does not fit into 64 bits, digits only change the exponent.
     full |= significand > (UINT64_MAX - digit) / 10;
     if (!full)
       significand = significand * 10 + digit;

@@ -1,5 +1,5 @@
-// Reads a JSON file of which every key must be known: a key that the program does not know is an
-// error that names its path in the file.
+// Reads a JSON file. A key that the program does not know is an error, which names the key's path
+// in the file.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -14,8 +14,8 @@
 
 namespace lmc {
 
-// A value and its path in the file, such as "pre_tokenizer.pretokenizers[1].behavior". Functions
-// return an empty value after a mistake; the first mistake stays in `fault`.
+// A value and its path in the file, such as "pre_tokenizer.pretokenizers[1].behavior". After a
+// mistake in the file, functions return an empty value. `fault` keeps the first mistake.
 class JsonNode {
 public:
   JsonNode(const nlohmann::json &value, std::string path, std::optional<std::string> &fault)
@@ -25,13 +25,12 @@ public:
   void fail(const std::string &what) const;
   bool failed() const { return fault->has_value(); }
 
-  // Fails unless the value is an object that has only these keys.
+  // Fails if the value is not an object, or has a key that is not in `keys`.
   void onlyKeys(std::initializer_list<std::string_view> keys) const;
   // Returns a member of an object; fails if there is none.
   JsonNode at(const std::string &key) const;
   // Returns a member of an object; nothing if it is absent or null.
   std::optional<JsonNode> find(const std::string &key) const;
-  // The elements of an array.
   std::vector<JsonNode> elements() const;
   // Returns an element of an array; fails if there is none.
   JsonNode at(size_t index) const;
@@ -41,7 +40,7 @@ public:
   bool boolean() const;
   uint32_t number() const;
   double real() const;
-  // Returns the index of the value, a text, in `names`; fails for a text that is not supported.
+  // Returns the index in `names` of the value, a text; fails if the text is not in `names`.
   size_t oneOf(std::initializer_list<std::string_view> names) const;
   const nlohmann::json &json() const { return *value; }
 
@@ -51,9 +50,9 @@ private:
   std::optional<std::string> *fault;
 };
 
-// Parses JSON with the real numbers that Rust's serde_json reads: it multiplies or divides the
-// digits, as an integer, by a power of ten, so that the last bit may differ from the nearest
-// number. Returns nothing if the text is not JSON.
+// Parses JSON, and reads real numbers as Rust's serde_json does: it takes the digits as an integer,
+// and multiplies or divides that by a power of ten. The last bit may thus differ from that of the
+// nearest double. Returns nothing if the text is not JSON.
 std::optional<nlohmann::json> parseLikeSerde(std::string_view text);
 
 } // namespace lmc

@@ -65,7 +65,8 @@ std::unique_ptr<Matcher> Matcher::oneOf(const CodePoints &set) {
 }
 
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior) {
-  // Joins each span with the one before it (from `first` on) if join(span, isMatch of that one).
+  // From `first` on, joins each span with the span before it if join(span.match, match of the span
+  // before it) returns true.
   const auto joinWithLast = [](auto first, auto last, auto join) {
     auto out = first;
     bool previousMatch = false;

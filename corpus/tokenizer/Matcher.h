@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// A range of bytes of a text, which a matcher found or which lies between two such ranges.
+// A range of bytes of a text: a match, or the gap between two matches.
 struct Span {
   size_t begin, end;
   bool match;
@@ -26,19 +26,19 @@ inline void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
 class Matcher {
 public:
   virtual ~Matcher() = default;
-  // Replaces `spans` with spans that cover `text`, valid UTF-8, in order: the matches and the gaps
-  // between them. No span is empty. Error: the search needs too much memory or time, or the
+  // Sets `spans` to the matches in `text` (valid UTF-8) and the gaps between them. They cover the
+  // text in order, and none is empty. Error: the search needs too much memory or time, or the
   // expression matches the empty string, as a* does.
   virtual Result<void> search(std::string_view text, std::vector<Span> &spans) const = 0;
 
-  // Compiles a regular expression for Oniguruma, the library with which `tokenizers` searches.
-  // Error: one clause ("'\X' is not supported in a regular expression") if the library refuses the
-  // expression, or if it depends on the library's version of Unicode.
+  // Compiles a regular expression with Oniguruma, the library with which `tokenizers` searches.
+  // Error: one clause ("'\X' is not supported in a regular expression") if Oniguruma refuses the
+  // expression, or if the expression's meaning depends on Oniguruma's version of Unicode.
   //
-  // That version differs from the one of `tokenizers`. Therefore Oniguruma reads its classes
-  // (\p{L}, \s) from the tables of unicode/. Refused are classes without a table ([:alpha:],
-  // \p{Greek}), the borders of grapheme clusters (\X), and all but ASCII characters where case does
-  // not matter.
+  // `tokenizers` has another version of Unicode. Therefore Oniguruma reads character classes
+  // (\p{L}, \s) from the tables of unicode/. An expression is refused if it has a class without a
+  // table ([:alpha:], \p{Greek}), borders of grapheme clusters (\X), or, where case does not
+  // matter, a character that is not ASCII.
   static Result<std::unique_ptr<Matcher>> regex(std::string_view pattern);
   // Matches `text`, which must not be empty.
   static std::unique_ptr<Matcher> literal(std::string text);
@@ -46,10 +46,10 @@ public:
   static std::unique_ptr<Matcher> oneOf(const CodePoints &set);
 };
 
-// What happens to the matches when a text is split at them (tokenizers' SplitDelimiterBehavior).
+// What becomes of the matches at which a text is split (SplitDelimiterBehavior of `tokenizers`).
 enum class SplitBehavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
-// Turns spans that cover a text into the pieces of the text, without removed spans.
+// Turns spans that cover a text into the spans of the words into which the text is split.
 void applyBehavior(std::vector<Span> &spans, SplitBehavior behavior);
 
 } // namespace lmc

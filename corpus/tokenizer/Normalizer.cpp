@@ -11,7 +11,8 @@ namespace {
 using AsNormalizer = Function<Normalizer, std::string &, bool &>;
 const auto asNormalizer = AsNormalizer::make;
 
-// A normalizer that treats each character alone: append(text, c) appends the replacement of c.
+// Returns a normalizer that replaces each character by itself: append(text, c) appends the
+// replacement of c to `text`.
 template <typename Append> std::unique_ptr<Normalizer> perCharacter(Append append) {
   return asNormalizer([append](std::string &text, bool &cutBegin) -> Result<void> {
     std::string result;
@@ -89,7 +90,7 @@ std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::s
   });
 }
 
-// The characters are those of nmt_nfkc in SentencePiece, as tokenizers' Nmt lists them.
+// The characters are those of Nmt in `tokenizers`, which are those of nmt_nfkc in SentencePiece.
 std::unique_ptr<Normalizer> makeNmt() {
   return perCharacter([](std::string &text, char32_t c) {
     const bool removed = (c >= 0x01 && c <= 0x08) || c == 0x0b || (c >= 0x0e && c <= 0x1f) ||
@@ -102,8 +103,8 @@ std::unique_ptr<Normalizer> makeNmt() {
   });
 }
 
-// As tokenizers does (and SentencePiece does not), looks up each grapheme cluster of less than 6
-// bytes, then single characters, and takes the table's shortest string at their beginning.
+// Looks up each grapheme cluster of less than 6 bytes, then single characters, and takes the
+// shortest string of the table with which they begin. `tokenizers` does so; SentencePiece does not.
 Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap) {
   LMC_LET(map, Charsmap::parse(charsmap));
   return asNormalizer([map = std::make_shared<Charsmap>(std::move(*map))](std::string &text,

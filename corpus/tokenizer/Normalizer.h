@@ -14,7 +14,7 @@ class Normalizer {
 public:
   virtual ~Normalizer() = default;
   // Changes valid UTF-8 to valid UTF-8; an empty text stays empty. Sets `cutBegin` if the new first
-  // character was not made of the old first character, for Metaspace's scheme "first".
+  // character does not come from the old first character. Metaspace's scheme "first" needs to know.
   virtual Result<void> apply(std::string &text, bool &cutBegin) const = 0;
 };
 
@@ -25,7 +25,8 @@ std::unique_ptr<Normalizer> makeStrip(bool left, bool right);
 std::unique_ptr<Normalizer> makePrepend(std::string text);
 std::unique_ptr<Normalizer> makeReplace(std::unique_ptr<Matcher> matcher, std::string content);
 std::unique_ptr<Normalizer> makeNmt();
-// SentencePiece's table of replacements, as its model files hold it. Error: the table is damaged.
+// Applies `charsmap`, the table of replacements in a model file of SentencePiece. Error: the table
+// is damaged.
 Result<std::unique_ptr<Normalizer>> makePrecompiled(std::string_view charsmap);
 std::unique_ptr<Normalizer> makeSequence(std::vector<std::unique_ptr<Normalizer>> normalizers);
 

@@ -23,7 +23,7 @@ public:
   std::optional<uint32_t> idOf(std::string_view token) const override;
 
 private:
-  // Returns the text that a token's piece adds behind a letter.
+  // Returns the text into which the decoder turns a piece that follows a letter.
   Result<std::string> textOf(const std::string &piece) const;
   friend class PipelineEncoder;
   PipelineParts parts;
@@ -222,7 +222,8 @@ Result<std::string> Pipeline::textOf(const std::string &piece) const {
 }
 
 Result<std::vector<std::optional<uint64_t>>> Pipeline::bytesOfTokens() const {
-  // Decodes two whole characters to find the decoder's kind: parts of characters become U+FFFD.
+  // What the decoder makes of a space and of a newline tells its kind. Only whole characters can
+  // tell: parts of characters become U+FFFD.
   LMC_LET(space, textOf(byteCharacters()[' ']));
   LMC_LET(newline, textOf(bytePiece('\n')));
   const bool isByteLevel = *space == " ", hasBytePieces = *newline == "\n";

@@ -21,10 +21,10 @@ struct PipelineParts {
   std::unique_ptr<Decoder> decoder;    // null: the text is the pieces with spaces between them
 };
 
-// Error: one clause, if two added tokens have the same text.
+// Error: one clause; two added tokens have the same text.
 Result<std::shared_ptr<const Tokenizer>> makePipeline(PipelineParts parts);
 
-// Reads a tokenizer.json. A key that is not known is an error.
+// Reads a tokenizer.json. A key that the program does not know is an error.
 Result<std::shared_ptr<const Tokenizer>> readTokenizerJson(const std::string &path);
 
 // Reads a .model of SentencePiece.

@@ -1,4 +1,4 @@
-// Pre-tokenizers split a text into the words that a model encodes one by one.
+// Pre-tokenizers split a text into words. A model then encodes each word alone.
 #pragma once
 
 #include "corpus/tokenizer/Matcher.h"
@@ -12,8 +12,8 @@
 
 namespace lmc {
 
-// Words of one text, in its order; none is empty. Words are views of the text, or of `storage` if a
-// pre-tokenizer has changed them.
+// The words of a text, in the order of the text; none is empty. A word is a view of the text, or of
+// `storage` if a pre-tokenizer has changed the word.
 struct Words {
   std::vector<std::string_view> views;
   std::deque<std::string> storage;
@@ -32,9 +32,10 @@ public:
 std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
                                         bool invert);
 
-// When Metaspace puts its mark before a word that does not begin with the mark.
+// The words before which Metaspace puts its mark if they do not begin with it: the first word of a
+// document, none, or all.
 enum class PrependScheme { First, Never, Always };
-// Replaces spaces with `mark`, a character, and splits before each mark.
+// Replaces spaces with `mark`, a character. With `split`, splits before each mark.
 std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split);
 
 // Puts a space before each word that does not begin with one.

@@ -1,4 +1,4 @@
-// Regular expressions: Matcher::regex.
+// Matcher::regex: matches regular expressions with the library Oniguruma.
 
 #include "corpus/tokenizer/Matcher.h"
 #include "corpus/tokenizer/unicode/Utf8.h"
@@ -13,16 +13,16 @@ namespace lmc {
 
 namespace {
 
-// A class of characters. `ranges` has the form that Oniguruma reads: the number of ranges, then the
-// first and the last character of each.
+// A class of characters. Oniguruma prescribes the form of `ranges`: the number of ranges, then the
+// first and the last character of each range.
 struct Class {
   std::string_view name;
   CodePoints set;
   std::vector<OnigCodePoint> ranges;
 };
 
-// Returns each class of an expression by Oniguruma's number for it. The numbers of properties are
-// our own, and larger than those of Oniguruma's own classes.
+// Returns the classes that an expression can name, by number. Oniguruma has numbers for \s and \w;
+// our numbers for properties (\p{L}) are larger than Oniguruma's.
 const std::map<OnigCtype, Class> &classes() {
   static const auto all = [] {
     std::map<OnigCtype, Class> map;
@@ -43,7 +43,8 @@ const std::map<OnigCtype, Class> &classes() {
   return all;
 }
 
-// Returns Oniguruma's UTF-8 with the classes above in the place of its own, and sets its limits.
+// Sets Oniguruma's limits, and returns its encoding UTF-8 with classes() in the place of its own
+// classes.
 OnigEncoding encoding() {
   constexpr unsigned long kMostSteps = 1'000'000'000; // of one search: seconds
   static OnigEncodingType own = [] {
@@ -54,7 +55,8 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // Outside of brackets, \w has six characters below 256 more than `ranges`, in all versions.
+    // For \w outside of brackets, every version of Oniguruma has six more characters below 256 than
+    // `ranges`. Therefore Oniguruma itself judges characters below 256.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -118,7 +120,7 @@ private:
   regex_t *code;
 };
 
-// Compiles an expression whatever it has.
+// Compiles an expression without a check of what its meaning depends on.
 Result<std::unique_ptr<Matcher>> compile(std::string_view pattern) {
   const auto *begin = reinterpret_cast<const OnigUChar *>(pattern.data());
   regex_t *code;
@@ -140,8 +142,7 @@ Result<std::unique_ptr<Matcher>> Matcher::regex(std::string_view pattern) {
   if (pattern.size() > kMostBytes)
     return Error{fmt::format("a regular expression of {} bytes, more than {}, is not supported",
                              pattern.size(), kMostBytes)};
-  // What depends on the library's own version of Unicode: classes that have no table, the borders
-  // of grapheme clusters, and the cases of letters beyond ASCII.
+  // Matches what depends on the library's own version of Unicode (see Matcher::regex).
   static const auto refused =
       compile(R"(\[:|\\[hHXyY]|\(\?y|\(\?(?!i:[ -'*-\[\]_-~]*\))[A-Za-z-]*i[^)]*)");
   std::vector<Span> spans;

@@ -1,4 +1,4 @@
-// The tokenizer of a .model file. It gives the ids of `sentencepiece` 0.2.3.
+// The tokenizer of a .model file. Its ids are those of the library `sentencepiece` 0.2.3.
 
 #include "corpus/tokenizer/AddedTokens.h"
 #include "corpus/tokenizer/Pipeline.h"
@@ -60,14 +60,16 @@ private:
   Trie trie;                 // only for Unigram: the pieces
   std::vector<float> scores; // only for Unigram; scores[unknown] is that of an unknown character
   float largestScore = 0;    // only for Unigram: the largest absolute score
-  // True for ASCII characters, without the space, that stay as they are before an ASCII character.
+  // True for each ASCII character but the space that the normalizer keeps if an ASCII character
+  // follows.
   std::array<bool, 256> simple{};
   bool spaceIsSimple = false; // true if a space stays as it is before an ASCII character
 
   Result<void> initializeBpe();
   void initializeUnigram();
   void normalize(std::string_view text, std::string &result) const;
-  // The normal form of the front of `text`, and the bytes of `text` that it is made of.
+  // Normalizes the beginning of `text`. Returns the result and the number of bytes of `text` that
+  // it replaces.
   std::pair<std::string_view, size_t> normalizeFront(std::string_view text) const;
 };
 
@@ -104,7 +106,7 @@ Result<void> SentencePiece::initialize() {
       return Error{fmt::format("the score of piece {} is no number", id)};
     if (text == std::string_view("\0", 1) && type == Type::Unused)
       continue;
-    // The library has this limit, too. It limits the work for a piece's substrings.
+    // `sentencepiece` has this limit, too. It bounds the work for the substrings of a piece.
     const auto fail = [&](const char *what) {
       return Error{fmt::format("piece {}, {}, {}", id, inQuotes(text), what)};
     };
@@ -175,7 +177,8 @@ Result<void> SentencePiece::initializeBpe() {
         extra.push_back(std::move(character));
     }
   }
-  // Each division of a piece into two symbols is a merge; pieces of equal score have equal rank.
+  // Every way to divide a piece into two symbols is a merge. Merges to pieces of equal score have
+  // equal rank.
   const std::vector<float> order(scores.begin(), scores.end());
   struct Pair {
     uint32_t left, right;
@@ -211,7 +214,7 @@ void SentencePiece::initializeUnigram() {
     const auto &[text, score, type] = model.pieces[id];
     if (type == Type::Normal)
       lowest = std::min(lowest, score);
-    // A user-defined piece gets a score so high that it is chosen wherever it is found.
+    // The score of a user-defined piece is so high that the piece is chosen wherever it is found.
     const auto bonus = static_cast<float>(0.1 * (static_cast<int>(text.size()) - 1));
     scores.push_back(type == Type::UserDefined ? bonus : score);
     if (type == Type::Normal || type == Type::UserDefined) {
@@ -257,7 +260,7 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
     result += space;
   bool afterSpace = model.removeExtraSpaces;
   while (!text.empty()) {
-    // The run of bytes that stay as they are; its last byte may combine with what follows.
+    // The run of bytes that stay as they are. Its last byte may combine with the next character.
     size_t run = 0;
     while (run < text.size() && simple[static_cast<uint8_t>(text[run])])
       ++run;
@@ -296,7 +299,7 @@ void SentencePiece::normalize(std::string_view text, std::string &result) const 
 
 class SentencePieceEncoder : public Encoder {
 public:
-  // `owned` is null, or a tokenizer that this encoder keeps alive.
+  // `owned` may be null; otherwise it is a tokenizer that this encoder keeps alive.
   SentencePieceEncoder(const SentencePiece &tokenizer, std::shared_ptr<const SentencePiece> owned,
                        SpecialTokens mode, std::span<const uint32_t> borders)
       : Encoder(mode, borders), owned(std::move(owned)), tokenizer(tokenizer),
@@ -349,7 +352,7 @@ private:
   void encodeBpe(std::string_view text, std::vector<uint32_t> &ids) {
     if (tokenizer.userDefined.empty())
       return encodeSegment(text, ids);
-    // User-defined pieces are found first, from the left, and not merged.
+    // Finds user-defined pieces first, from the left. They are not merged.
     tokenizer.userDefined.find(text, {}, parts, spelledAt);
     for (const Part &part : parts)
       if (part.id != kNoId)
@@ -365,7 +368,7 @@ private:
     words.clear();
     cutBeforeMarks(text, words);
     for (std::string_view word : words) {
-      // A word that begins with a space mark, a known piece, is segmented alike after any text.
+      // After any text, a word that begins with a space mark, a known piece, gets the same ids.
       const bool alone = word.starts_with(kSpaceMark);
       if (const auto known = alone ? cache.find(word) : std::nullopt) {
         ids.insert(ids.end(), known->ids.begin(), known->ids.end());
@@ -404,10 +407,10 @@ private:
     flush();
   }
 
-  // Appends the ids of the pieces of the segmentation with the highest sum of scores. As in the
-  // library, the sum is a float that runs over the whole text: its rounding decides between close
-  // segmentations of a word, which thus depend on the text before. The cache keeps, with a word's
-  // segmentation, the absolute sum before the word below which the segmentation is certain.
+  // Appends the ids of the segmentation with the highest sum of scores. As in `sentencepiece`, one
+  // float sums the scores of the whole text. Its rounding decides between close segmentations of a
+  // word, so these depend on the text before the word. The cache keeps, with a segmentation, a
+  // limit: the segmentation is certain if the absolute sum before the word is below the limit.
   void encodeUnigram(std::string_view text, std::vector<uint32_t> &ids) {
     words.clear();
     if (tokenizer.cutsAtSpaces)
@@ -460,7 +463,7 @@ private:
 
   static constexpr float kReset = 100000; // larger sums would lose digits; they restart at 0
 
-  // The best segmentation of the text up to a byte of the word.
+  // The best segmentation of the text that ends at a byte of the word.
   struct Best {
     float score = 0;
     float second = -FLT_MAX;   // score of the second best segmentation
@@ -469,8 +472,8 @@ private:
   };
   static constexpr uint32_t kNoPlace = UINT32_MAX;
   std::vector<Best> best;
-  // Results of segment(): the pieces, and a limit. They are the best pieces after every text whose
-  // absolute score is below the limit.
+  // Results of segment(): the pieces, and a limit. They are the best pieces after every text of
+  // which the absolute sum of scores is below the limit.
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 
@@ -521,9 +524,9 @@ private:
       margin = std::min(margin, best[end].score - best[end].second);
     }
     std::reverse(segmentation.begin(), segmentation.end());
-    // A sum of n numbers has an error of at most n / 2 units in the last place, and the difference
-    // of two sums one of n units. The margin has such an error, and so has the word after another
-    // text.
+    // A sum of n numbers has an error of at most n / 2 units in the last place, so the difference
+    // of two sums has an error of at most n units. Both the margin here and the margin of this word
+    // after another text have such an error.
     const float units = static_cast<float>(characters + 2) * FLT_EPSILON;
     const float reach = static_cast<float>(characters) * tokenizer.largestScore;
     certainBelow = std::min(kReset, margin / units - std::abs(score) - reach) - reach;
@@ -538,7 +541,7 @@ SentencePiece::encoders(size_t count, SpecialTokens mode, std::span<const uint32
   if (mode == SpecialTokens::Parse)
     return Error{"a model of SentencePiece does not parse special tokens in a text; use "
                  "--special-tokens=text"};
-  // Text never becomes a control piece. Therefore the border pieces are made control pieces.
+  // Makes the border pieces control pieces, because text never becomes a control piece.
   SentencePieceModel changed;
   for (uint32_t id : borders) {
     if (id >= model.pieces.size() ||

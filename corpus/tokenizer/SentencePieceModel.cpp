@@ -103,7 +103,7 @@ struct Reader {
     return good;
   }
 
-  // Returns true for a field that tells how a model was trained and does not affect encoding.
+  // Returns true if the field describes how the model was trained, and does not affect encoding.
   static bool ofTraining(uint64_t number) {
     for (uint64_t known :
          {1,  2,  4,  5,  6,  7,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25,

@@ -1,4 +1,4 @@
-// The file format of SentencePiece's models: the parts of the message ModelProto
+// The model files of SentencePiece: the fields of their message ModelProto
 // (sentencepiece_model.proto in github.com/google/sentencepiece) that encoding needs.
 #pragma once
 
@@ -32,8 +32,8 @@ struct SentencePieceModel {
   bool escapeSpaces = true;      // escape_whitespaces
 };
 
-// Parses the contents of a .model file. Error: one clause; the message is damaged, or has a field
-// that is not known.
+// Parses the contents of a .model file. Error: one clause; the message is damaged, or has an
+// unknown field.
 Result<SentencePieceModel> parseSentencePieceModel(std::string_view bytes);
 
 } // namespace lmc

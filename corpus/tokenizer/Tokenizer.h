@@ -1,5 +1,5 @@
-// Tokenizers convert text to ids, and back. The ids are those of the library that a file belongs
-// to: PyPI's `tokenizers` 0.23.3 for tokenizer.json, `sentencepiece` 0.2.3 for .model files.
+// Tokenizers convert text to ids, and back. A tokenizer.json gives the ids of PyPI's `tokenizers`
+// 0.23.3, a .model file those of `sentencepiece` 0.2.3.
 #pragma once
 
 #include "corpus/tokenizer/models/Model.h"
@@ -14,29 +14,28 @@
 
 namespace lmc {
 
-// How text is encoded that spells a special token, such as "<|endoftext|>", or a border token.
-//   Text   as any other text, so that no text can forge a special token
-//   Parse  as the id of the special token
-//   Error  not at all: encode() returns an Error
+// What becomes of text that spells a special token, such as "<|endoftext|>", or a border token:
+//   Text   It is encoded as any other text, so no text can forge a special token.
+//   Parse  It becomes the id of the special token.
+//   Error  encode() returns an Error.
 enum class SpecialTokens { Text, Parse, Error };
 // Returns the mode with the name "text", "parse" or "error". Error: there is no such mode.
 Result<SpecialTokens> parseSpecialTokens(std::string_view name);
 
-// Encodes texts, one after the other. An encoder remembers the ids of words that it has seen, and
-// each thread needs an encoder of its own.
+// Encodes texts, one after the other. An encoder remembers the ids of words that it has seen.
+// Therefore each thread needs its own encoder.
 class Encoder {
 public:
   virtual ~Encoder() = default;
-  // Appends the ids of `text`, valid UTF-8, without the ids that stand around a document (before()
-  // and after()). Errors: a character has no token; the text spells a special token and the mode is
-  // Error; the text has a character for which the vocabulary has no token but one that stands
-  // around documents; a regular expression needs too much memory.
+  // Appends the ids of `text` (valid UTF-8), but not before() and after(). Errors: a character has
+  // no token, or only a border token; the text spells a special token and the mode is Error; a
+  // regular expression needs too much memory.
   Result<void> encode(std::string_view text, std::vector<uint32_t> &ids);
-  // Returns how many spelled special tokens became text since the encoder was made.
+  // Returns the number of spelled special tokens that this encoder has encoded as text.
   uint64_t spelled() const { return places; }
 
 protected:
-  // `borders` are the ids of the tokens that stand around documents.
+  // `borders`: the ids of border tokens.
   Encoder(SpecialTokens mode, std::span<const uint32_t> borders);
 
   const SpecialTokens mode;
@@ -51,23 +50,23 @@ protected:
 
 class Tokenizer {
 public:
-  // Reads a tokenizer.json, or a .model of SentencePiece. Errors name the file and what in it is
-  // not supported: "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
+  // Reads a tokenizer.json, or a .model of SentencePiece. An Error names the file and the part that
+  // is not supported: "a/tokenizer.json: pre_tokenizer.type: 'BertPreTokenizer' is not supported".
   static Result<std::shared_ptr<const Tokenizer>> open(const std::string &path);
   virtual ~Tokenizer() = default;
 
-  // Makes encoders for `count` threads. The tokenizer must outlive them. `borders` are ids that
-  // stand around documents: unless `mode` is Parse, no text becomes one of them. Error: a model of
-  // SentencePiece and Parse.
+  // Makes encoders for `count` threads. The tokenizer must outlive them. `borders` are the ids of
+  // border tokens: unless `mode` is Parse, no text becomes one of them. Error: `mode` is Parse, and
+  // the tokenizer is a model of SentencePiece.
   virtual Result<std::vector<std::unique_ptr<Encoder>>>
   encoders(size_t count, SpecialTokens mode, std::span<const uint32_t> borders = {}) const = 0;
-  // Returns the text of ids. An id that no token has is left out.
+  // Returns the text of ids. Ids without a token are left out.
   virtual Result<std::string> decode(std::span<const uint32_t> ids) const = 0;
-  // Returns, for each id below vocabulary(), the number of bytes of text that it stands for. A
-  // space mark counts as one byte, a special token and an unused id as 0, and a byte piece as 1.
-  // The token of unknown characters has no number.
+  // Returns, for each id below vocabulary(), the number of bytes of text that the id stands for: 1
+  // for a space mark and for a byte piece, 0 for a special token and for an unused id, and nothing
+  // for the token of unknown characters.
   virtual Result<std::vector<std::optional<uint64_t>>> bytesOfTokens() const = 0;
-  // Returns the id of the token that the file writes as `token`; nothing if there is none.
+  // Returns the id of the token that the file writes as `token`, if there is such a token.
   virtual std::optional<uint32_t> idOf(std::string_view token) const = 0;
   // Returns a number that is larger than every id.
   uint32_t vocabulary() const { return limit; }
@@ -77,7 +76,7 @@ public:
   // Return the ids that begin and end a document, if the file names them.
   std::optional<uint32_t> beginOfDocument() const { return bos; }
   std::optional<uint32_t> endOfDocument() const { return eos; }
-  // Returns the id of characters that the vocabulary does not have, if there is such an id.
+  // Returns the id that stands for characters without a token, if there is such an id.
   std::optional<uint32_t> unknown() const { return unk; }
 
 protected:

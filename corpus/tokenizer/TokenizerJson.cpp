@@ -32,7 +32,7 @@ std::string typeOf(const JsonNode &node) {
   return node.at("type").text();
 }
 
-// Returns what was made, or null after a report of the Error at `node`.
+// Returns the value of `made`. If `made` holds an Error, reports it at `node` and returns null.
 template <typename Made> Made orFail(const JsonNode &node, Result<Made> made) {
   if (made)
     return std::move(*made);
@@ -193,8 +193,8 @@ void readPreTokenizer(const JsonNode &node, PreTokenizers &out) {
     split(Matcher::oneOf(punctuationCharacters()),
           behavior ? readBehavior(*behavior) : SplitBehavior::Isolated);
   } else if (type == "Whitespace") {
-    // The pieces are runs of word characters, and runs of characters that are neither word
-    // characters nor spaces. Splitting at word characters finds the ends of both.
+    // The words are runs of word characters, and runs of characters that are neither word
+    // characters nor spaces. A split at word characters finds both kinds of runs.
     node.onlyKeys({"type"});
     split(Matcher::oneOf(spaceCharacters()), SplitBehavior::Removed);
     split(Matcher::oneOf(wordCharacters()), SplitBehavior::Contiguous);
@@ -246,7 +246,8 @@ std::unique_ptr<Decoder> readDecoder(const JsonNode &node) {
   return nullptr;
 }
 
-// Reads the ids that a post-processor adds around a text. `placed`: an earlier one added ids.
+// Reads the ids that a post-processor adds around a text. `placed` is true if an earlier
+// post-processor has added ids.
 void readPostProcessor(const JsonNode &node, PipelineParts &parts, bool &placed) {
   const std::string type = typeOf(node);
   if (type == "Sequence") {
@@ -345,7 +346,7 @@ std::unique_ptr<Model> readBpe(const JsonNode &node, bool byteLevel) {
       options.merges.emplace_back(merge[0], merge[1]);
       continue;
     }
-    // The older form, "LEFT RIGHT".
+    // Older files write a merge as "LEFT RIGHT".
     const std::string text = merge.is_string() ? merge.get<std::string>() : "";
     const size_t space = text.find(' ');
     if (text.starts_with("#version"))
@@ -378,8 +379,8 @@ std::unique_ptr<Model> readUnigram(const JsonNode &node) {
   return orFail(node, makeUnigram(std::move(options)));
 }
 
-// Reads the added tokens. The library numbers them itself: a token of the model keeps its id, and
-// the others get ids from the size of the vocabulary on.
+// Reads the added tokens. As in `tokenizers`, the ids in the file do not count: a token of the
+// model keeps its id, and the others get ids from the size of the vocabulary on.
 void readAddedTokens(const JsonNode &node, PipelineParts &parts) {
   auto next = static_cast<uint32_t>(parts.model->size());
   StringMap<uint32_t> known;

@@ -67,8 +67,8 @@ private:
   std::array<uint32_t, 256> byteIds;     // of byte-level pieces of one byte
   std::array<uint32_t, 256> fallbackIds; // of "<0xHH>"
   StringMap<uint32_t> words; // bytes of each piece, if whole words are looked up (ignoreMerges)
-  // True if no piece has U+2581 after another character than U+2581, so that a text can be cut
-  // before each U+2581 that follows another character.
+  // True if a text can be cut before each space mark that follows another character (see
+  // hasInnerMark()).
   bool cutsAtSpaces = false;
 
   Result<void> appendCharacters(std::string_view word, const IdSet *forbidden,
@@ -149,15 +149,16 @@ Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden
       continue;
     }
     if (options.byteFallback) {
-      // A byte that a byte-level vocabulary misses falls back to the bytes of the character to
-      // which GPT-2's map takes it.
+      // In a byte-level vocabulary, a byte without a piece falls back to the bytes of the character
+      // that GPT-2 maps the byte to.
       const std::string_view bytes =
           options.byteLevel ? byteCharacters()[static_cast<uint8_t>(word[begin])] : character;
       const bool all = std::all_of(bytes.begin(), bytes.end(), [&](char byte) {
         return fallbackIds[static_cast<uint8_t>(byte)] != kNoId;
       });
       if (all) {
-        // As in the library, the unknown id of characters before these bytes is appended later.
+        // As in `tokenizers`, the pending unknown id of the characters before these bytes follows
+        // after the bytes.
         for (char byte : bytes)
           symbols.push_back(fallbackIds[static_cast<uint8_t>(byte)]);
         continue;

@@ -16,7 +16,8 @@ namespace lmc {
 
 using Json = nlohmann::ordered_json;
 
-// How Llama 3 cuts text into words (github.com/meta-llama/llama3, llama/tokenizer.py).
+// The expression by which Llama 3 cuts text into words (github.com/meta-llama/llama3,
+// llama/tokenizer.py).
 static constexpr const char *kWords =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -42,8 +43,8 @@ Result<void> BpeTrainer::add(std::string_view document) {
 namespace {
 
 // The training of byte pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words
-// with Subword Units", 2016): merges the most frequent pair of neighbouring symbols, again and
-// again. Of equally frequent pairs, the one with the lowest symbols is merged.
+// with Subword Units", 2016): repeatedly merges the most frequent pair of neighbouring symbols. Of
+// equally frequent pairs, it merges the one with the lowest symbols.
 class Training {
 public:
   using Pair = std::pair<uint32_t, uint32_t>;
@@ -69,7 +70,7 @@ public:
       const int64_t now = counts[top.pair];
       if (now == top.count && now > 0)
         return top.pair;
-      // The queue may hold an older count of the pair; it is replaced by the present count.
+      // The entry of the queue held an older count of this pair. Adds one with the present count.
       if (now > 0 && now < top.count)
         queue.push({now, top.pair});
     }
@@ -166,7 +167,7 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
                              size)};
   if (words.empty())
     return Error{"the text has no words"};
-  // The bytes are numbered in the order of the characters that stand for them.
+  // The order of the bytes is that of the characters that stand for them.
   std::vector<std::string> pieces = {endOfText};
   std::vector<std::string> characters = byteCharacters();
   std::sort(characters.begin(), characters.end());
@@ -191,7 +192,7 @@ Result<BpeTrainer::Trained> BpeTrainer::train(uint32_t size, const std::string &
     const auto pair = training.best();
     if (!pair)
       break;
-    // No merge may make the special token from text.
+    // Leaves out a merge whose result is the special token, so that no text becomes that token.
     if (pieces[pair->first] + pieces[pair->second] == endOfText) {
       training.forget(*pair);
       continue;

@@ -15,18 +15,19 @@ namespace lmc {
 class BpeTrainer {
 public:
   BpeTrainer();
-  // Counts the words of a document, valid UTF-8. Words are cut as Llama 3 cuts them.
+  // Counts the words of a document (valid UTF-8), which is cut into words as Llama 3 does.
   Result<void> add(std::string_view document);
-  // Error: the token is empty, not UTF-8, or the character that stands for a byte.
+  // Error: the token is empty, is not UTF-8, or is one of the characters that stand for bytes.
   static Result<void> checkEndOfText(const std::string &endOfText);
 
   struct Trained {
     std::string json;    // the text of a tokenizer.json
     uint32_t tokens = 0; // in its vocabulary
   };
-  // Makes a tokenizer of `size` tokens: first `endOfText`, a special token, then the 256 bytes,
-  // then merges, the most frequent pair first. If the text is too short for as many merges, there
-  // are fewer tokens. Error: `size` is below 257, there was no word, or checkEndOfText() has one.
+  // Makes a tokenizer of `size` tokens, in this order: the special token `endOfText`, the 256
+  // bytes, and the results of merges, the most frequent pair first. If the documents have too few
+  // pairs, there are fewer tokens. Error: `size` is below 257, the documents have no word, or
+  // checkEndOfText() returns an Error.
   Result<Trained> train(uint32_t size, const std::string &endOfText) const;
 
 private:

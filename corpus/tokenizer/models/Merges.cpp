@@ -14,7 +14,7 @@ Merge find(const MergeTable &merges, uint32_t left, uint32_t right, const IdSet 
 
 constexpr size_t kShort = 64;
 
-// Merges at most kShort symbols: looks at all pairs for each merge.
+// Merges up to kShort symbols. For each merge it looks at all pairs.
 void mergeShort(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbols,
                 size_t &count) {
   Merge pairs[kShort];
@@ -73,7 +73,8 @@ void mergeLong(const MergeTable &merges, const IdSet *forbidden, uint32_t *symbo
     const Pair pair = queue.top();
     queue.pop();
     Symbol &left = list[pair.left];
-    // A symbol that was merged into the one before it has no id.
+    // Skips a pair that no longer exists. A symbol that was merged into its left neighbour has the
+    // id kNoId.
     if (left.id != pair.leftId || left.next == kEnd || list[left.next].id != pair.rightId)
       continue;
     Symbol &right = list[left.next];

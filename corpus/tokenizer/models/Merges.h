@@ -27,7 +27,7 @@ public:
     slots.resize(size);
     shift = 64 - std::countr_zero(size);
   }
-  // Adds a merge. If the pair is known, its rank is replaced.
+  // Adds the merge of a pair, or replaces the pair's merge.
   void add(uint32_t left, uint32_t right, Merge merge) {
     Slot &slot = slots[find(key(left, right))];
     slot = {key(left, right), merge};
@@ -54,17 +54,17 @@ private:
   }
 };
 
-// Merges the symbols from index `begin` on until no pair can be merged: always the pair of the
-// lowest rank, and of equal ranks the first. Does not merge to an id of `forbidden`, which may be
-// null.
+// Merges the symbols from index `begin` on until no pair can be merged. Each merge takes the pair
+// of the lowest rank; of pairs of equal rank, the first. No merge results in an id of `forbidden`,
+// which may be null.
 void mergeSymbols(const MergeTable &merges, const IdSet *forbidden, std::vector<uint32_t> &symbols,
                   size_t begin);
 
 // The character that SentencePiece writes for a space.
 inline constexpr std::string_view kSpaceMark = "\u2581";
-// Returns true if `piece` has a space mark (kSpaceMark) after another character. If no piece of a
-// vocabulary has, no merge joins a space mark with a character before it, so that a text can be cut
-// before the mark.
+// Returns true if `piece` has a space mark (kSpaceMark) after another character. If this is false
+// for all pieces of a vocabulary, no merge joins a space mark with the character before the mark,
+// and a text can be cut there.
 bool hasInnerMark(std::string_view piece);
 // Cuts `text` before each space mark that follows another character.
 void cutBeforeMarks(std::string_view text, std::vector<std::string_view> &parts);

@@ -1,4 +1,4 @@
-// A model turns a word, which a pre-tokenizer has cut, into ids.
+// Models turn a word, into which a pre-tokenizer has split a text, into ids.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -16,7 +16,7 @@ namespace lmc {
 
 inline constexpr uint32_t kNoId = UINT32_MAX;
 
-// A set of ids: true at the index of each that is in it. Ids beyond the end are not in it.
+// A set of ids: element i is true if i is in the set. Ids beyond the end are not in the set.
 using IdSet = std::vector<bool>;
 inline bool contains(const IdSet &set, uint32_t id) { return id < set.size() && set[id]; }
 inline void add(IdSet &set, uint32_t id) {
@@ -45,19 +45,19 @@ struct Vocabulary {
 class Model {
 public:
   virtual ~Model() = default;
-  // Appends the ids of a word, which is not empty. A character whose token is in `forbidden`,
-  // unless that is null, is encoded as an unknown character; so is each byte of a byte-level
-  // vocabulary. Error: a character is unknown, and the vocabulary has no token for it. Several
-  // threads may call it.
+  // Appends the ids of a word that is not empty. A character (in a byte-level vocabulary: a byte)
+  // whose token is in `forbidden`, which may be null, is encoded as an unknown character. Error: a
+  // character is unknown, and the vocabulary has no token for unknown characters. Several threads
+  // may call encode() at the same time.
   virtual Result<void> encode(std::string_view word, const IdSet *forbidden,
                               std::vector<uint32_t> &ids) const = 0;
   virtual const Vocabulary &vocabulary() const = 0;
   // Returns the id that stands for unknown characters, if there is one.
   virtual std::optional<uint32_t> unknown() const = 0;
-  // Returns the number of tokens, as the library that made the file counts them.
+  // Returns the number of tokens by the count of the library that made the file.
   virtual size_t size() const = 0;
-  // Cuts a text into parts whose ids, one after the other, are those of the text. The default is
-  // one part.
+  // Cuts a text into parts. The ids of the text are those of the parts, one after the other. The
+  // default is one part.
   virtual void cut(std::string_view text, std::vector<std::string_view> &parts) const {
     parts.push_back(text);
   }
@@ -66,7 +66,7 @@ public:
 // Byte pair encoding.
 struct BpeOptions {
   Vocabulary vocabulary;
-  // Pairs of pieces, in the order in which they are merged.
+  // Pairs of pieces; a pair is merged before all pairs that follow it here.
   std::vector<std::pair<std::string, std::string>> merges;
   std::optional<std::string> unknown; // the piece for unknown characters; absent: they are errors
   std::string prefix;                 // prefix of pieces that do not begin a word
@@ -79,7 +79,7 @@ struct BpeOptions {
 // Error: one clause about a merge that is impossible with the vocabulary.
 Result<std::unique_ptr<Model>> makeBpe(BpeOptions options);
 
-// The unigram language model: the segmentation of the highest probability.
+// The unigram language model. It takes the segmentation of the highest probability.
 struct UnigramOptions {
   std::vector<std::pair<std::string, double>> pieces; // (piece, score), by id
   std::optional<uint32_t> unknown;
@@ -90,9 +90,10 @@ Result<std::unique_ptr<Model>> makeUnigram(UnigramOptions options);
 // Returns the piece "<0xHH>", which stands for a byte of an unknown character.
 std::string bytePiece(int byte);
 
-// Returns GPT-2's map from bytes to characters, by which any bytes are text.
+// Returns GPT-2's map from bytes to characters. By this map, any bytes become text.
 const std::vector<std::string> &byteCharacters();
-// Returns the bytes that `text` stands for in that map; nothing if a character is not in it.
+// Returns the bytes that byteCharacters() maps to the characters of `text`; nothing if it does not
+// have one of them.
 std::optional<std::string> bytesOfCharacters(std::string_view text);
 
 } // namespace lmc

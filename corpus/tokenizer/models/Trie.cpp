@@ -6,8 +6,8 @@ namespace lmc {
 
 namespace {
 
-// The free places of a double array, in a list with both directions. Place 0 is never free: it is
-// before the first and after the last one.
+// The free places of a double array, as a doubly linked list. Place 0 is never free; it stands
+// before the first and after the last free place.
 class FreePlaces {
 public:
   explicit FreePlaces(size_t places) : next(1), previous(1) { append(places); }
@@ -29,7 +29,7 @@ public:
     next[place] = kNoId;
   }
   bool isFree(uint32_t place) const { return place != 0 && next[place] != kNoId; }
-  // Returns the free place after `place`, or 0. The first one is after 0.
+  // Returns the free place after `place`, or 0 after the last one. after(0) is the first.
   uint32_t after(uint32_t place) const { return next[place]; }
 
 private:
@@ -45,7 +45,7 @@ void Trie::finish() {
   nodes.assign(kBlock, {});
   FreePlaces places(kBlock - 1);
 
-  // A node and the keys that go through it, which are equal in their first `depth` bytes.
+  // A node, and the keys [begin, end) that go through it: their first `depth` bytes are equal.
   struct Branch {
     size_t begin, end, depth;
     uint32_t node;

@@ -11,11 +11,12 @@
 namespace lmc {
 
 // A double array (Aoe, "An Efficient Digital Search Algorithm by Using a Double-Array Structure",
-// 1989): the child of a node for byte b is the node of index base ^ b, if that node names it as its
+// 1989): the child of a node for byte b is node base ^ b, if that node has the first one as its
 // parent. Node 0 is the root.
 class Trie {
 public:
-  // Adds a string, which must stay where it is until finish() and must not be empty or added twice.
+  // Adds a string. Its memory must stay valid until finish(). It must not be empty, nor be added
+  // before.
   void add(std::string_view key, uint32_t value) { keys.emplace_back(key, value); }
   // Must be called after the last add() and before the first child().
   void finish();

@@ -51,7 +51,7 @@ private:
                            std::vector<uint32_t> &ids) const;
 };
 
-// Appends the id of a piece of text that the best segmentation has.
+// Appends the ids of `text`, a piece of the best segmentation.
 Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
                                   std::vector<uint32_t> &ids) const {
   if (uint32_t id = idIn(pieces.ids, text);
@@ -74,8 +74,8 @@ Result<void> Unigram::appendPiece(std::string_view text, const IdSet *forbidden,
 
 Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
                              std::vector<uint32_t> &ids) const {
-  // The best segmentation that ends at each byte. Of segmentations with equal scores, the one whose
-  // last piece begins first is the best.
+  // The best segmentation that ends at a byte. Of segmentations with equal scores, the best is the
+  // one whose last piece begins first.
   struct Best {
     double score = 0;
     size_t begin = SIZE_MAX;
@@ -111,7 +111,7 @@ Result<void> Unigram::encode(std::string_view word, const IdSet *forbidden,
     }
     begin += character;
   }
-  // Neighbouring unknown characters are one piece.
+  // Collects the pieces. Neighbouring unknown characters become one piece.
   std::vector<std::string_view> found;
   size_t unknownEnd = 0; // end of the run of unknown characters; 0: no run
   for (size_t end = word.size(); end > 0; end = best[end].begin) {

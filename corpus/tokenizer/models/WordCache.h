@@ -1,4 +1,4 @@
-// Remembers the ids of words, so that a word that comes again is not encoded again.
+// Remembers the ids of words, so that a word is not encoded each time it occurs.
 #pragma once
 
 #include <xxhash.h>
@@ -12,8 +12,9 @@
 
 namespace lmc {
 
-// A hash table with open addressing, whose slots point into an array of entries. An entry is: the
-// bytes of the word, the number of ids, the note, the word, filled up with zeros, the ids.
+// A hash table with open addressing, whose slots point into an array of numbers of 32 bits. An
+// entry has: the length of the word in bytes, the number of ids, the note (a float), the word
+// with zeros up to a whole number, and the ids.
 class WordCache {
 public:
   struct Known {
@@ -41,8 +42,8 @@ public:
     return std::nullopt;
   }
 
-  // Adds a word that find() does not know, if it is not too long. Forgets all words when there are
-  // too many.
+  // Adds a word that find() does not know; a word that is too long is not added. If the cache is
+  // full, forgets all other words first.
   void add(std::string_view word, std::span<const uint32_t> ids, float note = 0) {
     if (word.size() > kLongestWord || ids.size() > UINT16_MAX)
       return;
@@ -66,7 +67,7 @@ public:
     ++words;
   }
 
-  // Begin to load the memory that find() will read for a word: first its slot, later its entry.
+  // Prefetch the memory that find() reads for a word: first its slot, some time later its entry.
   void loadSlot(uint64_t hash) const { __builtin_prefetch(&slots[hash & (kSlots - 1)]); }
   void loadEntry(uint64_t hash) const {
     __builtin_prefetch(entries.data() + slots[hash & (kSlots - 1)].entry);
@@ -83,7 +84,7 @@ private:
   std::vector<uint32_t> entries{0};
   size_t words = 0;
 
-  // Returns how many numbers of 32 bits a word takes.
+  // Returns the number of 32-bit numbers that a word takes.
   static size_t numbers(std::string_view word) { return (word.size() + 3) / 4; }
 };
 

@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// The parts of a unit of the trie.
+// The bit fields of a unit of the trie.
 static bool hasLeaf(uint32_t unit) { return unit >> 8 & 1; }
 static uint32_t value(uint32_t unit) { return unit & 0x7fffffff; }
 static uint32_t label(uint32_t unit) { return unit & (1u << 31 | 0xff); }
@@ -55,8 +55,8 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
     node ^= offset(unit);
     if (!hasLeaf(unit))
       continue;
-    // In a damaged table, a value in the middle of a character replaces nothing, and neither is a
-    // part of a character replaced.
+    // In a damaged table, a replacement may begin in the middle of a character, or a string may
+    // end in the middle of one. Such an entry is ignored.
     if (continuesCharacter(replacements[value(units[node])]) ||
         (i + 1 < text.size() && continuesCharacter(text[i + 1])))
       continue;
@@ -68,7 +68,7 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool shorte
 }
 
 bool Charsmap::keeps(char a, char b) const {
-  // Returns the node of the child of `node`, or nothing.
+  // Returns the child of `node` for `byte`, if there is one.
   const auto child = [&](size_t node, char byte) -> std::optional<size_t> {
     node ^= static_cast<uint8_t>(byte);
     if (label(units[node]) != static_cast<uint8_t>(byte))

@@ -1,8 +1,8 @@
 // SentencePiece's table of replacements ("precompiled_charsmap"): strings, and what each becomes.
 //
-// The format: uint32 bytes of a trie, the trie, the replacements with a zero byte after each. The
-// trie is a double array of Darts-clone (github.com/s-yata/darts-clone), whose values are where a
-// replacement begins.
+// The format: the size of a trie in bytes (uint32), the trie, and the replacements with a zero byte
+// after each. The trie is a double array of Darts-clone (github.com/s-yata/darts-clone). Its value
+// for a string is the byte at which the string's replacement begins.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,7 +17,7 @@ namespace lmc {
 
 class Charsmap {
 public:
-  // Error: one clause, if the table is damaged. SentencePiece refuses the same tries.
+  // Error: one clause; the table is damaged. SentencePiece refuses the same tries.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
@@ -28,11 +28,11 @@ public:
   std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
   std::optional<Match> longest(std::string_view text) const { return find(text, false); }
 
-  // Returns true if the table has neither `a` nor a string that begins with `a` and `b`.
+  // Returns true if the table has neither the string "a" nor a string that begins with "ab".
   bool keeps(char a, char b) const;
 
 private:
-  // Each unit is a value, or has its 256 possible children within `units`.
+  // Each unit is a value, or a node whose 256 possible children all lie in `units`.
   std::vector<uint32_t> units;
   std::string replacements;
 

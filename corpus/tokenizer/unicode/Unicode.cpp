@@ -16,19 +16,20 @@ constexpr std::string_view kCategoryNames[] = {
     "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Zs", "Zl", "Zp", "Cc",
     "Cf", "Co", "Cn", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So"};
 
-// Returns the set of a table in which membership changes at each code point.
+// Returns the set of which `Flips` lists the code points at which membership changes.
 template <const auto &Flips> const CodePoints &setOf() {
   static const CodePoints set({std::begin(Flips), std::end(Flips)});
   return set;
 }
 
-// Returns the value of `c` in a table of code point << 8 | value.
+// Returns the value of `c` in a table of numbers (first code point << 8 | value), one per run of
+// code points with the same value.
 uint32_t valueAt(std::span<const uint32_t> runs, char32_t c) {
   return *std::prev(std::upper_bound(runs.begin(), runs.end(), uint32_t(c) << 8 | 0xff)) & 0xff;
 }
 
-// A map from code points to strings, as the tables of pairs (code point, index << 8 | length) and
-// of code points have it.
+// A map from code points to strings, given as two tables: pairs (code point, index << 8 | length),
+// and the code points of all strings, in which `index` and `length` name a range.
 class Strings {
 public:
   Strings(std::span<const uint32_t> entries, std::span<const uint32_t> text) : text(text) {
@@ -98,13 +99,13 @@ char32_t compose(char32_t first, char32_t second) {
   return found == pairs.end() ? 0 : char32_t(found->second);
 }
 
-// Composes a run of points that begins with the first starter, if it has one, in place.
+// Composes points in place, from the first starter (combining class 0) on.
 void composeAll(std::vector<Point> &points) {
   size_t starter = 0, end = 0;
   bool hasStarter = false;
   for (const Point point : points) {
     if (hasStarter) {
-      // A point is blocked from the starter by one between them of the same or a higher class.
+      // A point is blocked from the starter by a point between them of the same or a higher class.
       const bool adjacent = end == starter + 1;
       const bool blocked =
           !adjacent && (points[end - 1].combining >= point.combining || point.combining == 0);
@@ -198,7 +199,7 @@ size_t clusterEnd(std::string_view text, size_t begin) {
   char32_t before = readUtf8(text, at);
   bool afterPictograph = pictographs.contains(before); // and what extends it
   while (at < text.size()) {
-    // Nearly always, the next character stands for itself.
+    // A fast path: in nearly all texts, most characters are ASCII characters beside each other.
     if (before < 0x80 && before != '\r' && static_cast<uint8_t>(text[at]) < 0x80)
       return at;
     size_t end = at;
@@ -236,7 +237,7 @@ std::string normalForm(std::string_view text, NormalForm form) {
     result.append(text.substr(at, plain - at));
     at = plain;
     points.clear();
-    // Up to two ASCII characters in a row, or the end.
+    // Decomposes all characters up to the next ASCII character, or the end of the text.
     while (at < text.size()) {
       if (!points.empty() && uint8_t(text[at]) < 0x80)
         break;

@@ -1,5 +1,5 @@
 // Properties of code points as PyPI's `tokenizers` has them. Its parts use several versions of
-// Unicode, so that a property can have two tables. make-unicode-tables.py generates the tables.
+// Unicode, so a property can have two tables. make-unicode-tables.py generates the tables.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ namespace regex {
 // "\s" and "[\w]".
 const CodePoints &space();
 const CodePoints &word();
-// The set of each \p{NAME}: general categories ("Lu"), groups of categories ("L") and the script
-// "Han".
+// Returns the set of each \p{NAME}. A name is a general category ("Lu"), a group of categories
+// ("L") or the script "Han".
 std::map<std::string_view, CodePoints> properties();
 } // namespace regex
 
@@ -42,8 +42,8 @@ const CodePoints &numericCharacters();     // char::is_numeric
 const CodePoints &punctuationCharacters(); // what Punctuation splits at
 const CodePoints &markCharacters();        // what StripAccents removes
 
-// Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29),
-// where clusters of less than 6 bytes are concerned: longer ones may be divided further.
+// Returns the end of the grapheme cluster that begins at byte `begin` (Unicode Standard Annex 29).
+// Clusters of 6 bytes and more may come out in parts.
 size_t clusterEnd(std::string_view text, size_t begin);
 
 // Appends the lower case of `c`.

@@ -12,8 +12,8 @@ void appendUtf8(std::string &text, char32_t c) {
     text += static_cast<char>(0x80 | (c >> 6 * more & 0x3f));
 }
 
-// Returns the bytes of the character at the front of `bytes`, or 0 and the length of the longest
-// part of a character there, at least 1, in `part`.
+// Returns the number of bytes of the character with which `bytes` begins. If it begins with none,
+// returns 0, and sets `part` to the length of the longest part of a character there, at least 1.
 static size_t validLength(std::string_view bytes, size_t &part) {
   const auto lead = static_cast<uint8_t>(bytes[0]);
   part = 1;
@@ -21,8 +21,8 @@ static size_t validLength(std::string_view bytes, size_t &part) {
     return 1;
   if (lead < 0xc2 || lead > 0xf4)
     return 0;
-  // The second byte is bounded so that a character has its shortest form, is no surrogate and is
-  // at most U+10FFFF.
+  // The bounds of the second byte exclude forms that are longer than necessary, surrogates, and
+  // code points above U+10FFFF.
   uint8_t lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   uint8_t highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   const size_t length = utf8Length(bytes[0]);

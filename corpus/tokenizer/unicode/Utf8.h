@@ -1,4 +1,4 @@
-// UTF-8, for text that is known to be valid, and the way to make it so.
+// Reads UTF-8 that is known to be valid, and makes any bytes valid UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lmc {
 
-// Returns the bytes of the character that begins with `lead`: 1 to 4.
+// Returns the number of bytes, 1 to 4, of the character whose first byte is `lead`.
 constexpr size_t utf8Length(char lead) {
   const auto byte = static_cast<uint8_t>(lead);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
@@ -33,7 +33,7 @@ constexpr char32_t readUtf8(std::string_view text, size_t &at) {
   return c;
 }
 
-// Moves `at` > 0 back to the start of the character before it.
+// Moves `at`, which must be above 0, back to the start of the character that ends there.
 constexpr void stepBack(std::string_view text, size_t &at) {
   do
     --at;
@@ -42,17 +42,17 @@ constexpr void stepBack(std::string_view text, size_t &at) {
 
 void appendUtf8(std::string &text, char32_t c);
 
-// Returns the bytes of the character that `bytes`, which are not empty, begin with, or 0 if they
-// begin with none.
+// Returns the number of bytes of the character with which `bytes` begins, or 0 if it does not begin
+// with a character. `bytes` must not be empty.
 size_t validUtf8Length(std::string_view bytes);
 
-// Returns the first characters of valid UTF-8 in quotes, for an error of one line: control
-// characters are written as "\n" or "\x1b".
+// Returns the first characters of a valid UTF-8 text in quotes, for an error message of one line.
+// Control characters are written as "\n" or "\x1b".
 std::string inQuotes(std::string_view text);
 
-// Returns `bytes` with U+FFFD in the place of what is not UTF-8: one for each longest part that
-// begins a character ("maximal subpart", Unicode 15, chapter 3.9), as Python's errors="replace"
-// and Rust's from_utf8_lossy do.
+// Returns `bytes` with U+FFFD in the place of each "maximal subpart" (Unicode 15, chapter 3.9): the
+// longest beginning of a character that is not complete, or one byte that begins none. Python's
+// errors="replace" and Rust's from_utf8_lossy do the same.
 std::string replaceInvalidUtf8(std::string_view bytes);
 
 } // namespace lmc
