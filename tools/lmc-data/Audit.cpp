@@ -24,7 +24,7 @@ void Occurrences::add(uint64_t times, const DocumentName &document) {
     return;
   count += times;
   ++documents;
-  // Most documents come in order, so that only the first ones need a place.
+  // Most documents arrive in the order of the files, so only the first ones need a place.
   if (first.size() < Finding::kPlaces || document.ordinal < first.rbegin()->first)
     add({0, 0, {{document.ordinal, document.text()}}});
 }
@@ -50,13 +50,13 @@ struct Counts {
   uint64_t control = 0, replacements = 0;
 };
 
-// Counts characters in text that comes in pieces.
+// Counts control characters and U+FFFD in a text that arrives in pieces.
 class CharacterCounter {
 public:
   Counts counts;
 
   void add(std::string_view piece) {
-    // A character of several bytes may begin in the piece before.
+    // The first two bytes of a piece may end a character that began in the piece before it.
     for (size_t i = 0; i < std::min<size_t>(piece.size(), 2); ++i)
       addBytes(piece[i]);
     if (piece.size() <= 2)
@@ -93,14 +93,14 @@ private:
   }
 };
 
-// A document in 8 bytes: the number of its file, and its position in the file.
+// Identifies a document in 8 bytes, by the number of its file and its position in the file.
 struct DocumentKey {
   uint64_t file : 24;
   uint64_t at : 40;
 };
 static_assert(sizeof(DocumentKey) == 8);
 
-// The record of a text in the file that save() writes.
+// What the file of save() holds of each text.
 struct Record {
   uint64_t hash;
   DocumentKey document;
@@ -121,14 +121,14 @@ struct Audit::State {
   std::optional<File> log;     // file with `texts` in the order of the documents
   std::vector<Record> unsaved; // records that are not in `log` yet
   XXH3_state_t *hash = XXH3_createState();
-  // Of the current document.
+  // These are of the current document.
   uint64_t bytes = 0;
   CharacterCounter characters;
 
   explicit State(DocumentReceiver &next) : next(next) { XXH3_64bits_reset(hash); }
   ~State() { XXH3_freeState(hash); }
 
-  // Returns "" if the text of the current document is new; else the places of both documents.
+  // Returns the places of the current document and of an earlier one with the same text; else "".
   std::string repeats(uint64_t at) {
     const uint64_t key = XXH3_64bits_digest(hash);
     const DocumentKey document{files.size() - 1, at};

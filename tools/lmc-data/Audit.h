@@ -24,12 +24,12 @@ struct Finding {
   std::string example() const;
 };
 
-// Findings in documents that may come in another order than that of the files.
+// Counts occurrences in documents, which may arrive in another order than that of the files.
 struct Occurrences {
   uint64_t count = 0, documents = 0;
   std::map<uint64_t, std::string> first; // places of the first documents, by their ordinals
 
-  // Adds the `times` that a document has, if they are not 0.
+  // Adds `times` occurrences in a document; does nothing if `times` is 0.
   void add(uint64_t times, const DocumentName &document);
   void add(const Occurrences &other);
   Finding finding() const;
@@ -37,8 +37,8 @@ struct Occurrences {
 
 class Audit : public DocumentReceiver {
 public:
-  // The maximum number of different texts that are remembered to find repeated ones: at about 43
-  // bytes each, 0.7 GiB of memory. Later documents are compared with these only.
+  // The maximum number of different texts that are remembered, at about 43 bytes each (0.7 GiB of
+  // memory). A repetition of a text that is not remembered is not found.
   static constexpr uint64_t kRemembered = 1 << 24;
 
   // Passes all documents that it receives to `next`.
@@ -67,11 +67,11 @@ public:
     Findings findings;
     uint64_t texts = 0; // that are remembered
   };
-  // Also keeps the hashes of the texts in FOLDER/texts, so that save() can be called.
+  // Writes the hashes of the texts to FOLDER/texts, too. save() may be called only after this.
   Result<void> keepIn(const std::string &folder);
   Result<Saved> save();
   // Continues with the state that another process has saved in FOLDER. `before` are the files that
-  // were read to their ends. Error: the file in FOLDER has less.
+  // this process has read completely. Error: FOLDER/texts has fewer texts than `saved` counts.
   Result<void> resume(const std::string &folder, const Saved &saved,
                       const std::vector<std::pair<std::string, InputFormat>> &before);
 

@@ -1,4 +1,4 @@
-// A checkpoint that the user names, with the facts that are known without its plan.
+// A checkpoint that the user names, with the facts that can be read without its plan.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -17,8 +17,8 @@ struct CheckpointFolder {
   std::vector<DamagedCheckpoint> skipped; // newer checkpoints of the run, which are damaged
 };
 
-// Opens a checkpoint. `path` is the checkpoint's folder, which has state.json, or a run's folder,
-// whose newest complete checkpoint is opened. Verifies the sizes of files, but no checksums.
+// Opens the checkpoint in the folder `path`. If `path` is a run's folder, opens the run's newest
+// complete checkpoint. Verifies the sizes of files, but no checksums.
 Result<CheckpointFolder> openCheckpoint(const std::string &path);
 
 // Returns the checkpoint's file of master weights.

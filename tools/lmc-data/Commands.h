@@ -27,16 +27,17 @@ DataCommand addExportCommand(CommandLine &line);
 // Error: a file is damaged.
 Result<void> inspectCheckpoint(const std::string &path, bool verify, bool json);
 
-// Returns the token that ends a document of the file: `given`; or that of a file with a table of
-// documents (absent: it has none); or, for any other file, a guess, the id of GPT-2 or of Llama 3.
+// Returns the token that ends the documents of the file: `given` if it is set; else, if the file
+// has a table of documents, the token that the file names (nothing if it names none); else a guess,
+// the id of GPT-2 or of Llama 3.
 std::optional<uint32_t> separatorOf(const TokenFile &file, std::optional<uint32_t> given);
 
 // Adds the option --format, which corresponds to data.format of lmc-run. `format` must live until
 // the command line is parsed.
 void addFormatOption(Command &command, DataFormat &format);
 
-// Adds the options that say how documents are read: --format, --document-separator, --field,
-// --nulls and --invalid-utf8. `options` must live until the command line is parsed.
+// Adds the options for reading documents: --format, --document-separator, --field, --nulls and
+// --invalid-utf8. `options` must live until the command line is parsed.
 struct DocumentOptions;
 void addDocumentOptions(Command &command, DocumentOptions &options);
 

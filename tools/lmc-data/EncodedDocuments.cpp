@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-// The bytes of text per thread that are encoded at a time.
+// The number of bytes of text per thread that are encoded at a time.
 static constexpr size_t kBatchBytes = 4 << 20;
 
 void EncodedDocuments::Counts::add(const Counts &other) {

@@ -42,10 +42,10 @@ struct Summary {
   uint64_t eods = 0;
   uint64_t doubled = 0;             // end-of-document tokens right behind another one
   uint64_t firstDoubled = kNowhere; // position of the first doubled token
-  // The number of tokens of each document, with its end-of-document token, ascending. Empty if they
-  // are not known.
+  // The number of tokens of each document, including its end-of-document token, in ascending order.
+  // Empty if the documents are not known.
   std::vector<uint64_t> documentLengths;
-  // The windows of `window` tokens that data.packing = "best_fit" makes of the file; 0: not asked.
+  // The windows of `window` tokens that data.packing = "best_fit" makes; 0: not requested.
   uint64_t window = 0, windows = 0, padding = 0, cutDocuments = 0;
 };
 
@@ -53,7 +53,7 @@ Result<void> packDocuments(const TokenFile &file, uint64_t window, Summary &summ
   if (!file.hasDocuments())
     return Error{fmt::format("{}: does not say where its documents start, which --best-fit needs",
                              file.path())};
-  // Only the lengths of documents matter, so their starts are sums of lengths.
+  // Makes up starts of documents as sums of lengths, because only the lengths matter.
   std::vector<uint64_t> starts;
   uint64_t end = 0;
   for (uint64_t length : summary.documentLengths) {
@@ -126,8 +126,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   } else if (!ends.empty()) {
     if (ends.back() != file.size())
       ends.push_back(file.size());
-    // If a file has the separator before each document, its first token is a separator, and no
-    // document.
+    // A file may have the separator before each document. Then its first token is no document.
     uint64_t begin = 0;
     for (uint64_t end : ends) {
       if (!(begin == 0 && end == 1))
@@ -139,7 +138,7 @@ Result<Summary> summarise(const TokenFile &file, std::optional<uint32_t> givenEo
   return summary;
 }
 
-// Returns how many documents have a length in [2^k, 2^(k+1)), for each 2^k.
+// Returns, for each 2^k, the number of documents whose length in tokens is in [2^k, 2^(k+1)).
 std::map<uint64_t, uint64_t> lengthHistogram(const Summary &summary) {
   std::map<uint64_t, uint64_t> histogram;
   for (uint64_t length : summary.documentLengths)
@@ -195,7 +194,7 @@ void printText(const TokenFile &file, const Summary &summary) {
   fmt::print("different ids    {}, the most frequent:\n", summary.counts.size());
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i) {
     auto [id, times] = summary.counts[i];
-    // The character of an id is only known if the vocabulary is the 256 bytes.
+    // If the vocabulary is the 256 bytes, an id is a character. Otherwise its text is not known.
     bool isCharacter = file.vocabulary() == 256 && id >= 0x20 && id < 0x7f;
     fmt::print("  {:>10} {:3}  {:>12}  {:>8}\n", id,
                isCharacter ? fmt::format("'{}'", static_cast<char>(id)) : "", times,
@@ -230,7 +229,7 @@ void printJson(const TokenFile &file, const Summary &summary) {
   for (size_t i = 0; i < std::min(kMostFrequent, summary.counts.size()); ++i)
     json["most_frequent"].push_back(
         {{"id", summary.counts[i].first}, {"count", summary.counts[i].second}});
-  // The file's name may not be valid UTF-8, which dump() would refuse.
+  // The file's name may be invalid UTF-8, which dump() would refuse.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

@@ -1,4 +1,4 @@
-// lmc-data inspect: reports what a checkpoint holds, without its plan.
+// lmc-data inspect: reports the contents of a checkpoint, without its plan.
 
 #include "ground/support/Size.h"
 #include "runtime/checkpoint/SafeTensors.h"
@@ -38,7 +38,7 @@ Result<Weights> countWeights(const CheckpointFolder &checkpoint) {
   return weights;
 }
 
-// A file of the checkpoint; `fault` is set if it was read and is damaged.
+// A file of the checkpoint. `fault` is set if the file was read and is damaged.
 struct FileReport {
   std::string name;
   uint64_t bytes = 0;
@@ -114,7 +114,7 @@ void printCheckpointJson(const CheckpointFolder &checkpoint, const Weights &weig
   json["skipped"] = nlohmann::ordered_json::array();
   for (const DamagedCheckpoint &newer : checkpoint.skipped)
     json["skipped"].push_back({{"path", newer.path}, {"fault", newer.fault}});
-  // A path may not be valid UTF-8, which dump() would refuse.
+  // A path may be invalid UTF-8, which dump() would refuse.
   fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 

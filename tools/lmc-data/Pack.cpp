@@ -1,9 +1,9 @@
-// lmc-data pack: converts documents to tokens, one per byte or those of a tokenizer.
+// lmc-data pack: converts documents to tokens. A token is a byte, or a token of a tokenizer.
 //
 // Exactly one end-of-document token separates two documents. End-of-document tokens that the text
-// has at the edges of a document are removed first, because two in a row would teach a model to
-// produce one after the other. With a validation file the input is read twice: the first reading
-// finds the lengths of the documents, on which the split into training and validation depends.
+// itself has at the edges of a document are removed, because two in a row would teach a model to
+// produce two. With a validation file, the input is read twice: the first reading finds the lengths
+// of the documents, on which the split into training and validation data depends.
 
 #include "ground/support/Number.h"
 #include "runtime/checkpoint/RunTokenizer.h"
@@ -55,7 +55,7 @@ struct PackOptions {
   double saveInterval = 10; // seconds between two saves of the state
 };
 
-// The tokenizer and the border tokens that PackOptions ask for.
+// The tokenizer and the border tokens, as PackOptions describe them.
 struct Packing {
   std::shared_ptr<const Tokenizer> tokenizer; // null: bytes are tokens
   std::string tokenizerPath;
@@ -65,8 +65,8 @@ struct Packing {
   std::vector<uint16_t> bytesOfTokens; // bytes of text per token, as in the token file
 };
 
-// Receives the text of documents without end-of-document bytes at their edges. Pieces are never
-// empty.
+// Receives the text of documents, without the end-of-document bytes at their edges, in pieces that
+// are never empty.
 struct CleanReceiver {
   virtual ~CleanReceiver() = default;
   virtual Result<void> text(std::string_view piece) = 0;
@@ -93,7 +93,7 @@ public:
     }
     size_t body = piece.find_last_not_of(end) + 1; // 0 if there are only end-of-document ids
     if (body > 0) {
-      // The document has more text, so the `held` end-of-document ids are not at its end.
+      // The document goes on, so the `held` end-of-document ids are not at its end.
       inside += held + std::count(piece.begin(), piece.begin() + body, end);
       for (; held > 0; --held)
         LMC_TRY(pass({&end, 1}));
@@ -139,10 +139,10 @@ private:
 class TokenOutput : public CleanReceiver {
 public:
   explicit TokenOutput(std::unique_ptr<TokenFileWriter> writer) : writer(std::move(writer)) {}
-  // Passes all received text to the writer; documents may follow.
+  // Passes all received text to the writer. More documents may follow.
   virtual Result<void> flush() { return {}; }
   TokenFileWriter &file() { return *writer; }
-  // Returns the counts of the tokens, and of the documents without tokens, which were left out.
+  // Returns the counts of tokens, and of documents that were left out because they have no tokens.
   virtual EncodedDocuments::Counts counts() const { return {}; }
 
 protected:
@@ -201,7 +201,7 @@ private:
   std::string document; // text of the current document so far
 };
 
-// Computes the lengths of the documents in bytes, when the input is read for the first time.
+// Computes the lengths of the documents in bytes, during the first reading of the input.
 struct DocumentLengths : CleanReceiver {
   std::vector<uint64_t> lengths;
   uint64_t current = 0;
@@ -217,21 +217,20 @@ struct DocumentLengths : CleanReceiver {
   }
 };
 
-// Decides which part of the text goes to the validation file.
+// The decision which part of the text goes to the validation file.
 struct Split {
   std::vector<bool> documents; // true: to validation; if empty, text behind `cut` goes there
   uint64_t cut = 0;            // bytes of text that go to the training file
 };
 
-// Chooses about the share `fraction` of the text as validation data. `total` is the sum of the
-// lengths, at least 2.
+// Chooses about the share `fraction` of the text as validation data. `total`, the sum of the
+// lengths in bytes, must be at least 2.
 Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fraction) {
   Split split;
   const double target = fraction * total;
   split.cut = total - std::clamp<uint64_t>(std::llround(target), 1, total - 1);
-  // Documents are taken in the order of a hash of their index, so that the choice does not depend
-  // on the text. The loop stops when a further document would increase the distance from the
-  // target.
+  // Takes documents in the order of a hash of their index, so the choice does not depend on the
+  // text. Stops when a further document would increase the distance from the target.
   std::vector<uint64_t> order(lengths.size());
   std::iota(order.begin(), order.end(), 0);
   auto hash = [](uint64_t document) { return XXH64(&document, sizeof(document), 0); };
@@ -249,8 +248,8 @@ Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fract
   return split;
 }
 
-// Sends each piece of text to the training or the validation file, when the input is read the
-// second time.
+// Sends each piece of text to the training or the validation file, during the second reading of the
+// input.
 class Router : public CleanReceiver {
 public:
   // If `wholeCharacters` is true, no character is cut in two.
@@ -258,7 +257,7 @@ public:
       : at{.cut = split.cut}, split(split), wholeCharacters(wholeCharacters), training(training),
         validation(validation) {}
 
-  // The position in the text. `cut` counts bytes for the training file, if documents do not decide.
+  // The position in the text. Without Split::documents, `cut` counts the bytes left for training.
   SplitPosition at;
 
   Result<void> text(std::string_view piece) override {
@@ -327,7 +326,7 @@ Result<void> checkPaths(const PackOptions &options) {
   return {};
 }
 
-// Finds the bytes of text of each token; a border token has none.
+// Finds the number of bytes of text of each token; 0 for a border token.
 Result<void> findBytes(Packing &packing) {
   std::vector<uint16_t> &bytes = packing.bytesOfTokens;
   bytes.assign(packing.vocabulary, 1); // without a tokenizer
@@ -346,7 +345,7 @@ Result<void> findBytes(Packing &packing) {
   return {};
 }
 
-// Loads the tokenizer, and finds the tokens between documents.
+// Loads the tokenizer, and finds the border tokens.
 Result<Packing> prepare(const PackOptions &options) {
   Packing packing;
   if (options.tokenizer.empty()) {
@@ -385,7 +384,7 @@ int32_t endOfDocument(const Packing &packing) {
   return end ? static_cast<int32_t>(*end) : kNoEod;
 }
 
-// Opens a token file. If `saved` is not null, the file continues after that state.
+// Opens a token file. If `saved` is not null, continues the file from that state.
 Result<std::unique_ptr<TokenOutput>> openOutput(const PackOptions &options, const Packing &packing,
                                                 const std::shared_ptr<PartialFolder> &folder,
                                                 const TokenFileWriter::Saved *saved) {
@@ -437,7 +436,7 @@ class Saver : public DocumentReceiver {
 public:
   using Save = std::function<Result<void>(uint64_t file, const DocumentPlace &place)>;
 
-  // `first` is the number of the first file that is read.
+  // `first` is the index of the first file that is read.
   Saver(DocumentReceiver &next, uint64_t first, double seconds, Save save)
       : next(next), file(first), interval(seconds), save(std::move(save)) {}
 
@@ -475,7 +474,7 @@ public:
     paths.push_back(options.output);
     if (!options.validation.empty())
       paths.push_back(options.validation);
-    // The byte that EdgeCleaner removes. With a tokenizer, EncodedDocuments removes ids instead.
+    // EdgeCleaner removes this byte. With a tokenizer, EncodedDocuments removes ids instead.
     cleaned = this->packing.tokenizer ? kNoEod : endOfDocument(this->packing);
   }
 
@@ -530,8 +529,8 @@ private:
   std::vector<TokenizerCopy> tokenizers; // one for each token file
   std::optional<PackState> saved;        // the state that an interrupted pack has left
 
-  // Locks the token files before anything of them is read or written, and completes packs that were
-  // interrupted while their files got their names. Returns true if this pack was one of them.
+  // Locks the token files before any of them is read or written, and completes packs that were
+  // interrupted while they renamed their files. Returns true if this pack was one of these.
   Result<bool> lockOutputs() {
     for (const std::string &path : paths) {
       LMC_LET(folder, PartialFolder::lock(path));
@@ -556,10 +555,10 @@ private:
     return isThis;
   }
 
-  // Returns what a finished pack must share with another one that would write and report the same.
+  // Returns a value that is equal for two packs that write the same files and the same report.
   nlohmann::json finishedIdentity() const { return {identity, options.strict}; }
 
-  // Opens the token files: those that an interrupted pack has left, or new ones.
+  // Opens the token files that an interrupted pack has left, or new ones.
   Result<void> openOutputs(bool resumable) {
     std::string why;
     if (resumable)
@@ -613,7 +612,7 @@ private:
     return audit.resume(folder, saved->audit, before);
   }
 
-  // Returns the counts of this process and of those before it.
+  // Returns the counts of this process plus those of earlier, interrupted processes of this pack.
   EncodedDocuments::Counts counts(const EdgeCleaner &cleaner) const {
     EncodedDocuments::Counts counts;
     if (saved)
@@ -642,16 +641,16 @@ private:
     return journal.write(state);
   }
 
-  // Writes what is still missing after all documents were received.
+  // Writes the rest of a file, after all documents were received.
   Result<void> complete(TokenOutput &output) const {
     LMC_TRY(output.flush());
-    // As with Megatron's preprocess_data.py --append-eod, the last document has the token, too.
+    // Megatron's preprocess_data.py --append-eod writes the token after the last document, too.
     if (options.megatron && packing.borders.between && output.file().documents() > 0)
       return output.file().append({&*packing.borders.between, 1});
     return {};
   }
 
-  // Reports the results, and gives the files their names.
+  // Reports the results, and gives the files their final names.
   Result<void> finish(const EdgeCleaner &cleaner, const Audit &audit, const Split &split) {
     PackReport report;
     report.inputs = options.inputs;
@@ -666,8 +665,8 @@ private:
                               i == 0 ? "" : part});
     if (options.strict)
       LMC_TRY(report.checkStrict());
-    // All files are completed before any gets its name. Otherwise an interrupted run could leave
-    // files of two runs, which might share text.
+    // Completes all files before any gets its final name. Otherwise an interrupted pack could leave
+    // a training file and a validation file of different packs, which might share text.
     for (auto &output : outputs)
       LMC_TRY(output->file().finish());
     LMC_TRY(report.write(folders[0]->nameOf("audit.json")));

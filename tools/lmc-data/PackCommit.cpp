@@ -13,7 +13,7 @@ static constexpr uint64_t kMaximumRecordBytes = 64 << 20;
 
 static std::string recordOf(const PartialFolder &folder) { return folder.nameOf("commit.json"); }
 
-// Returns numbers that identify the file at `path`, which no other file has; null if there is none.
+// Returns numbers that only the file at `path` has; null if there is no file.
 static nlohmann::json identityOf(const std::string &path) {
   struct stat status {};
   if (path.empty() || stat(path.c_str(), &status) != 0)

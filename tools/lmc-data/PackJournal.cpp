@@ -41,7 +41,6 @@ std::optional<PackState> PackJournal::read(std::string &why) const {
 }
 
 Result<void> PackJournal::write(const PackState &state) const {
-  // A path may contain bytes that are not UTF-8.
   return publishFile(path(), nlohmann::json{{"identity", identity}, {"state", state}}.dump(
                                  -1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

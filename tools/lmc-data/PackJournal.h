@@ -1,5 +1,5 @@
-// Records the state of an unfinished pack on the disk, from which the next pack continues if the
-// process was killed. The file lies in the folder of the unfinished token file, OUT.bin.partial.
+// Records the state of an unfinished pack on the disk, in the folder of the token file,
+// OUT.bin.partial. If the process is killed, the next pack continues from this state.
 #pragma once
 
 #include "tools/lmc-data/Audit.h"
@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// The position in the whole text of a split into training and validation (Router in Pack.cpp).
+// A position in the whole text that is split into training and validation data (Pack.cpp).
 struct SplitPosition {
   uint64_t document = 0, bytes = 0, cut = 0;
 };
@@ -31,15 +31,15 @@ struct PackState {
 
 class PackJournal {
 public:
-  // `identity` is everything on which the token file depends. A state of another identity is not
+  // `identity` is everything on which the token file depends. A state with another identity is not
   // used.
   PackJournal(const std::string &output, nlohmann::json identity)
       : folder(partialFolder(output)), identity(std::move(identity)) {}
 
-  // Returns the state that an interrupted pack has left, or nullopt. If a state exists but cannot
-  // be used, `why` is a clause about the reason.
+  // Returns the state that an interrupted pack has left, or nullopt. If there is a state that
+  // cannot be used, sets `why` to a clause about the reason.
   std::optional<PackState> read(std::string &why) const;
-  // Returns when the state is on the disk. The data that it counts must be there before.
+  // Writes and syncs the state. The data that it counts must be on the disk before.
   Result<void> write(const PackState &state) const;
 
 private:
@@ -48,7 +48,7 @@ private:
   std::string path() const { return folder + "/state.json"; }
 };
 
-// Returns what identifies this program: its release and its commit.
+// Returns the release and the commit of this program.
 nlohmann::json identityOfRelease();
 
 } // namespace lmc

@@ -1,5 +1,5 @@
-// Reports the progress of a long read on stderr: on a terminal one line that is updated in place,
-// in a log a line every ten seconds. For a short read it prints nothing.
+// Reports the progress of a long read on stderr. On a terminal, it updates one line in place; in a
+// log, it prints a line every ten seconds. For a short read it prints nothing.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace lmc {
 
 class Progress {
 public:
-  // `total` is the number of bytes to read, or 0 if it is not known.
+  // `total` is the number of bytes to read, or 0 if this number is not known.
   Progress(std::string task, uint64_t total);
   // Erases the line on a terminal.
   ~Progress();

@@ -11,7 +11,7 @@ namespace lmc {
 
 namespace fs = std::filesystem;
 
-// The names of files with more facts about a tokenizer, beside the file from which it is read.
+// Files with more facts about a tokenizer. They lie in the folder of the tokenizer's file.
 static constexpr const char *kBeside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                           "chat_template.jinja", "generation_config.json"};
 

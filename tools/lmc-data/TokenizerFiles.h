@@ -1,4 +1,4 @@
-// The files of a tokenizer, which are copied along with the token files that it makes.
+// The files of a tokenizer. `lmc-data pack` copies them to a folder beside the token file.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -12,16 +12,16 @@ namespace lmc {
 // Returns the hash that identifies a tokenizer: the XXH64, seed 0, of its file.
 Result<uint64_t> tokenizerHash(const std::string &file);
 
-// A copy of a tokenizer's files for a token file, which has them in the folder TOKENS.tokenizer.
+// A copy of a tokenizer's files in the folder TOKENS.tokenizer of a token file TOKENS.
 class TokenizerCopy {
 public:
-  // Copies the tokenizer `file`, and the files beside it that belong to it, for the token file
-  // `tokens`. No other process may do so at the same time.
+  // Copies the tokenizer's `file`, and the files beside it with more facts, for the token file
+  // `tokens`. No other process may do this for the same `tokens` at the same time.
   static Result<TokenizerCopy> make(const std::string &file, const std::string &tokens);
   TokenizerCopy(TokenizerCopy &&other) noexcept : tokens(std::exchange(other.tokens, "")) {}
   // Removes the copy unless it was released.
   ~TokenizerCopy();
-  // Returns the rename that gives the copy its final name. The caller must do it.
+  // Returns the rename that gives the copy its final name. The caller must carry it out.
   Rename release();
 
 private:

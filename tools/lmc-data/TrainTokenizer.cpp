@@ -19,7 +19,6 @@ struct TrainOptions {
   uint32_t size = 32768;
 };
 
-// Gives each document to a trainer.
 class Feeder : public DocumentReceiver {
 public:
   explicit Feeder(BpeTrainer &trainer) : trainer(trainer) {}

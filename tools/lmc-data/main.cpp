@@ -1,4 +1,4 @@
-// lmc-data: converts text to token files, inspects them and checkpoints, and exports weights.
+// lmc-data: converts text to token files, inspects these and checkpoints, and exports weights.
 
 #include "ground/support/Release.h"
 #include "ground/support/Signals.h"
@@ -14,7 +14,7 @@
 
 using namespace lmc;
 
-// Runs a command and turns exceptions of libraries into errors, including a lack of memory.
+// Runs a command, and turns exceptions of libraries (a lack of memory, too) into Errors.
 static Result<void> runCaught(const DataCommand &command) {
   try {
     LMC_TRY(command.run());

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kMaximumVocabularyBytes = 256 << 20;
 
-// The statement about a border token: none was made (`given` is false), it has no id, or its id.
+// Which border token to use: not answered (`given` is false), none (no `id`), or that of `id`.
 struct Answer {
   bool given = false;
   std::optional<uint32_t> id;
@@ -41,8 +41,8 @@ Result<Answer> answerOfUser(const Tokenizer &tokenizer, const char *option,
   return Answer{true, static_cast<uint32_t>(std::stoul(text))};
 }
 
-// Looks for `key` ("eos_token") in the files beside the tokenizer. If they have `adds`
-// ("add_bos_token") with the value false, there is no such token.
+// Looks for `key` ("eos_token") in the files beside the tokenizer. If one of them sets `adds`
+// ("add_bos_token") to false, the answer is that there is no such token.
 Result<Answer> answerOfFiles(const Tokenizer &tokenizer, const std::string &folder,
                              const std::string &key, const std::string &adds) {
   for (const char *name : {"tokenizer_config.json", "special_tokens_map.json"}) {
@@ -84,7 +84,8 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
     *end = {true, tokenizer.endOfDocument()};
   if (!begin->given && tokenizer.beginOfDocument())
     *begin = {true, tokenizer.beginOfDocument()};
-  // The tokenizer's own tokens count as an answer, as does a configuration without a bos_token.
+  // Tokens that the tokenizer itself adds are an answer, and so is a configuration without a
+  // bos_token.
   if (!begin->given && (!tokenizer.before().empty() || hasConfig))
     begin->given = true;
   if (!end->given || (!eod && !end->id))

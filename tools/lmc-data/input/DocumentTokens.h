@@ -1,4 +1,4 @@
-// The tokens that stand around documents.
+// Border tokens: tokens before, after or between documents.
 #pragma once
 
 #include "corpus/tokenizer/Tokenizer.h"
@@ -15,12 +15,13 @@ struct DocumentTokens {
   std::optional<uint32_t> endOfDocument; // `between`, or one of `after` or `before`
 };
 
-// Finds the tokens of a tokenizer, whose file is `path`. `bos` and `eod` are what the user gave: a
-// token, an id (digits only) or "none". Without them the files tokenizer_config.json and
-// special_tokens_map.json beside the tokenizer decide, and then the tokenizer itself. A token that
-// the tokenizer puts there itself is not added again, and a bos that is the eod is not written.
-// With "none", or "add_bos_token": false in a file, the tokenizer does not add tokens there either.
-// Error: no statement says what ends or begins a document, or a token is not in the vocabulary.
+// Finds the border tokens of the tokenizer in the file `path`. `bos` and `eod` are what the user
+// gave: a token, an id (digits only) or "none". If one is not given, the files
+// tokenizer_config.json and special_tokens_map.json beside the tokenizer decide, and otherwise the
+// tokenizer itself. A token that the tokenizer itself adds is not added again, and a bos that
+// equals the eod is not written. With "none", or "add_bos_token": false in a file, tokens that the
+// tokenizer itself would add are left out, too. Error: nothing says which token ends or begins a
+// document, or the vocabulary does not have a token.
 Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::string &path,
                                       const std::optional<std::string> &bos,
                                       const std::optional<std::string> &eod);

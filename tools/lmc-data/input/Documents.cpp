@@ -21,7 +21,7 @@ Error notUtf8(const std::string &path, uint64_t position, const std::string &wha
                   path, what, position)};
 }
 
-// Returns the bytes at the end of `text` that may begin a character whose other bytes are missing.
+// Returns the number of bytes of an incomplete character at the end of `text`; 0: there is none.
 size_t incompleteBytes(std::string_view text) {
   for (size_t bytes = 1; bytes <= std::min<size_t>(3, text.size()); ++bytes) {
     const auto byte = static_cast<uint8_t>(text[text.size() - bytes]);
@@ -33,9 +33,9 @@ size_t incompleteBytes(std::string_view text) {
   return 0;
 }
 
-// Replaces each JSON escape of half a surrogate pair by '?' if the other half is missing.
+// Replaces each JSON escape of one half of a surrogate pair by '?' if the other half is missing.
 std::string replaceLoneSurrogates(std::string line) {
-  // Returns the code unit of an escape "\uXXXX" at `at`, or 0.
+  // Returns the code unit XXXX of an escape "\uXXXX" at index `at`; 0 if there is no escape.
   const auto unitAt = [&](size_t at) -> unsigned long {
     if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u')
       return 0;
@@ -103,7 +103,7 @@ public:
     if (!utf8.complete())
       return notUtf8(name, bytes, "the end of the file");
     LMC_TRY(pass(held));
-    // If the file ends with a separator, the document before it is complete, and no other begins.
+    // If the file ends with a separator, the last document is already complete.
     return begin == bytes && bytes > 0 ? Result<void>() : endDocument(bytes);
   }
 
@@ -172,7 +172,7 @@ public:
         line.clear();
       }
       line += *piece;
-      // The rest of a line does not count as text, but its length is limited, too.
+      // The keys and other fields of a line are not text of the document, but are limited, too.
       if (line.size() / 2 > options.maximumBytes)
         return tooLong(placeOf(name, InputFormat::JsonLines, begin.number), options, kShorter);
     }
@@ -186,7 +186,7 @@ private:
   DocumentReceiver &receiver;
   DocumentPlace begin; // of the current line
 
-  // Reads the document in a line, which takes `bytes` bytes of the text.
+  // Reads the document in a line, which has `bytes` bytes in the file.
   Result<void> readLine(std::string &line, uint64_t bytes) {
     const DocumentPlace end{begin.offset + bytes, begin.number + 1};
     if (line.find_first_not_of(" \t\r") != std::string::npos) {

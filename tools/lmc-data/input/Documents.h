@@ -1,5 +1,5 @@
-// Reads documents from text, JSON lines and Parquet piece by piece: only one line of JSON, one
-// buffer of text, or one batch of rows is in memory at a time.
+// Reads documents from text, JSON lines and Parquet piece by piece: only one buffer of text, one
+// line of JSON or one batch of rows is in memory at a time.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -15,21 +15,21 @@ enum class InputFormat { Text, JsonLines, Parquet };
 
 // Returns the format of "text", "jsonl" or "parquet". Error: another name.
 Result<InputFormat> parseInputFormat(std::string_view name);
-// Returns the format for a file's name: JSON lines for .jsonl and .ndjson, text for .txt, and for
-// these names with .gz or .zst; Parquet for .parquet; nullopt for another name.
+// Returns the format that a file's name implies: JSON lines for .jsonl and .ndjson, text for .txt
+// (all three also with .gz or .zst added), Parquet for .parquet, and nullopt for any other name.
 std::optional<InputFormat> formatOfName(const std::string &path);
 
-// The maximum bytes of a document for a tokenizer, which has it in memory as a whole.
+// The maximum bytes of a document for a tokenizer, which needs the whole document in memory.
 inline constexpr uint64_t kMaximumDocument = 1 << 30;
 
 struct DocumentOptions {
-  // nullopt: the format of the file's name, else text
+  // nullopt: the format that the file's name implies, or text if it implies none.
   std::optional<InputFormat> format = std::nullopt;
   std::string separator = "\f"; // ends each document of a text; "": one document per file
   std::string field = "text";   // field of JSON, or column of Parquet, with the text
   bool nullIsEmpty = false;     // a null is an empty text, and not an Error
-  // Text that is not UTF-8 is no Error: U+FFFD replaces it, as when Python reads bytes with
-  // errors="replace", and '?' replaces a lone surrogate of JSON, as when Python writes one.
+  // True: invalid UTF-8 is no Error. U+FFFD replaces it, as Python does when it reads with
+  // errors="replace", and '?' replaces a lone surrogate of JSON, as Python does when it writes.
   bool replaceInvalid = false;
   uint64_t maximumBytes = UINT64_MAX; // limit of one document; a longer one is an Error
 };
@@ -39,11 +39,11 @@ struct DocumentPlace {
   uint64_t offset = 0; // bytes of text before it
   uint64_t number = 1; // number of the line of JSON, or of the row of Parquet
 
-  // Returns the number that names a document that begins here: the offset or the line.
+  // Returns the number that names a document that begins here: the offset, line or row.
   uint64_t in(InputFormat format) const { return format == InputFormat::Text ? offset : number; }
 };
-// Names a document by DocumentPlace::in(): "a.txt: byte 17 of the text", "a.jsonl:17" or
-// "a.parquet: row 17".
+// Returns the name of a document; `number` is its DocumentPlace::in(): "a.txt: byte 17 of the
+// text", "a.jsonl:17" or "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
 // The place at which a document begins, with its file.
@@ -60,17 +60,17 @@ struct DocumentReceiver {
   virtual ~DocumentReceiver() = default;
   virtual void beginFile(const std::string &path, InputFormat format) {}
   virtual Result<void> text(std::string_view piece) = 0; // passes the next piece of the document
-  // Is called when the current document is complete; it was read from [begin, end) of its file.
+  // Is called when the current document is complete. The document lies in [begin, end) of its file.
   virtual Result<void> endDocument(const DocumentPlace &begin, const DocumentPlace &end) = 0;
 };
 
 // Returns the format in which a file is read.
 InputFormat formatOf(const std::string &path, const DocumentOptions &options);
 
-// Reads the documents of one file from a place on, which may be compressed, or of standard input
-// (TextInput.h). The end of the file also ends a document, unless a separator stands right before
-// it. Errors name the file, for JSON lines also the line and column, and for text that is not UTF-8
-// or a document that is too long the byte.
+// Reads the documents of one file, which may be compressed, or of standard input (TextInput.h),
+// from a place on. The end of the file also ends a document, unless a separator stands right before
+// the end. Errors name the file; for JSON lines also the line and the column; for invalid UTF-8 and
+// for a document that is too long also the byte.
 Result<void> readDocuments(const std::string &path, const DocumentOptions &options,
                            DocumentReceiver &receiver, Progress &progress,
                            const DocumentPlace &from = {});

@@ -36,8 +36,8 @@ static Result<void> checkLeadsOn(const fs::path &link, const fs::path &folder) {
   }
 }
 
-// Returns an Error if the file cannot be opened or is no file. `inFolder` is true if it was not
-// given by its own path.
+// Returns an Error if `path` cannot be opened or is no file. `inFolder` is true if the user gave a
+// folder above it and not `path` itself.
 static Result<void> checkIsFile(const std::string &path, bool inFolder) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -192,7 +192,7 @@ Result<void> readInputs(const std::vector<std::string> &paths,
   for (size_t i = first; i < paths.size(); ++i) {
     auto read =
         readDocuments(paths[i], options, receiver, progress, i == first ? from : DocumentPlace());
-    // Checked before `read`: a change of the file may be the cause of its error.
+    // Reports a change of the file first, because it may be the cause of an error in `read`.
     LMC_TRY(checkUnchanged(paths[i], stamps[i]));
     LMC_TRY(read);
   }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kReadBytes = 1 << 18; // number of bytes of the file per read
 
-// The first bytes of a format that is often taken for text by mistake.
+// The first bytes of a format that users give in place of text by mistake.
 struct Magic {
   size_t offset;
   std::string_view bytes;
@@ -53,7 +53,7 @@ constexpr Magic kNotText[] = {
     {257, "ustar"sv, "a tar archive"},
 };
 
-// Returns the name of a format that is no text if the contents begin like it; else null.
+// Returns the name of the format, other than text, with whose bytes the file begins; else null.
 const char *formatThatIsNoText(std::string_view begin) {
   for (const Magic &magic : kNotText)
     if (begin.size() >= magic.offset && begin.substr(magic.offset).starts_with(magic.bytes))
@@ -64,8 +64,9 @@ const char *formatThatIsNoText(std::string_view begin) {
 // Turns bytes of a file into bytes of text.
 struct Decoder {
   virtual ~Decoder() = default;
-  // Decodes bytes from the front of `from` and removes them; appends to `to`. Returns a fault, or
-  // "". `from` is empty at the end of the file.
+  // Decodes bytes from the front of `from`, removes them there, and appends the result to `to`.
+  // Returns a description of a fault, or "". The caller passes an empty `from` at the end of the
+  // file.
   virtual std::string decode(std::string_view &from, std::string &to) = 0;
   // Returns true if the file may end after the bytes decoded so far.
   virtual bool complete() const = 0;
@@ -80,7 +81,7 @@ struct Copy : Decoder {
   bool complete() const override { return true; }
 };
 
-// A gzip file is a sequence of members, as `cat a.gz b.gz` makes it.
+// A gzip file may have several members, one after the other: `cat a.gz b.gz` has two.
 class Gzip : public Decoder {
 public:
   Gzip() { inflateInit2(&stream, 15 + 16); } // 16: with a gzip header
@@ -198,7 +199,7 @@ struct TextInput::State {
     rest = {raw.data(), static_cast<size_t>(file.gcount())};
     bytes += rest.size();
     progress.advance(rest.size());
-    // std::istream over stdio treats a failed read as the end.
+    // A std::istream on top of stdio reports a failed read as the end of the file.
     if (file.bad() || (&file == &std::cin && std::ferror(stdin)))
       return Error{
           fmt::format("{}: cannot read after byte {}: {}", name, bytes, std::strerror(errno)),
@@ -206,7 +207,7 @@ struct TextInput::State {
     return {};
   }
 
-  // Reads the next piece of text into `text`, or nothing at the end.
+  // Reads the next piece of text into `text`; leaves `text` empty at the end.
   Result<void> fill() {
     text.clear();
     while (text.empty()) {

@@ -1,4 +1,4 @@
-// A file of text, decompressed while it is read if it is gzip or zstd.
+// Reads a file of text, and decompresses it if it is gzip or zstd.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,16 +17,16 @@ std::string nameOfInput(const std::string &path);
 
 class TextInput {
 public:
-  // Opens the file and reads its beginning. Error: the file cannot be opened, or its contents are a
-  // known format that is no text (Parquet, ZIP, another compression, a token file, UTF-16 ...).
-  // Advances `progress` by the bytes of the file, not of the text, as they are read.
+  // Opens the file and reads its beginning. Each read advances `progress` by its bytes of the file
+  // (not of the decompressed text). Error: the file cannot be opened, or has a known format that is
+  // no text (Parquet, ZIP, another compression, a token file, UTF-16, ...).
   static Result<std::unique_ptr<TextInput>> open(const std::string &path, Progress &progress);
   ~TextInput();
 
   // Returns the next piece of the text, which is valid until the next call; "" at the end. Error:
-  // the file cannot be read or decompressed further; the error names the byte of the file.
+  // the file cannot be read or decompressed further; the message names the byte of the file.
   Result<std::string_view> read();
-  // Skips the first bytes of the text, which must have as many. Must be called before read().
+  // Skips the first `bytes` bytes of the text, which has at least as many. Call it before read().
   Result<void> skip(uint64_t bytes);
 
 private:
@@ -39,13 +39,13 @@ private:
 // next.
 class Utf8Checker {
 public:
-  // `position` is the place in the text, between two characters, where the check begins.
+  // `position` is the byte of the text, between two characters, at which the first piece begins.
   explicit Utf8Checker(uint64_t position = 0) : position(position) {}
 
-  // Returns the position, in the whole text from 0 on, of the first byte that makes the text
-  // invalid UTF-8; -1 if the text is valid up to the end of `piece`.
+  // Returns the position (from 0, in the whole text) of the first byte that makes the text invalid
+  // UTF-8; -1 if the text is valid up to the end of `piece`.
   int64_t check(std::string_view piece);
-  // Returns true if no character is incomplete, so that the text may end here.
+  // Returns true if no character is incomplete: the text may end here.
   bool complete() const { return missing == 0; }
 
 private:

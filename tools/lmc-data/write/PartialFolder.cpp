@@ -40,7 +40,7 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
   for (;;) {
     if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
       return cannotCreate(path);
-    // The target of a link is not this program's to empty, and neither is another user's folder.
+    // Refuses links: this program must not empty what a link leads to, nor another user's folder.
     const int opened = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened < 0 && errno == ENOENT)
       continue; // another process has just removed it
@@ -51,7 +51,7 @@ Result<std::shared_ptr<PartialFolder>> PartialFolder::lock(const std::string &pa
       close(opened);
       return Error{fmt::format("{}: belongs to another user; give --output another name", folder)};
     }
-    // Other errors are ignored: a file system without locks cannot tell if another process writes.
+    // Ignores other errors: a file system without locks cannot tell if another process writes.
     if (flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       close(opened);
       return Error{fmt::format("{}: another lmc-data writes it", path)};

@@ -10,9 +10,9 @@ namespace lmc {
 
 class PartialFolder {
 public:
-  // Creates the folder of the file `path` if it is not there, and locks it until this object is
-  // destroyed or the process ends in any way. Errors: the folder is a link, belongs to another user
-  // or cannot be created; another process has locked it.
+  // Creates the folder of the file `path` if it does not exist, and locks it until this object is
+  // destroyed or the process ends, however it ends. Errors: the folder is a link, belongs to
+  // another user or cannot be created, or another process has locked it.
   static Result<std::shared_ptr<PartialFolder>> lock(const std::string &path);
   // Removes the folder if it is empty, and ends the lock.
   ~PartialFolder();
@@ -21,8 +21,8 @@ public:
 
   const std::string &target() const { return path; } // PATH
   std::string nameOf(const std::string &file) const;
-  // Removes what an interrupted process has left in the folder. Error: the folder holds a file that
-  // no unfinished token file has; nothing is removed then.
+  // Removes the files that an interrupted process has left in the folder. Error, without removing
+  // anything: the folder holds a file that does not belong to an unfinished token file.
   Result<void> empty() const;
   // Removes the folder with all its contents. The lock stays.
   void remove();

@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-// A name is on the disk once its folder is synced. Some network file systems cannot sync a folder;
-// a failure is ignored.
+// Syncs the folders, so that the new names are on the disk. Ignores failures, because some network
+// file systems cannot sync a folder.
 static void syncFoldersOf(const std::vector<Rename> &renames) {
   std::set<std::string> folders;
   for (const Rename &each : renames) {

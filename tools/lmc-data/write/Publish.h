@@ -1,4 +1,4 @@
-// Gives finished files and folders their final names, all of them together.
+// Gives finished files and folders their final names together.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -13,10 +13,10 @@ struct Rename {
   std::string to;
 };
 
-// Renames each `from` that exists. The files of several renames belong together: files that already
-// have their names are removed before the first rename, so that an old file never stands beside a
-// new one, whenever the process ends. A single file replaces the old one at once. A second call
-// after an interrupted one completes it. Error: a file cannot be removed or renamed.
+// Renames each `from` that exists. Several renames are of files that belong together: the old files
+// are removed before the first rename, so an old file never stands beside a new file, even if the
+// process ends too early. A single rename replaces the old file at once. If a call is interrupted,
+// a second call completes it. Error: a file cannot be removed or renamed.
 Result<void> publish(const std::vector<Rename> &renames);
 
 } // namespace lmc

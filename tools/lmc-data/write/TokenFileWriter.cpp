@@ -25,10 +25,10 @@ namespace lmc {
 namespace {
 
 constexpr size_t kBufferBytes = 1 << 20;
-// Megatron's rule: ids of a vocabulary below this number are uint16, others int32.
+// Megatron's rule: if the vocabulary is smaller than this number, ids are uint16, else int32.
 constexpr uint32_t kMegatronWide = 65500;
 
-// A file that is appended to through a buffer.
+// A file to which data is appended through a buffer.
 struct Appended {
   int descriptor = -1;
   uint64_t written = 0; // bytes in the file, without those in `buffer`
@@ -108,8 +108,8 @@ struct TokenFileWriter::State {
       if ((file->descriptor = ::open(folder->nameOf(name).c_str(),
                                      O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
         return failed("cannot create");
-    // Reserves space for the header. Its contents are known, and added to the hash, only at the
-    // end.
+    // Reserves space for the header. Its contents are known only at the end, and then added to the
+    // hash.
     const LmcTokenHeader header{};
     return writeAll(tokens, reinterpret_cast<const char *>(&header), headerBytes);
   }
@@ -184,7 +184,7 @@ struct TokenFileWriter::State {
     return fsync(file.descriptor) == 0 ? Result<void>() : failed("cannot sync");
   }
 
-  // Calls `visit` with the first token of each document and the end of its tokens.
+  // Calls visit(begin, end) with the range of tokens of each document.
   template <typename Visit> Result<void> eachDocument(Visit visit) {
     std::vector<uint64_t> chunk(kBufferBytes / sizeof(uint64_t));
     uint64_t before = 0;
@@ -340,7 +340,7 @@ Result<std::vector<Rename>> TokenFileWriter::release() {
   if (!s.finished)
     LMC_TRY(finish());
   std::vector<Rename> renames;
-  // An index beside the .bin of another data set would be wrong, so the .bin is renamed last.
+  // Renames the .bin last, because an index is wrong beside the .bin of another data set.
   if (s.options.megatron)
     renames.push_back({s.folder->nameOf("index"), megatronIndexPath(s.path)});
   renames.push_back({s.folder->nameOf("tokens"), s.path});

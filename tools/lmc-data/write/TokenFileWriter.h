@@ -1,5 +1,5 @@
-// Writes a token file as a stream. A file with the final name appears only when publish() of what
-// release() returns succeeds; until then all data is in the folder PATH.partial.
+// Writes a token file as a stream. All data is in the folder PATH.partial until publish() carries
+// out the renames that release() returns.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -19,33 +19,33 @@ public:
   struct Options {
     uint32_t vocabulary = 0;    // larger than every id; selects the type of tokens
     int32_t endOfDocument = -1; // written into the header only, not between documents
-    // True: writes a data set of Megatron, which has no bytes of tokens, instead of an lmc file:
-    // PATH, which ends in ".bin", with uint16 tokens if the vocabulary is below 65500, else int32,
-    // and beside it the ".idx" with one sequence per document (DType.optimal_dtype and
-    // IndexedDatasetBuilder in Megatron-LM's megatron/core/datasets/indexed_dataset.py).
+    // True: writes a data set of Megatron instead of an lmc file (DType.optimal_dtype and
+    // IndexedDatasetBuilder in Megatron-LM's megatron/core/datasets/indexed_dataset.py): PATH,
+    // which ends in ".bin", with uint16 tokens if the vocabulary is below 65500, else int32, and
+    // the ".idx" with one sequence per document. It has no place for `bytesOfTokens`.
     bool megatron = false;
-    // Per id below the vocabulary, its bytes of text or kUnknownBytes; empty: not known.
+    // By id below the vocabulary: its number of bytes of text, or kUnknownBytes. Empty: not known.
     std::vector<uint16_t> bytesOfTokens = {};
-    // LmcTokenHeader::tokenizer; it needs `bytesOfTokens`.
+    // LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
     uint64_t tokenizer = 0;
   };
-  // Empties the folder of PATH, which an interrupted process may have left. An existing file PATH
-  // is unchanged. Errors: PATH or its index is not a regular file; that of PartialFolder::empty();
-  // with `megatron`, PATH does not end in ".bin".
+  // Empties the folder, in which an interrupted process may have left files, and begins a file. An
+  // existing file PATH is unchanged. Errors: PATH or its index is not a regular file; that of
+  // PartialFolder::empty(); with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options);
 
-  // The part of the file that is on the disk for certain.
+  // The part of the file that is certainly on the disk.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal
   };
-  // Continues what an interrupted process has left, after the tokens that `saved` counts. `options`
-  // must be those of that process. Error: the folder has less.
+  // Continues the file of an interrupted process after the tokens that `saved` counts. `options`
+  // must be those of that process. Error: the folder has less than `saved` counts.
   static Result<std::unique_ptr<TokenFileWriter>>
   resume(std::shared_ptr<PartialFolder> folder, const Options &options, const Saved &saved);
 
-  // Removes the folder if there was no release() and no save(). A saved folder stays for resume().
+  // Removes the folder if neither release() nor save() was called. resume() needs a saved folder.
   ~TokenFileWriter();
 
   // Makes the next appended token the start of a document. Documents without tokens are left out.
@@ -54,14 +54,14 @@ public:
   Result<void> append(std::span<const uint32_t> ids);
   uint64_t tokens() const;
   uint64_t documents() const;
-  // Returns when all data so far is on the disk.
+  // Syncs all data so far to the disk.
   Result<Saved> save();
-  // Writes the table of documents and the header or the index, and syncs them, so that publish()
-  // cannot fail for lack of space. After an Error (a full disk, no tokens) the folder is gone,
-  // unless it was saved.
+  // Writes and syncs the table of documents and the header, or the index, so that publish() cannot
+  // fail for lack of space. After an Error (the disk is full, or there are no tokens), the folder
+  // is gone, unless save() was called.
   Result<void> finish();
-  // Finishes the file if necessary, and returns the renames that give it its name. The caller then
-  // removes the folder.
+  // Finishes the file if necessary, and returns the renames that give the file its final name. The
+  // caller must carry them out, and then remove the folder.
   Result<std::vector<Rename>> release();
 
 private:
