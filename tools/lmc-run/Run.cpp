@@ -15,7 +15,7 @@
 
 namespace lmc {
 
-// Runs only the evaluation of the validation data, and prints its results as one JSON object.
+// Only evaluates the validation data, and prints the results as one JSON object.
 static Result<ExitCode> evaluate(Session &session, const ProgramOptions &options) {
   const std::vector<ValidationSettings> &sets = session.settings.validations;
   if (sets.empty())
@@ -44,7 +44,7 @@ static Result<ExitCode> dump(Session &session, const ProgramOptions &options) {
   return ExitCode::Success;
 }
 
-// Returns the record of commands that the options ask for, if any.
+// Returns the record of commands, or null if the options do not request one.
 static Result<std::unique_ptr<CommandRecord>> openRecord(const ProgramOptions &options,
                                                          const PlanFile &plan,
                                                          const DeviceInfo &device,
@@ -86,8 +86,7 @@ Result<ExitCode> run(const ProgramOptions &options) {
 }
 
 Result<ExitCode> run(const ProgramOptions &options, World &world) {
-  // Signals are handled from here on, so that a signal during the set-up leaves no half-written
-  // file.
+  // Handles signals from here on, so that a signal during the set-up leaves no half-written file.
   std::optional<StopSignals> signals(std::in_place);
   const StopSignals &stop = *signals;
   world.progress().enter(Activity::Starting, 0);

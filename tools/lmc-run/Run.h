@@ -1,4 +1,4 @@
-// Runs a plan as the options of lmc-run say.
+// Runs a plan as the options of lmc-run request.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -15,8 +15,8 @@ struct ProgramOptions : RunOptions {
   bool eval = false;
   std::string dumpLogits;
   int64_t bench = 0; // number of steps to time; 0: no bench
-  // Files to which the results of one step's commands are written, or with which they are compared.
-  // `tolerance` 0: that of CommandRecord.h.
+  // Files to which the results of all commands of one step are written, or with which they are
+  // compared. `tolerance` 0: the default of CommandRecord.h.
   std::string recordCommands, compareCommands;
   double tolerance = 0;
   bool preflight = false; // only measures the links between ranks
@@ -25,19 +25,18 @@ struct ProgramOptions : RunOptions {
 
   // True if the commands of one step are recorded or compared.
   bool recordsCommands() const { return !recordCommands.empty() || !compareCommands.empty(); }
-  // True if the run trains in its folder.
   bool trains() const {
     return !preflight && !eval && dumpLogits.empty() && bench == 0 && !recordsCommands();
   }
 };
 
-// Trains, evaluates, measures, checks or dumps, as `options` says, with the other ranks that the
-// launcher has started. Returns Success, Interrupted after a signal of kStopSignals or before the
-// time limit, or SlowLink (check/Preflight.h).
+// Does what `options` request, with the other ranks that the launcher has started. Returns Success,
+// Interrupted (stopped by a signal of kStopSignals, or because of the time limit), or SlowLink
+// (check/Preflight.h).
 Result<ExitCode> run(const ProgramOptions &options);
 
-// Does the same as one of the plan's ranks. All ranks of `world` call it. Rank 0 writes to the
-// options' `output` and `errors`, and every other rank R only to OUT/ranks/R.
+// Does the same in a given world, all of whose ranks must call it. Rank 0 writes to the options'
+// `output` and `errors`, and every other rank R only to OUT/ranks/R.
 Result<ExitCode> run(const ProgramOptions &options, World &world);
 
 } // namespace lmc

@@ -22,7 +22,7 @@ using namespace lmc;
 
 namespace {
 
-// The options on the command line that are not in ProgramOptions.
+// The command line options that ProgramOptions does not have.
 struct OtherOptions {
   std::string gemm;
   int64_t nproc = 1, restarts = 0;
@@ -168,7 +168,7 @@ static void addOptions(CommandLine &line, ProgramOptions &options, OtherOptions 
       "checkpoint.");
 }
 
-// Returns an error if the options contradict each other.
+// Returns an Error if the options contradict each other.
 static Result<void> check(const ProgramOptions &options, const OtherOptions &other) {
   const std::string &gemm = other.gemm;
   if (gemm != "default" && gemm != "measure")
@@ -224,7 +224,7 @@ static Result<void> check(const ProgramOptions &options, const OtherOptions &oth
   return {};
 }
 
-// Prints the support for plans for GPUs on this machine.
+// Prints which GPUs this machine has, and if it can run plans for them.
 static ExitCode describeDevices(bool json) {
   const nlohmann::ordered_json found = describeGpus();
   if (json) {
@@ -257,7 +257,7 @@ static ExitCode describeDevices(bool json) {
   return found["problems"].empty() ? ExitCode::Success : ExitCode::Failure;
 }
 
-// Raises the soft limit of descriptors: each token file holds one or two, and a data set of a
+// Raises the soft limit of descriptors: each token file needs one or two, so a data set of a
 // thousand files would exceed the usual limit.
 static void raiseDescriptorLimit() {
   rlimit limit{};
@@ -267,7 +267,7 @@ static void raiseDescriptorLimit() {
   }
 }
 
-// Returns when the run must have ended, counted from now. Only a run that trains has a limit.
+// Returns the time by which the run must have ended. Only a run that trains has such a limit.
 static Result<std::optional<TimeLimit>> timeLimit(const ProgramOptions &options,
                                                   const OtherOptions &other) {
   if (!options.trains())
@@ -305,7 +305,7 @@ int main(int argc, char **argv) {
       return superviseHere(other.restarts, argc, argv, options);
     if (other.nproc > 1)
       return launchHere(static_cast<int>(other.nproc), argc, argv, options.launch);
-    // A run that a command of the job (monitoring.on_event) starts is no restart of this run.
+    // A run that a command of the job (monitoring.on_event) starts must not inherit these.
     ::unsetenv(kTimeLimitVariable);
     ::unsetenv(kRestartVariable);
     startSignalThread(); // only now: a launcher forks, and must have one thread
@@ -316,7 +316,7 @@ int main(int argc, char **argv) {
   const Result<int> result = start();
   if (result)
     return *result;
-  // fmt::print would throw if the output is closed.
+  // fmt::print would throw an exception if the output is closed.
   std::fputs(fmt::format("lmc-run: error: {}\n", result.error().message).c_str(), stderr);
   return static_cast<int>(result.error().code);
 }

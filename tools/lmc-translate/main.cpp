@@ -1,10 +1,7 @@
-// lmc-translate: mlir-translate with lmc's dialects, for tests and for viewing kernels. For
-// example,
+// lmc-translate: mlir-translate with lmc's dialects, for tests and for viewing kernels. Each target
+// that prints kernels has an option, such as the one that prints every kern.kernel as CUDA C++:
 //
 //   lmc-translate --kern-to-cuda kernels.mlir
-//
-// prints every kern.kernel of a module as CUDA C++. Each target that prints kernels has such an
-// option.
 #include "compiler/driver/Registration.h"
 #include "compiler/kernels/Target.h"
 #include "ground/support/Release.h"

@@ -24,8 +24,8 @@ namespace lmc {
 
 namespace {
 
-// Hoffmann et al., "Training Compute-Optimal Large Language Models" (arXiv 2203.15556): about 20
-// tokens per parameter give the lowest loss for a given number of training FLOPs.
+// About this number of tokens per parameter gives the lowest loss for a given number of training
+// FLOPs (Hoffmann et al., "Training Compute-Optimal Large Language Models", arXiv 2203.15556).
 constexpr double kChinchillaTokens = 20;
 
 // A stream from which the written text can be read.
@@ -70,7 +70,7 @@ public:
     if (const auto *warnings = plan->warnings(); warnings && first)
       for (const flatbuffers::String *warning : *warnings)
         ofStart.warning("job", warning->str());
-    // Findings about data come first: add() then drops the same text in a warning of the start.
+    // Adds findings about data first: add() then drops warnings of the start with the same text.
     checkData(plan, overrides(), world, findings);
     for (const Finding &finding : ofStart.all())
       findings.add(finding);
@@ -103,7 +103,7 @@ public:
       addTotals();
       print();
     }
-    // All ranks end with rank 0's exit code.
+    // All ranks return rank 0's exit code.
     double code = first ? static_cast<int>(findings.code()) : 0;
     LMC_TRY(world.all().allReduce(&code, 1, plan::DType::F64));
     return static_cast<ExitCode>(code);
@@ -148,13 +148,13 @@ private:
     return {};
   }
 
-  // Returns the session of a phase. Its settings were read before without an error.
+  // Returns the session of a phase. open() cannot fail: the same settings were read before.
   std::unique_ptr<Session> sessionOf(size_t phase) const {
     auto session = Session::open(plan, phase, overrides(), world);
     return session ? std::move(*session) : nullptr;
   }
 
-  // Returns the start for the trial, in which each set is validated with one global batch.
+  // Returns the start of the trial, which validates each data set with one global batch.
   StartFacts startOfTrial() const {
     StartFacts trial = *start;
     const size_t phase = phaseAt(trial.phases, trial.step, /*isDone=*/false);
@@ -186,7 +186,7 @@ private:
       findings.add(judgeDisk(*need, *free, place));
   }
 
-  // Arenas of a GPU are checked when the trial opens the device.
+  // Checks the memory of the host. The trial checks a GPU's arenas when it opens the device.
   void checkMemory() {
     const auto perNode = static_cast<int>(plan->devices_per_node());
     if (!plan::computesOnHost(*plan) || world.rank() % perNode != 0)
@@ -203,7 +203,7 @@ private:
         formatBytes(need),
         perNode > 1 ? fmt::format(" for {} ranks of a machine", perNode) : std::string(),
         formatBytes(free.bytes), free.source);
-    // More than the arenas is needed: batches, buffers of files and the programs.
+    // The run needs more memory than the arenas: batches, buffers of files and the programs.
     if (need > free.bytes)
       findings.add({"memory", Severity::Error,
                     text + ": end other programs, or compile with a smaller memory_budget or "
@@ -248,7 +248,7 @@ private:
     return plan::predictedStepSeconds(*plan.phasePlan(phase));
   }
 
-  // Returns the seconds of all steps to come. `ofStep(phase)` gives the seconds of one.
+  // Returns the seconds of all remaining steps. `ofStep(phase)` returns the seconds of one step.
   template <typename OfStep> double secondsOfSteps(const OfStep &ofStep) const {
     double seconds = 0;
     for (const RunPhase &phase : start->phases) {
@@ -259,7 +259,7 @@ private:
     return seconds;
   }
 
-  // Returns the seconds of all validations to come.
+  // Returns the seconds of all remaining validations.
   double secondsOfValidations(const Session &session) const {
     double seconds = 0;
     for (const ValidationSettings &set : session.settings.validations) {
@@ -309,7 +309,7 @@ private:
     const std::unique_ptr<Session> session = sessionOf(now);
     if (!session)
       return;
-    // The ratio of measured to predicted time holds for phases that were not measured, too.
+    // Assumes that the ratio of measured to predicted time is the same in all phases.
     const double ratio = predicted(now) > 0 ? figures.stepSeconds / predicted(now) : 0;
     const double steps = secondsOfSteps([&](size_t phase) {
       return ratio > 0 && predicted(phase) > 0 ? ratio * predicted(phase) : figures.stepSeconds;

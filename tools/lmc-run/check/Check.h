@@ -1,4 +1,4 @@
-// lmc-run --check: finds what can stop a run, or make it worthless, before its first step.
+// lmc-run --check: finds, before the first step, what can stop a run or make it worthless.
 #pragma once
 
 #include "runtime/loop/Run.h"
@@ -8,13 +8,13 @@ namespace lmc {
 
 // Checks the folder, the disk, the data, the settings, the memory and the links between ranks. If
 // none of them has an error, trains three steps from where the run would start, in a scratch folder
-// on the file system of OUT: in one go, and again with a save and a resume before the third.
-// Losses, norms and the checksums of all state must be equal. Reports how long the job will take.
-// Prints a table or, with options.json, an object. Nothing in OUT changes, and the scratch folder
-// is removed.
+// on the file system of OUT: once without an interruption, and again with a save and a resume
+// before the third step. The losses, norms and checksums of all state must be equal. Reports how
+// long the job will take. Prints a table or, with options.json, an object. Changes nothing in OUT,
+// and removes the scratch folder.
 //
-// All ranks call it; `options` are those of `run`. Returns Success, UserError, DoesNotFit if only
-// memory or disk are too small, or Interrupted after a signal. An Error: a rank was lost.
+// All ranks must call it; `options` are those of `run`. Returns Success, UserError, DoesNotFit (if
+// only memory or disk are too small) or Interrupted (after a signal). Error: a rank was lost.
 Result<ExitCode> check(const Run &run, const ProgramOptions &options);
 
 } // namespace lmc

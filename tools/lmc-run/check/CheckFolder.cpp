@@ -38,8 +38,8 @@ static bool isOld(const std::string &path) {
          std::filesystem::file_time_type::clock::now() - changed > std::chrono::minutes(10);
 }
 
-// Removes scratch folders of killed checks. A running check holds the lock of its folder; only one
-// that just begins does not hold it yet.
+// Removes the scratch folders of killed checks. A running check holds the lock of its folder,
+// except for a moment after it has made the folder.
 static void removeLeftOvers(const std::string &place) {
   auto names = listFolder(place);
   if (!names)

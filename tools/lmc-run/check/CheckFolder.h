@@ -1,5 +1,5 @@
-// Checks a run's folder before the first step. It changes no file of the run: it makes a file of
-// its own and removes it again, together with the files of checks that were killed.
+// Checks a run's folder before the first step. Changes no file of the run: it only makes and
+// removes a file of its own, and removes files of checks that were killed.
 #pragma once
 
 #include "runtime/watch/Findings.h"
@@ -9,19 +9,19 @@
 
 namespace lmc {
 
-// Returns `out` or, if it does not exist, the nearest folder above it that does: it lies on the
-// file system of OUT, even if OUT does not exist yet.
+// Returns `out` or, if `out` does not exist, the nearest folder above it that exists. The result is
+// on the file system of OUT.
 std::string placeOf(const std::string &out);
 
-// The beginning of the names of files that a check writes, and removes again, in placeOf(OUT).
+// The prefix of the names of files that a check writes, and later removes, in placeOf(OUT).
 inline constexpr const char *kScratchPrefix = ".lmc-check-";
 
-// Checks that files can be written in placeOf(out) and that no other run has the lock of `out`.
-// Removes the files of checks that were killed ten minutes ago or earlier.
+// Checks that files can be written in placeOf(out), and that no other run has the lock of `out`.
+// Removes the files of checks that were killed at least ten minutes ago.
 void checkFolder(const std::string &out, Findings &findings);
 
-// Reads the newest checkpoint of `out` and, if the run is to start from another one, `start`, and
-// compares every byte with the recorded checksums.
+// Verifies the recorded checksums of the newest checkpoint of `out` and, if it is set, of the
+// checkpoint `start`, from which the run will start instead.
 void checkCheckpoints(const std::string &out, const std::optional<std::string> &start,
                       Findings &findings);
 

@@ -91,7 +91,7 @@ private:
     return allSucceed(world.all(), first ? make() : Result<void>());
   }
 
-  // Trains to step `last` in scratch/NAME. Returns nullopt if this failed, and adds a finding.
+  // Trains to step `last` in scratch/NAME. If this fails, adds a finding and returns nullopt.
   Result<std::optional<ExitCode>> go(const std::string &name, const std::string &resume,
                                      uint64_t last, bool isLast) {
     RunOptions options = base;
@@ -100,7 +100,7 @@ private:
     options.steps = static_cast<int64_t>(last);
     if (exports && isLast)
       options.exportDirectory = options.out + "/export";
-    // The trial has no observer, so that nobody takes it for the run.
+    // Passes no observer, so that no monitor shows the trial as the run.
     auto code = train({options, whole.stop, whole.plan, world});
     if (code)
       return std::optional(*code);
@@ -126,7 +126,7 @@ private:
       if (inOneGo)
         measure(steps);
     }
-    // The disk has room for two checkpoints, so that files of the first run must go.
+    // Only two checkpoints are sure to fit on the disk, so removes files of the first training.
     auto makeRoom = [&]() -> Result<void> {
       if (!first)
         return {};

@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// The measurements of a trial, on rank 0. A number of 0 stands for "not measured".
+// The measurements of a trial, on rank 0. The number 0 means "not measured".
 struct TrialFigures {
   uint64_t steps = 0;
   double stepSeconds = 0; // mean over all steps but the first, which is a warm-up
@@ -20,20 +20,20 @@ struct TrialFigures {
   std::map<std::string, double> validationSeconds; // seconds of one global batch, by data set
 };
 
-// The results that a run of the trial left.
+// The results of one of the trial's two trainings.
 struct TrialOutcome {
-  // The loss and the norms of each step, as metrics.jsonl has them, by step and name.
+  // The loss, gradient norm and update ratio of each step, by step and name, as texts of JSON.
   std::map<uint64_t, std::map<std::string, std::string>> steps;
   std::map<std::string, uint64_t> state; // XXH64 of each file of the last checkpoint, by name
 };
 
-// Returns a text on how the losses, norms or states of two outcomes differ; "": they are equal.
+// Returns a text about the differences between two outcomes; "": they are equal.
 std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resumed);
 
 // Trains the three steps after `start` (fewer if the run has fewer left) in a scratch folder in
-// `place`, and then trains them again with a save and a resume before the last step. Adds faults to
-// `findings`, and an Error if the results of the two trainings differ. Removes the scratch folder.
-// The overrides of `start` must limit each validation to one global batch. All ranks must call
+// `place`, then trains them again with a save and a resume before the last step, and removes the
+// folder. Adds faults to `findings`; it is an error if the results of the two trainings differ. The
+// overrides of `start` must limit each validation to one global batch. All ranks must call
 // runTrial() together. Returns Success or, after a signal, Interrupted. Error: a rank was lost.
 Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
                           const Run &run, Findings &findings, TrialFigures &figures);

@@ -6,9 +6,9 @@
 
 namespace lmc {
 
-// The bytes of an all-gather's result. Each measurement is four times as large as the one before.
+// The bytes of an all-gather's result: minimum, maximum, and growth from one to the next.
 static constexpr uint64_t kLeast = 64 << 10, kMost = 64 << 20, kGrowth = 4;
-// The latency is the minimum of so many measurements, because a busy machine delays some.
+// The latency is the minimum of this many measurements, because a busy machine delays some.
 static constexpr int kLatencies = 9;
 
 double steadySeconds() {
@@ -22,7 +22,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
   GroupSpeed speed;
   std::vector<char> x(sizeof(double)), d;
 
-  // Returns the seconds until the last rank has all bytes.
+  // Returns the seconds until every rank has all bytes.
   auto gather = [&](uint64_t bytes) -> Result<double> {
     x.resize(bytes);
     d.resize(bytes * ranks);
@@ -41,7 +41,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
     speed.latency = i == 0 ? *time : std::min(speed.latency, *time);
   }
 
-  // The last size takes at most a third of the time, because it is measured twice.
+  // The last size may take at most a third of `seconds`, because it is measured twice.
   uint64_t bytes = std::max<uint64_t>(sizeof(double), kLeast / ranks);
   for (;;) {
     LMC_LET(time, gather(bytes));
@@ -52,7 +52,7 @@ Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
       best = std::min(best, *again);
     }
     if (isLast) {
-      // If the latency is most of the time, the difference would be noise.
+      // Counts at least half of the time: if most of it is latency, the difference is noise.
       speed.bandwidth = double(bytes * (ranks - 1)) / std::max(best - speed.latency, best / 2);
       return speed;
     }

@@ -18,10 +18,10 @@ struct GroupSpeed {
   uint64_t sent = 0;    // bytes that a rank sent for this measurement
 };
 
-// All ranks of the group call it, and get the same result. The bandwidth is that of the longest
-// all-gather that fits into about `seconds`, of at most 64 MiB. On a link so slow that an
-// all-gather of 64 KiB takes longer than `seconds`, only this one is measured. The group has at
-// least two ranks. `now` returns the time in seconds.
+// Measures a group of at least two ranks. All of them must call it, and get the same result. The
+// bandwidth is that of the largest all-gather, of 64 KiB to 64 MiB, that can be measured in about
+// `seconds`. On a very slow link, the all-gather of 64 KiB takes longer than that. `now` returns
+// the time in seconds.
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now = steadySeconds);
 

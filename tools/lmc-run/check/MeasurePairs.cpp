@@ -14,14 +14,14 @@ namespace lmc {
 
 namespace {
 
-// The bytes of a message. Each message is four times as large as the one before.
+// The bytes of a message: minimum, maximum, and growth from one message to the next.
 constexpr uint64_t kLeast = 16 << 10, kMost = 16 << 20, kGrowth = 4;
-// The latency is the minimum of so many measurements, because a busy machine delays some.
+// The latency is the minimum of this many measurements, because a busy machine delays some.
 constexpr int kLatencies = 9;
 constexpr int kTimes = 2;    // how often each pair is measured
 constexpr size_t kLooks = 8; // maximum of meetings that are repeated because a link looks slow
 
-// The measurements of a rank with the others.
+// Measures pairs of this rank and other ranks.
 class Measurement {
 public:
   explicit Measurement(World &world) : world(world) {}
@@ -36,10 +36,10 @@ public:
     }
     for (uint64_t bytes = kLeast;; bytes *= kGrowth) {
       LMC_LET(time, exchange(other, bytes));
-      // The last message takes at most half of the time.
+      // Goes on unless the next message could take more than half of `seconds`.
       if (*time <= seconds / (2 * double(kGrowth)) && bytes < kMost)
         continue;
-      // If the latency is most of the time, the difference would be noise.
+      // Counts at least half of the time: if most of it is latency, the difference is noise.
       speed.bandwidth = double(bytes) / std::max(*time - speed.latency, *time / 2);
       break;
     }
@@ -68,7 +68,7 @@ public:
   uint64_t sent = 0;
 
 private:
-  // Returns the time of the exchange at the rank that took longer.
+  // Returns the seconds of the exchange, measured at the rank of the pair that took longer.
   Result<double> exchange(int other, uint64_t bytes) {
     x.resize(bytes);
     d.resize(bytes);
@@ -86,8 +86,8 @@ private:
   std::vector<char> x, d;
 };
 
-// Returns a pair that must meet again to show if a link is slow: of the slowest links, a slow pair,
-// or the fastest pair of a slow rank. Leaves out those in `seen`.
+// Returns a pair to measure again, to be sure that a slow link is slow: for each slow link, its
+// pair, or the fastest pair of its slow rank; of these, the slowest. Leaves out pairs in `seen`.
 std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
                                    const std::set<std::pair<int, int>> &seen) {
   std::optional<PairSpeed> suspect;
@@ -125,8 +125,7 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   const double share = seconds / (kTimes * std::max(1, rounds));
   Measurement measurement(world);
 
-  // `playerOf` maps a rank to its player in this rank's tournament, and `rankOf` a player to its
-  // rank.
+  // `playerOf` maps a rank to its player in this rank's tournament; `rankOf` is the inverse.
   auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
     const double start = steadySeconds();
     const int player = playerOf(world.rank());

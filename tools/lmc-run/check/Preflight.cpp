@@ -60,7 +60,7 @@ public:
   Result<ExitCode> run() {
     const double start = steadySeconds();
     world.progress().enter(Activity::Measuring, 0);
-    // One half of the time is for the axes, the other for the pairs.
+    // Measures the axes in one half of the time, and the pairs in the other.
     for (Axis axis : {Axis::Shard, Axis::Replicate})
       LMC_TRY(measureAxis(axis));
     LMC_LET(pairs, measurePairs(world, perNode, kPreflightSeconds / 2));
@@ -91,7 +91,7 @@ private:
       most = std::max(most, speed.sent);
     sent += most;
 
-    // Takes one rank of each group: the one with position 0.
+    // Counts each group once, by its rank with position 0.
     Row row{axis == Axis::Shard ? "shard" : "replicate", size, all / size, {}, {}};
     std::vector<Speed> ofGroups;
     std::vector<double> times;
@@ -170,8 +170,8 @@ private:
     return nullptr;
   }
 
-  // Returns the lines of a device spec with the measured links, for each link that differs much
-  // from the plan's assumption. `base` and `latency` were measured together, and keep their ratio.
+  // Returns lines of a device spec for each link that differs much from the plan's assumption. The
+  // measured latency is the sum of `base` and `latency`; their ratio stays that of the plan.
   std::string specLines() const {
     std::string lines;
     for (LinkKind kind : {LinkKind::Device, LinkKind::Node}) {

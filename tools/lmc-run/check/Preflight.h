@@ -7,17 +7,17 @@
 
 namespace lmc {
 
-// The seconds that a preflight takes to measure; links of less than about 1 Mbit/s make it longer.
+// The seconds that a preflight measures. Links of less than about 1 Mbit/s take longer.
 constexpr double kPreflightSeconds = 5;
 
 // Measures the axes of the plan's mesh, every two ranks of a node, and every two nodes. Prints the
 // speeds beside the plan's assumptions, warns of links that are slower than others of their kind
-// (tools/lmc-run/check/SlowLinks.h) and says how to correct the device spec. All ranks of `world`
-// call it, after World::divide(). Returns SlowLink on all ranks if there was such a warning.
+// (tools/lmc-run/check/SlowLinks.h) and prints how to correct the device spec. All ranks of `world`
+// must call it, after World::divide(). Returns SlowLink on all ranks if there was such a warning.
 //
-// With only two nodes, there is no other link for comparison: their link is slow if an exchange
-// over it takes twice the time that the plan assumed. Data travels between the memories of the
-// hosts, so that a GPU plan's assumptions about the axes are not compared.
+// With only two nodes, there is no other link for comparison. Their link is then slow if an
+// exchange over it takes twice the time that the plan assumed. Data travels between the memories of
+// the hosts. A GPU plan assumes other paths for the axes, so these are not compared.
 Result<ExitCode> preflight(const PlanFile &plan, World &world, const ProgramOptions &options);
 
 } // namespace lmc

@@ -33,7 +33,7 @@ std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPe
         known->second = std::min(known->second, pair.seconds());
       }
 
-  // The slow links by the nodes at both ends. Ranks that are slow with all others come first.
+  // The slow links by the nodes at both ends; {-1, node} for ranks that are slow with all others.
   std::map<std::pair<int, int>, SlowLink> slow;
   std::set<int> slowRanks;
   const double usualRank = medianOf(ofRank);

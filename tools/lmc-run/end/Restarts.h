@@ -1,4 +1,4 @@
-// lmc-run --restarts: decides if a run that has ended is started again, and after what time.
+// lmc-run --restarts: decides if and when a run that has ended is started again.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -18,16 +18,16 @@ struct ProcessEnd {
 // Returns "signal 9 (Killed)" or "exit code 5 (another rank failed)".
 std::string textOf(const ProcessEnd &end);
 
-// Returns true for an end whose cause may pass: a signal, a failure of the machine
-// (ExitCode::Failure) or of another rank (RankFailed). Other causes would come again (a mistake, a
-// run that diverged), or are no failures (Success, Interrupted).
+// Returns true if the cause of the end may disappear by itself: a signal, a failure of the machine
+// (ExitCode::Failure) or of another rank (RankFailed). Other causes stay (a mistake, a run that
+// diverged), or are no failures (Success, Interrupted).
 bool mayPass(const ProcessEnd &end);
 
 class RestartPolicy {
 public:
   static constexpr double kLongestWait = 60;
 
-  // `most`: maximum of restarts without progress. `step`: the newest step that the run has done.
+  // `most`: maximum number of restarts without progress. `step`: last step that the run has done.
   RestartPolicy(int64_t most, uint64_t step) : most(most), best(step) {}
 
   struct Restart {
@@ -35,9 +35,9 @@ public:
     double wait = 0;    // seconds to wait before: 1, 2, 4, ... up to kLongestWait
   };
 
-  // Must be called after each end of the run. `step` is the newest step that the run had done at
-  // that time. Only a step beyond all earlier ones is progress; steps that a restart repeats are
-  // not. Returns nullopt if the run shall not be started again.
+  // Must be called after each end of the run. `step` is the newest step that the run had done by
+  // then. Only a step beyond all earlier ones is progress; steps that a restart repeats are not.
+  // Returns nullopt if the run must not be started again.
   std::optional<Restart> next(const ProcessEnd &end, uint64_t step);
 
 private:

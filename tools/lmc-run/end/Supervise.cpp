@@ -49,7 +49,7 @@ uint64_t newestStep(const std::string &out) {
   return std::max(steps && !steps->empty() ? steps->front() : 0, lastMetricsStep(out));
 }
 
-// Returns the inode and time of run.json: each start that records itself there changes them.
+// Returns the inode and time of run.json. Each start that records itself there changes them.
 std::pair<ino_t, int64_t> recordOf(const std::string &out) {
   struct stat status {};
   if (::stat((out + "/run.json").c_str(), &status) != 0)
@@ -67,8 +67,8 @@ bool isThisProgram(pid_t process) {
 }
 
 // Returns the children of this process that are ranks of the run. Other children are commands for
-// events and lmc-wandb, which have sessions of their own, and processes that a shell had started
-// before it became this process by `exec`.
+// events and lmc-wandb, which have their own sessions, and processes that a shell had started
+// before it replaced itself by this program (`exec`).
 std::vector<pid_t> ranksLeft() {
   const pid_t self = ::getpid();
   std::ifstream children(fmt::format("/proc/{}/task/{}/children", self, self));
@@ -84,16 +84,16 @@ public:
   explicit Supervisor(const Supervision &s) : s(s), policy(s.restarts, newestStep(s.out)) {}
 
   Result<int> run() {
-    // Ranks whose launcher was killed become children of this process: they must have ended before
-    // the run starts again.
+    // Makes ranks whose launcher was killed children of this process, because they must have ended
+    // before the run starts again.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    // A console that was closed must not end the run.
+    // The run goes on if its console is closed.
     ignoreFailedWrites();
     const auto before = recordOf(s.out);
     for (int64_t starts = 0;; ++starts) {
       const bool recorded = recordOf(s.out) != before;
       LMC_LET(end, runOnce(recorded ? s.again : s.command, starts));
-      // The ranks may still save, and write to the logs that record() writes to.
+      // The ranks may still save, and write to the same logs as record().
       if (mayPass(*end) && !asked)
         awaitRanks();
       const uint64_t step = newestStep(s.out);
@@ -123,7 +123,7 @@ public:
 
 private:
   static void report(const char *kind, const std::string &text) {
-    // fmt::print would throw if the output is closed.
+    // fmt::print would throw an exception if the output is closed.
     std::fputs(fmt::format("lmc-run: {}: {}\n", kind, text).c_str(), stderr);
   }
 
@@ -186,8 +186,8 @@ private:
     }
   }
 
-  // Takes the entries of all children that have ended from the table of processes. Returns the end
-  // of `process` if it is one of them.
+  // Removes all children that have ended from the system's table of processes. Returns the end of
+  // `process` if it is one of them.
   static std::optional<ProcessEnd> reap(pid_t process = -1) {
     std::optional<ProcessEnd> end;
     int status = 0;
@@ -198,8 +198,8 @@ private:
     return end;
   }
 
-  // Waits until all ranks that have lost their launcher have ended, or a signal has asked the run
-  // to stop: a rank saves when its launcher dies. Kills those that take longer than a minute.
+  // Waits until all ranks that have lost their launcher have ended, because a rank saves when its
+  // launcher dies. Kills ranks that take longer than a minute. Returns early after a stop signal.
   void awaitRanks() {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (std::vector<pid_t> left = ranksLeft(); !left.empty() && !asked; left = ranksLeft()) {
@@ -217,13 +217,13 @@ private:
       asked = asked || *signal != SIGCHLD;
   }
 
-  // Returns after `seconds`, or earlier when a signal has come.
+  // Returns after `seconds`, or as soon as a signal arrives.
   void wait(double seconds) {
     pollfd waits = {signals.descriptor(), POLLIN, 0};
     (void)::poll(&waits, 1, static_cast<int>(seconds * 1000));
   }
 
-  // Returns false if a signal has asked the run to stop.
+  // Waits for `seconds`. Returns false if a stop signal arrived.
   bool pause(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     for (;;) {

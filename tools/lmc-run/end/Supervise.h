@@ -1,5 +1,5 @@
-// lmc-run --restarts: a parent process that starts a run again when it has failed for a cause that
-// may pass (Restarts.h).
+// lmc-run --restarts: a parent process that starts a run again after a failure whose cause may
+// disappear by itself (Restarts.h).
 #pragma once
 
 #include "ground/support/Result.h"
@@ -14,8 +14,8 @@ namespace lmc {
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The same without options that only the first start may have, such as --rewind. It is used after
-  // a start that has recorded itself in the folder of the run.
+  // The same without options that only the first start may have, such as --rewind: the command
+  // after a start that has recorded itself in the folder of the run.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank
@@ -23,14 +23,14 @@ struct Supervision {
   std::optional<TimeLimit> limit;
 };
 
-// The environment variable with the number of restarts, for the run.
+// The environment variable that tells the run its number of restarts.
 inline constexpr const char *kRestartVariable = "LMC_RESTART";
 
-// Runs the command until it ends for good, and returns its exit code; ExitCode::Failure if a signal
-// ended it, and Interrupted if the run was asked to stop, or its time was over, between two starts.
-// The signals of kStopSignals are passed on to the command, which is not started again after one of
-// them. If this process dies, the command gets a SIGTERM. Each restart is a line on stderr and in
-// log.txt, and an event `restart` in events.jsonl.
+// Runs the command, and starts it again as RestartPolicy decides. Returns the exit code of the last
+// start: ExitCode::Failure if a signal ended it, and Interrupted if a stop signal or the time limit
+// came between two starts. Passes the signals of kStopSignals on to the command, and does not start
+// the command again after one of them. If this process dies, the command gets a SIGTERM. Each
+// restart is a line on stderr and in log.txt, and an event `restart` in events.jsonl.
 Result<int> supervise(const Supervision &supervision);
 
 } // namespace lmc

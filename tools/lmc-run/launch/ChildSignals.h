@@ -1,4 +1,4 @@
-// Receives the signals of a process that waits for its children and passes stop signals on.
+// Receives the signals of a process that waits for its children and passes stop signals on to them.
 #pragma once
 
 #include "ground/support/Signals.h"
@@ -7,9 +7,9 @@
 
 namespace lmc {
 
-// For a process with one thread that computes nothing: while an object of this class exists,
-// SIGCHLD and kStopSignals are read from a descriptor (ground/support/Signals.h has the rule). A
-// child must call restoreSignals() before it starts its program.
+// While an object of this class exists, SIGCHLD and kStopSignals can be read from a descriptor (see
+// ground/support/Signals.h). For a process with only one thread. A child must call restoreSignals()
+// before it starts its program.
 class ChildSignals {
 public:
   ChildSignals();
@@ -27,9 +27,9 @@ private:
   int fd = -1;
 };
 
-// Must be called in a new process: puts it into a process group of its own, so that a terminal's
-// Ctrl-C does not reach it twice, and sends it a SIGTERM when its parent dies. Ends the process if
-// `parent` is not its parent any more.
+// Must be called in a new process. Gives this process its own process group, so that a terminal's
+// Ctrl-C does not reach it twice, and makes it receive a SIGTERM when its parent dies. Ends the
+// process if `parent` is no longer its parent.
 void followParent(int parent);
 
 } // namespace lmc

@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Returns this program with its arguments, but without the options `names` and their values.
+// Returns this program's command line without the options `names` and their values.
 static std::vector<std::string> without(const std::vector<std::string_view> &names, int argc,
                                         char **argv) {
   std::vector<std::string> command = {"/proc/self/exe"};

@@ -134,7 +134,7 @@ private:
     }
   }
 
-  // Prints the complete lines of a rank, and at the end of its output the rest, if any.
+  // Prints the complete lines of a rank; at the end of its output, also an incomplete line.
   void readOutput(size_t index) {
     Rank &rank = ranks[index];
     char buffer[4096];
@@ -175,7 +175,7 @@ private:
       readOutput(static_cast<size_t>(rank - ranks.begin()));
       const int code =
           WIFEXITED(status) ? WEXITSTATUS(status) : static_cast<int>(ExitCode::RankFailed);
-      // A rank that is killed at the time limit failed because of another one.
+      // A rank that this launcher kills at the time limit has failed because of another rank.
       if (WIFSIGNALED(status) && !consequence && !cause)
         fmt::print(stderr, "lmc-run: error: rank {} was ended by signal {} ({}){}\n",
                    rank - ranks.begin(), WTERMSIG(status), ::strsignal(WTERMSIG(status)),

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kWarmUp = 2; // steps
 
-// The source of batches: the training data, or random tokens if the job names none.
+// The source of batches: the training data, or random tokens if the job has no training data.
 class Batches {
 public:
   explicit Batches(const Session &session) : session(session) {}
@@ -82,8 +82,8 @@ private:
 
 } // namespace
 
-// Runs `total` steps. Sets `loss` to that of the last one, and ends[i] to the mark behind step i
-// (from 0).
+// Runs `total` steps. Sets `loss` to the loss of the last step, and ends[i] to the mark after step
+// i (from 0).
 static Result<void> runSteps(Session &session, uint64_t total, const StopSignals &stop,
                              std::vector<std::unique_ptr<Mark>> &ends, double &loss) {
   LMC_LET(batches, Batches::open(session));
@@ -112,7 +112,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
     LMC_LET(mark, session.device->makeMark());
     ends.push_back(std::move(*mark));
     LMC_TRY(session.device->place(*ends.back()));
-    // As in training, the host is at most one step ahead.
+    // As in training, the host is at most one step ahead of the device.
     if (session.scalars->hasRequests())
       LMC_TRY(takeLoss());
     LMC_TRY(session.scalars->request());
@@ -122,7 +122,7 @@ static Result<void> runSteps(Session &session, uint64_t total, const StopSignals
   return {};
 }
 
-// Returns the speed of a step that takes `seconds`.
+// Returns the speed, for the report, of a step that takes `seconds`.
 static nlohmann::ordered_json speedOf(const Session &session, double seconds) {
   const plan::Plan &plan = **session.plan;
   const uint64_t tokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
@@ -172,7 +172,7 @@ static nlohmann::ordered_json reportOf(const Session &session, const std::vector
     report["ratio"] = step / predicted;
   }
   report["loss"] = loss;
-  // The implementation of each matrix product, and the seconds of one run; 0: it was not timed.
+  // The implementation of each matrix product, and the seconds of one run of it (0: not measured).
   report["products"] = nlohmann::ordered_json::object();
   for (const GemmChoices::Use &use : session.gemms->inUse())
     report["products"][use.key.product] = {{"implementation", use.choice.implementation},

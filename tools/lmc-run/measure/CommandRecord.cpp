@@ -18,7 +18,7 @@ namespace lmc {
 
 namespace {
 
-// A bijection of 64-bit numbers whose bits look random (splitmix64: Steele, Lea, Flood 2014).
+// A bijection of 64-bit numbers; the result looks random (splitmix64: Steele, Lea, Flood 2014).
 uint64_t mixed(uint64_t number) {
   number += 0x9e3779b97f4a7c15;
   number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
@@ -57,8 +57,8 @@ double defaultTolerance(const plan::Plan &plan) {
   return hasBFloat16 ? 5e-2 : hasDouble ? 1e-9 : 1e-4;
 }
 
-// Adds to `from` the commands whose results are complete when collective `command` has ended: the
-// collective itself, and those before it (Command.stream).
+// Moves from `from` to `ended` what is complete once `command` has ended: the commands up to it on
+// its stream, and what is complete once the command in its Collective.after has ended.
 void addEnded(const plan::Function &function, int64_t command, std::vector<uint32_t> &from,
               std::vector<uint32_t> &ended) {
   if (command < 0)
@@ -88,14 +88,13 @@ ResultSums sumsOf(const ordered_json &output) {
   return sums;
 }
 
-// Returns the command that a line describes, without its results.
+// Returns a text that names the command of a line: "run 0 of micro, command 17".
 std::string placeOf(const ordered_json &line) {
   return fmt::format("run {} of {}, command {}", line.at("run").get<uint64_t>(),
                      line.at("function").get<std::string>(), line.at("command").get<uint64_t>());
 }
 
-// Returns the sums of `rows` runs of `elements` elements; a run begins `pitch` bytes after the one
-// before it.
+// Returns the sums over `rows` rows of `elements` elements. Rows begin `pitch` bytes apart.
 ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t elements,
                   uint64_t pitch) {
   ResultSums sums;
@@ -117,8 +116,8 @@ ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t e
   return sums;
 }
 
-// Returns an estimate of the L2 norm of the difference of two results, relative to `scale`.
-// Infinity: they have different numbers of finite elements.
+// Returns an estimate of the L2 norm of the difference of two results, divided by `scale`; infinity
+// if they have different numbers of finite elements.
 double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale) {
   if (one.elements != other.elements || one.notFinite != other.notFinite)
     return std::numeric_limits<double>::infinity();
@@ -130,8 +129,8 @@ double estimatedDifference(const ResultSums &one, const ResultSums &other, doubl
   return std::sqrt(squares / double(ResultSums::kProjections)) / scale;
 }
 
-// Sets the relative difference of each result from that in the file. Returns true if no difference
-// is above the tolerance.
+// Sets, for each result, its relative difference from the result in the file. Returns true if no
+// difference is above the tolerance.
 bool compare(ordered_json &line, const ordered_json &expected, double tolerance) {
   double largest = 0;
   for (size_t i = 0; i < line["outputs"].size(); ++i) {

@@ -42,39 +42,39 @@ struct ResultSums {
 
 class CommandRecord final : public FunctionObserver {
 public:
-  // Returns the file of this rank: of ranks but the first, `path` with ".rank3" behind it.
+  // Returns the file of this rank: `path` for rank 0, and `path` with ".rank3" appended for rank 3.
   static std::string fileOf(const std::string &path, const World &world);
-  // Makes a record that writes the file `path`, of a run on `device`.
+  // Makes a record of a run on `device`, which writes the file `path`.
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
-  // Makes a record that compares with the file `path`. Results may differ by `tolerance`, relative;
-  // 0: by 1e-9 where the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Prints to `json`, unless
-  // it is null, the line of each command with its `difference` and `ok`, as soon as it is compared:
-  // a failure of the device loses none before it. Error: the file cannot be read, is damaged, or is
-  // of another plan.
+  // Makes a record that compares with the file `path`. Relative differences up to `tolerance` are
+  // allowed; 0: up to 1e-9 if the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Unless `json` is
+  // null, prints the line of each command, with `difference` and `ok`, there as soon as the command
+  // is compared, so that a failure of the device loses no earlier line. Error: the file cannot be
+  // read, is damaged, or is of another plan.
   static Result<std::unique_ptr<CommandRecord>>
   toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
 
   bool isRecording() const override { return true; }
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
-  // Writes the file, or prints one line for all comparisons to `output` if none was printed. Error:
-  // the file cannot be written; the first command that differs from the file, by name.
+  // Writes the file, or prints a summary of all comparisons to `output` if no lines were printed.
+  // Error: the file cannot be written, or a command differs; the message names the first one.
   Result<void> finish(FILE *output);
 
 private:
   CommandRecord(const PlanFile &plan, const std::string &path) : plan(plan), path(path) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
   // Sets the results of a command of experts to zeros before it runs. The results have the maximum
-  // number of rows, and the command writes only the rows that exist; the old contents of the others
-  // would be compared otherwise.
+  // number of rows, but the command writes only the rows that exist. Without the zeros, old
+  // contents of the other rows would be compared.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
   // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);
   Result<ResultSums> sums(Device &device, const plan::Slice &slice);
   Result<double> scaleOf(Device &device, const plan::Operands &operands, const ResultSums &of);
   Error damaged(const std::string &why) const;
-  // Compares the last of `lines`.
+  // Compares the last element of `lines` with the file.
   Result<void> compareLast();
   nlohmann::ordered_json lineOf(uint32_t function, uint32_t command) const;
 

@@ -1,4 +1,4 @@
-// The time at which monitors try again what has failed. Tests replace it.
+// The clock by which monitors repeat what has failed. Tests replace it.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@ namespace lmc {
 
 using MonitorClock = std::function<std::chrono::steady_clock::time_point()>;
 
-// The time after a failure that a monitor waits before it tries again.
+// The time that a monitor waits after a failure before it tries again.
 inline constexpr std::chrono::seconds kMonitorPause(60);
 
 inline std::chrono::steady_clock::time_point monitorTime() {

@@ -34,7 +34,7 @@ static std::vector<std::string> environmentWith(const std::vector<std::string> &
   return all;
 }
 
-// posix_spawn() does not copy the page tables of this process, unlike fork(), which takes long with
+// Uses posix_spawn(), because fork() copies the page tables of this process, which takes long with
 // hundreds of gigabytes.
 Result<Command> Command::start(const std::vector<std::string> &arguments,
                                const std::vector<std::string> &environment, int input,
@@ -54,7 +54,7 @@ Result<Command> Command::start(const std::vector<std::string> &arguments,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   sigset_t set = signalMaskAtStart();
   ::posix_spawnattr_setsigmask(&attributes, &set);
-  // The run ignores these two.
+  // The run ignores these two signals, but the program must not.
   sigemptyset(&set);
   sigaddset(&set, SIGPIPE);
   sigaddset(&set, SIGXFSZ);

@@ -1,4 +1,4 @@
-// Starts programs beside a run, which never waits for them to end.
+// Starts programs beside a run. The run never waits for their ends.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -10,19 +10,19 @@
 
 namespace lmc {
 
-// A program that runs in a session of its own, so that no signal of the run's terminal reaches it.
-// It continues when this process ends, in whatever way.
+// A program in a session of its own, so that no signal of the run's terminal reaches it. It
+// continues when this process ends, however this ends.
 class Command {
 public:
-  // Starts `arguments`, the first of which is searched in PATH. `environment` has texts
-  // "NAME=value", which are added to the environment or replace variables in it. The program reads
-  // from the descriptor `input`, and appends to the file `output`; if that cannot be opened, its
-  // output is lost. Error: it cannot be started.
+  // Starts the program arguments[0], which is searched in PATH, with `arguments`. The texts
+  // "NAME=value" in `environment` add or replace environment variables. The program reads from the
+  // descriptor `input`, and appends to the file `output`; if that file cannot be opened, the output
+  // is lost. Error: the program cannot be started.
   static Result<Command> start(const std::vector<std::string> &arguments,
                                const std::vector<std::string> &environment, int input,
                                const std::string &output);
 
-  // Returns the exit code if the program has ended, or 128 + the number of the signal that ended
+  // If the program has ended, returns its exit code, or 128 + the number of the signal that ended
   // it. Must be called until then, because the system keeps an entry for an ended process.
   std::optional<int> ended();
 

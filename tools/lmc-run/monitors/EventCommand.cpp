@@ -10,8 +10,8 @@
 
 namespace lmc {
 
-// The input is a file in memory: a pipe that the command does not read could be full, and the run
-// would wait.
+// The input is a file in memory, because writing to a pipe that the command does not read could
+// block the run.
 Result<void> EventCommand::start(const std::string &name, Kind &kind, const Event &event) {
   const int memory = ::memfd_create("event", MFD_CLOEXEC);
   if (memory < 0)

@@ -1,4 +1,4 @@
-// Runs a command of the user for the events of a run.
+// Runs the user's command for the events of a run (monitoring.on_event).
 #pragma once
 
 #include "tools/lmc-run/monitors/Command.h"
@@ -10,21 +10,21 @@
 
 namespace lmc {
 
-// At most one command runs at a time for each kind of event. An event that comes while the command
-// of its kind runs waits until that has ended; of several events that wait, only the latest is
-// kept, so that a command that hangs costs nothing.
+// For each kind of event, at most one command runs at a time. An event that comes while the command
+// of its kind runs waits until that command has ended. Of several waiting events of a kind, only
+// the latest is kept, so a command that hangs costs nothing.
 class EventCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/on_event.log.
   EventCommand(std::string command, std::string out)
       : command(std::move(command)), out(std::move(out)) {}
 
-  // Starts the command with the event's line of JSON as its input, and LMC_EVENT (`kind`), LMC_STEP
-  // and LMC_OUT in its environment. Error: it cannot be started.
+  // Starts the command. Its input is the event's line of JSON, and its environment has LMC_EVENT
+  // (`kind`), LMC_STEP and LMC_OUT. Error: the command cannot be started.
   Result<void> run(const std::string &kind, int64_t step, const std::string &json);
 
-  // Notices commands that have ended, and starts the commands of waiting events. Must be called
-  // from time to time. Error: a command cannot be started.
+  // Starts the commands of waiting events whose kind has no running command any more. Must be
+  // called regularly. Error: a command cannot be started.
   Result<void> poll();
 
 private:

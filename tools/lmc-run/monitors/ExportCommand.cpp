@@ -32,8 +32,8 @@ Result<void> ExportCommand::find() {
   return {};
 }
 
-// The command's standard input is the lock file. It keeps the lock until the last process that has
-// inherited it ends.
+// The command's standard input is the lock file, so the lock stays until the last process that has
+// inherited this descriptor ends.
 Result<bool> ExportCommand::start(int64_t step) {
   const std::string results = resultsOf(step), lock = results + "/lock";
   LMC_TRY(makeFolders(results));
@@ -73,7 +73,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
   }
   for (auto step = waiting.begin(); step != waiting.end() && !running;) {
     const std::string results = resultsOf(*step);
-    // The command of an earlier start may have ended in the meantime, and a rollback moves exports.
+    // Skips exports that have become complete since, and exports that a rollback has moved.
     if (exists(results + "/" + kEvaluationComplete) ||
         !exists(fmt::format("{}/exports/{}", out, *step))) {
       step = waiting.erase(step);
@@ -82,7 +82,7 @@ Result<std::optional<ExportCommand::Outcome>> ExportCommand::poll() {
     auto started = start(*step);
     if (started && !*started)
       break;
-    // A later start of the run tries again after an error.
+    // After an Error, only a later start of the run tries this export again.
     step = waiting.erase(step);
     LMC_TRY(started);
   }

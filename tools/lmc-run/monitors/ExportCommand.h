@@ -1,4 +1,4 @@
-// Runs a command of the user, such as lm-evaluation-harness, for each export of a run.
+// Runs the user's command, such as lm-evaluation-harness, for each export of a run.
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
@@ -12,12 +12,12 @@
 
 namespace lmc {
 
-// One command runs at a time, in the order of the exports' steps, and none is left out: an export
-// whose command did not end with exit code 0 is evaluated again by a later start of the run. A
-// command continues when the run ends.
+// One command runs at a time, in the order of the exports' steps. No export is left out: if its
+// command does not end with exit code 0, a later start of the run evaluates it again. A command
+// continues when the run ends.
 //
-// OUT/evaluations/STEP is the folder for its results. While a command runs, it holds a lock on the
-// file `lock` there, which later starts of the run see, too.
+// OUT/evaluations/STEP is the folder for the results. While a command runs, it holds a lock on the
+// file `lock` there. Later starts of the run see this lock.
 class ExportCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log. `out` must
@@ -25,24 +25,25 @@ public:
   ExportCommand(std::string command, std::string out)
       : command(std::move(command)), out(std::move(out)) {}
 
-  // Adds the exports in OUT/exports whose results are not complete. Error: the folder cannot be
+  // Adds the exports in OUT/exports that have no complete results. Error: OUT/exports cannot be
   // read.
   Result<void> find();
   // Adds the export of a step.
   void add(int64_t step) { waiting.insert(step); }
 
-  // What became of a command.
+  // The end of a command.
   struct Outcome {
     int64_t step = 0;
     int code = 0;              // its exit code
     EvaluationResults results; // if the code is 0
   };
-  // Notices a command that has ended, and starts the next one with LMC_EXPORT (the folder of the
-  // export), LMC_STEP, LMC_OUT and LMC_RESULTS (the folder for results) in its environment. Must be
-  // called from time to time. Error: it cannot be started, or its results cannot be read.
+  // Returns the outcome of a command that has ended, if there is one, and starts the next command
+  // with LMC_EXPORT (the folder of the export), LMC_STEP, LMC_OUT and LMC_RESULTS (the folder for
+  // results) in its environment. Must be called regularly. Error: the command cannot be started, or
+  // results cannot be read.
   Result<std::optional<Outcome>> poll();
 
-  // Returns the steps of exports whose command runs or waits.
+  // Returns the steps of exports whose command runs or has to wait.
   std::vector<int64_t> open() const;
 
 private:

@@ -15,7 +15,7 @@ namespace lmc {
 Monitors::Monitors(const MonitoringConfig &settings, const std::string &exportCommand,
                    const std::string &out, Console &console, RunLog &log, const MonitorClock &clock)
     : console(console), log(log) {
-  // Paths become absolute, because commands may run in another folder than this process.
+  // Makes the path absolute, because commands may change to another folder.
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::absolute(out, failed).lexically_normal();
   if (settings.tensorboard)
@@ -35,7 +35,7 @@ Monitors::Monitors(const MonitoringConfig &settings, const std::string &exportCo
 Monitors::~Monitors() { log.listen(nullptr); }
 
 void Monitors::check(const Result<void> &attempt, const char *key) {
-  // `failing` is set first, because a warning is an event, too, which calls this function again.
+  // Changes `failing` before it warns: a warning is an event, which calls this function again.
   if (attempt)
     failing.erase(key);
   else if (failing.insert(key).second)
@@ -59,7 +59,7 @@ void Monitors::step(const StepRecord &record, int64_t logInterval) {
     if (!sawStep || record.step % logInterval == 0)
       check(prometheus->write(), "monitoring.prometheus");
   }
-  // Only now the folder is right: exports of steps that this start repeats have been removed.
+  // Looks at the folder only now, when the exports of steps that this start repeats are removed.
   if (!sawStep && onExport)
     check(onExport->find(), "checkpoint.export_command");
   sawStep = true;

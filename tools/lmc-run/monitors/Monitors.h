@@ -1,10 +1,10 @@
-// Tools for watching a run, beside its own files: TensorBoard, W&B, Prometheus, and a command for
-// events. Only the first rank has them.
+// Monitors, by which a user watches a run: TensorBoard, W&B, Prometheus, and a command for events.
+// Only the first rank has them.
 //
-// None of them stops a run: if something cannot be written or started, it is tried again, and a
-// warning is printed once until it works. A run never waits for a program or for the network. The
-// files of TensorBoard and Prometheus are written between two steps, so that a slow disk delays the
-// run.
+// No monitor stops a run. If something cannot be written or started, the monitor tries again later;
+// only the first of consecutive failures gives a warning. A run never waits for a program or for
+// the network, but the files of TensorBoard and Prometheus are written between two steps, so a slow
+// disk delays the run.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -23,18 +23,18 @@
 
 namespace lmc {
 
-// Events may come from any thread: the lock of the log guards all members but the first two.
+// Events may come from any thread. The lock of the log guards all members but the first two.
 class Monitors final : public RunObserver {
 public:
-  // Watches the run in the folder `out` from now on, all events of `log` included. `onExport` is a
-  // command for each export; "": none. `console` and `log` must outlive this object.
+  // Watches the run in the folder `out`, and receives all events of `log`, from now on. `onExport`
+  // is a command for each export ("": no command). `console` and `log` must outlive this object.
   Monitors(const MonitoringConfig &settings, const std::string &onExport, const std::string &out,
            Console &console, RunLog &log, const MonitorClock &clock = monitorTime);
   ~Monitors() override;
   Monitors(const Monitors &) = delete;
   Monitors &operator=(const Monitors &) = delete;
 
-  // Prometheus gets only the steps that the console shows.
+  // TensorBoard gets every step, and Prometheus only the steps that the console shows.
   void step(const StepRecord &record, int64_t logInterval) override;
   void generated(int64_t step, const std::vector<GeneratedText> &texts) override;
   void updated(const StepUpdates &updates) override;
@@ -43,7 +43,7 @@ private:
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();
   void pollExports();
-  // Warns of a failure, unless the previous attempt failed, too.
+  // Warns of a failure, unless the previous attempt with the same `key` failed, too.
   void check(const Result<void> &attempt, const char *key);
 
   Console &console;

@@ -34,7 +34,7 @@ static std::string valueOf(double value) {
 
 namespace {
 
-// The lines of one metric after the other.
+// Writes the text format: metrics, one after the other.
 class Exposition {
 public:
   explicit Exposition(const std::string &run) : run(escaped(run)) {}

@@ -1,6 +1,6 @@
-// Shows the state of a run to Prometheus by a file in its text format (version 0.0.4,
-// prometheus.io/docs/instrumenting/exposition_formats), which the textfile collector of
-// node_exporter reads.
+// Shows the state of a run to Prometheus: writes a file in the text format (version 0.0.4,
+// prometheus.io/docs/instrumenting/exposition_formats) that the textfile collector of node_exporter
+// reads.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,16 +17,16 @@ namespace lmc {
 
 class PrometheusFile {
 public:
-  // `run` is the label of all values.
+  // `run` becomes the label `run` of all values.
   PrometheusFile(std::string path, std::string run) : path(std::move(path)), run(std::move(run)) {}
 
   void step(const StepRecord &record);
-  // Takes the facts of an event of events.jsonl about a checkpoint or the end of the run.
+  // Counts an event of events.jsonl, and records what it tells about checkpoints and the run's end.
   void event(const std::string &name, const nlohmann::ordered_json &event);
 
-  // Returns the contents of the file. A value that is not known yet has no line.
+  // Returns the contents of the file. Values that are not known yet have no line.
   std::string text() const;
-  // Replaces the file, so that a reader sees the old or the new contents.
+  // Replaces the file: a reader sees either the old or the new contents.
   Result<void> write() const;
 
 private:

@@ -68,7 +68,7 @@ std::string tfRecord(std::string_view data) {
   return record;
 }
 
-// Returns the record of an Event whose field `field` is `content`.
+// Returns the TFRecord record of an Event whose field `field` is `content`.
 static std::string eventRecord(int64_t step, uint32_t field, std::string_view content) {
   std::string event;
   putDouble(event, 1, unixSeconds());
@@ -94,7 +94,7 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
   for (const RouterRecord &router : record.routers)
     for (const auto &[name, value] : valuesOf(router))
       scalars.emplace_back(fmt::format("router/{}/{}", router.layer, name), value);
-  // The name "mfu" alone has PaLM's MFU (arXiv 2204.02311, appendix B), which counts all scores.
+  // The tag "mfu" is PaLM's MFU (arXiv 2204.02311, appendix B), which counts all attention scores.
   for (const auto &[tag, value] : {std::pair("tokens_per_second", record.tokensPerSecond),
                                    {"mfu", record.mfuFull},
                                    {"mfu_causal", record.mfuCausal},
@@ -116,7 +116,7 @@ std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record) 
   return scalars;
 }
 
-// Returns the record of scalars, whose tags begin with `prefix`.
+// Returns the record of an Event with scalars. `prefix` is put before each tag.
 static std::string scalarRecord(int64_t step, const std::string &prefix,
                                 const std::vector<std::pair<std::string, double>> &scalars) {
   std::string summary;

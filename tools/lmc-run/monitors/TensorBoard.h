@@ -45,8 +45,8 @@ namespace lmc {
 // Returns `data` as a record of a TFRecord file.
 std::string tfRecord(std::string_view data);
 
-// Returns the tags and values of a step: "loss", "validation/web/loss", ... Rates whose peak or
-// time is not known are left out; a loss or norm that is not finite stays as it is.
+// Returns the tags and values of a step: "loss", "validation/web/loss", ... Leaves out rates whose
+// peak or time is not known. A loss or norm that is not finite stays as it is.
 std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
 class TensorBoardWriter {
@@ -58,21 +58,20 @@ public:
   explicit TensorBoardWriter(std::string folder, MonitorClock clock = monitorTime)
       : folder(std::move(folder)), clock(std::move(clock)) {}
 
-  // Writes the scalars of a step, as single precision. A file that was removed is replaced by a new
-  // one. After an Error, the step waits, and the next attempt to write is that of the first call
-  // after a minute: until then, each call returns the same Error. If more steps wait than
-  // kMostWaiting allows, the oldest are dropped.
+  // Writes the scalars of a step in single precision. If the file was removed, makes a new one.
+  // After an Error, the step waits: for a minute, each call returns the same Error without an
+  // attempt to write. If the waiting records take more than kMostWaiting, the oldest are dropped.
   Result<void> write(const StepRecord &record);
   // Does the same for generated texts, which become Markdown with the tags "generated/1", ...
   Result<void> write(int64_t step, const std::vector<GeneratedText> &texts);
-  // Does the same for the results of an evaluation, as "evaluation/NAME". The step may be an
-  // earlier one.
+  // Does the same for the results of an evaluation, as "evaluation/NAME". `step` may be before
+  // steps that were written earlier.
   Result<void> write(int64_t step, const EvaluationResults &results);
   // Does the same for the updates of tensors by a step, which may be an earlier one: "updates/NAME"
-  // is the update ratio, unless it is absent, and "weight_rms/NAME" the root mean square.
+  // is the update ratio, unless absent, and "weight_rms/NAME" the weights' root mean square.
   Result<void> write(const StepUpdates &updates);
 
-  // Returns true if steps were dropped since the last attempt to write that had no Error.
+  // Returns true if steps were dropped since the last successful attempt to write.
   bool hasDropped() const { return dropped; }
 
 private:

@@ -13,11 +13,11 @@
 
 namespace lmc {
 
-// Exit codes of lmc-wandb after which another start would fail in the same way: its own for a
-// Python without wandb, and those of env and the shell for a missing program.
+// Exit codes after which another start would fail in the same way: that of lmc-wandb for a Python
+// without wandb, and those of env and the shell for a program that is missing or not executable.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
-// Returns the path of lmc-wandb: in the folder of this program, or what LMC_WANDB names.
+// Returns the path of lmc-wandb: the environment variable LMC_WANDB, or a file beside this program.
 static std::string senderPath() {
   if (const char *path = std::getenv("LMC_WANDB"); path && *path)
     return path;

@@ -1,5 +1,5 @@
-// Lets the program lmc-wandb (tools/lmc-wandb) send the files of a run to Weights & Biases. lmc-run
-// itself never uses the network for that.
+// Starts the program lmc-wandb (tools/lmc-wandb), which sends the files of a run to Weights &
+// Biases. lmc-run itself does not use the network for this.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -14,18 +14,17 @@ namespace lmc {
 
 class WandbSender {
 public:
-  // Sends to the W&B project of the settings, which is not "".
+  // Sends to the W&B project that `settings` names, which must not be "".
   WandbSender(MonitoringConfig settings, std::string out, MonitorClock clock = monitorTime)
       : settings(std::move(settings)), out(std::move(out)), clock(std::move(clock)) {}
-  // Lets the program know that the run has ended. The program then sends the rest, and ends.
+  // Tells the program that the run has ended. The program then sends the rest, and ends.
   ~WandbSender();
   WandbSender(const WandbSender &) = delete;
   WandbSender &operator=(const WandbSender &) = delete;
 
-  // Starts the program if it does not run: the first time at once, and after it has failed again
-  // about a minute later. Must be called from time to time. Returns true if the program works: it
-  // runs, and was started a minute ago or earlier. Error: the program cannot be started, or has
-  // failed; the caller goes on calling.
+  // Starts the program if it does not run: the first time at once, and about a minute after each
+  // failure. Must be called regularly, also after an Error. Returns true if the program has run for
+  // at least a minute. Error: the program cannot be started, or has failed.
   Result<bool> poll();
 
 private:
