@@ -38,7 +38,7 @@ std::string defaultOutput(llvm::StringRef input) {
   return path.str().str();
 }
 
-// Returns an error if the job names a device spec that cannot be read. A job may name none.
+// Returns an Error if the job names a device spec that cannot be read.
 Result<void> checkSpec(const Config &config) {
   if (config.target.spec.empty())
     return {};
@@ -78,14 +78,14 @@ void printTimes(const std::string &path, const CompileResult &result, double sec
     llvm::outs() << llvm::formatv("  {0,-10} {1:f2} s\n", phaseName(time.phase), time.seconds);
 }
 
-// What became of a job.
+// The result of compiling a job.
 struct Outcome {
   int code = 0;
   int64_t nodes = 1, devicesPerNode = 1; // numbers of the job, if it could be read
 };
 
-// Compiles one job, writes its plan to `path`, and prints errors. If the job is one of a sweep, it
-// prints only one line to standard output, a comment for a shell.
+// Compiles one job, writes its plan to `path`, and prints errors. For a job of a sweep, it prints
+// only one line to standard output, which is a comment for a shell.
 Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
                    const std::string &path, const SweepJob *sweepJob = nullptr) {
   const auto failed = [](int code) { return Outcome{code}; };
@@ -135,7 +135,7 @@ Outcome compileJob(const CompileArguments &arguments, CompileOptions options,
   return done;
 }
 
-// Returns the text as a word of a shell's command line.
+// Returns the text as one word of a shell's command line, in quotes if it needs them.
 std::string shellWord(const std::string &text) {
   const bool isPlain = llvm::all_of(
       text, [](char c) { return llvm::isAlnum(c) || llvm::StringRef("._+-=/:@%").contains(c); });
@@ -149,7 +149,7 @@ std::string shellWord(const std::string &text) {
 
 // Returns the command that trains a plan.
 std::string runLine(const std::string &plan, const std::string &name, const Outcome &of) {
-  // lmc-run starts the ranks of one machine, and a launcher those of several.
+  // lmc-run starts the ranks of one machine. Several machines need a launcher.
   const std::string ranks = of.nodes == 1 && of.devicesPerNode > 1
                                 ? llvm::formatv(" --nproc={0}", of.devicesPerNode).str()
                                 : "";
@@ -157,8 +157,8 @@ std::string runLine(const std::string &plan, const std::string &name, const Outc
 }
 
 // Compiles each job of a sweep, and prints the command that trains it. If a job fails, the others
-// are still compiled. Returns the exit code of the worst: the machine failed (1) is worse than a
-// mistake (2), and this is worse than a plan that does not fit (3).
+// are still compiled. Returns the worst exit code of the jobs, of which 1 (the machine failed) is
+// the worst, then 2 (a mistake of the user), then 3 (the plan does not fit).
 int compileSweep(const CompileArguments &arguments, const CompileOptions &options,
                  const std::vector<SweepJob> &jobs) {
   const std::string several =

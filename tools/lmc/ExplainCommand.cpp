@@ -1,4 +1,4 @@
-// lmc explain: prints what a plan does and what it needs.
+// lmc explain: prints what a plan does, and the memory and time that it needs.
 #include "compiler/cost/PlanCost.h"
 #include "compiler/driver/Hints.h"
 #include "compiler/driver/ScaleTable.h"
@@ -32,7 +32,7 @@ struct ExplainArguments {
   std::string html, trace, kernel, measured;
   std::string phase;          // name of the phase to explain; "": the first
   std::vector<int64_t> scale; // numbers of devices for --scale
-  // The sections of the report that the user requests; if all are false, all are printed.
+  // The sections of the report that the user requests. If none is true, all are printed.
   bool memory = false, fusion = false, recompute = false, cost = false, comm = false,
        kernels = false, commands = false;
 };
@@ -42,14 +42,14 @@ struct Explained {
   std::unique_ptr<PlanFile> file;
   cost::DeviceSpec spec;
   // Sections of the report: "compile" if this command has compiled the plan, "hints" if the job
-  // does not fit, and "scale" if it was requested.
+  // does not fit, and "scale" if the user requests it.
   nlohmann::json sections = nlohmann::json::object();
   size_t phase = 0; // number of the phase that is explained
 
   const PlanFile &plan() const { return file->phasePlan(phase); }
 };
 
-// Returns the number of the phase of this name; the first one for "".
+// Returns the index of the phase with this name; 0 for "".
 Result<size_t> findPhase(const PlanFile &plan, const std::string &name) {
   if (name.empty())
     return size_t{0};
@@ -65,8 +65,8 @@ Result<size_t> findPhase(const PlanFile &plan, const std::string &name) {
                llvm::join(names, ", ")};
 }
 
-// Returns the device spec for explaining a plan: the one that the command line gives, else the one
-// that the plan was compiled for.
+// Returns the device spec for explaining a plan: `given`, from the command line, or the spec that
+// the plan was compiled for.
 Result<cost::DeviceSpec> specOf(const plan::Plan &plan, const std::string &given) {
   if (!given.empty())
     return cost::loadDeviceSpec(given);
@@ -88,7 +88,7 @@ Result<Explained> openPlan(const ExplainArguments &arguments) {
   return Explained{std::move(*plan), std::move(*spec), nlohmann::json::object(), *phase};
 }
 
-// Returns an error if --set gives a key several values: a report is about one plan.
+// Returns an Error if --set gives a key several values, because a report is about one plan.
 Result<void> checkOneJob(const JobOptions &options) {
   LMC_LET(jobs, expandSettings(options.settings, modelFamilies()));
   if (jobs->size() == 1)
@@ -98,8 +98,8 @@ Result<void> checkOneJob(const JobOptions &options) {
                "of lmc compile"};
 }
 
-// Compiles the job and returns its plan. Returns nullopt if the compiler has printed an error; the
-// program then ends with ExitCode::UserError.
+// Compiles the job and returns its plan. If the compiler has printed an error, returns nullopt; the
+// program must then end with ExitCode::UserError.
 Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_TRY(checkOneJob(arguments.job));
   LMC_LET(phases, readPhases(arguments.input, arguments.job));
@@ -157,7 +157,7 @@ Result<void> readCounts(llvm::StringRef text, std::vector<int64_t> &counts) {
   return {};
 }
 
-// Returns the Error of an option of this command.
+// Returns an Error about an option of this command.
 Error failure(const std::string &what, ExitCode code = ExitCode::UserError) {
   return Error{"lmc explain: error: " + what, code};
 }
@@ -222,7 +222,7 @@ Result<void> writeReport(const Explained &explained, const ExplainArguments &arg
   const ExplainArguments &a = arguments;
   const bool all = !a.memory && !a.fusion && !a.recompute && !a.cost && !a.comm && !a.kernels &&
                    !a.commands && a.scale.empty();
-  // If a report is written to a file, text is printed only if the user requests a section.
+  // If the report goes to a file, prints text only if the user requests a section.
   if (a.json)
     llvm::outs() << report.dump(2) << "\n";
   else if (!all || (a.html.empty() && a.trace.empty())) {

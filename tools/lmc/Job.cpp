@@ -36,8 +36,8 @@ void addJobOptions(Command &command, JobOptions &options) {
                  "shared (default), again, alone");
 }
 
-// Returns the device spec that the command line gives. If it is a path, it is made absolute,
-// starting from the working directory and not from the folder of the TOML file.
+// Returns a device spec of the command line, after making a path absolute. A relative path starts
+// from the working directory, not from the folder of the TOML file.
 static std::string fromHere(const std::string &spec) {
   llvm::SmallString<128> path(spec);
   if (cost::isSpecPath(spec))

@@ -1,5 +1,5 @@
-// Functions that both `lmc compile` and `lmc explain` use: they parse the options that change a
-// job, and compile the job.
+// What `lmc compile` and `lmc explain` share: parsing the options that change a job, and compiling
+// the job.
 #pragma once
 
 #include "compiler/driver/Compile.h"
@@ -18,7 +18,7 @@
 
 namespace lmc {
 
-// The command line options that replace keys of the TOML file, and options for the compiler itself.
+// The command line options that replace keys of the TOML file, and the compiler's own options.
 struct JobOptions {
   std::vector<std::string> settings; // values of --set: "section.key=value"
   std::string target, nodes, devicesPerNode, memoryBudget;
@@ -28,14 +28,14 @@ struct JobOptions {
   std::string longRows;
 };
 
-// Adds these options to `command`. The parser writes to `options`, which must live until then.
+// Adds these options to `command`. `options` must live until the command line is parsed.
 void addJobOptions(Command &command, JobOptions &options);
 
-// Reads the TOML file at `path` and applies `options`, for each phase of the job, in order; returns
-// one Config for a job without phases.
+// Reads the TOML file at `path` and applies `options`. Returns one Config per phase of the job, in
+// order, or one for a job without phases.
 Result<std::vector<Config>> readPhases(const std::string &path, const JobOptions &options);
 
-// Sets those fields of `to` that `from` contains, with the defaults of the job's target.
+// Copies the compile options of `from` to `to`, with the defaults of the job's target.
 void setCompileOptions(const JobOptions &from, const Config &config, CompileOptions &to);
 
 // Returns an MLIR context with lmc's dialects that uses one thread.
@@ -43,9 +43,9 @@ std::unique_ptr<mlir::MLIRContext> makeContext();
 
 // Compiles a job for each of its phases, and makes one plan of all. The result has the module of
 // the first phase, all times, and the largest budget that a phase needs. `fits` is true if all
-// phases fit; otherwise `misfit` is the number of the first phase that does not, and the result has
-// its plan. Prints each error as one line that begins with the path of the job's file, and names
-// the phase if the job has phases.
+// phases fit; otherwise `misfit` is the index of the first phase that does not fit, and the result
+// has the plan of this phase. Prints each error as one line that begins with the path of the job's
+// file and, if the job has phases, names the phase.
 struct CompiledPhases {
   CompileResult result;
   size_t misfit = 0;
@@ -53,14 +53,14 @@ struct CompiledPhases {
 mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
                                               const CompileOptions &options);
 
-// Writes a temporary file beside `path` and renames it, so that `path` never is an incomplete file.
-// A device or a pipe is written directly.
+// Writes a temporary file beside `path` and renames it to `path`, which therefore is never
+// incomplete. Writes directly to a device or a pipe.
 Result<void> writeAtomically(const std::string &path, llvm::StringRef bytes);
 
 // Prints `message` and a newline to stderr, and returns `code` as the program's exit code.
 int fail(llvm::StringRef message, ExitCode code = ExitCode::UserError);
 
-// Returns the exit code of a command, after it has printed the error, if any, behind `prefix`.
+// Returns the exit code of a command. If `result` is an Error, prints `prefix` and the message.
 int exitCodeOf(const Result<int> &result, llvm::StringRef prefix);
 
 } // namespace lmc

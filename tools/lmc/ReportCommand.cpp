@@ -26,7 +26,7 @@ bool allEnded(const std::vector<RunHistory> &runs) {
   return llvm::all_of(runs, [](const RunHistory &run) { return run.hasEnded(); });
 }
 
-// Returns an error if the page would replace a file that is read.
+// Returns an Error if the page would replace a file that this command reads.
 Result<void> checkOutput(const ReportArguments &arguments) {
   std::vector<std::string> read = arguments.curves;
   for (const std::string &folder : arguments.folders)
@@ -63,8 +63,8 @@ void printResult(const ReportArguments &arguments, const std::vector<RunHistory>
   llvm::outs().flush();
 }
 
-// Waits, and returns true if a signal asked the program to stop in the meantime. blockSignals()
-// must have been called.
+// Waits for `seconds`. Returns true, early, if a stop signal arrives. blockSignals() must have been
+// called before.
 bool isStopped(uint64_t seconds) {
   sigset_t stops;
   sigemptyset(&stops);
@@ -75,8 +75,8 @@ bool isStopped(uint64_t seconds) {
   return sigtimedwait(&stops, nullptr, &limit) > 0;
 }
 
-// Writes the page again and again until all runs have ended or the user stops the program. A
-// failure is tried again, and gives one warning.
+// Writes the page repeatedly until all runs have ended or the user stops the program. After a
+// failure, warns and tries again; only the first of consecutive failures gives a warning.
 int watch(const ReportArguments &arguments, std::vector<RunHistory> &runs,
           const std::vector<PublishedCurve> &curves) {
   blockSignals();

@@ -1,4 +1,4 @@
-// The plug-in: Arrow's reader of Parquet, with one column of one row group open at a time.
+// The plug-in reads Parquet with Arrow. One column of one row group is open at a time.
 
 #include "tools/parquet/ParquetPlugin.h"
 
@@ -64,7 +64,7 @@ bool isNull(const arrow::Array &array, int64_t row) {
 
 class Reader {
 public:
-  // Throws a std::exception whose text is a clause.
+  // May throw a std::exception, whose text is a clause.
   Reader(const std::string &path, const std::string &column, uint64_t firstRow) {
     parquet::ReaderProperties properties;
     properties.enable_buffered_stream();
@@ -160,7 +160,7 @@ private:
     return true;
   }
 
-  // Returns the row group, and where its column lies in the file.
+  // Returns a text that names the row group, and the bytes of the file in which its column lies.
   std::string place() const {
     const auto column = file->parquet_reader()->metadata()->RowGroup(group)->ColumnChunk(leaf);
     const int64_t begin = column->has_dictionary_page() ? column->dictionary_page_offset()

@@ -1,4 +1,4 @@
-// Keeps the results of checkpoint.export_command for the exports of a run: OUT/evaluations.
+// The results of a run's checkpoint.export_command, read from OUT/evaluations.
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
@@ -16,8 +16,8 @@ public:
 
   explicit ExportResults(const std::string &folder) : folder(folder + "/evaluations") {}
 
-  // Reads the results that were completed since the last update(), and forgets those of steps that
-  // a rewind took back. If the folder cannot be read, no results are kept.
+  // Reads the results that were completed since the last update(), and removes those of steps that
+  // a rewind took back. If the folder cannot be read, there are no results.
   void update();
   // Returns the results, by training step.
   const std::map<int64_t, EvaluationResults> &steps() const { return kept; }

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// The number of last bytes that recognise a file: a line of metrics has its time in milliseconds,
-// so that any two lines differ in them.
+// A changed file is recognised by this many of its last bytes. Any two lines of metrics differ in
+// these, because they have their times in milliseconds.
 static constexpr size_t kTail = 256;
 
 Result<void> GrowingFile::read(const std::function<void()> &restart,

@@ -1,4 +1,4 @@
-// Reads the lines of a text file that another process writes to.
+// Reads the lines of a text file to which another process writes.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -12,20 +12,20 @@ namespace lmc {
 
 class GrowingFile {
 public:
-  // The length to which a longer line is cut.
+  // The maximum length of a line; longer lines are cut.
   static constexpr size_t kMaxLine = size_t{1} << 20; // bytes
 
   explicit GrowingFile(std::string path) : path(std::move(path)) {}
 
   // Calls `line` for each whole line (without its newline) that was added to the file since the
-  // last call. An incomplete line at the end is left for a later call. If the file no longer has
+  // last call. Leaves an incomplete line at the end for a later call. If the file no longer has
   // what was read before, because lines were removed or the file was replaced, calls `restart` and
-  // reads from the beginning. Uses memory for a line instead of the file. A missing file has no
-  // lines; other failures to read are an Error.
+  // reads from the beginning. Keeps one line in memory, not the file. A missing file has no lines.
+  // Error: the file cannot be read.
   Result<void> read(const std::function<void()> &restart,
                     const std::function<void(std::string_view)> &line);
 
-  // Returns true if the file ended in an incomplete line when it was last read.
+  // Returns true if the file ended in an incomplete line at the last read().
   bool hasPart() const { return part; }
 
 private:

@@ -9,7 +9,7 @@ void Line::add(const RunPosition &at, double value) {
   last = point;
   if (buckets.empty() || buckets.back().count == size) {
     if (buckets.size() == kMaxBuckets) {
-      // An odd bucket at the end stays as it is: it is then half full.
+      // A last bucket without a neighbour stays as it is, and is then half full.
       for (size_t i = 0; i < buckets.size(); i += 2) {
         Bucket merged = buckets[i];
         if (i + 1 < buckets.size()) {

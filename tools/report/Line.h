@@ -1,11 +1,11 @@
 // A line of a chart that keeps a limited number of points, for any number of values.
 //
-// Consecutive values form buckets of equal size. A bucket keeps its minimum, its maximum and its
-// sum. When there are more than kMaxBuckets, neighbours are merged and the size doubles, so that
-// values can arrive one by one. A spike of a single step therefore stays visible: the minimum and
-// the maximum of each bucket are points of the line. This is the min/max decimation of
-// oscilloscopes ("peak detect"); M4 (Jugel et al., VLDB 2014) shows that with a bucket per pixel it
-// draws the extent of every column of pixels exactly.
+// Values arrive one by one. Consecutive values form buckets of equal size, each of which keeps its
+// minimum, maximum and sum. When there are more than kMaxBuckets buckets, neighbours are merged and
+// the size doubles. The minimum and the maximum of each bucket are points of the line, so a spike
+// of a single step stays visible. This is the min/max decimation of oscilloscopes ("peak detect").
+// M4 (Jugel et al., VLDB 2014) shows that with a bucket per pixel, the extent of every column of
+// pixels is exact.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// The position of a value on each of the axes of the report.
+// The position of a value on each of the report's x axes.
 struct RunPosition {
   double step = 0;    // optimizer steps
   double tokens = 0;  // tokens trained on, including those of the step
@@ -31,17 +31,16 @@ public:
   static constexpr size_t kMaxBuckets = 999;
   static constexpr size_t kMaxPoints = 2 * kMaxBuckets + 2;
 
-  // Adds a finite value. Positions must not decrease from call to call.
+  // Adds a value, which must be finite. Positions must not decrease from call to call.
   void add(const RunPosition &at, double value);
 
   bool empty() const { return total == 0; }
 
-  // Returns at most kMaxPoints of the values, in their order: the first and the last one, and the
-  // minimum and the maximum of each bucket. As long as there are at most kMaxBuckets values, these
-  // are all of them.
+  // Returns at most kMaxPoints of the values, in their order: the first and the last value, and the
+  // minimum and the maximum of each bucket. These are all values if there are at most kMaxBuckets.
   std::vector<LinePoint> points() const;
 
-  // Returns the mean of each bucket, at the position of its last value.
+  // Returns the mean of each bucket, at the position of the bucket's last value.
   std::vector<LinePoint> means() const;
 
   // Returns the number of values in each bucket but the last one.

@@ -31,8 +31,8 @@ std::string pageFile(std::string_view stem) {
   return "";
 }
 
-// Returns a number rounded to `digits` significant digits, so that its JSON has no more; null if it
-// is not finite.
+// Returns a number rounded to `digits` significant digits, to keep the JSON short; null if the
+// number is not finite.
 ordered_json rounded(double value, int digits = 6) {
   if (!std::isfinite(value))
     return nullptr;
@@ -43,8 +43,8 @@ ordered_json orNull(const std::optional<double> &value, int digits = 6) {
   return value ? rounded(*value, digits) : ordered_json();
 }
 
-// Adds the positions of points to `json`: the differences of neighbours in steps "s", tokens "t"
-// and milliseconds "m", which take few digits.
+// Adds the positions of points to `json`, in steps "s", tokens "t" and milliseconds "m". Each
+// position is the difference from the point before, which has few digits.
 void addPositions(const std::vector<LinePoint> &points, ordered_json &json) {
   int64_t step = 0, tokens = 0, milliseconds = 0;
   ordered_json s = ordered_json::array(), t = s, m = s;
@@ -122,7 +122,7 @@ ordered_json factsJson(const RunHistory &run) {
 ordered_json eventsJson(const RunHistory &run) {
   ordered_json events = ordered_json::array();
   for (const RunEvent *event : run.events()) {
-    // The losses of validations are lines of the chart instead of events.
+    // The chart shows the losses of validations as lines.
     if (event->kind == "validation")
       continue;
     const RunPosition at =
@@ -138,7 +138,7 @@ ordered_json eventsJson(const RunHistory &run) {
 }
 
 ordered_json slowStepsJson(const RunHistory &run) {
-  // The first step of a start includes a warm-up, so that it is left out.
+  // Leaves out the first step of each start, which includes a warm-up.
   std::set<double> firstSteps = {1};
   for (const RunEvent *event : run.events())
     if (event->kind == "start" && event->step)
@@ -244,7 +244,7 @@ ordered_json runJson(const RunHistory &run, const std::string &name) {
   return json;
 }
 
-// Returns a name for each run: the last part of its path, or the whole path where two are equal.
+// Returns a name for each run: the last part of its path, or the whole path if that is ambiguous.
 std::vector<std::string> namesOf(const std::vector<RunHistory> &runs) {
   std::vector<std::string> names;
   for (const RunHistory &run : runs) {
@@ -287,7 +287,7 @@ ordered_json differencesJson(const std::vector<RunHistory> &runs) {
   return differences;
 }
 
-// Returns JSON that may stand in a <script> element: no text in it can end the element.
+// Returns JSON for a <script> element, in which no text can end the element.
 std::string scriptText(const ordered_json &json) {
   std::string text;
   for (char c : json.dump(-1, ' ', false, ordered_json::error_handler_t::replace)) {
@@ -318,7 +318,7 @@ std::string reportPage(const std::vector<RunHistory> &runs,
     data["curves"].push_back(lineJson(curve.line.points()));
     data["curves"].back()["name"] = curve.name;
   }
-  // The template is divided at its marks first, so that texts of runs are not searched for marks.
+  // Divides the template at its marks first, so that no text of a run can act as a mark.
   std::string page;
   const std::string text = pageFile("page");
   std::string_view rest = text;

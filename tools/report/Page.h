@@ -1,4 +1,4 @@
-// Shows runs as one HTML page, which loads no other file.
+// Shows runs as one HTML page that needs no other file.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -16,9 +16,9 @@ struct PageOptions {
   int reloadSeconds = 0;     // seconds after which the page reloads itself; 0: never
 };
 
-// Returns the page. It has at most Line::kMaxPoints points per line, so that its size does not
-// depend on the lengths of the runs. Texts of the runs (names, warnings) are in it as data only,
-// and cannot become HTML or script.
+// Returns the page. It has at most Line::kMaxPoints points per line, so its size does not depend on
+// the lengths of the runs. Texts of the runs (names, warnings) are only data in the page, and
+// cannot become HTML or script.
 std::string reportPage(const std::vector<RunHistory> &runs,
                        const std::vector<PublishedCurve> &curves, const PageOptions &options);
 

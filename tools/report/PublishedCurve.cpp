@@ -13,7 +13,7 @@
 
 namespace lmc {
 
-// Returns the fields of a line of CSV, without spaces and quotes around them.
+// Returns the fields of a line of CSV, without the spaces and quotes around each.
 static std::vector<std::string_view> csvFields(std::string_view line) {
   constexpr std::string_view kAround = " \t\r\"";
   std::vector<std::string_view> fields;

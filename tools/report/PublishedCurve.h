@@ -1,4 +1,4 @@
-// A published loss curve, which the report shows beside runs.
+// Loss curves that others have published, which the report shows beside runs.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -13,9 +13,9 @@ struct PublishedCurve {
   Line line;        // has only tokens: its steps are the numbers of its points
 };
 
-// Reads a CSV file: a header that names the columns "tokens" and "loss", in any order and with
-// others beside them, then a line for each point, with tokens that rise. Fields hold no commas.
-// Error: anything else.
+// Reads a CSV file. Its header names the columns "tokens" and "loss", in any order, and maybe
+// others. Each further line is a point; tokens must rise from line to line, and fields must not
+// have commas. Error: the file is not of this form.
 Result<PublishedCurve> readPublishedCurve(const std::string &path);
 
 } // namespace lmc

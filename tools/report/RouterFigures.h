@@ -1,4 +1,4 @@
-// Statistics of the routers of a run's layers: `router` in the lines of OUT/metrics.jsonl.
+// Statistics of the routers of a run's layers, from `router` in the lines of OUT/metrics.jsonl.
 #pragma once
 
 #include "tools/report/StepGroups.h"
@@ -22,17 +22,17 @@ public:
   };
   struct Layer {
     int64_t number = 0;
-    // The figures of the latest step: the shares of the busiest and of the idlest expert, the
-    // entropy in nats, the balancing loss, and the share of choices after a rank's first window of
-    // rows. Absent if its line has none.
+    // Figures of the latest step: the shares of the busiest and of the idlest expert, the entropy
+    // in nats, the balancing loss, and the share of choices after a rank's first window of rows.
+    // Absent if the step's line does not have them.
     std::optional<double> maxLoad, minLoad, entropy, balanceLoss, late;
     std::optional<Highest> highest; // highest share of a busiest expert; of equal ones, the first
-    // The highest share of a busiest expert in each group of steps with routers; absent if no step
+    // The highest share of a busiest expert in each group of steps; absent if no step of the group
     // has one.
     std::vector<std::optional<double>> loads;
   };
 
-  // Adds the object `router` of a step, of which only the numbers of layers are read.
+  // Adds the object `router` of a step. Keys that are not numbers of layers are ignored.
   void add(int64_t step, const nlohmann::json &router);
 
   std::vector<const Layer *> layers() const; // in the order of their numbers

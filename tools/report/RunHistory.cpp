@@ -17,11 +17,10 @@ using nlohmann::json;
 namespace lmc {
 namespace {
 
-// The maximum of numbers of steps and tokens: JavaScript, which draws them, has exact whole numbers
-// up to 2^53.
+// The maximum of steps and tokens. JavaScript, which draws them, has exact integers up to 2^53.
 constexpr double kLargest = 9007199254740992; // 2^53
 
-// Returns the seconds since 1970 of "2026-11-22T13:40:02.125Z"; 0 for another text.
+// Returns the seconds since 1970 for "2026-11-22T13:40:02.125Z"; 0 for a text of another form.
 double secondsOf(const std::string &time) {
   std::tm parts{};
   double seconds = 0;
@@ -33,7 +32,7 @@ double secondsOf(const std::string &time) {
   return static_cast<double>(::timegm(&parts)) + seconds;
 }
 
-// Returns the number in a text that begins with "step N:", as warnings of the guard do.
+// Returns N of a text that begins with "step N:", as warnings of the guard do.
 std::optional<double> stepInText(const std::string &text) {
   long long step = 0;
   char colon = 0;
@@ -47,7 +46,7 @@ std::string shown(const json &value) {
                            : value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Returns the text of an event, without its time, name and step.
+// Returns a text that describes an event, without its time, name and step.
 std::string describe(const std::string &kind, const json &event) {
   if (kind == "warning" || kind == "diverged")
     return textAt(event, "text");
@@ -220,7 +219,7 @@ void RunHistory::addSlow(StepPart part, double step, double seconds) {
 }
 
 std::vector<SlowStep> RunHistory::slowSteps(StepPart part) const {
-  // Validations, saves and waits for data are rare, so they are compared with a step's computation.
+  // Validations, saves and waits for data are rare, so their own medians would say nothing.
   const double usual = part == StepPart::Compute ? computeSeconds.median().value_or(0) : 0;
   const double least = usual + stepSeconds.median().value_or(0) / 2;
   std::vector<SlowStep> result;
@@ -237,7 +236,7 @@ RunPosition RunHistory::positionOfStep(double step) const {
     return end;
   const RunPosition from = next == clock.begin() ? RunPosition() : std::prev(next)->second;
   const RunPosition to = next == clock.end() ? end : next->second;
-  // Tokens and seconds are interpolated linearly in the steps between two entries of the clock.
+  // Interpolates tokens and seconds linearly between two entries of the clock.
   const double part = to.step > from.step ? (step - from.step) / (to.step - from.step) : 0;
   return {step, from.tokens + part * (to.tokens - from.tokens),
           from.seconds + part * (to.seconds - from.seconds)};
@@ -269,7 +268,7 @@ void RunHistory::readEvent(std::string_view line) {
   ending = event.kind == "exit" ? event.text : "";
   if (event.kind == "warning")
     ++warnings;
-  // A start continues after a step. Events of an earlier start after this step were taken back.
+  // A start or rewind continues after a step, and takes back all earlier events of later steps.
   if (event.kind == "start" || event.kind == "rewind") {
     if (event.kind == "start")
       ++starts;
@@ -279,7 +278,7 @@ void RunHistory::readEvent(std::string_view line) {
           if (other.step && *other.step > *event.step)
             other.takenBack = true;
   }
-  // The number of kinds is limited, because a hostile file may have any number.
+  // Limits the number of kinds, because a hostile file may have any number.
   constexpr size_t kMaxKinds = 64;
   if (!kept.count(event.kind) && kept.size() == kMaxKinds)
     return;

@@ -1,5 +1,5 @@
-// The history of a run's training, read from its folder (docs/running.md has the format of its
-// files), in limited memory however long the run is. The run may still be training.
+// The history of a run, which may still be training. It is read from the run's folder
+// (docs/running.md describes the files), and takes limited memory however long the run is.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -24,7 +24,7 @@
 
 namespace lmc {
 
-// The quantities of a step that are drawn, by their names in metrics.jsonl.
+// The names in metrics.jsonl of the quantities of a step that the report draws.
 inline constexpr std::array<const char *, 9> kDrawnQuantities = {
     "loss",       "lr",       "grad_norm",    "update_ratio", "tokens_per_second",
     "mfu_causal", "mfu_full", "step_seconds", "memory_bytes"};
@@ -33,7 +33,7 @@ inline constexpr std::array<const char *, 9> kDrawnQuantities = {
 enum class StepPart { Compute, Data, Validation, Save };
 inline constexpr std::array<const char *, 4> kStepParts = {"compute", "data", "validation", "save"};
 
-// A step in which one part took long.
+// A step in which one kind of work took long.
 struct SlowStep {
   int64_t step = 0;
   double seconds = 0; // of that part
@@ -66,20 +66,20 @@ public:
   // Opens the folder of a run. Error: `folder` is no folder, or has no metrics.jsonl.
   static Result<RunHistory> open(const std::string &folder);
 
-  // Reads what was added to the folder since the last call. A line of metrics.jsonl, events.jsonl
-  // or updates.jsonl that is damaged is left out and counted.
+  // Reads what was added to the folder since the last call. Leaves out and counts damaged lines of
+  // metrics.jsonl, events.jsonl and updates.jsonl.
   Result<void> update();
 
   // Returns true if the run has ended: its latest event is `exit`.
   bool hasEnded() const { return lastEvent == "exit"; }
 
-  // Return the position on the axes of a step or of a time (in seconds since 1970), as exactly as
-  // the buckets of the lines allow.
+  // Return the position on the x axes of a step, or of a time (in seconds since 1970), as exactly
+  // as the buckets of the lines allow.
   RunPosition positionOfStep(double step) const;
   RunPosition positionOfTime(double seconds) const;
 
-  // Returns the steps that spent more than half a step's median seconds on this part (on `Compute`:
-  // more than its own median in addition), at most kMaxSlowSteps, the slowest one first.
+  // Returns the steps in which `part` took more than half of the median seconds of a step (for
+  // `Compute`: more than this plus the median of `Compute`): at most kMaxSlowSteps, slowest first.
   std::vector<SlowStep> slowSteps(StepPart part) const;
 
   // Returns the kept events, in the order of the file.
@@ -101,7 +101,7 @@ public:
   std::array<double, kStepParts.size()> partSeconds{}; // sums over all steps
   std::map<std::string, ValidationLine> validations;   // by name of the set; "": data.validation
   std::optional<LinePoint> lastLoss, lowestLoss;
-  // The exponential mean of about the last kMeanSteps losses.
+  // The exponential mean of the losses, over about the last kMeanSteps steps.
   static constexpr int64_t kMeanSteps = 100;
   std::optional<double> meanLoss() const;
   MedianSketch stepSeconds, computeSeconds, tokensPerSecond, mfu; // mfu: mfu_causal
@@ -120,7 +120,7 @@ public:
   TensorUpdates updates;
 
   // Returns the number of lines of metrics.jsonl, events.jsonl and updates.jsonl that were left
-  // out, with an incomplete line at the end.
+  // out, including an incomplete last line.
   int64_t damaged() const;
 
 private:

@@ -1,4 +1,4 @@
-// Groups of the lines of a file, by which a series keeps a limited number of points.
+// Puts the lines of a file into groups, so that a series keeps one point per group.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace lmc {
 
-// All groups but the last one have equally many consecutive lines: 1, 2, 4, ... as the file grows.
+// All groups but the last have equally many consecutive lines: 1, then 2, 4, ... as the file grows.
 class StepGroups {
 public:
   static constexpr size_t kMax = 64; // an even number
 
-  // Adds a line to the last group, or opens a group for it. If there would be too many groups,
-  // neighbours are merged first; then the result is true, and merge() must be called for each
+  // Adds a line to the last group, or to a new group. If this would make more than kMax groups,
+  // merges neighbouring groups first and returns true; the caller must then call merge() for each
   // series.
   bool add(int64_t step) {
     bool merges = false;
@@ -33,7 +33,7 @@ public:
     ++inLast;
     return merges;
   }
-  // Merges the values of kMax groups in pairs: the higher one stays.
+  // Merges the values of kMax groups in pairs. The higher value of each pair stays.
   static void merge(std::vector<std::optional<double>> &series) {
     for (size_t i = 0; i < kMax / 2; ++i)
       series[i] = std::max(series[2 * i], series[2 * i + 1]);

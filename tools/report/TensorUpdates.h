@@ -1,4 +1,4 @@
-// The updates of each tensor of a run by its steps: OUT/updates.jsonl.
+// The updates of each tensor by the steps of a run, from OUT/updates.jsonl.
 #pragma once
 
 #include "tools/report/GrowingFile.h"
@@ -24,24 +24,24 @@ public:
   };
   struct Tensor {
     std::string name;
-    // The ratio of the latest line: L2 norm of the update / L2 norm of the weights before it.
-    // Absent if the line has none, as for weights that were zero.
+    // The ratio of the latest line: L2 norm of the update / L2 norm of the weights before the
+    // update. Absent if the line has no ratio, as for weights that were zero.
     std::optional<double> ratio;
     std::optional<Highest> highest;          // highest ratio of all lines; of equal ones, the first
     std::optional<double> firstRms, lastRms; // root mean square of weights in two lines
-    // The highest ratio of each group of lines; absent if no line of the group has one.
+    // The highest ratio of each group of lines; absent if no line of the group has a ratio.
     std::vector<std::optional<double>> ratios;
   };
 
   explicit TensorUpdates(const std::string &folder) : file(folder + "/updates.jsonl") {}
 
-  // Reads what was added since the last call. A damaged line is left out and counted.
+  // Reads the lines that were added since the last call. Leaves out and counts damaged lines.
   Result<void> update();
   const std::vector<Tensor> &tensors() const { return kept; } // in the order of the file
   const std::vector<int64_t> &groupSteps() const { return groups.steps(); }
   int64_t lastStep() const { return last; }  // 0: no line
   size_t leftOut() const { return tooMany; } // in the latest line
-  // Returns the number of lines that were left out, with an incomplete line at the end of the file.
+  // Returns the number of lines that were left out, including an incomplete last line.
   int64_t damaged() const { return damagedLines + file.hasPart(); }
 
 private:

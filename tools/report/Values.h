@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Returns the number at `key`; nothing if it is absent, null (not finite in the run) or no number.
+// Returns the number at `key`; nothing if it is absent, not a number, or null (not finite).
 inline std::optional<double> numberAt(const nlohmann::json &object, std::string_view key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_number() || !std::isfinite(found->get<double>()))

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kColumn = 28, kWidth = 100; // help: column of descriptions, line length
 
-// Breaks a text into lines of at most kWidth columns. The text starts in column `indent`, and every
-// further line is indented by as much.
+// Breaks a text into lines of at most kWidth columns. The first line starts in column `indent`, and
+// all other lines are indented to that column.
 std::string wrap(const std::string &text, size_t indent) {
   std::string result;
   size_t column = indent;
@@ -29,7 +29,7 @@ std::string wrap(const std::string &text, size_t indent) {
   return result;
 }
 
-// Returns a line of help: a name, and its description to the right or, after a long name, below.
+// Returns the help of an option: its name, and the description beside it or, if it is long, below.
 std::string entry(const std::string &name, const std::string &description) {
   std::string line = "  " + name;
   line += line.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ')
@@ -48,7 +48,7 @@ public:
                              make_positionals(app) + make_groups(app, mode) +
                              make_subcommands(app, mode) +
                              (footer.empty() ? "" : "\n" + footer + "\n");
-    // Where make_group() and CLI11 both wrote an empty line, one of the two is removed.
+    // Removes one of two empty lines, which make_group() and CLI11 may write at the same place.
     return CLI::detail::trim_copy(CLI::detail::find_and_replace(help, "\n\n\n", "\n\n")) + "\n";
   }
   std::string make_usage(const CLI::App *app, std::string name) const override {
@@ -81,7 +81,7 @@ public:
   }
 };
 
-// An error in the value of an option, with a message of this program.
+// An error in the value of an option. Its message comes from this program, not from CLI11.
 struct BadValue : CLI::ParseError {
   explicit BadValue(const std::string &message)
       : ParseError("BadValue", message, CLI::ExitCodes::ValidationError) {}
@@ -112,8 +112,7 @@ std::string unknown(const CLI::App &root, const std::string &extra) {
 
 std::string complaint(const CLI::App &root, const std::vector<std::string> &arguments,
                       const CLI::ParseError &error) {
-  // Unknown options are reported first: a mistyped option may be the reason why a required one is
-  // missing.
+  // Reports unknown options first: a required option may be missing because it is mistyped.
   if (const auto extras = root.remaining(true); !extras.empty())
     return unknown(root, extras.front());
   if (dynamic_cast<const BadValue *>(&error))
@@ -220,8 +219,8 @@ std::optional<int> CommandLine::parse(int argc, char **argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const size_t equals = argument.find('=');
-    // Without this split, CLI11 would take the next argument as the value of "--name=", and "=x" as
-    // that of "-o=x".
+    // Splits name and value itself: CLI11 would take the next argument as the value of "--name=",
+    // and "=x" as the value of "-o=x".
     if (argument.starts_with("-") &&
         (equals + 1 == argument.size() || (equals == 2 && argument[1] != '-'))) {
       arguments.push_back(argument.substr(0, equals));

@@ -1,5 +1,5 @@
 // Parses the command lines of lmc, lmc-run and lmc-data, and prints their help. An error is one
-// line, which suggests the known name that is closest to a mistyped one.
+// line. For a mistyped name, it suggests the closest known name.
 //
 // CLI11 does the parsing. This header does not include it, because CLI11 throws exceptions, and the
 // compiler's sources are compiled without exceptions.
@@ -22,17 +22,17 @@ class App;
 namespace lmc {
 
 // The options and arguments of a program, or of one of its commands. Variables that receive values
-// must live until CommandLine::parse returns. `names` is "--output" or "-o,--output"; `placeholder`
-// stands for a value in the help: "FILE".
+// must live until CommandLine::parse returns. `names` is, for example, "--output" or "-o,--output",
+// and `placeholder`, for example "FILE", stands for the value in the help.
 class Command {
 public:
   explicit Command(CLI::App &app) : app(app) {}
 
-  // Adds an option with a value, which must not be empty. If the option is repeated, the last value
-  // counts.
+  // Adds an option with a value that must not be empty. If the user repeats the option, the last
+  // value counts.
   void option(const std::string &names, const std::string &placeholder, std::string &value,
               const std::string &description);
-  // Adds an option whose value is passed to `read`. If `read` returns an Error, parse() reports it.
+  // Adds an option whose value is passed to `read`. parse() reports an Error that `read` returns.
   void option(const std::string &names, const std::string &placeholder,
               std::function<Result<void>(const std::string &text)> read,
               const std::string &description);
@@ -44,20 +44,19 @@ public:
   template <typename Boolean>
   void either(const std::string &name, const std::string &no, const std::string &yes,
               Boolean &value, const std::string &description);
-  // Adds an option that may be repeated; each use adds its value to `values`. With `separated`, one
-  // use may give several values, with commas between them.
+  // Adds an option that the user may repeat. Each use adds its value to `values`; with `separated`,
+  // its value is a list of values with commas between them.
   void list(const std::string &names, const std::string &placeholder,
             std::vector<std::string> &values, const std::string &description,
             bool separated = false);
   void flag(const std::string &names, bool &value, const std::string &description);
-  // Add arguments, which have no name on the command line: argument() adds exactly one, arguments()
-  // one or more.
+  // Add positional arguments: argument() adds exactly one, arguments() one or more.
   void argument(const std::string &placeholder, std::string &value, const std::string &description,
                 bool required = true);
   void arguments(const std::string &placeholder, std::vector<std::string> &values,
                  const std::string &description);
 
-  // Puts options that are added after this call under `title` in the help; "" hides them.
+  // Puts options that are added after this call under `title` in the help. The title "" hides them.
   void group(const std::string &title);
   // Sets the text at the end of the help.
   void footer(const std::string &text);
@@ -79,9 +78,8 @@ public:
   // give one of them.
   Command &command(const std::string &name, const std::string &description);
 
-  // Parses the command line and sets the variables. Returns an exit code if the program shall end:
-  // 0 after it printed its help or version, ExitCode::UserError after it printed an error to
-  // stderr.
+  // Parses the command line and sets the variables. Returns an exit code if the program must end: 0
+  // after printing its help or version, ExitCode::UserError after printing an error to stderr.
   std::optional<int> parse(int argc, char **argv);
 
 private:
