@@ -58,7 +58,7 @@ void heads(const CheckedJob &job) {
               nearestDivisors(model.numAttentionHeads, model.numKeyValueHeads));
 }
 
-// Reports keys of other families, which would have no effect.
+// Reports keys that only other families have: they would have no effect.
 void familyKeys(const CheckedJob &job) {
   for (const Key &key : job.keys) {
     if (key.isOf(*job.config.model.family) || !job.provenance.given(key.path()))
@@ -71,8 +71,8 @@ void familyKeys(const CheckedJob &job) {
   }
 }
 
-// Reports keys that the Hugging Face class of the export ignores: the exported model would differ
-// from the trained one.
+// Reports keys that the Hugging Face class of the export ignores, because the exported model would
+// differ from the trained model.
 void exported(const CheckedJob &job) {
   for (const std::string &path : job.provenance.broken)
     if (path.rfind("model.", 0) == 0)
@@ -110,7 +110,7 @@ void ropeScaling(const CheckedJob &job) {
   if (!job.sound({"model.rope_scaling.rope_type"}))
     return;
   if (scaling.type == RopeScalingType::None) {
-    // Reports any other key of [model.rope_scaling] without a rope_type: it would have no effect.
+    // Reports other keys of [model.rope_scaling], which have no effect without a rope_type.
     for (const Key &key : job.keys)
       if (!job.provenance.given("model.rope_scaling.rope_type") &&
           key.section == "model.rope_scaling" && key.name != "rope_type" &&
@@ -311,7 +311,7 @@ void device(const CheckedJob &job) {
               valid.error().message);
 }
 
-// Returns the value of the number that `path` names.
+// Returns the value of the key `path`, a number.
 double numberOf(const KeyTable &keys, const std::string &path, Config &config) {
   const size_t dot = path.rfind('.');
   const Field field = keys.find(path.substr(0, dot), path.substr(dot + 1))->field(config);
@@ -370,8 +370,8 @@ std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenan
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config) {
   ModelConfig &model = config.model;
   TrainingConfig &training = config.training;
-  // The table has a key before the keys whose defaults follow it, except for sequence_length, which
-  // follows no other key.
+  // In the table, a key comes before the keys whose defaults derive from it. The exception is
+  // sequence_length, which derives from no other key.
   for (const Key &key : keys) {
     if (key.derived.key.empty() || provenance.given(key.path()))
       continue;
@@ -446,7 +446,7 @@ void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parame
                 shared.size() > 1 ? fmt::format(" (and {} more)", shared.size() - 1) : "",
                 taken[*shared.begin()], name);
   }
-  // All experts of a layer lie in few tensors, so they must be in one group.
+  // All experts of a layer share tensors, so they must be in one group.
   std::map<std::string, std::string> firstOf; // by the layer's experts
   for (const std::string &parameter : parameters) {
     const size_t experts = parameter.find(".experts.");

@@ -1,4 +1,4 @@
-// Applies the rules that concern several keys: defaults derived from other keys, and checks that
+// Applies the rules that concern several keys: derives defaults from other keys, and checks that
 // keys agree.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace lmc::config {
 
-// Records which keys were set, and where. Checks do not report a key that already had an error.
+// Records which keys were set, and where. Checks skip keys that already have a reported error.
 struct Provenance {
   std::string file;                         // path of the TOML file
   std::map<std::string, Location> sections; // by name; the location of the section's header
@@ -24,11 +24,10 @@ struct Provenance {
   std::set<std::string> broken;         // paths of keys with a reported error
 
   bool given(const std::string &path) const { return keys.count(path); }
-  // Returns the location of the key, else of its section, else of the start of the file.
+  // Returns the location of the key; if it was not set, that of its section, else of the file.
   Location of(const std::string &path) const;
 };
 
-// A job whose keys are being checked.
 struct CheckedJob {
   const KeyTable &keys;
   const Provenance &provenance;
@@ -45,25 +44,25 @@ struct CheckedJob {
   }
 };
 
-// Adds each missing required key of a job of `family` (null if unknown) to `broken`, and reports
-// it.
+// Reports each missing required key of a job of `family` (null if unknown), and adds it to
+// `broken`.
 void checkRequired(const KeyTable &keys, const ModelFamily *family, Provenance &provenance,
                    Diagnostics &diagnostics);
 
-// Sets the keys whose defaults derive from other keys, if they were not given.
+// Sets the keys that were not given and whose defaults derive from other keys.
 void deriveDefaults(const KeyTable &keys, const Provenance &provenance, Config &config);
 
-// Returns the settings as the plan of the job has them.
+// Returns the job's settings in the form that the plan stores.
 std::vector<Setting> settingsOf(const KeyTable &keys, const Provenance &provenance, Config config);
 
-// Returns the divisors of n that are the nearest to `value`, for errors: "4 or 8".
+// Returns the divisors of n that are nearest to `value`, for errors: "4 or 8".
 std::string nearestDivisors(int64_t n, int64_t value);
 
 // Reports keys that contradict each other. Must run after deriveDefaults.
 void checkTogether(const CheckedJob &job);
 
-// Reports patterns of [[optimizer.group]] that name none of the model's parameters, and parameters
-// that two groups name.
+// Reports patterns of [[optimizer.group]] that match no parameter of the model, and parameters that
+// patterns of two groups match.
 void checkPatterns(const CheckedJob &job, const std::vector<std::string> &parameters);
 
 } // namespace lmc::config

@@ -17,8 +17,8 @@ namespace {
 
 using namespace lmc::config;
 
-// Stores assignments in order, so that a later one replaces an earlier one. Marks the keys with
-// errors as broken.
+// Stores assignments in order: a later one of a key replaces an earlier one. Adds keys with errors
+// to `broken`.
 void assignAll(const std::vector<Assignment> &assignments, Config &config, Provenance &provenance,
                Diagnostics &diagnostics) {
   for (const Assignment &assignment : assignments) {
@@ -32,8 +32,8 @@ void assignAll(const std::vector<Assignment> &assignments, Config &config, Prove
   }
 }
 
-// Returns the last assignment of model.config in the file and the overrides. It is needed before
-// any key is assigned, because all other keys override the values of that config.json.
+// Returns the last assignment of model.config in the file and the overrides. This config.json must
+// be read before any key is assigned, because all other keys override its values.
 const Assignment *findModelConfig(const ParsedFile &file,
                                   const std::vector<Assignment> &overrides) {
   const Assignment *found = nullptr;

@@ -1,9 +1,8 @@
-// The configuration of a training job, as its TOML file describes it: parsed, with defaults, and
-// checked.
+// The configuration of a training job: its TOML file, parsed, completed with defaults, and checked.
 //
-// Everything known about a key (type, unit, range, choices, default, doc, whether `lmc-run --set`
-// may change it) is in one place, ground/config/keys. Parsing, the error messages and
-// docs/config.md all use that table. Fixed defaults are the initial values of the fields below.
+// All facts about a key (type, unit, range, choices, default, doc, whether `lmc-run --set` may
+// change it) are in one table, ground/config/keys. Parsing, the error messages and docs/config.md
+// use that table. Fixed defaults are the initial values of the fields below.
 #pragma once
 
 #include "ground/settings/LrSettings.h"
@@ -73,7 +72,7 @@ struct ModelConfig {
   int64_t slidingWindow = 0;      // 0: no window
   double initializerRange = 0.02; // standard deviation of the initial embedding
   std::string initializer = "fan_in"; // fan_in | normal: of initial linear weights
-  // Values of the keys that only some families have, by key name. T is the type of the key.
+  // The values of the keys that only some families have, by key name. T is the type of the value.
   std::map<std::string, FamilyValue> familyValues;
   template <typename T> const T &familyValue(const std::string &name) const {
     return std::get<T>(familyValues.at(name));
@@ -138,7 +137,7 @@ struct MemoryConfig {
 };
 
 struct DistributedConfig {
-  // Values of shardGroup that are no number of ranks.
+  // Values of shardGroup that are not a number of ranks.
   static constexpr int64_t kAutoGroup = 0, kNodeGroup = -1, kWorldGroup = -2;
 
   int64_t nodes = 1, devicesPerNode = 1;
@@ -152,15 +151,15 @@ struct DistributedConfig {
   double expertCapacity = 0;    // rows at a time, in multiples of the average; 0: all at once
 
   int64_t ranks() const { return nodes * devicesPerNode; }
-  // The ranks that divide the state between them, and the groups of such ranks, whose members
-  // number i have the same piece. Their product is ranks(). Ranks are numbered node by node, and a
-  // group has consecutive ranks.
+  // Return the number of ranks that divide the state among themselves (a group), and the number of
+  // such groups. Their product is ranks(). The members with number i of all groups have the same
+  // piece. Ranks are numbered node by node, and a group has consecutive ranks.
   int64_t shardRanks() const;
   int64_t replicateRanks() const { return ranks() / shardRanks(); }
   bool dividesGradients() const;
   bool dividesWeights() const;
-  // Returns true if it is open which micro-steps sum gradients over ranks. Only ranks that divide
-  // gradients have the choice: for others, sums in each micro-step save no memory.
+  // Returns true if the compiler may choose which micro-steps sum gradients over ranks. It has the
+  // choice only if ranks divide gradients: otherwise a sum in each micro-step saves no memory.
   bool choosesReduce() const;
   bool operator==(const DistributedConfig &) const = default;
 };
@@ -189,7 +188,7 @@ struct PhaseConfig {
   int64_t steps = 0;  // computed where the user gives one of the next two
   int64_t tokens = 0; // rounded up to whole steps; 0: not given
   double share = 0;   // of training.train_tokens, else of training.train_iters; 0: not given
-  // Defaults: those of [training]. microBatchSize 0: "auto".
+  // The defaults are the values of [training]. microBatchSize 0: "auto".
   int64_t sequenceLength = 0, batchSize = 0, microBatchSize = 0;
   std::vector<std::string> sources; // "NAME" or "NAME=WEIGHT"; empty: all, with their weights
   std::string lrStyle = "continue"; // as [lr_schedule].style; continue: [lr_schedule] goes on
@@ -225,11 +224,11 @@ struct MonitoringConfig {
   bool tensorboard = false;       // TensorBoard's event files are written
   std::string prometheus;         // file for Prometheus's textfile collector; "": none
   std::string onEvent;            // shell command that is started for each event; "": none
-  // Of the run at Weights & Biases. Without a project nothing is sent there.
+  // Names of the run at Weights & Biases. Without a project, nothing is sent there.
   std::string wandbProject, wandbEntity, wandbGroup, wandbName;
 };
 
-// Texts that the model continues now and then.
+// The prompts that the model continues every `interval` steps.
 struct GenerationConfig {
   std::string prompts;       // file with the prompts; "": none
   int64_t interval = 1000;   // steps between generations; 0: only at the end
@@ -238,7 +237,7 @@ struct GenerationConfig {
   double topP = 1;           // a token is one of the fewest that have this probability together
 };
 
-// "high", "spike" and "diverged" are explained in docs/running.md, "Spikes and divergence".
+// docs/running.md, "Spikes and divergence", defines "high", "spike" and "diverged".
 struct GuardConfig {
   std::string action = "stop";  // stop | warn | off: when the loss has diverged
   std::string onSpike = "warn"; // warn | skip | rollback | stop: at a spike
@@ -261,10 +260,10 @@ struct TargetConfig {
   std::string cpu = "native";         // LLVM CPU name, "native", or "x86-64", "x86-64-v3", ...
   std::string spec;                   // device spec, a name or path; "": by device
   double peakTflops = 0;              // TFLOP/s of a device, for MFU; 0: from the device spec
-  // Multiples up to which the head and the MLPs are padded with zeros; 0: what pays on the device.
+  // The head and the MLPs are padded with zeros to multiples of these; 0: what is fastest.
   int64_t vocabMultiple = 0, intermediateMultiple = 0;
-  // How CUDA kernels read very long rows again, for comparisons (LongRows in
-  // compiler/targets/cuda/CudaKernel.h): "shared", "again" or "alone"; "": what is best.
+  // How CUDA kernels read very long rows a second time, for comparisons: a name of LongRows
+  // (compiler/targets/cuda/CudaKernel.h), "shared", "again" or "alone"; "": the fastest way.
   std::string longRows;
   bool operator==(const TargetConfig &) const = default;
 };
@@ -285,7 +284,7 @@ struct Config {
   TargetConfig target;
   std::deque<PhaseConfig> phases; // in the order of the file; empty: the run has no phases
   size_t phase = 0;               // the phase that `training` describes
-  // Return the group of parameters or the phase with this name, which is added if there is none.
+  // Return the group of parameters, or the phase, with this name; add it if there is none.
   ParameterGroup &groupNamed(const std::string &name);
   PhaseConfig &phaseNamed(const std::string &name);
 
@@ -294,34 +293,34 @@ struct Config {
   std::string text;               // contents of the TOML file
   std::vector<Setting> settings;  // all keys, in the order of the plan
   std::vector<std::string> warnings; // about values that the job asks for and does not get
-  // About settings that may do something else than is meant. The plan does not hold them: a run
-  // finds them itself, because its --set may change them.
+  // Warnings about settings that may have an unintended effect. The plan does not store them: a run
+  // finds them itself, because its --set may change settings.
   std::vector<std::string> settingWarnings;
 };
 
-// Fails for a `device`, a job's target.device, that is not valid; the error is "it must be ...".
-// The compiler's targets know the answer (compiler/kernels/Target.h).
+// Returns an Error, "it must be ...", for a target.device that no target of the compiler
+// (compiler/kernels/Target.h) accepts.
 using CheckDevice = std::function<Result<void>(const std::string &device)>;
 
-// Returns the names of the parameters of a job's model. The builder of models knows them
-// (parameterNames() in models/decoder/Model.h).
+// Returns the names of the parameters of a job's model (parameterNames() in
+// models/decoder/Model.h).
 using ListParameters = std::function<std::vector<std::string>(const Config &)>;
 
 // Reads `path` as a job of one of `families`, applies `overrides` ("section.key=TOML value or bare
-// word", in order), sets defaults, and checks every value and the rules that connect keys (heads
-// divide hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
-// `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. All
-// mistakes are reported together: the error is complete lines "FILE:LINE:COLUMN: error: ...", one
-// per mistake. Without `checkDevice`, every target.device is accepted. Without `listParameters`,
-// the patterns of [[optimizer.group]] are not compared with the model's parameters.
+// word", in order), sets defaults, and checks every value and the rules between keys (heads divide
+// hidden, KV heads divide heads, MBS x GAS x ranks = GBS, decay_iters <= train_iters ...).
+// `[model] config = "config.json"` reads Hugging Face's file; keys in the TOML override it. The
+// Error reports all mistakes together, each as a line "FILE:LINE:COLUMN: error: ...". Without
+// `checkDevice`, every target.device is accepted. Without `listParameters`, the patterns of
+// [[optimizer.group]] are not compared with the model's parameters.
 //
-// If the job has phases, the result is the job as it is in the phase number `phase`: the values of
-// [[phase]] are in the place of those of [training].
+// If the job has phases, the result is the job in phase `phase` (from 0): the values of [[phase]]
+// are in the place of those of [training].
 Result<Config> loadConfig(const std::string &path, const std::vector<std::string> &overrides,
                           const ModelFamilies &families, const CheckDevice &checkDevice = nullptr,
                           size_t phase = 0, const ListParameters &listParameters = nullptr);
 
-// Returns the number of steps before the phase number `phase`.
+// Returns the number of steps before phase `phase` (from 0).
 int64_t stepsBefore(const Config &config, size_t phase);
 
 // Sets the micro-batch size to `size`, which must divide batch size / devices, and updates the
@@ -331,20 +330,20 @@ void setMicroBatchSize(Config &config, int64_t size);
 // Sets memory.loss_chunk to `tokens`, and updates the entry of `settings`.
 void setLossChunk(Config &config, int64_t tokens);
 
-// Returns the text of docs/config.md: every section and key with type, unit, range, default and
-// doc.
+// Returns the text of docs/config.md: every section, and every key with type, unit, range, default
+// and doc.
 std::string configReference(const ModelFamilies &families);
 
 // Returns a JSON Schema (draft-07) of a job's TOML file, for editors: sections, and keys with type,
 // range, choices, default and doc. It accepts the keys of all families.
 std::string configSchema(const ModelFamilies &families);
 
-// Returns why checkpoints of the model cannot be exported: no Hugging Face class computes it.
-// Returns "" if one does.
+// Returns the reason why checkpoints of the model cannot be exported (no Hugging Face class
+// computes the model), or "" if they can.
 std::string notExportable(const ModelConfig &model);
 
-// Returns the text of the model's Hugging Face config.json, for exported checkpoints. The model
-// must be one that can be exported.
+// Returns the text of the model's Hugging Face config.json, for exported checkpoints. Requires
+// notExportable(config.model) == "".
 std::string huggingFaceConfig(const Config &config);
 
 } // namespace lmc

@@ -20,17 +20,17 @@ public:
   void error(Location location, std::string message);
   // Reports a warning, which does not stop the job.
   void warning(const Location &location, const std::string &message);
-  // Reports a warning that lmc-run reports by itself, too.
+  // Reports a warning about settings, which lmc-run will find itself (Config::settingWarnings).
   void settingWarning(const Location &location, const std::string &message);
   const std::vector<std::string> &settingWarnings() const { return warnedOfSettings; }
   // Returns the warnings as lines "FILE: message", in the order in which they were reported.
   const std::vector<std::string> &warnings() const { return warned; }
   bool empty() const { return entries.empty(); }
   size_t count() const { return entries.size(); }
-  // Returns the first message without its place, as one line; "" if there is none.
+  // Returns the first message without its location, as one line; "" if there is none.
   std::string firstMessage() const;
-  // Returns the messages, one line each. Messages about a file are in the order of its text; files
-  // are in the order of their first message.
+  // Returns the messages, one line each: files in the order of their first messages, and the
+  // messages of a file in the order of their locations.
   std::string text() const;
 
 private:

@@ -7,9 +7,9 @@
 
 namespace lmc::config {
 
-// Returns the text of a file or pipe. Unlike readTextFile of ground/support it takes a pipe, for
-// `lmc compile <(...)`, and its error is only the second half of a line, because diagnostics begin
-// with the path: "cannot be read: No such file or directory".
+// Returns the text of a file or pipe. Unlike readTextFile of ground/support, it accepts a pipe, for
+// `lmc compile <(...)`, and its Error does not name the path, because diagnostics begin with the
+// path: "cannot be read: No such file or directory".
 Result<std::string> readFile(const std::string &path);
 
 } // namespace lmc::config

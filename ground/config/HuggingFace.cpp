@@ -143,7 +143,7 @@ private:
   std::vector<Assignment> assignments;
 };
 
-// Returns the keys that describe a Llama; other families export some of them.
+// Returns the keys of config.json that describe a Llama. Other families export some of them.
 Json llamaKeys(const ModelConfig &model) {
   return {
       {"hidden_size", model.hiddenSize},
@@ -247,7 +247,7 @@ std::string huggingFaceConfig(const Config &config) {
     family.writeConfig(model, json);
   for (const config::Key &key : family.keys)
     std::visit([&](const auto &value) { json[key.name] = value; }, model.familyValues.at(key.name));
-  // The file has both forms: transformers 4 reads rope_theta and rope_scaling, transformers 5 uses
+  // Writes both forms: transformers 4 reads rope_theta and rope_scaling, and transformers 5 reads
   // rope_parameters.
   if (std::ranges::find(family.absent, "rope_theta") == family.absent.end()) {
     config::Json rope = config::ropeParameters(model);
@@ -256,8 +256,8 @@ std::string huggingFaceConfig(const Config &config) {
     rope["rope_theta"] = model.ropeTheta;
     json["rope_parameters"] = rope;
   }
-  // The dtype, too, has two names: transformers 4 reads torch_dtype and transformers 5 dtype.
-  // Exports contain the f32 master weights.
+  // transformers 4 reads torch_dtype, and transformers 5 reads dtype. Exports contain the f32
+  // master weights.
   json["torch_dtype"] = "float32";
   json["dtype"] = "float32";
   return json.dump(2) + "\n";

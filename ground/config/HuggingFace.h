@@ -12,7 +12,7 @@ namespace lmc::config {
 std::vector<Assignment> importHuggingFaceConfig(const std::string &path, const KeyTable &keys,
                                                 Diagnostics &diagnostics);
 
-// Returns how checkpoints of the model are exported: as which family, and why.
+// Returns the family as which checkpoints of the model are exported, with the reason.
 Export exportOf(const ModelConfig &model);
 
 } // namespace lmc::config

@@ -177,7 +177,7 @@ std::string docText(const Key &key) {
 }
 
 std::string rangeText(const Key &key) {
-  // Bounds are whole numbers up to 2^53 or short decimals; both are printed exactly.
+  // Prints bounds exactly: they are integers up to 2^53, or decimals with few digits.
   auto number = [](double value) {
     return value == std::floor(value) && std::abs(value) < 9e15
                ? fmt::format("{}", static_cast<int64_t>(value))

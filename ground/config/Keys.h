@@ -1,5 +1,4 @@
-// The table of keys: everything that is known about each key of the TOML. ground/config/keys has
-// its rows.
+// The table of keys: all facts about each key of the TOML file. ground/config/keys has its rows.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -15,20 +14,20 @@ namespace lmc::config {
 
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
-// The field of Config that stores a key's value; the type of the field is the type of the key.
+// The field of Config that stores a key's value. The type of the field is the type of the key.
 using Field = std::variant<int64_t *, uint64_t *, double *, bool *, std::string *,
                            std::vector<std::string> *, std::vector<int64_t> *, DataType *,
                            RecomputeMode *, ShardingStrategy *, RopeScalingType *>;
 
-// A word that a key accepts. For keys of an enum or integer type, `value` is what the word stands
-// for. The first of several words with the same value is the canonical spelling; the others are
+// A word that a key accepts. For a key of an enum or integer type, the word stands for `value`. Of
+// several words with the same value, the first is the canonical spelling, and the others are
 // aliases.
 struct Choice {
   const char *name = "";
   int value = 0;
 };
 
-// A default that follows another key: the value of `key`, divided by `divisor`.
+// A default that is the value of another key, `key`, divided by `divisor`.
 struct DerivedDefault {
   std::string key; // "training.train_iters"; "": the default is fixed
   double divisor = 1;
@@ -40,19 +39,19 @@ struct Key {
   const char *alias = ""; // another accepted name of the key
   std::function<Field(Config &)> field;
   const char *unit = "";                              // "bytes" also takes text such as "76GiB"
-  // Range of a number, or of each number of a list; inclusive.
+  // The inclusive range of a number, or of each number of a list.
   double minimum = -kUnbounded, maximum = kUnbounded;
   std::vector<Choice> choices = {};
   bool required = false;
-  // The default as text, if it is not simply the initial value of the field.
+  // The default as text; "": the default is the initial value of the field.
   const char *defaultText = "";
   DerivedDefault derived = {};
   bool runTime = false;  // `lmc-run --set` may change the key
-  // `lmc-run --set` may change the key if the job gives it; otherwise the plan does not use it.
+  // `lmc-run --set` may change the key if the job gives it. If not, the plan does not use the key.
   bool runTimeIfGiven = false;
   bool identity = false; // another value trains another model: a restart must declare the change
   std::string doc = {};
-  // The families that have the key; empty: all families. KeyTable fills it in.
+  // The families that have the key; empty: all families. KeyTable sets this.
   ModelFamilies families = {};
 
   std::string path() const { return section + "." + name; }
@@ -63,8 +62,8 @@ struct Key {
 struct Section {
   const char *name;
   const char *doc;
-  // Only of a list of tables, [[data.source]]. Each table has a name, given by `name = "web"`, and
-  // the keys that this function returns for the name; their section is "data.source.web".
+  // Set only for a list of tables, such as [[data.source]]: returns the keys of its table `name`,
+  // in section "data.source.web" if the table has `name = "web"`.
   std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
@@ -72,35 +71,34 @@ struct Section {
 const std::vector<Section> &sections();
 // Returns the section with this name; nullptr if there is none.
 const Section *findSection(std::string_view name);
-// Returns the list, "data.source", that has the section of one of its tables, "data.source.web";
-// nullptr for any other section.
+// If `section` is a table of a list ("data.source.web"), returns the list ("data.source"); else
+// nullptr.
 const Section *listOf(std::string_view section);
-// Returns the section as the user writes it: "[data]", or "[[data.source]] web".
+// Returns the section's header as the user writes it: "[data]", or "[[data.source]] web".
 std::string headerText(std::string_view section);
 
-// All keys, those of every job, of the families and of the tables of lists, in the order of
-// docs/config.md. Keys of the same section are adjacent.
+// All keys: those that every job has, those of families, and those of tables of lists. They are in
+// the order of docs/config.md; the keys of a section are adjacent.
 class KeyTable {
 public:
   explicit KeyTable(const ModelFamilies &families);
 
-  // Adds the keys of the table `name` of a list, after those of the sections before it.
+  // Adds the keys of the table `name` of a list.
   void addTable(const Section &list, const std::string &name);
 
   std::list<Key>::const_iterator begin() const { return keys.begin(); }
   std::list<Key>::const_iterator end() const { return keys.end(); }
   // Returns the key with this name or alias; nullptr if there is none.
   const Key *find(std::string_view section, std::string_view name) const;
-  // Returns the key with this path, "data.source.web.paths"; nullptr if there is none. The table of
-  // a list that the path names is added if the table of keys does not have it.
+  // Returns the key with this path ("data.source.web.paths"), or nullptr if there is none. If the
+  // path names a table of a list whose keys are missing here, adds them.
   const Key *reach(std::string_view path);
   bool hasSection(std::string_view section) const; // that has keys
 
   const ModelFamilies families;
 
 private:
-  // Sorts the keys by their sections. Those of one section, or of all tables of a list, stay in
-  // their order.
+  // Sorts the keys by section, stably. The tables of a list count as one section.
   void sort();
 
   std::list<Key> keys; // std::list: a key stays where it is when others are added
@@ -115,7 +113,7 @@ std::string typeText(const Key &key);
 std::string rangeText(const Key &key);
 // Returns the canonical spellings of the key's choices, without aliases.
 std::vector<std::string> choiceNames(const Key &key);
-// Returns the key's doc as markdown, with the families that have the key if not all do.
+// Returns the key's doc as markdown. If only some families have the key, it names them.
 std::string docText(const Key &key);
 
 } // namespace lmc::config

@@ -11,7 +11,7 @@ namespace lmc {
 // into a name that `pattern` matches: the edit distance, where `*` takes any run of characters and
 // `?` any character.
 static size_t distance(std::string_view pattern, std::string_view parameter) {
-  // row[j] is the distance of the pattern's first i characters and the parameter's first j.
+  // row[j] is the distance between the pattern's first i and the parameter's first j characters.
   std::vector<size_t> row(parameter.size() + 1);
   for (size_t j = 0; j < row.size(); ++j)
     row[j] = j;

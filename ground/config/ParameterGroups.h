@@ -1,5 +1,5 @@
-// Parameter groups of the optimizer ([[optimizer.group]]): which parameters a pattern names, and
-// the group of a parameter.
+// Parameter groups of the optimizer ([[optimizer.group]]): which parameters a pattern matches, and
+// to which group a parameter belongs.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -10,17 +10,16 @@
 
 namespace lmc {
 
-// Returns true if `pattern` names `parameter`: `*` stands for any run of characters, dots too, and
-// `?` for one character.
+// Returns true if `pattern` matches the name `parameter`: `*` stands for any run of characters,
+// including dots, and `?` for one character.
 bool matchesPattern(std::string_view pattern, std::string_view parameter);
 
-// Returns those of `parameters` that `pattern` nearly names, for "did you mean": at most `most`,
-// the nearest first. Of parameters that differ only in the number of their layer, it returns the
-// first.
+// Returns at most `most` of `parameters` that `pattern` nearly matches, nearest first, for "did you
+// mean". Of parameters that differ only in the number of their layer, it returns only the first.
 std::vector<std::string> nearestParameters(std::string_view pattern,
                                            const std::vector<std::string> &parameters, size_t most);
 
-// Returns the group of the parameter with this name; nullptr if it is of none.
+// Returns the group of the parameter with this name; nullptr if it belongs to none.
 const ParameterGroup *groupOf(const OptimizerConfig &optimizer, std::string_view parameter);
 
 } // namespace lmc

@@ -15,7 +15,7 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   for (const Key &key : keys)
     if (key.section == section)
       names.push_back(key.name);
-  // A section may contain other sections: in [model], `rope_scaling` names [model.rope_scaling].
+  // Adds the sections inside this section: in [model], `rope_scaling` names [model.rope_scaling].
   const std::string prefix = std::string(section) + ".";
   for (const Section &candidate : sections())
     if (std::string_view(candidate.name).substr(0, prefix.size()) == prefix)
@@ -23,8 +23,8 @@ std::vector<std::string> namesIn(const KeyTable &keys, std::string_view section)
   return names;
 }
 
-// Returns the first key with this name in any section, or else with this alias; nullptr if there is
-// none. Finds keys that were written in the wrong section.
+// Finds a key that was written in the wrong section: returns the first key of any section with this
+// name, else with this alias, else nullptr.
 const Key *findAnywhere(const KeyTable &keys, std::string_view name) {
   for (const Key &key : keys)
     if (key.name == name)
@@ -40,15 +40,15 @@ std::string_view lastPart(std::string_view section) {
   return section.substr(section.rfind('.') + 1);
 }
 
-// The error for an unknown name, and the paths of the keys that it was probably meant to be.
+// The error for an unknown name, and the keys that the user probably meant.
 struct Unknown {
   std::string message;
   std::vector<std::string> meant; // paths of keys
 };
 
 // Returns a hint for a name that `section` does not have: a key of another section, or lmc's
-// counterpart of another program's name. The message continues that of an error ("; it belongs to
-// [data]"), and is "" if there is no hint.
+// counterpart of another program's name. The message continues an error ("; it belongs to [data]");
+// it is "" if there is no hint.
 Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view name) {
   const auto belongsTo = [](const Key &key) -> Unknown {
     return {fmt::format("; it belongs to {}", headerText(key.section)), {key.path()}};
@@ -59,13 +59,13 @@ Unknown hintFor(const KeyTable &keys, std::string_view section, std::string_view
       unknown.meant.push_back(key.key);
     return unknown;
   };
-  // The last part of a nested section may be lmc's section: [training.checkpoint] of Fast-LLM.
+  // The last part of a nested section may be lmc's section: Fast-LLM has [training.checkpoint].
   if (const Key *key = keys.find(lastPart(section), name))
     return belongsTo(*key);
   if (const ForeignKey *key = findForeignKey(section, name, /*ofSection=*/true))
     return foreign(*key);
-  // A known name of another program is more probable than a key of a list's table: torchtitan's
-  // `steps` is training.train_iters, although a [[phase]] has `steps`.
+  // Prefers a known name of another program to a key of a list's table: `steps` is probably
+  // torchtitan's name for training.train_iters, although a [[phase]] has `steps`.
   const Key *key = findAnywhere(keys, name);
   const ForeignKey *foreignKey = findForeignKey(section, name, /*ofSection=*/false);
   if (key && !(foreignKey && listOf(key->section)))
@@ -91,7 +91,7 @@ Unknown unknownKey(const KeyTable &keys, std::string_view section, std::string_v
   return {what, {}};
 }
 
-// Returns the hint for `section`, a table that `list` does not have.
+// Returns the hint for `section`, a table that is not in `list`.
 Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view section) {
   const std::string_view name = lastPart(section);
   std::vector<std::string> names;
@@ -103,8 +103,8 @@ Unknown unknownTable(const KeyTable &keys, const Section &list, std::string_view
       {}};
 }
 
-// Returns the section that an unknown one probably stands for; "" if there is none. Only its last
-// part counts: Fast-LLM's [training.checkpoint] stands for [checkpoint].
+// Returns the section that the user probably meant by an unknown section; "" if there is none. Only
+// the last part counts: Fast-LLM's [training.checkpoint] stands for [checkpoint].
 std::string sectionMeant(std::string_view name) {
   if (lastPart(name) != name && findSection(lastPart(name)))
     return std::string(lastPart(name));
@@ -114,8 +114,8 @@ std::string sectionMeant(std::string_view name) {
   return nearestName(name, names);
 }
 
-// Returns true if an unknown section is probably a misspelt section of lmc. Its keys are then
-// right, and only the section is reported.
+// Returns true if an unknown section is probably a misspelt section of lmc. Its keys are then not
+// reported.
 bool isMisspelt(std::string_view section) {
   if (listOf(section))
     return true;
@@ -173,7 +173,7 @@ Value toValue(const toml::node &node) {
   return OtherValue{node.is_table() ? "a table" : "a date or time"};
 }
 
-// The key that names a list's table, and the characters of names (those of a bare key).
+// The key that names a list's table, and the characters of such names (a bare key of TOML).
 constexpr const char *kTableName = "name";
 constexpr const char *kNameLetters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
@@ -188,7 +188,7 @@ public:
             static_cast<unsigned>(source.begin.column)};
   }
 
-  // Reads the entries of `table`, which is the section `section` ("" for the top level).
+  // Reads the entries of `table`, the section `section` ("" for the top level).
   void read(const std::string &section, const toml::table &table) {
     for (const auto &[name, node] : table) {
       const std::string_view word = name.str();
@@ -296,26 +296,25 @@ Unknown unknownOverride(const KeyTable &keys, std::string_view section, std::str
                                              : unknownSection(keys, section);
 }
 
-// Returns the value of an override: a TOML value if it is one, else a bare word.
+// Returns the value of an override: as TOML if the text is a TOML value, else as a bare word.
 Result<Value> overrideValue(const Key &key, const std::string &text) {
   Config config;
   const Field field = key.field(config);
-  // An empty text for a string key removes the value of the file.
+  // An empty text removes the file's value of a string key.
   if (text.empty() && std::holds_alternative<std::string *>(field))
     return Value(text);
   if (text.empty())
     return Error{fmt::format("{} has no value; write {}=VALUE", key.path(), key.path())};
   const toml::parse_result result = toml::parse("value = " + text);
   const bool oneValue = result && result.table().size() == 1;
-  // A string may begin with a bracket, such as a shell command.
+  // A string such as a shell command may begin with a bracket.
   const bool isString = std::holds_alternative<std::string *>(field);
   const bool quoted =
       std::string_view(isString ? "\"'" : "\"'[{").find(text.front()) != std::string_view::npos;
   if (!oneValue && quoted)
     return Error{fmt::format("{}: {} is no TOML value", key.path(), text)};
   Value value = oneValue ? toValue(*result.table().get("value")) : Value(text);
-  // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words, not a number
-  // and a date.
+  // For a key of string type, unquoted texts such as 2024 and 2024-01-01 are words.
   const bool wantsText = std::holds_alternative<std::string *>(field) ||
                          std::holds_alternative<std::vector<std::string> *>(field);
   if (wantsText && !quoted)

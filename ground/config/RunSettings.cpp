@@ -32,13 +32,13 @@ public:
   }
 
 private:
-  // Stores the value of an entry, which came from a plan.
+  // Stores the value of an entry of a plan.
   Result<void> store(const Setting &entry) {
-    // A key may be unknown that an earlier release had. The plan's programs hold those of [model].
+    // Skips [model], which is fixed in the plan's functions, and keys of earlier releases.
     const Key *key = entry.key.starts_with("model.") ? nullptr : keys.reach(entry.key);
     if (!key)
       return {};
-    // A default may mean "not given", and lie outside of the range of values that can be given.
+    // A default may mean "not given", and be outside of the range of values that a user may give.
     const Setting present = resolvedSetting(*key, settings.config);
     if (present.value == entry.value && present.values == entry.values)
       return {};
@@ -89,8 +89,8 @@ private:
     return {};
   }
 
-  // Computes the defaults that follow other settings. A setting that is fixed in the plan keeps its
-  // value: the setting that it follows is fixed too, or the compiled value holds.
+  // Computes the defaults that derive from settings that `--set` has changed. Other settings keep
+  // the plan's values.
   Result<void> deriveDefaults() {
     std::map<std::string, std::string> moved; // changed texts; each follows an earlier key
     for (Setting &entry : entries) {

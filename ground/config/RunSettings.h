@@ -1,5 +1,5 @@
-// The settings of a run: those of a plan, with the changes of `lmc-run --set`. They are read by the
-// table of keys that reads a job's TOML file.
+// The settings of a run: those of a plan, with the changes of `lmc-run --set`. The table of keys
+// that reads a job's TOML file reads them, too.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -13,14 +13,14 @@
 namespace lmc {
 
 struct RunSettings {
-  // The values, without those of [model]; a key that the plan does not have is at its default.
+  // The values, without those of [model]. A key that the plan does not have has its default.
   Config config;
   SettingTable table; // the texts of all settings, each with its origin
 
-  // Reads the settings of `plan` and applies `overrides` in order. Each has the form
-  // "section.key=VALUE", as for `lmc compile --set`. The plan must have the key and allow it to
-  // change at run time. Afterwards each default that follows another setting is computed from that
-  // setting's value.
+  // Reads the settings of `plan`, applies `overrides` in order, and then computes each default that
+  // derives from a changed setting. An override has the form "section.key=VALUE", as for `lmc
+  // compile --set`. Error: the plan does not have a key, or does not allow it to change at run
+  // time.
   static Result<RunSettings> read(const plan::Plan &plan,
                                   const std::vector<std::string> &overrides);
 };

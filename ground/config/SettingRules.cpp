@@ -28,7 +28,7 @@ struct Job {
     return setting && setting->origin != SettingOrigin::Default;
   }
 
-  // Adds a fault at `key` that depends on the keys `reads`, too.
+  // Adds a fault at `key`, which also depends on the keys `reads`.
   template <typename... Args>
   void fault(std::string key, std::vector<std::string> reads, fmt::format_string<Args...> text,
              Args &&...args) const {
@@ -37,8 +37,8 @@ struct Job {
   }
 };
 
-// Returns the table `name` of a list, with defaults if there is none: a damaged plan may have only
-// keys of it that no release knows.
+// Returns the table `name` of a list, or one with defaults if there is none: a damaged plan may
+// name a table of which no key is known.
 template <typename Table>
 const Table &tableOf(const std::map<std::string, Table> &all, const std::string &name) {
   static const Table none;
@@ -46,7 +46,7 @@ const Table &tableOf(const std::map<std::string, Table> &all, const std::string 
   return found == all.end() ? none : found->second;
 }
 
-// Returns the sequence lengths of the job, ascending: one, or those of its phases.
+// Returns the sequence lengths of the job's phases, or its only one, in ascending order.
 std::vector<int64_t> sequenceLengths(const Config &config) {
   std::set<int64_t> lengths;
   for (const PhaseConfig &phase : config.phases)
@@ -56,8 +56,8 @@ std::vector<int64_t> sequenceLengths(const Config &config) {
   return {lengths.begin(), lengths.end()};
 }
 
-// Adds the faults in the keys of a schedule; `section` is "lr_schedule." or "phase.NAME.", and all
-// of them read `reads` too.
+// Adds the faults in the keys of a schedule. `section` is "lr_schedule." or "phase.NAME."; all
+// these faults also depend on the keys `reads`.
 void addLrFaults(const Job &job, const LrKeys &keys, int64_t lastStep, const std::string &section,
                  const std::vector<std::string> &reads) {
   for (SettingFault fault : lrFaults(keys, lastStep)) {
@@ -106,7 +106,7 @@ void muon(const Job &job) {
         optimizer.muonLr);
 }
 
-// Reports a list of files, `key`, beside the tables of a list that stand in its place.
+// Reports a job that gives both the list of files `key` and tables of the list `list`.
 void oneForm(const Job &job, const std::string &key, const std::string &list, const char *what) {
   const std::vector<std::string> tables = job.table.tablesOf(list);
   if (tables.empty() || job.table.files(key).empty())
@@ -117,7 +117,7 @@ void oneForm(const Job &job, const std::string &key, const std::string &list, co
             key.substr(key.rfind('.') + 1), list, fmt::join(tables, ", "), what, tables[0]);
 }
 
-// Reports tables of a list without paths; `all` are the list's tables.
+// Reports tables without paths of the list `list`; `all` are the list's tables.
 template <typename Table>
 void emptyTables(const Job &job, const std::string &list, const std::map<std::string, Table> &all) {
   for (const std::string &name : job.table.tablesOf(list))
@@ -142,7 +142,7 @@ void sources(const Job &job) {
             path, other->second);
 }
 
-// Reports weights that no run could mix, for the weight with the most digits.
+// Reports weights that no run could mix (sharesOfWeights()), at the weight with the most digits.
 void weights(const Job &job) {
   std::vector<double> numbers;
   SettingFault fault;
@@ -201,7 +201,7 @@ void phaseSources(const Job &job) {
 
 void shuffling(const Job &job) {
   const std::vector<int64_t> lengths = sequenceLengths(job.config);
-  // A plan of an earlier release has no block.
+  // A plan of an earlier release has no shuffle block.
   const int64_t block = job.config.data.shuffleBlock ? job.config.data.shuffleBlock : lengths[0];
   const bool bestFit = job.config.data.packing == "best_fit";
   const std::string key = "data.shuffle_block";
@@ -234,7 +234,7 @@ void validation(const Job &job) {
   const bool validates =
       !job.table.files(data).empty() || !job.table.tablesOf("validation").empty();
   const Setting *files = job.table.find(data);
-  // `--set data.validation=[]` says by itself that there is no validation.
+  // With `--set data.validation=[]`, the user has chosen to have no validation.
   const bool isWithout = files && (files->origin == SettingOrigin::CompileSet ||
                                    files->origin == SettingOrigin::RunSet);
   if (steps > 0 && trains && !validates && !isWithout)
@@ -345,7 +345,7 @@ std::string unsavedWarning(const Config &config, const SettingTable &table, doub
                      steps * stepSeconds / 3600);
 }
 
-// Adds to `keys` where those of `section` ("lr_schedule.", "phase.NAME.") were given.
+// Sets `given` of `keys` to the origins of the keys of `section` ("lr_schedule.", "phase.NAME.").
 static LrKeys withOrigins(LrKeys keys, const SettingTable &table, const std::string &section) {
   for (const Setting &setting : table.all())
     if (setting.key.starts_with(section) && setting.origin != SettingOrigin::Default)

@@ -14,27 +14,27 @@
 
 namespace lmc {
 
-// Returns what is wrong with the settings together, in the order of the rules. `table` says where
-// the values of `config` come from.
+// Returns the faults of the settings, in the order of the rules. `table` has the origins of the
+// values of `config`.
 std::vector<SettingFault> settingFaults(const Config &config, const SettingTable &table);
 
 // Returns the keys of [lr_schedule].
 LrKeys lrKeys(const Config &config, const SettingTable &table);
 
-// Returns the keys of the schedule of a phase, whose first step is the first one of the schedule.
-// What the phase does not give of a decay is as in [lr_schedule].
+// Returns the keys of a phase's own schedule, which begins at the first step of the phase. Keys of
+// the decay that the phase does not give are those of [lr_schedule].
 LrKeys phaseLrKeys(const Config &config, const SettingTable &table, const PhaseConfig &phase);
 
-// Returns the steps between two checkpoints for a plan whose predicted step takes `stepSeconds` (0:
-// it has no prediction); 0: a checkpoint is made only at the end. checkpoint.interval counts, or
-// checkpoint.interval_minutes, whichever was given later.
+// Returns the number of steps between two checkpoints; 0: only the end makes a checkpoint. It
+// follows from checkpoint.interval or checkpoint.interval_minutes, whichever was given later.
+// `stepSeconds` are the predicted seconds of a step (0: there is no prediction).
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds);
 
-// Returns a warning if the job saves nothing before its end and is predicted to be longer than half
-// an hour; "" otherwise.
+// Returns a warning if the job saves nothing before its end and will, by the prediction, take more
+// than half an hour; else "".
 std::string unsavedWarning(const Config &config, const SettingTable &table, double stepSeconds);
 
-// Returns the multiples of `n` just below and above `value`, for error messages: "8 or 16".
+// Returns the multiples of `n` next below and above `value`, for error messages: "8 or 16".
 std::string nearestMultiples(int64_t n, int64_t value);
 
 // The steps from `first` to `last`.
@@ -42,7 +42,7 @@ struct StepRange {
   uint64_t first = 0, last = 0;
 };
 
-// Reads "120,130-140"; "" has no steps. Error: `text` is not of this form.
+// Reads a text such as "120,130-140"; "" has no steps. Error: `text` is not of this form.
 Result<std::vector<StepRange>> readStepRanges(std::string_view text);
 
 } // namespace lmc

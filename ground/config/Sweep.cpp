@@ -23,9 +23,8 @@ struct SweepSetting {
   std::string label;               // label of a varied key in file names: "lr"
 };
 
-// Returns the parts of `text` between the commas that are neither in quotes nor in brackets. A text
-// whose quotes or brackets do not match is one part: it is a mistake, which the parser of values
-// reports.
+// Splits `text` at the commas that are neither in quotes nor in brackets. A text whose quotes or
+// brackets do not match stays one part; the parser of values then reports the mistake.
 std::vector<std::string> splitAtCommas(const std::string &text) {
   std::vector<std::string> parts(1);
   char quote = 0;
@@ -55,7 +54,7 @@ std::vector<std::string> splitAtCommas(const std::string &text) {
   return parts;
 }
 
-// Returns true if a value of the key may have a comma that is not in quotes.
+// Returns true if a value of the key may have a comma outside of quotes.
 bool mayHaveCommas(const Key &key) {
   Config config;
   const Field field = key.field(config);
@@ -84,8 +83,8 @@ SweepSetting readSetting(const std::string &text, KeyTable &keys) {
   return setting;
 }
 
-// Returns a value as a part of a file name that needs no quotes in a shell: quotes and brackets are
-// removed, other special characters become dashes.
+// Returns a value in a form for file names that needs no quotes in a shell: removes quotes and
+// brackets, and turns other special characters into dashes.
 std::string fileText(const std::string &value) {
   std::string text;
   for (const char c : value)
@@ -113,8 +112,8 @@ Result<void> checkValues(const SweepSetting &setting) {
   return {};
 }
 
-// Gives each varied key the last part of its path as label, or the whole path if several of them
-// have the same last part.
+// Sets the label of each varied key: the last part of its path, or the whole path if several varied
+// keys have the same last part.
 void setLabels(std::vector<SweepSetting> &settings) {
   for (SweepSetting &setting : settings) {
     if (setting.values.size() < 2)
@@ -127,7 +126,7 @@ void setLabels(std::vector<SweepSetting> &settings) {
   }
 }
 
-// Returns the job number `number`. The values of the last key vary fastest.
+// Returns job `number` (from 0). The values of the last key vary fastest.
 SweepJob jobOf(const std::vector<SweepSetting> &settings, size_t number) {
   SweepJob job;
   for (auto setting = settings.rbegin(); setting != settings.rend(); ++setting) {

@@ -7,26 +7,25 @@ namespace lmc {
 
 // A job of a sweep: the settings of the command line with one value of each key.
 struct SweepJob {
-  // The values that the sweep varies, for the names of files: "lr=1e-3-style=wsd". "" if no key has
-  // several values.
+  // The varied values, for names of files: "lr=1e-3-style=wsd"; "" if no key has several values.
   std::string name;
   std::vector<std::string> varied;   // the same as settings: "lr_schedule.lr=1e-3"
   std::vector<std::string> settings; // all settings, as loadConfig() takes them
 };
 
-// The maximum number of jobs of a sweep, and of characters in their names (a file's has 255).
+// The maximum number of jobs of a sweep, and of bytes of their names (a file name may have 255).
 inline constexpr size_t kMaxSweepJobs = 1000, kMaxSweepName = 180;
 
-// Returns a job for each combination of values, the values of the last key varying fastest; one job
-// if no key has several values. `settings` are those of `--set`.
+// Returns a job for each combination of values; the values of the last key vary fastest. If no key
+// has several values, returns one job. `settings` are the texts of `--set`.
 //
 // For numbers, sizes, booleans and keys with choices, commas separate values. A text without
-// choices and a list may have commas of their own (guard.skip_steps=120,130-140), so there each
-// value must be in quotes or brackets: data.train="a.bin","b.bin".
+// choices and a list may contain commas (guard.skip_steps=120,130-140), so each value of such a key
+// must be in quotes or brackets: data.train="a.bin","b.bin".
 //
-// Errors, as lines that begin "--set: error: ": a value is missing beside a comma, or given twice;
-// the key is given again; there are too many jobs, or their names are too long. Unknown keys and
-// wrong values are no errors here, because loadConfig() reports them.
+// Errors, as lines that begin with "--set: error: ": a value is missing beside a comma, or given
+// twice; a varied key is given again; there are too many jobs, or their names are too long. Unknown
+// keys and wrong values are no errors here, because loadConfig() reports them.
 Result<std::vector<SweepJob>> expandSettings(const std::vector<std::string> &settings,
                                              const ModelFamilies &families);
 

@@ -2,8 +2,8 @@
 // includes this header, and includes it last.
 //
 // toml++ 3.3 contains assertions that fail for some faulty files ("[" at the end of a line),
-// although the parser reports the mistake properly afterwards. The assertions are therefore turned
-// off. NDEBUG is undefined so that toml++ does not turn them into assumptions of the optimizer.
+// although the parser then reports the mistake properly. Therefore this header turns the assertions
+// off. It undefines NDEBUG, because with NDEBUG toml++ makes them assumptions of the optimizer.
 #pragma once
 
 #define TOML_EXCEPTIONS 0

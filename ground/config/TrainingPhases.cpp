@@ -22,13 +22,13 @@ std::string keyOf(const PhaseConfig &phase, const char *name) {
   return fmt::format("phase.{}.{}", phase.name, name);
 }
 
-// Returns the steps that read at least `tokens`. A batch or a length of 0 was reported as an error.
+// Returns the number of steps that read `tokens` tokens. A factor of 0 was reported before.
 int64_t stepsFor(int64_t tokens, int64_t batchSize, int64_t sequenceLength) {
   const int64_t perStep = std::max<int64_t>(batchSize * sequenceLength, 1);
   return (tokens + perStep - 1) / perStep;
 }
 
-// Takes the values that the phase does not give from [training].
+// Sets the values that the phase does not give to those of [training].
 void inherit(const Provenance &provenance, const TrainingConfig &training, PhaseConfig &phase) {
   const std::tuple<const char *, int64_t *, int64_t> values[] = {
       {"sequence_length", &phase.sequenceLength, training.sequenceLength},
@@ -39,8 +39,8 @@ void inherit(const Provenance &provenance, const TrainingConfig &training, Phase
       *field = value;
 }
 
-// Returns true if the phase has exactly one of `steps`, `tokens` and `share`, and reports it
-// otherwise.
+// Returns true if the phase has exactly one of `steps`, `tokens` and `share`; else reports the
+// phase.
 bool hasOneExtent(const CheckedJob &job, const PhaseConfig &phase) {
   std::vector<std::string> given;
   for (const char *name : {"steps", "tokens", "share"}) {
@@ -79,7 +79,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
       const double perStep = double(phase.batchSize) * double(phase.sequenceLength);
       phase.steps = std::llround(phase.share * double(training.trainTokens) / perStep);
     } else if (training.trainIters > 0) {
-      // Sums are rounded, so that shares whose sum is 1 give all steps.
+      // Rounds sums of shares and not each share, so that shares whose sum is 1 give all steps.
       shares += phase.share;
       phase.steps = std::llround(shares * double(training.trainIters)) - before;
       before += phase.steps;
@@ -100,7 +100,7 @@ bool resolvePhases(const CheckedJob &job, Config &config) {
   return sound;
 }
 
-// Reports phases whose tokens are not training.train_tokens, but for the rounding to whole steps.
+// Reports phases whose tokens, but for the rounding to whole steps, are not train_tokens.
 void checkTokens(const CheckedJob &job, const Config &config) {
   int64_t tokens = 0, rounding = 0;
   for (const PhaseConfig &phase : config.phases) {
@@ -119,7 +119,7 @@ void checkTokens(const CheckedJob &job, const Config &config) {
 
 void resolveSteps(const CheckedJob &job, Provenance &provenance, Config &config) {
   TrainingConfig &training = config.training;
-  // If both train_iters and train_tokens are given, a --set replaces the one in the file.
+  // If the file gives train_iters or train_tokens, and --set gives the other, --set counts.
   const auto isOverride = [&](const char *key) {
     const auto found = provenance.keys.find(key);
     return found != provenance.keys.end() && found->second.file == kOverrides;
@@ -172,7 +172,7 @@ void enterPhase(Provenance &provenance, Config &config) {
   training.microBatchSize = phase.microBatchSize;
   training.sequenceLength =
       std::ranges::max(config.phases, {}, &PhaseConfig::sequenceLength).sequenceLength;
-  // An error about the batch is reported where the phase sets it.
+  // Makes errors about the batch point to the keys of the phase.
   for (const char *name : {"sequence_length", "batch_size", "micro_batch_size"})
     if (const auto given = provenance.keys.find(keyOf(phase, name)); given != provenance.keys.end())
       provenance.keys[fmt::format("training.{}", name)] = given->second;

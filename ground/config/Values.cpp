@@ -43,7 +43,7 @@ struct Assigner {
   const Value &value;
 
   Error wrongType() const {
-    // In TOML 5e5 is a float, but the user meant the whole number; the error shows it as such.
+    // In TOML, 5e5 is a float. The error shows the integer that the user meant.
     const double *number = std::get_if<double>(&value);
     const bool whole = number && *number == std::floor(*number) && std::abs(*number) < 9e15;
     return Error{fmt::format("{} must be {}, not {}", key.path(), typeText(key),
@@ -245,7 +245,7 @@ std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key
 std::string defaultMarkdown(const Key &key) {
   const DerivedDefault &derived = key.derived;
   if (!derived.key.empty()) {
-    // A key that has the same last part as the key that it follows is named by the whole path.
+    // Names the other key by its last part or, if this is the key's own name, by its whole path.
     const std::string last = derived.key.substr(derived.key.rfind('.') + 1);
     const std::string &name = last == key.name ? derived.key : last;
     return derived.divisor == 1 ? name : fmt::format("{} / {}", name, derived.divisor);

@@ -13,7 +13,7 @@
 
 namespace lmc::config {
 
-// A value of a type that no key accepts; `what` describes it for the error ("a date", "a table").
+// A value of a type that no key accepts. `what` describes it in an error: "a date", "a table".
 struct OtherValue {
   std::string what;
 };
@@ -22,20 +22,20 @@ struct OtherValue {
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
                            std::vector<int64_t>, OtherValue>;
 
-// Checks `value` against the key's type, range and choices, and stores it. The error is a sentence
-// that names the key.
+// Checks `value` against the key's type, range and choices, and stores it. Error: a sentence that
+// names the key.
 Result<void> assign(const Key &key, const Value &value, Config &config);
 
-// Returns the key and its value in `config` in the form that the plan stores.
+// Returns the key, with its value in `config`, in the form that the plan stores.
 Setting resolvedSetting(const Key &key, Config &config);
 
-// Returns the defaults of those of the key's families that differ from that of the first one.
+// Returns the defaults of the key's families that differ from the default of the first family.
 std::vector<std::pair<const ModelFamily *, std::string>> otherDefaults(const Key &key);
 
 // Returns the default of a key that is not required, as markdown: "`0.1`" or "lr / 10".
 std::string defaultMarkdown(const Key &key);
 
-// Returns the value of a setting of a plan. Error: its text is none of its type.
+// Returns the value of a setting of a plan. Error: the text is no value of the setting's type.
 Result<Value> planValue(const Setting &setting);
 
 } // namespace lmc::config

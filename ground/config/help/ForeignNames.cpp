@@ -16,10 +16,10 @@ constexpr const char *kOut = "lmc has no such key: `lmc-run --out=DIR` names the
 constexpr const char *kInit = "lmc has no such key: `lmc-run --init=PATH` reads initial weights";
 constexpr const char *kTrace = "lmc has no such key: `lmc-run --trace=FILE` records a trace";
 
-// The programs of ForeignProgram, one letter for each.
+// One letter for each program, in the order of ForeignProgram.
 constexpr std::string_view kPrograms = "FMTHNO";
 
-// Names of other programs with one meaning.
+// The names of several programs for one key.
 struct Row {
   const char *key;   // as in ForeignKey
   const char *names; // each behind the letters of its programs: "M:seq_length TO:max_seq_len"
@@ -264,7 +264,7 @@ constexpr Row kRows[] = {
     {"", "N:init_from T:initial_load_path F:pretrained_checkpoint_path", kInit},
 };
 
-// Remarks, and the names of the sections that have them.
+// Remarks, each with the names of the sections to which it applies.
 constexpr std::pair<const char *, const char *> kSectionRows[] = {
     {"lmc's section is [model]", "base_model normalization rotary transformer"},
     {"lmc's section is [training]", "batch trainer"},
@@ -279,7 +279,7 @@ constexpr std::pair<const char *, const char *> kSectionRows[] = {
     {kTrace, "profiling"},
 };
 
-// Returns the name as the tables write it.
+// Returns the name in the form of the tables: lower case, '_' for '-', no dashes at the front.
 std::string inTableForm(std::string_view name) {
   std::string form(name.substr(std::min(name.find_first_not_of("-_"), name.size())));
   for (char &letter : form) {

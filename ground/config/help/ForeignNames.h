@@ -1,8 +1,8 @@
 // Maps the names that other training programs give to their settings to lmc's keys.
 //
-// A person who moves a job to lmc writes the names of the program that the job comes from. These
-// tables let an error name lmc's own key, or say that there is none. They add no other name for a
-// key: a job must use lmc's. docs/guides/coming-from.md shows the table of keys to readers.
+// A user who moves a job to lmc may write the names of the program that the job comes from. By
+// these tables, the error names lmc's key, or says that there is none. They add no aliases: a job
+// must use lmc's names. docs/guides/coming-from.md shows the table of keys to users.
 #pragma once
 
 #include <span>
@@ -22,18 +22,18 @@ enum ForeignProgram : unsigned {
 };
 
 struct ForeignKey {
-  // Lower case, with '_' for '-'. A name such as "learning_rate.base" holds only in sections whose
-  // last part is "learning_rate"; any other name holds in every section.
+  // The name in lower case, with '_' for '-'. A name such as "learning_rate.base" counts only in
+  // sections whose last part is "learning_rate"; any other name counts in every section.
   std::string name;
   unsigned programs; // of ForeignProgram
   const char *key;   // path of lmc's key; "": lmc has none
-  // The difference in meaning or unit; "" if there is none. Without a key: a remark that lmc has
-  // none, and what to use instead.
+  // The difference in meaning or unit; "" if there is none. If `key` is "": a remark that lmc has
+  // no such key, and what to use instead.
   const char *remark;
 };
 
-// A section whose name another program uses. The name is written as in ForeignKey, and holds for
-// the whole path of a section or for its last part.
+// A section of another program. The name is written as in ForeignKey, and is compared with the
+// whole path of a section and with its last part.
 struct ForeignSection {
   std::string name;
   const char *remark; // lmc's section
@@ -42,15 +42,14 @@ struct ForeignSection {
 std::span<const ForeignKey> foreignKeys();
 std::span<const ForeignSection> foreignSections();
 
-// Returns the entry for `name`, written in `section` ("" for none). Capital letters, '-' for '_'
-// and leading dashes make no difference, so that "--num-layers" finds `num_layers`. `ofSection`
-// restricts the search to the entries that name a section, or to the others. Returns nullptr if
-// there is no entry.
+// Returns the entry for `name` in `section` ("" for none), or nullptr if there is none. Capital
+// letters, '-' for '_' and leading dashes make no difference: "--num-layers" finds `num_layers`. If
+// `ofSection` is true, searches only the entries that name a section; else only the others.
 const ForeignKey *findForeignKey(std::string_view section, std::string_view name, bool ofSection);
 const ForeignSection *findForeignSection(std::string_view section);
 
-// Returns the text of an entry for an error: "lmc's key is a.b", with the remark if there is one;
-// without a key, the remark alone.
+// Returns the text of an entry for an error: "lmc's key is a.b", and the remark if there is one.
+// For an entry without a key, returns only the remark.
 std::string foreignHint(const ForeignKey &key);
 
 } // namespace lmc::config

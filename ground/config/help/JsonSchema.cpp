@@ -1,14 +1,14 @@
-// Prints a JSON Schema of the TOML from the table of keys, with which editors complete and check a
-// job.
+// Prints a JSON Schema of a job's TOML file from the table of keys. With it, editors complete and
+// check a job.
 //
-// The schema checks each key by itself: its type, range and choices, and which keys are missing,
-// unknown or given twice. loadConfig() checks relations between keys (heads divide hidden_size),
-// and what needs other files. The schema is stricter in one point: choices are in lower case,
-// because an editor completes them from a list of texts.
+// The schema checks each key alone: its type, range and choices, and which keys are missing,
+// unknown or given twice. Only loadConfig() checks relations between keys (heads divide
+// hidden_size), and what needs other files. The schema is stricter in one point: choices must be in
+// lower case, because an editor completes them from a list of texts.
 //
-// Its version is draft-07, the newest one whose conditions (if, then, else) Taplo checks. Taplo
-// completes keys of `properties` and the alternatives of `anyOf`, but not what stands in `allOf`,
-// `then` or `else`; these hold only what is required.
+// The schema's version is draft-07, the newest one whose conditions (if, then, else) Taplo, a TOML
+// editor, checks. Taplo completes keys of `properties` and the alternatives of `anyOf`, but not the
+// contents of `allOf`, `then` or `else`; these contain only which keys are required.
 
 #include "ground/config/Keys.h"
 #include "ground/config/ModelFamily.h"
@@ -69,8 +69,8 @@ Json integerType(const Key &key) {
     schema["type"] = {"integer", "string"};
     schema["pattern"] = R"(^([0-9]+\.?[0-9]*|\.[0-9]+) *(B|[KMGT]i?B)?$)";
   } else if (!key.choices.empty()) {
-    // The range stands outside of the alternatives, because it says nothing about texts. The error
-    // for a number beyond it then names the bound.
+    // The range stays outside of the alternatives, so that the error for a number beyond it names
+    // the bound. It does not restrict texts.
     schema["anyOf"] = Json::array({schema, Json::object({{"enum", choicesJson(key)}})});
     schema["type"] = {"integer", "string"};
   }
@@ -114,7 +114,7 @@ Json typeOf(const Key &key) {
   return std::visit(type, key.field(config));
 }
 
-// Returns the default as a value of the TOML. Returns null if it is no fixed value that the key
+// Returns the default as a TOML value; null if the default is not a fixed value that the key
 // accepts.
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
@@ -160,12 +160,12 @@ Json isArchitecture(const std::vector<std::string> &names) {
   return schema;
 }
 
-// Returns a schema that accepts tables that match `condition` or `other`.
+// Returns a schema that accepts tables that match the schema `condition` or the schema `other`.
 Json unless(Json condition, Json other) {
   return Json::object({{"if", std::move(condition)}, {"else", std::move(other)}});
 }
 
-// The schema of a table as it grows key by key.
+// Builds the schema of a table, key by key.
 class Table {
 public:
   explicit Table(const std::string &doc) {
@@ -216,7 +216,7 @@ public:
 
 private:
   void requireKey(const Key &key, const ModelFamilies &families) {
-    // Names of the families whose jobs need the key.
+    // The names of the families whose jobs need the key.
     std::vector<std::string> names;
     for (const ModelFamily *family : families)
       if (key.isOf(*family) &&

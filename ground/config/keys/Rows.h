@@ -12,8 +12,8 @@
 
 namespace lmc::config::keys {
 
-// With these upper bounds, and those of the groups' own, every product of sizes (parameters,
-// tokens, bytes) is below 2^63.
+// With these upper bounds, and those in the files of the groups, every product of sizes
+// (parameters, tokens, bytes) is below 2^63.
 constexpr double kMaxLayers = 4096, kMaxPositions = 1 << 26, kMaxSteps = 1e12;
 constexpr double kMaxInt32 = 2147483647;
 
@@ -24,7 +24,7 @@ inline void rate(Key &key) { range(0, kMaxRate)(key); } // a learning rate
 
 class Rows {
 public:
-  // Makes the rows of all sections, but for those of the tables of lists.
+  // Makes the rows of all sections except the tables of lists.
   explicit Rows(const ModelFamilies &families);
 
   std::vector<Section> sections;
@@ -38,14 +38,14 @@ private:
     return names::snakeCase(path.substr(path.rfind('.') + 1));
   }
 
-  // Begins a section; the traits are those of all its keys.
+  // Begins a section. All of its keys get `traits`.
   template <typename... Traits>
   void section(const char *name, const char *doc, const Traits &...traits) {
     sections.push_back({name, doc});
     current = name;
     ofAll = [=](Key &key) { (traits(key), ...); };
   }
-  // Adds a list of tables; `table` adds the keys of the table `name`, all with the trait `ofAll`.
+  // Adds a list of tables. `table` adds the keys of one table, which all get the trait `ofAll`.
   void list(const char *name, const char *doc, void (Rows::*table)(const std::string &name),
             void (*ofAll)(Key &));
   // Adds a key of the section, with traits and a doc.

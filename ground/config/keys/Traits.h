@@ -1,5 +1,5 @@
-// What a row of the table of keys says about its key. A trait has the name of the member of Key
-// that it sets:
+// Traits: the facts about a key in its row of the table of keys. A trait has the name of the member
+// of Key that it sets:
 //
 //   makeKey("seed", field, range(0, kUnbounded), runTime, identity, "Seed of all random numbers.")
 //
@@ -46,7 +46,7 @@ inline auto defaultText(const char *text) {
 // The default is to have none.
 inline void optional(Key &key) { key.defaultText = "none"; }
 
-// The value 0, which is the default, is written "auto".
+// Adds the word "auto", which is the default and stands for 0.
 inline void orAuto(Key &key) {
   key.choices.push_back({"auto", 0});
   key.defaultText = "\"auto\"";
@@ -60,7 +60,7 @@ inline void required(Key &key) { key.required = true; }
 inline void runTime(Key &key) { key.runTime = true; }
 inline void runTimeIfGiven(Key &key) { key.runTimeIfGiven = true; }
 inline void identity(Key &key) { key.identity = true; }
-// Exceptions in a section whose keys have the trait runTime, or identity.
+// Undo runTime and identity for a key, in a section whose keys have these traits.
 inline void compiled(Key &key) { key.runTime = false; }
 inline void sameModel(Key &key) { key.identity = false; }
 
@@ -78,9 +78,9 @@ Key makeKey(std::string name, std::function<Field(Config &)> field, const Traits
   return key;
 }
 
-// Returns a key of [model] of a family's own. The value is stored in
-// ModelConfig::familyValues[name] and starts as `initial`. Families that have the same key may have
-// different initial values.
+// Returns a key of [model] that only some families have. Its value is stored in
+// ModelConfig::familyValues[name], and is `initial` at first. Families that have the same key may
+// have different initial values.
 template <typename... Traits>
 Key familyKey(const char *name, FamilyValue initial, const Traits &...traits) {
   const auto field = [=](Config &config) {
