@@ -21,9 +21,9 @@ struct Float16 {
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-// The branches are selections, so that compilers make vector code of a loop. An f32 below 2^-14,
-// the smallest normal f16, is added to 0.5, whose last bit has the value of f16's, 2^-24: the
-// addition rounds. (Method: F. Giesen, "half to float done quick".)
+// The branches are selections, so compilers can vectorise a loop of calls. For an f32 below 2^-14,
+// the smallest normal f16, adding 0.5 rounds: the last bit of 0.5 has the value 2^-24, like that of
+// such an f16. (Method: F. Giesen, "half to float done quick".)
 uint16_t toFloat16(float value) {
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
@@ -42,7 +42,7 @@ float fromFloat16(uint16_t bits) {
   const uint32_t exponent = size & kExponent;
   const uint32_t normal = size + ((127 - 15) << 23);
   const uint32_t special = normal + ((128 - 16) << 23); // infinity or NaN
-  // A number below 2^-14: the mantissa gets the exponent of 2^-14, and 2^-14 is subtracted.
+  // For a number below 2^-14: gives the mantissa the exponent of 2^-14, and subtracts 2^-14.
   const uint32_t small =
       std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
                               std::bit_cast<float>(kSmallestNormal));
@@ -50,8 +50,8 @@ float fromFloat16(uint16_t bits) {
   return std::bit_cast<float>(sign | result);
 }
 
-// Converts f64 to f32 with rounding to odd: if bits are lost, the last bit of the result is 1. A
-// second rounding, from f32 to bf16 or f16, then cannot mistake the value for a tie.
+// Converts f64 to f32, and rounds to odd: if bits are lost, the last bit of the result is 1. A
+// second rounding, from f32 to bf16 or f16, then cannot take the value for a tie.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -59,8 +59,8 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // Here `narrow` is not exact and its last bit is 0. The result is the f32 next to `narrow` in the
-  // direction of `value`, whose last bit is 1.
+  // Here `narrow` is not exact, and its last bit is 0. Its neighbour in the direction of `value` is
+  // the result, with the last bit 1.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }
@@ -80,7 +80,7 @@ template <typename From, typename To> static To cast(From value) {
 
 template <typename From, typename To>
 static bool convert(const void *source, void *target, uint64_t count) {
-  // memcpy is used because a tensor in a file may start at any byte.
+  // Uses memcpy, because a tensor in a file may start at any byte.
   for (uint64_t i = 0; i < count; ++i) {
     From value;
     std::memcpy(&value, static_cast<const char *>(source) + i * sizeof(From), sizeof(From));
@@ -90,7 +90,7 @@ static bool convert(const void *source, void *target, uint64_t count) {
   return true;
 }
 
-// Returns what `visit` returns for a value of the float type `type`, and false for another type.
+// Returns the result of `visit` for a value of the float type `type`; false for another type.
 template <typename Visit> static bool withFloat(plan::DType type, const Visit &visit) {
   switch (type) {
   case plan::DType::F32:

@@ -11,13 +11,13 @@ static uint64_t elements(const plan::Slice &slice) {
   return slice.bytes() / byteWidth(slice.dtype());
 }
 
-// Returns the number of elements of the slice before element `element` of the tensor, from the
-// tensor's beginning on.
+// Returns the distance, in elements of the slice, from the tensor's first element to its element
+// `element`.
 static uint64_t placeOf(uint64_t element, uint64_t columns, uint64_t pitch) {
   return pitch ? element / columns * pitch + element % columns : element;
 }
 
-// Returns the number of the tensor's elements among the first `places` elements of its extent.
+// Returns the number of elements of the tensor in the first `places` elements of its range.
 static uint64_t elementsBefore(uint64_t places, uint64_t columns, uint64_t pitch) {
   return pitch ? places / pitch * columns + std::min(places % pitch, columns) : places;
 }
@@ -55,7 +55,7 @@ HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64
                ? 0
                : std::min(count, elementsBefore(place - shard->offset(), columns, pitch));
   };
-  // The number of the piece that this rank has.
+  // The index of the piece that this rank has.
   const uint64_t groups = std::max<uint64_t>(shard->groups(), 1);
   const uint64_t number = position % groups * (plan.shard_ranks() / groups) + position / groups;
   const uint64_t begin = number * piece;

@@ -1,4 +1,4 @@
-// Which elements of a variable's tensor a rank has.
+// Computes which elements of a variable's tensor a rank has.
 #pragma once
 
 #include "plan_generated.h"
@@ -8,35 +8,35 @@
 
 namespace lmc {
 
-// Elements [first, first + count) of a tensor. Element `first` is element `at` of the variable's
-// slice, and the others follow it. A row of the tensor has `columns` elements, and two rows begin
-// `pitch` elements of the slice apart; if `pitch` is 0, all elements are adjacent.
+// Elements [first, first + count) of a tensor. Element `first` of the tensor is element `at` of the
+// variable's slice. A row of the tensor has `columns` elements, and rows begin `pitch` elements of
+// the slice apart; if `pitch` is 0, all elements are adjacent.
 struct HeldPart {
   uint64_t first = 0, count = 0, at = 0;
   uint64_t columns = 0, pitch = 0;
 
-  // Returns elements [from, from + number) of the tensor. The part has all of them, and has `from`
-  // even if `number` is 0.
+  // Returns elements [from, from + number) of the tensor. The part must have all of them, and must
+  // have element `from` even if `number` is 0.
   HeldPart part(uint64_t from, uint64_t number) const;
-  // Returns the longest piece at the beginning of the part whose elements are adjacent.
+  // Returns the longest range of adjacent elements at the beginning of the part.
   HeldPart run() const;
-  // Returns the part as one piece of adjacent elements of the slice, from its first to its last
-  // element, with the padding between rows.
+  // Returns the range of the slice from the part's first to its last element, including the padding
+  // between rows.
   HeldPart withPadding() const;
-  // Returns the part with `width` bytes in the place of each element.
+  // Returns the part in bytes: each element counts as `width` bytes.
   HeldPart inBytes(uint64_t width) const;
 };
 
-// Returns the part that the rank at position `position` along the axis Shard has. Every rank has
-// all of a variable that is not divided. `variable` is one of `plan`, which is verified.
+// Returns the part that the rank at `position` along the axis Shard has; all of a variable that is
+// not divided. `variable` must be of `plan`, and `plan` must be verified.
 HeldPart heldPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t position);
 
-// Returns the part that one rank writes where several have the same elements: the part that it has,
-// divided about evenly among them. Over all ranks, these parts cover the tensor once. They end at
+// Returns the part that a rank writes to a checkpoint. Ranks that have the same elements write
+// about equal shares of them, so that the parts of all ranks cover the tensor once. Parts end at
 // moment blocks, so a rank that writes 8-bit moments also writes their scales.
 HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uint64_t rank);
 
-// Returns the shape of a variable's tensor, which no padding and no division change.
+// Returns the shape of a variable's whole tensor, without padding.
 std::vector<uint64_t> shapeOf(const plan::Plan &plan, const plan::Variable &variable);
 
 } // namespace lmc

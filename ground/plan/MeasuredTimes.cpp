@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace lmc::plan {
 
-// The seconds of each run, by function, command and run.
+// The seconds of commands: runs[function][command][run].
 using Runs = std::vector<std::vector<std::vector<double>>>;
 
 static Error noTrace(const std::string &path) {
@@ -76,7 +76,7 @@ static Result<Runs> collect(const json &events, const std::string &path, const P
   return runs;
 }
 
-// Exceptions are off, because parts of the compiler that link this code are built without them.
+// Parses without exceptions, because parts of the compiler link this code without exceptions.
 Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::string &path,
                                         const PlanFile &plan) {
   auto trace = parseJsonObject(text, path);

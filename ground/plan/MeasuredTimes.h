@@ -13,12 +13,12 @@ namespace lmc::plan {
 struct MeasuredTimes {
   std::string device;
   uint64_t firstStep = 0, lastStep = 0;
-  // The median of the runs of each command, in seconds, by function and command of the plan. Empty
-  // for a function that was not run.
+  // The median seconds of the runs of each command: seconds[function][command]. seconds[function]
+  // is empty for a function that was not run.
   std::vector<std::vector<double>> seconds;
 };
 
-// Reads the text of a trace; errors name `path`. Errors: the text is no such trace, or of another
+// Reads the text of a trace. Errors, which name `path`: the text is no such trace, is of another
 // plan, or lacks a function of an optimizer step.
 Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::string &path,
                                         const PlanFile &plan);

@@ -1,5 +1,5 @@
 // Names of functions and variables of a plan that both the compiler and the runtime (or a report)
-// use. plan.fbs (Function, Variable) describes each of them.
+// use. plan.fbs describes them (Function, Variable).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
 inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, whatever documents
 
-// Names of the variables of the function `generate`. The host writes the rows whose next token it
-// needs, and the device writes the logits of these tokens.
+// Names of the variables of the function `generate`. The host writes the rows (positions) whose
+// next token it needs, and the device writes the logits of the next tokens.
 inline constexpr const char *kGenerateRows = "generate.rows";
 inline constexpr const char *kGenerateLogits = "generate.logits";
 
@@ -42,18 +42,19 @@ inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
 
-// Statistics of the routers of a mixture of experts in a step: sums over micro-steps and ranks, as
-// vectors with an element per expert. All lie in one vector, kRouterSums. routerSum(which, layer)
-// names the sum of one layer; the bare name kRouterBalance is the sum over all routers.
+// Statistics of the routers of a mixture of experts in an optimizer step: sums over micro-steps and
+// ranks, as vectors with one element per expert, which all lie in one vector, kRouterSums.
+// routerSum(which, layer) names the sum of a layer; kRouterBalance itself is the sum over all
+// routers.
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// One element: choices that were computed after the first window of a rank (lm.late_rows). Only
-// where ranks divide experts, with a capacity.
+// One element: the number of choices after the first window of a rank (lm.late_rows). Only if ranks
+// divide experts, and with a capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// The part of each expert in the balancing loss. For a layer: of the layer's loss with coefficient
-// 1, summed over micro-steps. For all routers together: what is added to the sum of the tokens'
-// losses.
+// The contribution of each expert to the balancing loss. For a layer: to the layer's loss with
+// coefficient 1, summed over micro-steps. For all routers: to what is added to the sum of the
+// tokens' losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".
@@ -75,7 +76,7 @@ inline std::string routerSum(std::string_view which, int64_t layer) {
   return std::string(which) + "." + std::to_string(layer);
 }
 
-// Returns the setting that is the key `key` of the parameter group `group`.
+// Returns the name of the setting for the key `key` of the parameter group `group`.
 inline std::string groupSetting(std::string_view group, std::string_view key) {
   return "optimizer.group." + std::string(group) + "." + std::string(key);
 }

@@ -80,8 +80,8 @@ inline Operands operandsOf(const SwigluLinearGrad &op) {
           {"a", product.d(), op.both() ? Role::Write : Role::Scratch}};
 }
 
-// Returns the matrix product that a library may compute for the command, all of it or a part; null
-// if there is none.
+// Returns the matrix product that is the command, or a part of it, and that a library may compute;
+// null if there is none.
 inline const Gemm *productOf(const Command &command) {
   if (const LinearSwiglu *op = command.body_as_LinearSwiglu())
     return op->product();
@@ -90,8 +90,8 @@ inline const Gemm *productOf(const Command &command) {
   return command.body_as_Gemm();
 }
 
-// Returns true if the kernels of the command (Command.launches) belong to different ways to compute
-// it, of which a device takes one.
+// Returns true if the kernels of the command (Command.launches) are alternatives: a device launches
+// one of them.
 inline bool hasTwoWays(const Command &command) {
   return command.body_as_LinearSwiglu() || command.body_as_SwigluLinearGrad() ||
          (command.body_as_ExpertLinear() && command.launches() && command.launches()->size() > 1);
@@ -109,11 +109,11 @@ inline Operands operandsOf(const Collective &op) {
   return {{"x", op.x()}, {"d", op.d(), Role::Write}};
 }
 
-// The wait touches no bytes. Those of its collective may be used after it.
+// A wait accesses no bytes itself. After it, the bytes of its collective may be accessed.
 inline Operands operandsOf(const Wait &) { return {}; }
 
-// Calls `visit` with the body of `command` as its own type, such as `const Gemm &`, and returns the
-// result. The type must be known, as it is in every verified plan; otherwise the program aborts.
+// Calls `visit` with the body of `command` in its own type, such as `const Gemm &`, and returns the
+// result. Aborts the program if the type is unknown, which is impossible in a verified plan.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {
 #define LMC_VISIT(Name)                                                                            \
@@ -131,14 +131,14 @@ template <typename Visit> auto visitBody(const Command &command, Visit &&visit) 
 Operands operandsOf(const Command &command);
 
 // Returns the kernel launches of a command, in order: the command itself if it is a Launch, else
-// the kernels that compute it on a CUDA device.
+// the kernels that compute the command on a CUDA device.
 std::vector<const Launch *> launchesOf(const Command &command);
 
-// Returns the place of a command for error messages, as in "command 12 of micro, gemm
+// Returns the name of a command for error messages: "command 12 of micro, gemm
 // layers.0/mlp.down_proj".
 std::string placeOf(const Function &function, uint32_t command);
 
-// Returns what a command does, as reports print it: "gemm", "attention_grad", "all_gather".
+// Returns the kind of a command for reports: "gemm", "attention_grad", "all_gather".
 std::string commandName(const Command &command);
 
 } // namespace lmc::plan

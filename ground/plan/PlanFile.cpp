@@ -66,8 +66,8 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
     return damaged("the plan is cut short or damaged: its checksum is missing");
   if (trailer == PlanTrailer::Damaged)
     return damaged("the plan is damaged: its checksum does not match");
-  // The number of tables is limited because a hostile plan may refer to one table many times, which
-  // takes far longer to verify than its bytes suggest. Real plans have a few tables per command.
+  // Limits the number of tables: a small hostile plan may refer to one table many times, and would
+  // take very long to verify. Real plans have a few tables per command.
   constexpr size_t kMaxDepth = 64, kMaxTables = 10'000'000;
   flatbuffers::Verifier verifier(static_cast<const uint8_t *>(data), bytes - kPlanTrailerBytes,
                                  kMaxDepth, kMaxTables);
@@ -95,7 +95,7 @@ Result<std::unique_ptr<PlanFile>> PlanFile::open(const std::string &path) {
     close(file);
     return failed("not a file");
   }
-  // The header is checked first, because a file that is no plan may not fit into memory.
+  // Checks the header first, because a file that is no plan may not fit into memory.
   char header[kHeaderBytes] = {};
   if (status.st_size > 0 && (::pread(file, header, sizeof(header), 0) < ssize_t(sizeof(header)) ||
                              !plan::PlanBufferHasIdentifier(header))) {
@@ -142,7 +142,7 @@ Result<void> PlanFile::verify() {
   return openPhases();
 }
 
-// Returns what differs between two plans and must be equal in all phases of a run; "": nothing.
+// Returns a difference between two plans that phases of one run must not have; "": there is none.
 static std::string differenceOfPhases(const plan::Plan &first, const plan::Plan &later) {
   if (first.fingerprint()->string_view() != later.fingerprint()->string_view())
     return "its parameters or moments";

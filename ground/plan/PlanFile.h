@@ -1,4 +1,4 @@
-// Opens a plan: reads the file and verifies it before anything else uses it.
+// Opens a plan file: reads the file and verifies the plan before anything else uses it.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -13,18 +13,16 @@
 
 namespace lmc {
 
-// The version of the plan format (plan.fbs). It must be raised whenever an older runtime could
-// misread a newer plan, or a newer runtime an older plan.
+// The version of the plan format (plan.fbs). Raise it whenever an older runtime could misread a new
+// plan, or a new runtime an older plan.
 inline constexpr uint32_t kSchemaVersion = 7;
 
-// A verified plan in memory. It never changes, even if its file is written over.
+// A verified plan in memory, which stays the same even if the file changes.
 class PlanFile {
 public:
   // Reads the file `path` and verifies the plan in it: the checksum, the structure (with
-  // FlatBuffers' verifier), the schema version, and the meaning of every index, range, shape and
-  // enum (slices lie inside their arenas, the operands of commands have the sizes that the command
-  // accesses, kernels exist in modules, variables have different names). Returns an Error for a
-  // damaged or hostile file, and never reads past the end of the file.
+  // FlatBuffers' verifier), the schema version, and the meaning (VerifyPlan.h). Error: the file is
+  // damaged or hostile. Never reads past the end of the file.
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
   // Copies the `bytes` bytes at `data` and verifies the plan in them. Errors call the plan `name`.
@@ -37,7 +35,7 @@ public:
   const plan::Plan &operator*() const { return *root; }
   const plan::Plan *operator->() const { return root; }
   const std::string &path() const { return name; }
-  // The SHA-256 hash of the file, 64 hexadecimal digits.
+  // Returns the SHA-256 hash of the file as 64 hexadecimal digits.
   const std::string &hash() const { return sha; }
   // The phases of the run, in order; empty if it has none.
   struct Phase {
@@ -46,11 +44,10 @@ public:
     uint64_t steps = 0;
   };
   const std::vector<Phase> &phases() const { return trainingPhases; }
-  // Returns the plan of phase `index`, whose path also names the phase. For a run without phases,
-  // index 0 is the plan itself.
+  // Returns the plan of phase `index`, whose path() also names the phase. For a run without phases,
+  // index 0 is this plan itself.
   const PlanFile &phasePlan(size_t index) const;
 
-  // The bytes of the file.
   std::span<const std::byte> contents() const { return bytes; }
 
   // Returns the index of the variable or function with that name; -1 if there is none.

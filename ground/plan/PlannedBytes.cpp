@@ -12,7 +12,7 @@ uint64_t plannedBytes(const plan::Plan &plan) {
   return bytes;
 }
 
-// Returns true if checkpoints have the variable.
+// Returns true if checkpoints contain the variable.
 static bool isSaved(const plan::Variable &variable) {
   switch (variable.kind()) {
   case plan::VariableKind::Parameter:

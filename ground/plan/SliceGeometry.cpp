@@ -14,7 +14,7 @@ bool strided(const plan::Slice &slice) { return slice.pitch() > 0 && slice.rows(
 
 uint64_t runBytes(const plan::Slice &slice) { return slice.bytes() / slice.rows(); }
 
-// Sorts the intervals and joins those that overlap or touch, so that they are disjoint.
+// Sorts the intervals, and joins intervals that overlap or touch.
 void normalize(std::vector<Interval> &intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
@@ -37,7 +37,7 @@ uint64_t length(const std::vector<Interval> &intervals) {
   return total;
 }
 
-// Adds the parts of a row of `pitch` bytes that the runs of a strided slice cover.
+// Adds the intervals of [0, pitch) that the runs of a strided slice cover, modulo its pitch.
 void addResidues(const plan::Slice &slice, std::vector<Interval> &residues) {
   uint64_t pitch = slice.pitch(), begin = slice.offset() % pitch, end = begin + runBytes(slice);
   if (end <= pitch) {
@@ -83,7 +83,7 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
     normalize(extents);
     return std::min(sum, length(extents));
   }
-  // Between two neighbouring cuts, the same slices cover the same part of every row.
+  // Between neighbouring cuts, the same slices cover the same part of each `pitch` bytes.
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   uint64_t total = 0;
@@ -109,7 +109,7 @@ bool overlap(const plan::Slice &a, const plan::Slice &b) {
     return false;
   if (a.pitch() == 0 || a.pitch() != b.pitch())
     return true;
-  // Columns of one matrix may interleave without sharing a byte.
+  // The runs of two blocks of columns of one matrix alternate, without a common byte.
   const auto &[low, high] = a.offset() <= b.offset() ? std::tie(a, b) : std::tie(b, a);
   uint64_t column = (high.offset() - low.offset()) % a.pitch();
   return column < runBytes(low) || column + runBytes(high) > a.pitch();

@@ -1,5 +1,4 @@
-// How often an optimizer step runs each function of a plan, and how long the compiler predicts that
-// it takes.
+// The number of times that an optimizer step runs each function of a plan, and the predicted time.
 #pragma once
 
 #include "plan_generated.h"
@@ -9,12 +8,12 @@
 
 namespace lmc::plan {
 
-// Returns how many times an optimizer step runs the function with this name.
+// Returns the number of times that an optimizer step runs the function with this name.
 uint64_t runsPerStep(std::string_view function, uint64_t gradientAccumulationSteps);
 
-// Returns the predicted seconds of one run of a function, and of an optimizer step on one device;
-// 0 if the plan has no predictions. Only commands of stream 0 count: they include the waits for what
-// runs at the same time.
+// Return the predicted seconds of one run of a function, and of an optimizer step on one device; 0
+// if the plan has no predictions. Only commands of stream 0 count, because they include the waits
+// for the other streams.
 double predictedSeconds(const Function &function);
 double predictedStepSeconds(const Plan &plan);
 

@@ -5,7 +5,7 @@ namespace {
 
 DType dtypeOf(const Plan &plan, uint32_t slice) { return plan.slices()->Get(slice)->dtype(); }
 
-// Returns the scratch of a command on the CPU: for bf16, the gradient of attention sums dq in f32.
+// Returns the scratch of a command on a CPU: for bf16, the gradient of attention sums dq in f32.
 std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   const AttentionGrad *grad = command.body_as_AttentionGrad();
   if (!grad || dtypeOf(plan, grad->q()) != DType::BF16)
@@ -14,15 +14,15 @@ std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
 }
 
 // Returns the minimum scratch of a command on CUDA. The gradient of attention stores the sum of
-// dout * out per token and head. Scatter-add sorts pairs of id and token (8 bytes); its kernels
-// need more, but only the compiler knows how much.
+// dout * out for each token and head. Scatter-add sorts pairs of id and token (8 bytes); its
+// kernels need more scratch, but only the compiler knows how much.
 std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   if (const AttentionGrad *grad = command.body_as_AttentionGrad())
     return Scratch{sumType(dtypeOf(plan, grad->q())),
                    {grad->batch(), grad->seq(), grad->heads(), 1}};
   if (const ScatterAdd *scatter = command.body_as_ScatterAdd())
     return Scratch{DType::I8, {scatter->rows(), 8, 1, 1}};
-  // A router's thread blocks leave sums over some tokens: the mass and the count of each expert.
+  // Each thread block of a router stores the mass and the count of each expert over some tokens.
   if (const Route *route = command.body_as_Route())
     return Scratch{DType::I8, {route->count(), 8, 1, 1}};
   if (const SortRows *sort = command.body_as_SortRows())
@@ -30,8 +30,8 @@ std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   return std::nullopt;
 }
 
-// The largest limits of any device with compute capability 8.0 or later (CUDA C++ Programming
-// Guide, "Technical Specifications per Compute Capability").
+// For each limit, the maximum over all devices of compute capability 8.0 or later (CUDA C++
+// Programming Guide, "Technical Specifications per Compute Capability").
 constexpr GridLimits kCudaLimits = {.blocks = {0x7fffffff, 0xffff, 0xffff},
                                     .threads = 1024,
                                     .threadMultiple = 32,

@@ -1,8 +1,8 @@
 // The rules for valid plans that depend on the plan's target.
 //
-// A target with rules of its own has a row in the table in TargetRules.cpp. In a plan for any other
-// target, kernels have no grid, commands have no launches (Command.launches), and no command needs
-// scratch.
+// The table in TargetRules.cpp has a row for each target with its own rules. In a plan for any
+// other target, kernels have no grid, commands have no launches (Command.launches), and no command
+// needs scratch.
 #pragma once
 
 #include "plan_generated.h"
@@ -14,7 +14,7 @@
 
 namespace lmc::plan {
 
-// Upper limits of a GPU kernel's launch. A launch beyond them runs on no device of the target.
+// Upper limits of a GPU kernel's launch. No device of the target can run a launch beyond them.
 struct GridLimits {
   std::array<uint32_t, 3> blocks;   // maximum number of thread blocks in x, y and z
   uint32_t threads, threadMultiple; // threads of a block: the maximum; the number is a multiple
@@ -22,7 +22,7 @@ struct GridLimits {
   uint32_t sharedBytes;             // maximum dynamic shared memory of a thread block
 };
 
-// The minimum size of a command's workspace: the product of `extents`, in elements of `dtype`.
+// The minimum workspace of a command: as many elements of `dtype` as the product of `extents`.
 struct Scratch {
   DType dtype;
   std::array<uint64_t, 4> extents = {1, 1, 1, 1};
@@ -30,15 +30,15 @@ struct Scratch {
 
 struct TargetRules {
   std::string_view name; // the part of a plan's target before ':', such as "cpu"
-  // The limits of all kernels that have code; each of them must have a grid. Null for a target
+  // The limits of kernels that have code; each such kernel must have a grid. Null for a target
   // whose kernels have no grid and whose commands have no launches.
   const GridLimits *grid = nullptr;
   bool modulesMatch = false; // true if Module.target must equal the target of the plan
-  // A matrix product may have a workspace (i8) at a multiple of this number. 0: matrix products
-  // have none.
+  // A matrix product may have a workspace (i8), at an address that is a multiple of this number of
+  // bytes. 0: matrix products have no workspace.
   uint32_t gemmWorkspaceAlignment = 0;
-  // Returns the minimum workspace of `command`, or nullopt if it needs none. The slices that the
-  // command names must exist.
+  // Returns the minimum workspace of `command`, or nullopt if it needs none. The slices that
+  // `command` names must exist.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };
 

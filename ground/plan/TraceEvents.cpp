@@ -10,7 +10,7 @@ using nlohmann::json;
 
 namespace lmc::plan {
 
-// The tracks are threads of the process: thread 0 shows the functions, thread 1 + s shows stream s.
+// The tracks are threads of the trace's process: 0 has the functions, and 1 + s has stream s.
 static constexpr int kFunctions = 0;
 static int threadOf(uint16_t stream) { return 1 + stream; }
 

@@ -27,7 +27,7 @@ using plan::DType;
 using plan::sumType;
 
 // A limit far above every dimension, size and count of a real plan. The sum of two numbers below
-// the limit does not overflow, and neither does a cast to int64_t.
+// the limit does not overflow, nor does a cast of a number to int64_t.
 constexpr uint64_t kLimit = uint64_t(1) << 60;
 
 constexpr uint64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
@@ -134,7 +134,7 @@ private:
 
   Result<void> arenas() {
     for (const auto *arena : *plan.arenas()) {
-      // The largest alignment is a page: every allocation of a device has at least this alignment.
+      // The maximum alignment is a page: every allocation of a device has at least this alignment.
       constexpr uint32_t kPage = 4096;
       const uint32_t alignment = arena->alignment();
       if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > kPage)
@@ -183,8 +183,8 @@ private:
     return {};
   }
 
-  // Returns true if the number of rows of a slice with a pitch is a product of its leading
-  // dimensions.
+  // Returns true if the number of rows of a slice with a pitch is the product of some of its
+  // leading dimensions.
   static bool leadingProduct(const plan::Slice &slice) {
     uint64_t rows = 1;
     if (slice.shape())
@@ -233,7 +233,7 @@ private:
       const bool isOfRank = kind == Kind::ComputeCopy || kind == Kind::Gradient;
       if (!isOfRank && kind != Kind::Moment1 && kind != Kind::Moment2 && !isScale(kind))
         continue;
-      // What a rank has of a parameter that ranks divide: a whole copy, and the gradient of its own
+      // If ranks divide the parameter, each has a whole copy, and a whole gradient of its own
       // tokens.
       if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
         continue;
@@ -249,7 +249,7 @@ private:
     return {};
   }
 
-  // Checks that the tensor of a variable lies in the vector that the ranks divide.
+  // Checks that the tensor of a variable lies inside the vector that the ranks divide.
   Result<void> shard(const plan::Variable &variable, const plan::Slice &piece) {
     if (!variable.shard())
       return {};
@@ -283,8 +283,8 @@ private:
     return false;
   }
 
-  // Checks that the group of a variable has its settings, and that the learning rate of a group has
-  // a group.
+  // Checks that the parameter group of a variable has its settings, and that a variable with the
+  // learning rate of a group names the group.
   Result<void> group(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     const bool isRate = variable.step_value() == plan::StepValue::GroupLearningRate ||
@@ -363,7 +363,7 @@ private:
       if (!isFloat(from.dtype()) || elements(from) != elements(slice))
         return fail("variable '{}' is a copy of '{}', which differs in size", name,
                     init->source()->str());
-      // A copy of a copy would depend on the order of initialisation, and a cycle would never end.
+      // A copy of a copy would depend on the order of initialisation.
       if (source->second->initializer() && source->second->initializer()->kind() == Kind::CopyOf)
         return fail("variable '{}' is a copy of a copy", name);
       break;
@@ -394,8 +394,8 @@ private:
     return {};
   }
 
-  // Checks that a kernel has a grid exactly if the target requires one, and that the grid is within
-  // the limits of the target's devices.
+  // Checks that a kernel has a grid if and only if the target requires one, and that the grid is
+  // within the limits of the target's devices.
   Result<void> launchShape(const plan::Kernel &kernel) {
     const plan::GridLimits *limits = rules.grid;
     if (!kernel.grid()) {
@@ -439,11 +439,11 @@ private:
     return {};
   }
 
-  // Checks that no command touches what a collective writes, or writes what it reads, while the
-  // collective may run at the same time.
+  // Checks that, while a collective may run, no command accesses bytes that the collective writes,
+  // or writes bytes that the collective reads.
   Result<void> streams(const plan::Function &function) {
-    // By the number of a collective: for each stream, how many of the function's first commands have
-    // ended, as far as they are collectives of the stream, when the collective has.
+    // By the index of a collective: for each stream, the number n such that all collectives of the
+    // stream among the function's first n commands have ended once this collective has ended.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // of the last collective of each stream, its number + 1
@@ -492,7 +492,7 @@ private:
     return {};
   }
 
-  // Returns true if `command` touches bytes that `collective` writes, or writes bytes that it reads.
+  // Returns true if `command` accesses what `collective` writes, or writes what it reads.
   bool disturbs(const plan::Command &command, const plan::Command &collective) const {
     for (const plan::Operand &used : plan::operandsOf(collective))
       for (const plan::Operand &operand : plan::operandsOf(command))
@@ -515,7 +515,7 @@ private:
       if (!operand.mayBeSpaced && slice(operand.slice).pitch() != 0)
         return fail("operand {} is not dense", operand.name);
     }
-    // Only a kernel may write over bytes of its other operands, after it has read them.
+    // Only a kernel may overwrite bytes of its other operands, after it has read them.
     if (!command.body_as_Launch())
       LMC_TRY(apart(operands));
     return launches(command, operands);
@@ -531,8 +531,8 @@ private:
     return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
   }
 
-  // Checks the workspace of a matrix product: its type, and its address, which is the sum of the
-  // arena's address and the slice's offset.
+  // Checks the type of a matrix product's workspace, and the alignment of its address, which is the
+  // arena's address plus the slice's offset.
   Result<void> gemmWorkspace(int64_t index) {
     const uint32_t alignment = rules.gemmWorkspaceAlignment;
     if (alignment == 0)
@@ -576,8 +576,8 @@ private:
     return {};
   }
 
-  // Returns the dtype of slice `index`, or F32 if the slice does not exist: operand() then reports
-  // the index.
+  // Returns the dtype of slice `index`, or F32 if the slice does not exist (operand() then reports
+  // this).
   DType dtypeOf(int64_t index) const {
     return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
                                                                  : DType::F32;
@@ -604,8 +604,8 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
-    // All launches of a kernel must have the same number of arguments: a CUDA driver reads as many
-    // as the kernel declares.
+    // All launches of a kernel must have the same number of arguments, because a CUDA driver reads
+    // as many as the kernel declares.
     if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
         !isNew && count->second != launch.args()->size())
       return fail("kernel '{}' has {} arguments here and {} elsewhere",
@@ -614,7 +614,7 @@ private:
     return {};
   }
 
-  // Checks that the kernels that a CUDA device runs for a command access only slices that the
+  // Checks that the kernels that compute a command on a CUDA device access only slices that the
   // command names.
   Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
     if (!command.launches())
@@ -641,8 +641,8 @@ private:
     return plan::hasTwoWays(command) ? twoWays(command) : Result<void>();
   }
 
-  // Checks the kernels of a command that can be computed in two ways: a device launches one of them, and
-  // gives it these arguments.
+  // Checks the arguments of the kernels of a command that can be computed in two ways. A device
+  // launches only one of the kernels.
   Result<void> twoWays(const plan::Command &command) {
     std::array<std::vector<uint32_t>, 2> needed;
     if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
@@ -672,15 +672,14 @@ private:
     return a.arena() == b.arena() && a.offset() >= b.offset() && endOf(a) <= endOf(b);
   }
 
-  // Checks that the operands of each kind of command have the types and sizes that the command
-  // accesses.
+  // Check that the operands of a kind of command have the types and sizes that it accesses.
   Result<void> shapes(const plan::Launch &op) { return launch(op); }
 
   Result<void> shapes(const plan::Gemm &gemm) {
     const DType type = dtypeOf(gemm.a());
     if (!isFloat(type))
       return fail("it multiplies integers");
-    // Libraries for matrix products take dimensions as 32-bit numbers.
+    // Libraries for matrix products take dimensions as signed 32-bit numbers.
     for (uint64_t extent : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()})
       if (extent == 0 || extent > kMaxInt32)
         return fail("it multiplies {} x {} by {} x {}, {} times", gemm.m(), gemm.k(), gemm.k(),
@@ -701,13 +700,13 @@ private:
     return {};
   }
 
-  // Returns the expected dtype of operand `index`, which may be `type` or the dtype of its sums:
-  // `type` if the operand has it, else the dtype of the sums.
+  // Returns the expected dtype of operand `index`, which may be `type` or the dtype of sums of it:
+  // `type` if the operand has this dtype, else the dtype of sums.
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }
 
-  // Checks the product of a command that has one with SwiGLU, or its gradient.
+  // Checks the matrix product of a command that also computes SwiGLU or its gradient.
   Result<void> productOfSwiglu(const plan::Gemm &gemm) {
     LMC_TRY(shapes(gemm));
     if (gemm.c() != -1 || gemm.bias() != -1 || gemm.batch() != 1 || gemm.transpose_a() ||
@@ -730,12 +729,12 @@ private:
     return operand("dgu", op.dgu(), dtypeOf(gemm.a()), product({gemm.m(), 2, gemm.n()}));
   }
 
-  // Returns the dtype of a scalar that is either f32 or f64, and F32 for a slice of another dtype.
+  // Returns the expected dtype of a scalar that may be f32 or f64: F64 if it is f64, else F32.
   DType realOf(int64_t index) const {
     return dtypeOf(index) == DType::F64 ? DType::F64 : DType::F32;
   }
 
-  // Checks extents and numbers of indices, which are as many as 32 bits can count.
+  // Checks that extents and numbers of indices fit into 32 bits.
   Result<void> extents(DType type, std::initializer_list<uint64_t> all) {
     if (!isFloat(type))
       return fail("it is of {}", plan::EnumNameDType(type));
@@ -745,7 +744,7 @@ private:
     return {};
   }
 
-  // Checks what the shapes in commands.toml do not say of a command; most have nothing more.
+  // Check what commands.toml does not express. For most commands, there is nothing more to check.
   Result<void> rule(const auto &) { return {}; }
 
   template <typename Op> Result<void> attention(const Op &op) {
@@ -753,8 +752,8 @@ private:
         op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
       return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
                   op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // The head dimension is limited because scratch grows with it, and positions are limited
-    // because kernels compute them in 32 bits.
+    // Limits the head dimension, because scratch grows with it, and positions, because kernels
+    // compute them in 32 bits.
     constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
     if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
       return fail("head dimension {} over {} tokens with window {} is beyond what is supported",

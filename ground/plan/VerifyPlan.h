@@ -8,9 +8,9 @@
 namespace lmc {
 
 // Verifies every index, range, shape, enum and name of a plan whose structure FlatBuffers' verifier
-// has accepted. Success means that every slice lies inside its arena, and that every command's
-// operands are as large as what the command accesses. The machine code of kernels is not examined.
-// An error names the table and the entry that is wrong.
+// has accepted. After success, every slice lies inside its arena, and the operands of every command
+// are as large as what the command accesses. Machine code is not examined. An Error names the table
+// and the entry that is wrong.
 Result<void> verifyPlan(const plan::Plan &plan);
 
 } // namespace lmc

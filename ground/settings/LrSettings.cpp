@@ -13,7 +13,7 @@
 namespace lmc {
 namespace {
 
-// Returns the enumerator whose name is `name`, the first one if there is none.
+// Returns the enumerator with the name `name`, or the first enumerator if none has this name.
 template <typename E> E named(std::span<const char *const> names, const std::string &name) {
   const auto found = std::ranges::find(names, name);
   return found == names.end() ? E() : static_cast<E>(found - names.begin());
@@ -26,7 +26,7 @@ int whereGiven(const LrKeys &keys, const char *key) {
   return found == keys.given.end() ? 0 : found->second;
 }
 
-// Returns true if `ratio` was given later than `plain`, another form of the same value.
+// Returns true if `ratio` was given later than `plain`; both are forms of the same value.
 bool usesRatio(const LrKeys &keys, const char *plain, const char *ratio) {
   return whereGiven(keys, ratio) > whereGiven(keys, plain);
 }
@@ -54,7 +54,7 @@ std::optional<RatePoint> parsePoint(std::string_view text) {
   return step && rate && *step >= 0 ? std::optional(RatePoint{*step, *rate}) : std::nullopt;
 }
 
-// Adds the mistakes in `points`.
+// Adds the mistakes in the key `points`.
 void checkPoints(const LrKeys &keys, std::vector<SettingFault> &faults) {
   const bool isPiecewise = styleOf(keys) == LrStyle::Piecewise;
   if (isPiecewise && keys.points.empty())
@@ -86,7 +86,7 @@ void checkPoints(const LrKeys &keys, std::vector<SettingFault> &faults) {
   }
 }
 
-// Adds a mistake if two forms of the same value were given in one place.
+// Adds a mistake if both forms of a value were given in the same place.
 void checkForms(const LrKeys &keys, const char *plain, const char *ratio,
                 std::vector<SettingFault> &faults) {
   if (whereGiven(keys, ratio) && whereGiven(keys, ratio) == whereGiven(keys, plain))

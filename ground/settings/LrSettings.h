@@ -1,6 +1,6 @@
-// The schedule of the learning rate: the keys of [lr_schedule], the rules between them, and the
-// schedule that they give. The compiler checks a job with them, and the runtime checks the changes
-// of `lmc-run --set`.
+// The schedule of the learning rate: the keys of [lr_schedule], the rules between these keys, and
+// the resulting schedule. The compiler checks a job with the rules, and the runtime checks the
+// changes of `lmc-run --set`.
 #pragma once
 
 #include "ground/settings/SettingTable.h"
@@ -27,9 +27,8 @@ struct RatePoint {
   double rate = 0;
 };
 
-// A schedule, as learningRate() takes it (runtime/settings/LrSchedule.h). The steps of a run are
-// counted from 1, and the steps of the schedule from `begin`: its first step is step begin + 1 of
-// the run.
+// A schedule, as learningRate() takes it (runtime/settings/LrSchedule.h). Steps are counted from 1;
+// step i of the schedule is step begin + i of the run.
 struct LrSettings {
   LrStyle style = LrStyle::Cosine;
   int64_t begin = 0;           // the schedule's first step is the one after this step of the run
@@ -56,17 +55,17 @@ struct LrKeys {
   std::string wsdDecayStyle = "linear";
   std::vector<std::string> points = {}; // "STEP:RATE"
   int64_t restartStep = 0;
-  // Where keys that are not defaults were given, by name ("min_lr"): 1 in the file, 2 by
-  // `lmc compile --set`, 3 by `lmc-run --set`. Of two keys that say the same in different forms
-  // (min_lr and min_lr_ratio), the one that was given later counts.
+  // Where each key that was given comes from, by name ("min_lr"): 1 is the file, 2 is `lmc compile
+  // --set`, 3 is `lmc-run --set`. Of two forms of one value (min_lr and min_lr_ratio), the one with
+  // the higher number counts.
   std::map<std::string, int> given = {};
 };
 
-// Returns the mistakes in the keys of a schedule whose last step is step `lastStep` of the run. The
-// faults name keys without their section: "min_lr".
+// Returns the mistakes in the keys of a schedule that ends with step `lastStep` of the run. They
+// name keys without a section: "min_lr".
 std::vector<SettingFault> lrFaults(const LrKeys &keys, int64_t lastStep);
 
-// Returns the schedule of keys without mistakes.
+// Returns the schedule of `keys`, which must have no mistakes.
 LrSettings lrSettings(const LrKeys &keys, int64_t lastStep);
 
 } // namespace lmc

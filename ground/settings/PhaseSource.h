@@ -1,4 +1,4 @@
-// A source of the training data in the list `sources` of a [[phase]].
+// An entry of the list `sources` of a [[phase]]: a source of the training data.
 #pragma once
 
 #include "ground/support/Result.h"

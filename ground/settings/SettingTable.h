@@ -1,5 +1,5 @@
-// Settings as texts, each with the place that it comes from: those of a plan, of a job, or of a
-// run. The same rules (SettingRules.h) check all of them.
+// The settings of a plan, of a job or of a run, as texts, each with its origin. The same rules
+// (SettingRules.h) check all of them.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -15,7 +15,7 @@ namespace plan {
 enum class SettingType : uint8_t; // plan_generated.h
 } // namespace plan
 
-// Where the value of a setting comes from. The first three are those of the plan.
+// The origin of a setting's value. A plan has only the first three.
 enum class SettingOrigin { Default, File, CompileSet, RunSet };
 
 // Returns "default", "file", "lmc compile --set" or "lmc-run --set".
@@ -29,11 +29,11 @@ struct Setting {
   std::vector<std::string> values = {}; // the elements of a StringList
   SettingOrigin origin = SettingOrigin::Default;
   bool identity = false; // another value trains another model: a restart must declare the change
-  // For a default that follows another setting: its key ("" otherwise), and the number that its
-  // value is divided by.
+  // For a default that derives from another setting: the key of that setting ("" for any other
+  // setting), and the divisor of its value.
   std::string derivedFrom = {};
   double derivedDivisor = 1;
-  // What a job's settings have, and those that a run reads from its plan do not have.
+  // Only the settings of a job have these members; a run does not read them from its plan.
   double minimum = 0, maximum = 0;       // range of a number, inclusive; may be infinite
   std::vector<std::string> choices = {}; // accepted texts; empty: any text
   std::string doc = {};
@@ -43,18 +43,18 @@ struct Setting {
   std::string text() const;
 };
 
-// A broken rule, or a setting that probably has not the intended effect.
+// A broken rule, or a setting that probably does not have the intended effect.
 struct SettingFault {
   std::string key;                     // the key at which it is reported: "checkpoint.keep_best"
   std::vector<std::string> reads = {}; // other keys on which it depends
   std::string text;                    // "keep_best = \"web\" is no set of validation data; ..."
   bool isWarning = false;              // the job may go on
 
-  // Returns the text with the key's section in front of it: "checkpoint.keep_best = ...".
+  // Returns the text with the key's section before it: "checkpoint.keep_best = ...".
   std::string named() const;
 };
 
-// A table of settings. RunSettings (ground/config/RunSettings.h) makes that of a run.
+// A table of settings. RunSettings (ground/config/RunSettings.h) makes the table of a run.
 class SettingTable {
 public:
   SettingTable() = default;
@@ -64,19 +64,18 @@ public:
   // Returns the setting `key`; nullptr if the plan has none.
   const Setting *find(std::string_view key) const;
 
-  // Returns the names of the tables of a list in their order: those of "data.source" are the names
-  // in its settings, as in "data.source.web.paths". Data is given by one key or by tables
-  // (data.train or [[data.source]], data.validation or [[validation]]), and what was given later
-  // counts: a --set goes before the file. If the key was given later, even as [], no table is
-  // returned.
+  // Returns the names of the tables of a list, in their order: "web" for "data.source", if there is
+  // a setting "data.source.web.paths". Data is given by one key or by tables (data.train or
+  // [[data.source]], data.validation or [[validation]]). Of these, the form that was given later
+  // counts, --set after the file. If this is the key, even as [], returns no table.
   std::vector<std::string> tablesOf(std::string_view list) const;
-  // Returns the files of `key`, data.train or data.validation; none where tables were given later.
+  // Returns the files of `key`, data.train or data.validation; none if tables were given later.
   std::vector<std::string> files(std::string_view key) const;
-  // Returns the value of `key`. Error: the plan has no number of this name.
+  // Returns the value of `key`. Error: the plan has no number with this name.
   Result<double> number(std::string_view key) const;
 
 private:
-  // Returns where the list's tables were given last, or Default if there are none.
+  // Returns the latest origin of the list's tables, or Default if there are no tables.
   SettingOrigin originOfTables(std::string_view list) const;
 
   std::vector<Setting> entries;

@@ -4,8 +4,8 @@
 
 namespace lmc {
 
-// table[b] is the register after the byte b, if it was zero before. 0x82F63B78 is the polynomial
-// with its bits reversed.
+// table[b] is the register after the byte b, if the register was zero before b. 0x82F63B78 is the
+// polynomial with its bits reversed.
 static constexpr std::array<uint32_t, 256> makeTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < table.size(); ++byte) {

@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-// Returns the CRC-32C of the bytes: reflected, with an initial register of ones, and complemented
-// at the end. The CRC-32C of "123456789" is 0xE3069283.
+// Returns the CRC-32C of the bytes: bits are reflected, the register is all ones at first, and the
+// result is its complement. The CRC-32C of "123456789" is 0xE3069283.
 uint32_t crc32c(std::string_view bytes);
 
 } // namespace lmc

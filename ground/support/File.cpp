@@ -26,8 +26,8 @@ Error systemError(const std::string &action, const std::string &path, int errorN
       ExitCode::Failure};
 }
 
-// Returns the error of opening a path for reading. A missing or unreadable path is a user error,
-// because such a path is usually mistyped.
+// Returns the Error after a failure to open a path for reading. A missing or unreadable path is a
+// user error, because the user probably mistyped it.
 static Error readingError(const std::string &path, int errorNumber) {
   Error error = systemError("read", path, errorNumber);
   switch (errorNumber) {
@@ -184,7 +184,7 @@ Result<void> File::sync() {
 
 Result<void> File::close() {
   int closing = std::exchange(fd, -1);
-  // Linux closes the descriptor even if close() returns EINTR.
+  // Ignores EINTR: Linux closes the descriptor even then.
   if (closing >= 0 && ::close(closing) != 0 && errno != EINTR)
     return systemError("write", name, errno);
   return {};
@@ -226,7 +226,7 @@ Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes)
   return text;
 }
 
-// Creates the file; if `syncs`, its contents are on the disk afterwards.
+// Creates the file; if `syncs` is true, also syncs its contents to the disk.
 static Result<void> writeText(const std::string &path, const std::string &text, bool syncs) {
   Result<File> file = File::create(path);
   LMC_TRY(file);
@@ -268,7 +268,7 @@ Result<void> syncFolder(const std::string &path) {
   while (status != 0 && errno == EINTR);
   int errorNumber = errno;
   ::close(fd);
-  // EINVAL means a network file system without fsync for folders; its renames are synchronous.
+  // Ignores EINVAL: some network file systems cannot sync folders, but rename synchronously.
   if (status != 0 && errorNumber != EINVAL)
     return systemError("write", path, errorNumber);
   return {};
@@ -315,7 +315,7 @@ Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
   ::globfree(&found);
   if (status != 0 || paths.empty())
     return Error{fmt::format("no file matches '{}'", pattern)};
-  // glob(3) would sort by locale, and what is read would then depend on it.
+  // Sorts by bytes. glob(3) would sort by the locale, and the order would depend on it.
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -342,8 +342,8 @@ Result<uint64_t> freeBytes(const std::string &path) {
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside) {
   std::string parent = parentOf(to);
-  // If nothing exists at `to`, a plain rename is enough. Otherwise the two names are exchanged, so
-  // that a complete folder stands at `to` at every moment.
+  // Exchanges the two names, so that `to` is a complete folder at every moment. If nothing exists
+  // at `to`, a plain rename is enough.
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     LMC_TRY(syncFolder(parent));
     return removeTree(from);

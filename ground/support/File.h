@@ -1,9 +1,8 @@
-// Functions for files and folders. Errors are returned as values, and comments say which data is on
-// the disk when a function returns.
+// Functions for files and folders. "Syncs" in a comment means that the data is on the disk when the
+// function returns.
 //
-// Every Error names the path and the system's reason. If a path to be read is missing or cannot be
-// opened, the user made a mistake (ExitCode::UserError); if a disk is full, fails or cannot be
-// written, the machine failed (ExitCode::Failure).
+// Every Error names the path and the system's reason. Its exit code is UserError if a path to be
+// read is missing or cannot be opened, and Failure if a disk is full, fails or cannot be written.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -16,18 +15,18 @@
 
 namespace lmc {
 
-// Returns "cannot ACTION PATH: REASON" for an errno value.
+// Returns the Error "cannot ACTION PATH: REASON" for an errno value.
 Error systemError(const std::string &action, const std::string &path, int errorNumber);
 
-// An open file, which the destructor closes. read() and write() are sequential.
+// An open file, which the destructor closes. read() and write() continue at the file's offset.
 class File {
 public:
-  // Opens `path` only if it is a regular file: a FIFO could block, and a device file could give
-  // endless data.
+  // Opens `path` only if it is a regular file: a FIFO could block, and a device file may have no
+  // end.
   static Result<File> openForReading(const std::string &path);
   // Creates the file, or empties an existing one.
   static Result<File> create(const std::string &path);
-  // Opens an existing file, whose contents stay.
+  // Opens an existing file and keeps its contents.
   static Result<File> openForWriting(const std::string &path);
   // Opens an existing file and cuts it to its first `bytes` bytes; write() continues after them.
   static Result<File> openForAppending(const std::string &path, uint64_t bytes);
@@ -36,19 +35,18 @@ public:
   File &operator=(File &&other) noexcept;
   ~File();
 
-  // Writes `bytes` bytes from `data`, with as many system calls as necessary.
+  // Writes all `bytes` bytes at `data`, with as many system calls as necessary.
   Result<void> write(const void *data, size_t bytes);
   // Writes `bytes` bytes from byte `offset` of the file on.
   Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
-  // Makes the file `bytes` bytes long; bytes behind its present end are zeros.
+  // Makes the file `bytes` bytes long. Bytes after its old end are zeros.
   Result<void> resize(uint64_t bytes);
-  // Reads up to `bytes` bytes and returns how many. The number is smaller only at the end of the
-  // file.
+  // Reads `bytes` bytes, or fewer only at the end of the file, and returns their number.
   Result<size_t> read(void *data, size_t bytes);
   // Like read(), from byte `offset` of the file on. Several threads may call it at the same time.
   Result<size_t> readAt(void *data, size_t bytes, uint64_t offset) const;
   Result<uint64_t> size() const;
-  // Returns when the contents are on the disk.
+  // Syncs the contents.
   Result<void> sync();
   // Closes the file. Some file systems report a failed write only here.
   Result<void> close();
@@ -62,8 +60,8 @@ private:
   std::string name;
 };
 
-// A file that is mapped read-only. size() is the size at the time of opening: no process may
-// shorten the file while it is mapped.
+// A file that is mapped into memory read-only. size() is the size at the time of opening. No
+// process may shorten the file while it is mapped.
 class MappedFile {
 public:
   static Result<MappedFile> open(const std::string &path);
@@ -87,20 +85,20 @@ private:
 // Returns the whole text of a file, or an Error if the file has more than `maximumBytes` bytes.
 Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes);
 
-// Creates the file `path` with `text` as its contents, and returns when they are on the disk.
+// Creates the file `path` with the contents `text`, and syncs it.
 Result<void> writeTextFile(const std::string &path, const std::string &text);
 
-// Writes `text` to PATH.partial and renames that file to `path`. At every moment `path` has its old
-// or its new contents. The result is on the disk when the function returns.
+// Writes `text` to PATH.partial, renames that file to `path`, and syncs both. At every moment,
+// `path` has either its old or its new contents.
 Result<void> publishFile(const std::string &path, const std::string &text);
 
-// Does the same but does not wait for the disk: a failing machine may lose the new contents.
+// Does the same without syncing: a crash of the machine may lose the new contents.
 Result<void> replaceFile(const std::string &path, const std::string &text);
 
-// Returns when the entries of a folder (new names, renames, removals) are on the disk.
+// Syncs the entries of a folder: new names, renames and removals.
 Result<void> syncFolder(const std::string &path);
 
-// Creates a folder and its missing parents, and returns when they are on the disk.
+// Creates and syncs a folder and its missing parents.
 Result<void> makeFolders(const std::string &path);
 
 // Removes a file, or a folder and everything in it. A missing path is no Error.
@@ -109,8 +107,8 @@ Result<void> removeTree(const std::string &path);
 bool exists(const std::string &path);
 
 // Returns the paths that a pattern with the wildcards '*', '?' and '[' matches, sorted by their
-// bytes. A text without wildcards, or the name of something that exists, means itself. Error:
-// nothing matches.
+// bytes. For a text without wildcards, or an existing path, returns the text itself. Error: nothing
+// matches.
 Result<std::vector<std::string>> expandPattern(const std::string &pattern);
 
 // Returns the names of a folder's entries, sorted, without "." and "..".
@@ -119,10 +117,10 @@ Result<std::vector<std::string>> listFolder(const std::string &path);
 // Returns the bytes that an unprivileged user may still write on the disk that holds `path`.
 Result<uint64_t> freeBytes(const std::string &path);
 
-// Renames the complete folder `from` to `to` and removes the folder that was at `to`. The result is
-// on the disk when the function returns. At every moment a complete folder exists at `to`; on file
-// systems that cannot exchange two names, the old folder may stand at `aside` instead, where a
-// crash in between leaves it. All three paths must have the same parent folder.
+// Renames the complete folder `from` to `to`, removes the old folder at `to`, and syncs the result.
+// At every moment, `to` is a complete folder. The exception is a file system that cannot exchange
+// two names: there, the old folder is at `aside` for a moment, and stays there after a crash in
+// this moment. All three paths must have the same parent folder.
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside);
 

@@ -8,10 +8,10 @@
 
 namespace lmc {
 
-// Exists while a thread reads or writes a file. Costs a lock and a reading of the clock.
+// Must exist while a thread reads or writes a file. Costs a lock and a reading of the clock.
 class FileWait {
 public:
-  // `action`: "reading", "writing". Both must live as long as this object.
+  // `action` is "reading" or "writing". `action` and `path` must outlive this object.
   FileWait(const char *action, const std::string &path);
   ~FileWait();
   FileWait(const FileWait &) = delete;
@@ -25,8 +25,8 @@ private:
   FileWait *previous, *next; // neighbours in the list of all waits, the oldest first
 };
 
-// Returns "reading PATH for 31 s" for the file operation that has been going on for the longest
-// time, if that is at least `leastSeconds`.
+// Returns "reading PATH for 31 s" for the file operation that has taken the longest time so far, if
+// this is at least `leastSeconds`.
 std::optional<std::string> longestFileWait(double leastSeconds);
 
 } // namespace lmc

@@ -10,12 +10,12 @@
 
 namespace lmc {
 
-// Returns true if brackets are nested at most 64 deep; brackets inside strings do not count. The
-// result for text that is not JSON has no meaning.
+// Returns true if brackets outside of strings are nested at most 64 deep. The result has no meaning
+// for text that is not JSON.
 bool isShallowJson(std::string_view text);
 
-// Parses `text`, the contents of the file `path`, which must be one JSON object. Returns an Error
-// if values are nested more than 64 deep, before it builds any value.
+// Parses `text`, the contents of the file `path`, as one JSON object. Error: it is none, or values
+// are nested more than 64 deep, which is checked before any value is built.
 Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string &path);
 
 // Reads and parses a file that holds a JSON object. A file of more than `maximumBytes` is an Error.

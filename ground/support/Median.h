@@ -1,4 +1,4 @@
-// The median of measurements.
+// Computes the median of measurements.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace lmc {
 
-// Returns the median of at least one value; the mean of the middle two of an even number.
+// Returns the median of at least one value (for an even number, the mean of the middle two).
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;

@@ -25,13 +25,13 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }
 
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
-  // The limit is smaller than the length of `name`: otherwise every one-letter name would be close
-  // to every other.
+  // The limit is below the length of `name`. Otherwise all one-letter names would be close to each
+  // other.
   const size_t limit = name.empty() ? 0 : std::min((name.size() + 2) / 3, name.size() - 1);
   std::string nearest;
   size_t best = limit + 1;
   for (const std::string &candidate : candidates) {
-    // Candidates of very different length are skipped, because comparing long names takes long.
+    // Skips candidates of very different length, because comparing long names takes long.
     if (candidate.size() > name.size() + limit || name.size() > candidate.size() + limit)
       continue;
     if (size_t distance = editDistance(name, candidate); distance < best) {

@@ -11,12 +11,11 @@ namespace lmc {
 // turn `a` into `b` (optimal string alignment distance).
 size_t editDistance(std::string_view a, std::string_view b);
 
-// Returns the candidate with the smallest edit distance to `name`, and the first one of equals.
-// Returns "" if the distance of every candidate is larger than a third of the length of `name`,
-// rounded up.
+// Returns the candidate with the smallest edit distance to `name`; the first one if several are
+// equal. Returns "" if every distance is larger than a third of the length of `name`, rounded up.
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 
-// Returns "; did you mean 'x'?" where x is nearestName(name, candidates), or "" if there is none.
+// Returns "; did you mean 'x'?" with x = nearestName(name, candidates), or "" if x is "".
 std::string suggestion(std::string_view name, const std::vector<std::string> &candidates);
 
 } // namespace lmc

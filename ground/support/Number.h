@@ -1,5 +1,5 @@
-// Numbers as text, the same in every locale: a library that calls setlocale() makes std::strtod()
-// stop at the point of "0.5" where numbers are written with a comma.
+// Converts numbers from and to text, independently of the locale. std::strtod() stops at the point
+// of "0.5" if a library has called setlocale() for a language that writes numbers with a comma.
 #pragma once
 
 #include <charconv>
@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the number of type T that `text` is as a whole, without a '+' before it. Returns nullopt
-// if it is no number, or one that T cannot hold.
+// Returns the number of type T that the whole `text` is, without a '+' before it. Returns nullopt
+// if `text` is no number, or T cannot represent the number.
 template <typename T> std::optional<T> parseWhole(std::string_view text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -18,8 +18,8 @@ template <typename T> std::optional<T> parseWhole(std::string_view text) {
   return value;
 }
 
-// Returns the number that `text` is as a whole: "0.5", "-3", "+1e-4", "inf". Returns nullopt if
-// it is no number, or one that a double cannot hold.
+// Returns the number that the whole `text` is: "0.5", "-3", "+1e-4", "inf". Returns nullopt if
+// `text` is no number, or a double cannot represent the number.
 std::optional<double> parseDouble(std::string_view text);
 
 // Returns the double nearest to `value` written with `digits` significant digits. A value that is

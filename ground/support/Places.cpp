@@ -7,7 +7,7 @@ std::filesystem::path programFolder() {
   return std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
 }
 
-// The program may be in a wheel, the Python package `lmc`, whose folder `bin` has the programs.
+// If pip has installed the Python package `lmc`, its folder `bin` has this program.
 std::string fileOfPythonPackage(const std::string &name) {
   const std::filesystem::path package = programFolder().parent_path();
   std::error_code failed;

@@ -6,12 +6,12 @@
 
 namespace lmc {
 
-// Returns the folder of the running program's file; symbolic links to the program are followed.
+// Returns the folder of the running program's file, after following symbolic links.
 std::filesystem::path programFolder();
 
-// Returns the path of a file that another Python package has installed, if pip installed this
-// program, and "" otherwise. `name` is relative to the folder of all packages (site-packages):
-// "nvidia/cu13/lib/libnvrtc.so.13". The file need not exist.
+// If pip has installed this program, returns the path of a file of another Python package, which
+// need not exist; else "". `name` is relative to the folder of all packages (site-packages):
+// "nvidia/cu13/lib/libnvrtc.so.13".
 std::string fileOfPythonPackage(const std::string &name);
 
 } // namespace lmc

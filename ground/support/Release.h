@@ -6,12 +6,12 @@ namespace lmc {
 struct Release {
   const char *version; // "0.1.0"
   const char *commit;  // the first 12 digits of its hash; "" if the build knew no commit
-  // The text that `--version` prints: "0.1.0 (commit 0123456789ab, 2026-11-25)", with the day of
-  // the commit; only the version if the build knew no commit.
+  // The text that `--version` prints, with the day of the commit: "0.1.0 (commit 0123456789ab,
+  // 2026-11-25)". It is only the version if the build knew no commit.
   const char *text;
 };
 
-// The release is defined in a file of its own, so that a new commit recompiles only one small file.
+// Defined in a file of its own, so that a new commit recompiles only one small file.
 extern const Release kRelease;
 
 } // namespace lmc

@@ -1,7 +1,7 @@
-// Errors are values: every function of the runtime that can fail returns Result<T>.
+// Errors are values: every function that can fail returns a Result<T>.
 //
-// An Error is one line for the person at the terminal: it names what is wrong and says what to do.
-// It is returned from function to function up to main(), the only place that prints it.
+// An Error is one line for the user: it names the mistake, and what to do about it. Functions
+// return it to their callers up to main(), the only place that prints it.
 #pragma once
 
 #include <optional>
@@ -58,16 +58,16 @@ private:
 
 } // namespace lmc
 
-// Evaluates `expr`, a Result, once and without a copy of it. If it holds an error, returns the
-// error from the enclosing function.
+// Evaluates `expr`, a Result, once and without a copy of it. If the Result holds an Error, returns
+// the Error from the enclosing function.
 #define LMC_TRY(expr)                                                                              \
   do {                                                                                             \
     if (auto &&lmcTryResult = (expr); !lmcTryResult)                                               \
       return lmcTryResult.error();                                                                 \
   } while (false)
 
-// Declares `name` as the Result of an expression. If it holds an error, returns the error from the
-// enclosing function.
+// Declares the variable `name` with the Result of an expression. If the Result holds an Error,
+// returns the Error from the enclosing function.
 #define LMC_LET(name, ...)                                                                         \
   auto name = (__VA_ARGS__);                                                                       \
   LMC_TRY(name)

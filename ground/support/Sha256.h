@@ -1,4 +1,4 @@
-// The SHA-256 hash of bytes, alone and with a key.
+// Computes the SHA-256 hash of bytes, without and with a key.
 #pragma once
 
 #include <cstddef>

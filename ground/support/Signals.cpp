@@ -11,7 +11,7 @@ namespace lmc {
 
 namespace {
 
-// The dispositions of signals that the process had before this file changed any.
+// The state of signals that the process had before this file changed it.
 struct AtStart {
   sigset_t mask;
   sigset_t ignored;
@@ -69,8 +69,8 @@ void unblock(int signal) {
   pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
 }
 
-// Ends the program as `signal` does by default. All other threads block the signal, and no handler
-// runs.
+// Ends the program as `signal` does by default, without running a handler. All other threads block
+// `signal`.
 void endBy(int signal) {
   setAction(signal, SIG_DFL);
   unblock(signal);
@@ -81,8 +81,8 @@ void endBy(int signal) {
 void take(int signal) {
   if (std::ranges::find(kStopSignals, signal) == kStopSignals.end() && signal != SIGQUIT)
     return;
-  // The system also queues a signal that is both blocked and ignored. A shell starts background
-  // jobs with SIGINT ignored, and SIGINT can still stop such a run.
+  // Signals that are blocked arrive here even if they are ignored. A shell starts background jobs
+  // with SIGINT ignored; SIGINT can still stop such a run.
   const bool endsProgram = signal == SIGQUIT || runs == 0;
   if (sigismember(&atStart().ignored, signal) && (endsProgram || signal == SIGHUP))
     return;
@@ -119,7 +119,7 @@ void restoreSignals() {
 
 void startSignalThread() {
   blockSignals();
-  // A forked process has only one thread, so that it needs a signal thread of its own.
+  // A forked process has only one thread, so it needs its own signal thread.
   static std::atomic<pid_t> started = 0;
   if (started.exchange(::getpid()) == ::getpid())
     return;
