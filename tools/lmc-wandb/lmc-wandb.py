@@ -79,8 +79,8 @@ def row_of(record: dict) -> dict:
 
 
 def row_of_updates(record: dict) -> dict:
-    """The values of a line of updates.jsonl. A ratio that is null is of weights that were zero, and a
-    size that is null is NaN or infinite."""
+    """The values of a line of updates.jsonl. A ratio is null if the weights were zero, and a size is null
+    if it is NaN or infinite."""
     row = {UPDATES: record["step"]}
     row.update({f"updates/{name}": ratio for name, ratio in record.get("update_ratio", {}).items()
                 if ratio is not None})
@@ -95,12 +95,12 @@ def row_of_evaluation(step: int, values: dict) -> dict:
 
 
 class Lines:
-    """The whole lines of a file that grows, each once. If the file is cut, because a run goes on
-    from an earlier step, it is read again from its beginning: the last line that was read is then
-    not where it was."""
+    """Reads each whole line of a growing file once. If the file was cut, because a run continues from an
+    earlier step, the last line that was read is no longer at its place; then reads the file again from
+    its beginning."""
 
     def __init__(self, path: pathlib.Path, forget=lambda: None):
-        """Calls `forget` whenever the file will be read from its beginning."""
+        """Calls `forget` before the file is read from its beginning."""
         self.path, self.forget = path, forget
         self.restart()
 
@@ -138,7 +138,7 @@ class Lines:
 def recorded_rows(path: str):
     """The step of each row in a .wandb file, and its values of UPDATES and EVALUATION. The file has
     seven bytes, and then the log format of LevelDB (github.com/google/leveldb, doc/log_format.md) with
-    a message Record of wandb in each record. A part of a record at the end is left out."""
+    a message Record of wandb in each record. An incomplete record at the end is left out."""
     from wandb.proto import wandb_internal_pb2
 
     with open(path, "rb") as file:
@@ -165,8 +165,8 @@ def recorded_rows(path: str):
 
 
 def wait_for_writers(folder: pathlib.Path) -> None:
-    """Returns when no process has a file below `folder` open. wandb's own process writes for a
-    while after the one that it worked for was killed."""
+    """Returns when no process has a file below `folder` open. wandb's own process goes on writing for a
+    while after the process that started it was killed."""
     if not folder.is_dir():
         return
     prefix = f"{folder.resolve()}/"
@@ -207,7 +207,7 @@ class Sender:
         self.events_before = len(Lines(self.out / "events.jsonl").read())  # when this program began
 
     def load(self) -> None:
-        """To be called when this program alone may send."""
+        """Must be called only while no other process sends."""
         wait_for_writers(self.out / "wandb")
         try:
             self.state = json.loads(self.state_path.read_text())
@@ -286,8 +286,8 @@ class Sender:
         return last, had
 
     def follow_events(self) -> bool:
-        """Returns False while lmc-run goes back to an earlier step, and from when it was started again
-        since this program began: metrics.jsonl then does not have what will stay."""
+        """Returns False while metrics.jsonl has lines that will not stay: while lmc-run goes back to an
+        earlier step, and if lmc-run was started again after this program."""
         for event in self.events.read():
             self.events_seen += 1
             name, step = event.get("event"), event.get("step", 0)
@@ -323,13 +323,13 @@ class Sender:
         return True
 
     def is_taken_back(self, record: dict) -> bool:
-        """lmc-run cuts metrics.jsonl a while after the event of the rewind: until then it still has
-        lines of later steps, which are older than the event."""
+        """Returns True for a line that a rewind will remove: lmc-run cuts metrics.jsonl a while after the
+        event of the rewind. Until then, the file has lines of later steps with older times."""
         step, time_of_rewind = self.rewind
         return record["step"] > step and record.get("time", "") < time_of_rewind
 
     def follow(self) -> None:
-        # The events are read behind the lines: if none of them is a rewind, the lines are valid.
+        # Reads the events after the lines: if no event is a rewind, the lines are valid.
         self.reread = True
         while self.reread:
             records = self.metrics.read()
@@ -356,8 +356,8 @@ class Sender:
         self.had = {**self.had, **{key: values[key] for key in (UPDATES, EVALUATION) if key in values}}
 
     def evaluations_waiting(self) -> list[int]:
-        """The steps of the evaluations that W&B does not have. All are sent as they came: an evaluation
-        that had failed may come behind that of a later step."""
+        """The steps of the evaluations that W&B does not have, in the order in which they completed: after a
+        failure, an evaluation may complete after one of a later step."""
         steps, last = list(self.evaluations), self.had.get(EVALUATION, 0)
         if last in self.evaluations:
             return steps[steps.index(last) + 1:]
@@ -365,7 +365,7 @@ class Sender:
 
     def late_values(self, step: int) -> dict:
         """The oldest line of updates.jsonl and the oldest evaluation that W&B does not have, for the
-        row of a step. No row has those of a later step, so that a rewind takes back both or neither."""
+        row of a step. No row has values of a later step, so a rewind takes back both or neither."""
         values, waiting = {}, self.updates_waiting
         while waiting and waiting[0]["step"] <= self.had.get(UPDATES, 0):
             waiting.popleft()
@@ -377,7 +377,7 @@ class Sender:
         return values
 
     def finish_last_row(self) -> None:
-        """Adds what no row is left for to the last one."""
+        """Adds the values for which there is no later row to the last row."""
         values = self.late_values(self.sent) if self.row else {}
         if values:
             time_of_row = {key: self.row[key] for key in ("_timestamp",) if key in self.row}
@@ -391,7 +391,7 @@ class Sender:
 
 
 def ended(seconds: float) -> bool:
-    """Waits for `seconds`, or until lmc-run ends: the standard input then does."""
+    """Waits for `seconds`, or until lmc-run ends, which closes the standard input."""
     readable, _, _ = select.select([sys.stdin.fileno()], [], [], seconds)
     return bool(readable) and not os.read(sys.stdin.fileno(), 4096)
 
@@ -410,7 +410,7 @@ def main() -> int:
     if not os.path.isdir(options.out):
         parser.error(f"{options.out}: no folder of a run")
     if options.follow:
-        # A scheduler sends these to the whole job. This program ends when lmc-run has ended.
+        # A scheduler sends these signals to the whole job. This program must end only after lmc-run.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU,
                        signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
@@ -421,7 +421,7 @@ def main() -> int:
             "before it in PATH")
         return CANNOT_WORK
 
-    # A file keeps the key out of the environment of all that the job starts.
+    # With a file, the key is not in the environment of all programs that the job starts.
     path = os.environ.get("WANDB_API_KEY_PATH")
     if path and not os.environ.get("WANDB_API_KEY"):
         try:
@@ -432,7 +432,7 @@ def main() -> int:
             return CANNOT_WORK
 
     sender = Sender(wandb, options)
-    # Only one process sends: the next one waits until it has ended.
+    # Only one process may send: waits until an earlier one has ended.
     lock = open(os.path.join(options.out, "wandb.lock"), "w")
     fcntl.flock(lock, fcntl.LOCK_EX)
 
