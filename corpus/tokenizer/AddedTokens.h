@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// The flags are those of tokenizer.json.
+// An added token, with the flags that tokenizer.json gives.
 struct AddedToken {
   uint32_t id;
   std::string content;

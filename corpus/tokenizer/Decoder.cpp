@@ -29,7 +29,7 @@ int byteOfPiece(const std::string &piece) {
     return -1;
   int byte = -1;
   const char *end = piece.data() + 5;
-  // A '+' is accepted, because Rust's from_str_radix accepts it and from_chars does not.
+  // Skips a '+', which Rust's from_str_radix accepts and from_chars does not.
   const char *begin = piece.data() + 3 + (piece[3] == '+');
   auto [stop, error] = std::from_chars(begin, end, byte, 16);
   return error == std::errc() && stop == end && piece[3] != '-' ? byte : -1;

@@ -1,5 +1,5 @@
-// What pre-tokenizers and normalizers search for in a text: a regular expression, a set of
-// characters or a string.
+// Matchers find the places in a text that pre-tokenizers and normalizers change: matches of a
+// regular expression, characters of a set, or a string.
 #pragma once
 
 #include "corpus/tokenizer/unicode/Unicode.h"
@@ -17,7 +17,7 @@ struct Span {
   size_t begin, end;
   bool match;
 };
-// Adds the span between two matches, unless it is empty.
+// Adds the gap [begin, end) between two matches, unless it is empty.
 inline void addGap(std::vector<Span> &spans, size_t begin, size_t end) {
   if (begin < end)
     spans.push_back({begin, end, false});

@@ -28,7 +28,7 @@ public:
   virtual Result<void> apply(Words &words, bool atBegin) const = 0;
 };
 
-// Splits words at the matches of `matcher`; with `invert`, at the text between matches.
+// Splits words at the matches of `matcher`; with `invert`, at the gaps between matches.
 std::unique_ptr<PreTokenizer> makeSplit(std::unique_ptr<Matcher> matcher, SplitBehavior behavior,
                                         bool invert);
 
@@ -38,7 +38,7 @@ enum class PrependScheme { First, Never, Always };
 // Replaces spaces with `mark`, a character. With `split`, splits before each mark.
 std::unique_ptr<PreTokenizer> makeMetaspace(std::string mark, PrependScheme scheme, bool split);
 
-// Puts a space before each word that does not begin with one.
+// Puts a space before each word that does not begin with a space.
 std::unique_ptr<PreTokenizer> makePrefixSpace();
 
 std::unique_ptr<PreTokenizer>

@@ -441,7 +441,7 @@ private:
     }
   }
 
-  // Appends the ids of a word's pieces. The unknown piece stands for one unknown character.
+  // Appends the ids of a word's `pieces`, of which each unknown piece is one unknown character.
   void appendSegmentation(std::string_view word, std::span<const uint32_t> pieces,
                           std::vector<uint32_t> &ids) {
     if (std::find(pieces.begin(), pieces.end(), tokenizer.unknown) == pieces.end()) {
@@ -477,7 +477,7 @@ private:
   std::vector<uint32_t> segmentation;
   float certainBelow = 0;
 
-  // Finds the best segmentation of a word after text with the sum `score`. Returns the new sum.
+  // Finds the best segmentation of a word after text with the sum `score`. Returns the sum of both.
   float segment(std::string_view word, const float score) {
     best.assign(word.size() + 1, {});
     best[0].score = score;

@@ -42,7 +42,7 @@ protected:
   IdSet borders;
   uint64_t places = 0; // number of spelled special tokens that became text
 
-  // Does the same as encode(), but an unknown character may become a border.
+  // Does the same as encode(), but an unknown character may become a border token.
   virtual Result<void> encodeText(std::string_view text, std::vector<uint32_t> &ids) = 0;
   // Counts a special token that `text` spells at byte `at`, or returns the Error about it.
   Result<void> countSpelled(std::string_view text, size_t at);

@@ -286,7 +286,7 @@ void intermediatePadding(const CheckedJob &job) {
               multiple, job.config.model.family->name);
 }
 
-// Reports settings that lmc-run would refuse, by the same rules.
+// Reports settings that lmc-run would refuse, by the rules of SettingRules.h.
 void ofRun(const CheckedJob &job) {
   const auto isBroken = [&](const std::string &key) {
     const auto found = job.provenance.broken.lower_bound(key);

@@ -26,7 +26,6 @@ using ModelFamilies = std::vector<const ModelFamily *>;
 
 enum class DataType { F32, BF16, F64 };
 
-// Returns the bytes of an element.
 constexpr int64_t elementBytes(DataType type) {
   return type == DataType::F64 ? 8 : type == DataType::F32 ? 4 : 2;
 }
@@ -182,7 +181,7 @@ struct DataConfig {
   int64_t numWorkers = 2;      // threads that prepare batches
 };
 
-// A table [[phase]]: a part of the run's steps, and what is different in it.
+// A table [[phase]]: some consecutive steps of the run, and the keys that differ in them.
 struct PhaseConfig {
   std::string name;
   int64_t steps = 0;  // computed where the user gives one of the next two

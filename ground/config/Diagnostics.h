@@ -18,7 +18,6 @@ struct Location {
 class Diagnostics {
 public:
   void error(Location location, std::string message);
-  // Reports a warning, which does not stop the job.
   void warning(const Location &location, const std::string &message);
   // Reports a warning about settings, which lmc-run will find itself (Config::settingWarnings).
   void settingWarning(const Location &location, const std::string &message);

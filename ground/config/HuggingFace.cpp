@@ -110,7 +110,7 @@ private:
                                       listed(names, "and"), names.size() == 1 ? "is" : "are"));
   }
 
-  // transformers 5 lists the kind of attention of each layer.
+  // Checks the kind of attention of each layer, which transformers 5 lists.
   void checkLayerTypes(const Json &types) {
     if (!types.is_array())
       return;
@@ -163,7 +163,7 @@ Json ropeParameters(const ModelConfig &model) {
   const RopeScaling &scaling = model.ropeScaling;
   const bool isLlama3 = scaling.type == RopeScalingType::Llama3;
   const bool isYarn = scaling.type == RopeScalingType::Yarn;
-  // In the order of RopeScalingType.
+  // The names are in the order of RopeScalingType.
   constexpr const char *kNames[] = {"default", "linear", "llama3", "dynamic", "yarn"};
   Json rope = {{"rope_type", kNames[size_t(scaling.type)]}};
   if (scaling.type != RopeScalingType::None)

@@ -67,9 +67,8 @@ struct Section {
   std::function<std::vector<Key>(const std::string &name)> keysOf = nullptr;
 };
 
-// Returns all sections, in the order of docs/config.md.
+// Returns the sections in the order of docs/config.md.
 const std::vector<Section> &sections();
-// Returns the section with this name; nullptr if there is none.
 const Section *findSection(std::string_view name);
 // If `section` is a table of a list ("data.source.web"), returns the list ("data.source"); else
 // nullptr.

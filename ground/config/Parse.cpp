@@ -280,7 +280,7 @@ private:
   Diagnostics &diagnostics;
 };
 
-// Returns the error for an override of `path`, which has no section.
+// Returns the error for an override whose key `path` has no section.
 std::string withoutSection(const KeyTable &keys, const std::string &path) {
   const Key *key = findAnywhere(keys, path);
   if (const Unknown hint = key ? Unknown{} : hintFor(keys, "", path); !hint.message.empty())

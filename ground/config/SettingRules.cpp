@@ -322,7 +322,7 @@ std::vector<SettingFault> settingFaults(const Config &config, const SettingTable
 int64_t checkpointInterval(const Config &config, const SettingTable &table, double stepSeconds) {
   const Setting *steps = table.find("checkpoint.interval"),
                 *minutes = table.find("checkpoint.interval_minutes");
-  // A plan of an earlier release has no minutes.
+  // A plan of an earlier release does not have checkpoint.interval_minutes.
   if (!minutes ||
       (steps && steps->origin != SettingOrigin::Default && steps->origin >= minutes->origin))
     return config.checkpoint.interval;

@@ -58,7 +58,7 @@ bool hasOneExtent(const CheckedJob &job, const PhaseConfig &phase) {
   return given.size() == 1;
 }
 
-// Sets the steps of all phases. Returns false if an error was reported.
+// Sets the steps of all phases. Returns false if it reports an error.
 bool resolvePhases(const CheckedJob &job, Config &config) {
   const TrainingConfig &training = config.training;
   bool sound = job.sound({"training.sequence_length", "training.batch_size", "training.train_iters",

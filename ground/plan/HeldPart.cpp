@@ -74,7 +74,7 @@ HeldPart writtenPart(const plan::Plan &plan, const plan::Variable &variable, uin
                        variable.kind() == plan::VariableKind::Moment2Scale;
   const uint64_t block = isScale ? 1 : uint64_t(kMomentBlock);
   const uint64_t blocks = (held.count + block - 1) / block;
-  // Returns the number of elements that the copies before `number` write.
+  // Returns the number of elements that the ranks with copies 0 to `number` - 1 write together.
   auto before = [&](uint64_t number) {
     return std::min(held.count, blocks * number / copies * block);
   };

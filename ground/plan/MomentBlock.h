@@ -1,4 +1,4 @@
-// The moment blocks of 8-bit moments in plans.
+// Moment blocks: the blocks of 8-bit moments that share a scale.
 #pragma once
 
 #include <cstdint>

@@ -51,9 +51,9 @@ inline Operands operandsOf(const Launch &op) {
   return operands;
 }
 
-// Returns true if the product is added to what d holds.
+// Returns true if the product is added to the contents of d.
 inline bool accumulates(const Gemm &op) { return int64_t(op.c()) == int64_t(op.d()); }
-// Returns the slice other than d that is added to the product; -1: none.
+// Returns the slice, other than d, that is added to the product; -1 if there is none.
 inline int64_t residualOf(const Gemm &op) { return accumulates(op) ? -1 : int64_t(op.c()); }
 
 inline Operands operandsOf(const Gemm &op) {

@@ -53,7 +53,7 @@ static Error notAPlan(const std::string &name) {
   return {fmt::format("{}: not a plan (made by 'lmc compile')", name)};
 }
 
-// Verifies the plan in the `bytes` bytes at `data` and returns it. Errors call the plan `name`.
+// Verifies and returns the plan in the `bytes` bytes at `data`. Errors use `name` as its path.
 static Result<const plan::Plan *> verified(const void *data, size_t bytes,
                                            const std::string &name) {
   auto damaged = [&](const std::string &why) {

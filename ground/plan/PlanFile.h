@@ -25,7 +25,7 @@ public:
   // damaged or hostile. Never reads past the end of the file.
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
-  // Copies the `bytes` bytes at `data` and verifies the plan in them. Errors call the plan `name`.
+  // Copies and verifies the plan in the `bytes` bytes at `data`. Errors use `name` as its path.
   static Result<std::unique_ptr<PlanFile>> fromBytes(const void *data, size_t bytes,
                                                      const std::string &name);
 
@@ -66,7 +66,6 @@ private:
   const plan::Plan *root = nullptr;
 };
 
-// Returns the number of bytes of one element of `dtype`.
 size_t byteWidth(plan::DType dtype);
 
 // Returns the number of ranks along an axis of the plan's mesh.

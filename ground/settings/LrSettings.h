@@ -15,7 +15,7 @@ namespace lmc {
 enum class LrStyle { Constant, Linear, Cosine, Wsd, InverseSqrt, Piecewise };
 enum class WsdDecayStyle { Linear, Cosine, Exponential, MinusSqrt };
 
-// Their names in a job, in the order of the enumerators.
+// The names of the styles in a job, in the order of the enumerators.
 inline constexpr const char *kLrStyles[] = {"constant", "linear",       "cosine",
                                             "wsd",      "inverse_sqrt", "piecewise"};
 inline constexpr const char *kWsdDecayStyles[] = {"linear", "cosine", "exponential", "minus_sqrt"};

@@ -37,7 +37,7 @@ public:
 
   // Writes all `bytes` bytes at `data`, with as many system calls as necessary.
   Result<void> write(const void *data, size_t bytes);
-  // Writes `bytes` bytes from byte `offset` of the file on.
+  // Like write(), from byte `offset` of the file on.
   Result<void> writeAt(const void *data, size_t bytes, uint64_t offset);
   // Makes the file `bytes` bytes long. Bytes after its old end are zeros.
   Result<void> resize(uint64_t bytes);

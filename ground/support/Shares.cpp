@@ -14,7 +14,7 @@ static constexpr uint64_t kMostBlocks = uint64_t(1) << 24;
 
 // Returns the shares of weights that are all above 0; none if their sum would exceed kMostBlocks.
 static std::vector<uint64_t> wholeShares(const std::vector<double> &weights) {
-  // The digits and the exponent of each weight: weight = digits * 10^exponent.
+  // Pairs (digits, exponent) of the weights: weight = digits * 10^exponent.
   std::vector<std::pair<uint64_t, int>> decimals;
   for (double weight : weights) {
     const std::string text = fmt::format("{}", weight); // shortest, like "0.125" or "1e-07"

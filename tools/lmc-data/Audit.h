@@ -1,5 +1,5 @@
-// Finds harmful properties of the documents that `lmc-data pack` reads: repeated documents and
-// control characters.
+// Finds what is harmful in the documents that `lmc-data pack` reads: repeated documents, control
+// characters and lost characters (U+FFFD).
 #pragma once
 
 #include "tools/lmc-data/input/Documents.h"
@@ -13,14 +13,14 @@
 
 namespace lmc {
 
-// The number of times that something was found, and the first places.
+// The number of documents with a property, and the names of the first kPlaces of them.
 struct Finding {
   static constexpr size_t kPlaces = 5;
   uint64_t count = 0;
   std::vector<std::string> places; // of the first kPlaces
 
   void add(std::string place);
-  // Returns ", such as PLACE" if a place is known; else "".
+  // Returns ", such as PLACE" with the first place; "" if there is none.
   std::string example() const;
 };
 

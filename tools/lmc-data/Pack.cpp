@@ -149,7 +149,6 @@ protected:
   std::unique_ptr<TokenFileWriter> writer;
 };
 
-// Writes a token for each byte.
 class ByteOutput : public TokenOutput {
 public:
   ByteOutput(std::unique_ptr<TokenFileWriter> writer, int32_t eod)
@@ -178,7 +177,6 @@ private:
   std::vector<uint32_t> ids;
 };
 
-// Writes the tokens of a tokenizer.
 class EncodedOutput : public TokenOutput {
 public:
   EncodedOutput(std::unique_ptr<TokenFileWriter> file, std::unique_ptr<EncodedDocuments> documents)
@@ -252,7 +250,7 @@ Split splitOf(const std::vector<uint64_t> &lengths, uint64_t total, double fract
 // input.
 class Router : public CleanReceiver {
 public:
-  // If `wholeCharacters` is true, no character is cut in two.
+  // If `wholeCharacters` is true, the split does not cut inside a character.
   Router(const Split &split, bool wholeCharacters, TokenOutput &training, TokenOutput &validation)
       : at{.cut = split.cut}, split(split), wholeCharacters(wholeCharacters), training(training),
         validation(validation) {}
@@ -465,7 +463,6 @@ private:
   Clock::time_point last = Clock::now();
 };
 
-// One run of the command.
 class Pack {
 public:
   Pack(const PackOptions &options, Packing packing)

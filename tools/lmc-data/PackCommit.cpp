@@ -27,7 +27,7 @@ Result<void> commitPack(const PartialFolders &folders, const std::vector<Rename>
   nlohmann::json record = {{"identity", pack.identity}, {"report", pack.report}};
   for (const Rename &each : renames)
     record["renames"].push_back({each.from, each.to, identityOf(each.from)});
-  // replaces bytes of paths that are not UTF-8
+  // Replaces bytes of paths that are invalid UTF-8.
   LMC_TRY(publishFile(recordOf(*folders.front()),
                       record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   LMC_TRY(publish(renames));

@@ -25,9 +25,7 @@ struct PackReport {
   EncodedDocuments::Counts counts;
   Audit::Findings findings;
 
-  // Returns the lines for the console.
   std::string text() const;
-  // Writes the whole report to `path` as JSON.
   Result<void> write(const std::string &path) const;
   // Returns an Error that lists all findings that --strict forbids, if there are any.
   Result<void> checkStrict() const;

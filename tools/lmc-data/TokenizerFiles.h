@@ -19,7 +19,7 @@ public:
   // `tokens`. No other process may do this for the same `tokens` at the same time.
   static Result<TokenizerCopy> make(const std::string &file, const std::string &tokens);
   TokenizerCopy(TokenizerCopy &&other) noexcept : tokens(std::exchange(other.tokens, "")) {}
-  // Removes the copy unless it was released.
+  // Removes the copy, unless release() was called.
   ~TokenizerCopy();
   // Returns the rename that gives the copy its final name. The caller must carry it out.
   Rename release();

@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// The options of a run, and those of the work that lmc-run does instead of training.
+// The options of a run, and the options for what lmc-run can do instead of training.
 struct ProgramOptions : RunOptions {
   bool eval = false;
   std::string dumpLogits;
@@ -23,7 +23,6 @@ struct ProgramOptions : RunOptions {
   bool check = false;     // only looks for faults, and trains three steps elsewhere
   bool json = false;      // prints the result of a bench, preflight or check as JSON
 
-  // True if the commands of one step are recorded or compared.
   bool recordsCommands() const { return !recordCommands.empty() || !compareCommands.empty(); }
   bool trains() const {
     return !preflight && !eval && dumpLogits.empty() && bench == 0 && !recordsCommands();

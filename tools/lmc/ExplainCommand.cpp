@@ -107,7 +107,7 @@ Result<std::optional<Explained>> compileJob(const ExplainArguments &arguments) {
   LMC_LET(spec, cost::deviceSpecOf(config->target, config->directory));
   CompileOptions options;
   setCompileOptions(arguments.job, *config, options);
-  // Only the report on kernels needs their code, and only on some targets.
+  // Only the report on kernels needs the code of kernels, and only for some targets.
   options.withCode = (arguments.kernels || !arguments.kernel.empty()) &&
                      codegen::findTarget(config->target.device)->reportsResources();
   mlir::FailureOr<CompiledPhases> compiled = compilePhases(*phases, options);
@@ -184,7 +184,7 @@ Result<void> writeKernel(const Explained &explained, const ExplainArguments &arg
   return {};
 }
 
-// Adds the section `measured` to the report, and writes the fitted spec if the user requests it.
+// Adds the section `measured` to the report. Writes the fitted device spec if the user requests it.
 Result<void> addMeasured(const Explained &explained, const ExplainArguments &arguments,
                          nlohmann::json &report) {
   const plan::Plan &plan = *explained.plan();

@@ -132,7 +132,7 @@ mlir::FailureOr<CompiledPhases> compilePhases(const std::vector<Config> &phases,
 }
 
 static std::error_code replaceOrWrite(const std::string &path, llvm::StringRef bytes) {
-  // A device or a pipe is written directly, because a rename would replace it by a file.
+  // Writes directly to a device or a pipe, because a rename would replace it by a file.
   const bool replaces = !llvm::sys::fs::exists(path) || llvm::sys::fs::is_regular_file(path);
   std::string temporary = replaces ? path + ".partial" : path;
   std::error_code error;

@@ -43,7 +43,7 @@ public:
   // Returns the mean of each bucket, at the position of the bucket's last value.
   std::vector<LinePoint> means() const;
 
-  // Returns the number of values in each bucket but the last one.
+  // Returns the number of values in each bucket except the last one.
   int64_t bucketSize() const { return size; }
 
 private:

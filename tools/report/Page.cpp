@@ -264,7 +264,7 @@ std::vector<std::string> namesOf(const std::vector<RunHistory> &runs) {
   return names;
 }
 
-// Returns the settings that differ between the runs that recorded them.
+// Returns the settings that differ between runs, of the runs that recorded their settings.
 ordered_json differencesJson(const std::vector<RunHistory> &runs) {
   std::set<std::string> keys;
   for (const RunHistory &run : runs)

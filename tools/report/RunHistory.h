@@ -29,7 +29,7 @@ inline constexpr std::array<const char *, 9> kDrawnQuantities = {
     "loss",       "lr",       "grad_norm",    "update_ratio", "tokens_per_second",
     "mfu_causal", "mfu_full", "step_seconds", "memory_bytes"};
 
-// The kinds of work in a step. `Compute` is its step_seconds without its data_seconds.
+// The kinds of work in a step. `Compute` takes step_seconds minus data_seconds.
 enum class StepPart { Compute, Data, Validation, Save };
 inline constexpr std::array<const char *, 4> kStepParts = {"compute", "data", "validation", "save"};
 
@@ -87,7 +87,7 @@ public:
 
   std::string folder; // as it was given
 
-  // From run.json, as it was last read.
+  // The contents of run.json when it was last read.
   std::string planHash, target, host, version;
   std::map<std::string, std::string> settings;
   std::string identityFault; // reason why run.json could not be read; "": none

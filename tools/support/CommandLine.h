@@ -61,7 +61,6 @@ public:
   // Sets the text at the end of the help.
   void footer(const std::string &text);
 
-  // Returns true if the user chose this command.
   bool chosen() const;
 
 protected:

@@ -115,7 +115,7 @@ Result<void> Bpe::initialize() {
   return {};
 }
 
-// Appends the ids of a word's characters; in a byte-level vocabulary, those of its bytes.
+// Appends the ids of a word's characters or, in a byte-level vocabulary, of its bytes.
 Result<void> Bpe::appendCharacters(std::string_view word, const IdSet *forbidden,
                                    std::vector<uint32_t> &symbols) const {
   size_t pending = 0; // number of unknown characters whose id is not appended yet

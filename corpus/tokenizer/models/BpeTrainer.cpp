@@ -62,7 +62,6 @@ public:
     push(pairs);
   }
 
-  // Returns the most frequent pair, if there is one.
   std::optional<Pair> best() {
     while (!queue.empty()) {
       Entry top = queue.top();

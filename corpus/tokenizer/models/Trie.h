@@ -20,7 +20,7 @@ public:
   void add(std::string_view key, uint32_t value) { keys.emplace_back(key, value); }
   // Must be called after the last add() and before the first child().
   void finish();
-  // Returns the child of `node` for a byte, or 0.
+  // Returns the child of `node` for `byte`; 0 if there is none.
   uint32_t child(uint32_t node, char byte) const {
     const uint32_t next = nodes[node].base ^ static_cast<uint8_t>(byte);
     return nodes[next].parent == node ? next : 0;

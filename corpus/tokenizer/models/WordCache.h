@@ -27,7 +27,6 @@ public:
 
   static uint64_t hashOf(std::string_view word) { return XXH3_64bits(word.data(), word.size()); }
 
-  // Returns the ids and the note of `word`, if the cache has the word.
   std::optional<Known> find(std::string_view word) const { return find(word, hashOf(word)); }
   std::optional<Known> find(std::string_view word, uint64_t hash) const {
     for (size_t at = hash & (kSlots - 1); slots[at].entry != 0; at = (at + 1) & (kSlots - 1)) {

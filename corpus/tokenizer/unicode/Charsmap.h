@@ -24,7 +24,7 @@ public:
     size_t bytes; // of the text
     std::string_view replacement;
   };
-  // Returns the shortest, or the longest, string of the table that `text` begins with.
+  // Return the shortest or longest string of the table with which `text` begins.
   std::optional<Match> shortest(std::string_view text) const { return find(text, true); }
   std::optional<Match> longest(std::string_view text) const { return find(text, false); }
 

@@ -228,7 +228,7 @@ std::string normalForm(std::string_view text, NormalForm form) {
   result.reserve(text.size());
   std::vector<Point> points; // from the last starter that can change
   for (size_t at = 0; at < text.size();) {
-    // ASCII characters that an ASCII character follows stay as they are.
+    // Copies ASCII characters that are before an ASCII character: they stay as they are.
     size_t plain = at;
     while (plain < text.size() && uint8_t(text[plain]) < 0x80)
       ++plain;

@@ -50,7 +50,7 @@ size_t clusterEnd(std::string_view text, size_t begin);
 void appendLowercase(std::string &text, char32_t c);
 
 enum class NormalForm { NFC, NFD, NFKC, NFKD };
-// Returns valid UTF-8 in a normal form (Unicode Standard Annex 15).
+// Returns `text` (valid UTF-8) in a normal form (Unicode Standard Annex 15).
 std::string normalForm(std::string_view text, NormalForm form);
 
 } // namespace lmc

@@ -95,7 +95,7 @@ constexpr Row kRows[] = {
     {"lr_schedule.wsd_decay_style", "T:decay_type",
      "it needs style = \"wsd\"; \"sqrt\" is \"minus_sqrt\""},
 
-    // Devices, and what they divide.
+    // Devices, and how they divide the work.
     {"distributed.strategy", "F:zero_stage", "zero_stage = 2 is strategy = \"zero2\""},
     {"distributed.strategy", "H:deepspeed", "stage 2 of DeepSpeed is strategy = \"zero2\""},
     {"distributed.strategy", "H:fsdp",

@@ -15,7 +15,7 @@ namespace {
 using namespace lmc::config;
 
 std::string typeCell(const Key &key) {
-  // In the order of plan::SettingType.
+  // The names are in the order of plan::SettingType.
   constexpr const char *kNames[] = {"integer", "number", "boolean", "string", "string or list"};
   Config config;
   std::string cell = key.isSize() ? "size" : kNames[size_t(resolvedSetting(key, config).type)];
@@ -45,7 +45,7 @@ std::string marksCell(const Key &key) {
                      key.identity && isRunTime ? ", " : "", isRunTime ? "*run*" : "");
 }
 
-// Returns a table of the keys whose defaults follow another key.
+// Returns a table of the keys whose defaults derive from another key.
 std::string derivedDefaults(const KeyTable &keys) {
   std::string table = "| key | default |\n|---|---|\n";
   for (const Key &key : keys)

@@ -28,7 +28,7 @@ template <typename T> auto choice(const char *name, T value) {
   return [=](Key &key) { key.choices.push_back({name, static_cast<int>(value)}); };
 }
 
-// Adds words that stand for themselves.
+// Adds words to the choices of a key of string type.
 inline auto choices(std::span<const char *const> names) {
   return [=](Key &key) {
     for (const char *name : names)
@@ -43,7 +43,6 @@ inline auto defaultText(const char *text) {
   return [=](Key &key) { key.defaultText = text; };
 }
 
-// The default is to have none.
 inline void optional(Key &key) { key.defaultText = "none"; }
 
 // Adds the word "auto", which is the default and stands for 0.

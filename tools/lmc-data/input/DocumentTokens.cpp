@@ -108,7 +108,7 @@ Result<DocumentTokens> documentTokens(const Tokenizer &tokenizer, const std::str
   };
   if (begin->id && begin->id != end->id && !has(tokens.before, begin->id))
     tokens.before.insert(tokens.before.begin(), *begin->id);
-  // A token that the tokenizer puts around each document is already between documents.
+  // If the tokenizer itself adds the token to each document, it is between documents already.
   if (!has(tokens.before, end->id) && !has(tokens.after, end->id))
     tokens.between = end->id;
   return tokens;

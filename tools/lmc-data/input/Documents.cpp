@@ -145,8 +145,8 @@ private:
   }
 };
 
-// Returns the reason from an error message of nlohmann's JSON library. The message begins with an
-// identifier and with a line number, which is always 1 because each line is parsed alone.
+// Returns the reason in an error message of nlohmann's JSON library. The message begins with an
+// identifier and a line number, which is useless here: it is 1, because each line is parsed alone.
 std::string_view reasonOf(std::string_view message) {
   size_t column = message.find("column ");
   size_t reason = column == message.npos ? message.npos : message.find(": ", column);

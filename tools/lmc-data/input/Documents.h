@@ -46,7 +46,7 @@ struct DocumentPlace {
 // text", "a.jsonl:17" or "a.parquet: row 17".
 std::string placeOf(const std::string &path, InputFormat format, uint64_t number);
 
-// The place at which a document begins, with its file.
+// A document's file, and the place in it at which the document begins.
 struct DocumentName {
   std::string path;
   InputFormat format = InputFormat::Text;

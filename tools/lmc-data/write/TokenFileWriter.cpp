@@ -61,7 +61,7 @@ struct TokenFileWriter::State {
     XXH64_freeState(hash);
   }
 
-  // Stops writing to the folder, and removes it unless it was saved.
+  // Stops writing to the folder, and removes the folder unless save() was called.
   void leave() {
     if (folder && !isSaved)
       folder->remove();

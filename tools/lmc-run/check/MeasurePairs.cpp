@@ -49,7 +49,7 @@ public:
     return {};
   }
 
-  // Returns the speeds of the pairs of all ranks.
+  // Returns, on every rank, the speeds of the pairs of all ranks.
   Result<std::vector<PairSpeed>> gather() {
     std::string own;
     for (const auto &[other, speed] : best)

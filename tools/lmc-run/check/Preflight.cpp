@@ -32,7 +32,7 @@ struct Speed {
   double seconds() const { return latency + kMessage / bandwidth; }
 };
 
-// Returns the medians of latencies and of bandwidths.
+// Returns the median latency and the median bandwidth of `speeds`.
 template <typename Each> Speed medianOf(const std::vector<Each> &speeds) {
   std::vector<double> latencies, bandwidths;
   for (const Each &speed : speeds) {
@@ -42,7 +42,6 @@ template <typename Each> Speed medianOf(const std::vector<Each> &speeds) {
   return {median(latencies), median(bandwidths)};
 }
 
-// A line of the table.
 struct Row {
   std::string name; // "shard", "replicate", "device", "node"
   uint64_t ranks = 0, count = 0;

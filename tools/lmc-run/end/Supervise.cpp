@@ -43,7 +43,7 @@ uint64_t lastMetricsStep(const std::string &out) {
   return step;
 }
 
-// Returns the newest step that the run has saved, or recorded in its metrics.
+// Returns the newest step that the run has saved or has recorded in its metrics.
 uint64_t newestStep(const std::string &out) {
   const auto steps = listCheckpoints(out);
   return std::max(steps && !steps->empty() ? steps->front() : 0, lastMetricsStep(out));

@@ -19,7 +19,6 @@ public:
 
   // Returns a descriptor that is readable when next() has a signal.
   int descriptor() const { return fd; }
-  // Returns a signal that has arrived, if there is one.
   std::optional<int> next();
 
 private:

@@ -111,7 +111,7 @@ private:
     ::_exit(1);
   }
 
-  // Waits until something happens, and handles it.
+  // Waits at most half a second, and handles signals, output and ends of ranks, and the time limit.
   void serve() {
     std::vector<pollfd> waits = {{signals.descriptor(), POLLIN, 0}};
     for (const Rank &rank : ranks)

@@ -2,8 +2,8 @@
 // and compares a step with such a file: for `lmc-run --record-commands` and `--compare-commands`.
 // It finds the first command at which two machines differ.
 //
-// The file has a JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
-// "device"}. Each other line is of a command that has results, in the order in which they ran:
+// The file has one JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
+// "device"}. Each other line is for a command with results, in the order in which they ran:
 //   function, run, command   the command, and which run of the function in the step it was, from 0
 //   op, kind, kernel, hero   the model op that it comes from, what it does ("gemm", "launch"), and
 //                            the name and hero of its first kernel; null without one
@@ -11,12 +11,12 @@
 //   outputs                  of each result: name, elements, norm (L2), scale, not_finite (how many
 //                            elements are not finite; they count as 0) and projections: 16 sums of
 //                            all elements with random signs
-// Two results differ by about the root mean square of the differences of their projections: the
-// expectation of its square is the squared L2 norm of the difference of the tensors, with a
-// relative standard deviation of sqrt(2/16) (Achlioptas 2003, "Database-friendly random
-// projections"). The difference is relative to the scale: the norm or, where a command sums many
-// elements to few, a tenth of the norm of its largest operand, if that is more. Without the second,
-// sums that cancel to nothing but rounding would be found to differ.
+// The root mean square of the differences of projections estimates the L2 norm of the difference of
+// two results: the expectation of its square is the squared norm, with a relative standard
+// deviation of sqrt(2/16) (Achlioptas 2003, "Database-friendly random projections"). The difference
+// is divided by `scale`: the norm of the result or, if a command sums many elements to few and this
+// is more, a tenth of the norm of its largest operand. With the norm alone, sums in which all but
+// the rounding cancels would be reported as different.
 #pragma once
 
 #include "ground/plan/Operands.h"

@@ -22,7 +22,7 @@ static std::vector<char *> pointersTo(const std::vector<std::string> &texts) {
   return pointers;
 }
 
-// Returns the environment of this process with `changes`.
+// Returns the environment of this process, changed by the texts "NAME=value" in `changes`.
 static std::vector<std::string> environmentWith(const std::vector<std::string> &changes) {
   std::vector<std::string> all = changes;
   for (char **entry = environ; *entry; ++entry) {

@@ -17,11 +17,11 @@
 //               Dim: size = 1
 //   SessionLog  status = 1 (START = 1)
 //
-// Each start of a run writes a file of its own. It begins with a SessionLog START that has the
-// first step of that start: TensorBoard then drops what earlier files have from that step on
-// (_CheckForRestartAndMaybePurge in backend/event_processing/plugin_event_accumulator.py), so that
-// no step is shown twice after a resume or a rewind. TensorBoard reads the files in the order of
-// their names, which begin with the time.
+// Each start of a run writes its own file, which begins with a SessionLog START with the first step
+// of this start. TensorBoard then drops the values of earlier files from this step on
+// (_CheckForRestartAndMaybePurge in backend/event_processing/plugin_event_accumulator.py), so it
+// shows no step twice after a resume or a rewind. TensorBoard reads the files in the order of their
+// names, which begin with the time.
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
