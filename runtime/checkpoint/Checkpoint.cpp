@@ -563,8 +563,7 @@ loadCheckpoint(Communicator &group, const std::string &directory,
   LMC_TRY(opened);
   if (group.size() > 1) {
     // All ranks act alike: a fault that one of them found counts for all.
-    auto faults = gatherTexts(group, fault);
-    LMC_TRY(faults);
+    LMC_LET(faults, gatherTexts(group, fault));
     for (const std::string &found : *faults)
       if (!found.empty())
         return std::optional(DamagedCheckpoint{directory, found});

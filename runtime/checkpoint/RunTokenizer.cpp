@@ -62,8 +62,7 @@ Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
     place = tokenizerOf(trained.front().path).value_or("");
   if (place.empty())
     return {};
-  auto files = tokenizerFiles(place);
-  LMC_TRY(files);
+  LMC_LET(files, tokenizerFiles(place));
   options.files = std::move(*files);
   return {};
 }

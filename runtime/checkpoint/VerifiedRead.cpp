@@ -216,17 +216,15 @@ static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::s
     const uint64_t piece = i * ranks + static_cast<uint64_t>(group.position());
     if (piece >= pieces)
       break;
-    auto hash = hashPiece(*file, piece * kPieceBytes, std::min((piece + 1) * kPieceBytes, *bytes),
-                          block);
-    LMC_TRY(hash);
+    LMC_LET(hash, hashPiece(*file, piece * kPieceBytes, std::min((piece + 1) * kPieceBytes, *bytes),
+                            block));
     hashes[i] = *hash;
   }
   return std::pair(*bytes, std::move(hashes));
 }
 
 Result<FileDigest> digestTogether(const std::string &path, Communicator &group) {
-  auto share = allSucceed(group, hashShare(path, group));
-  LMC_TRY(share);
+  LMC_LET(share, allSucceed(group, hashShare(path, group)));
   const auto &[bytes, hashes] = *share;
   const auto ranks = static_cast<size_t>(group.size());
   std::vector<uint64_t> gathered(hashes.size() * ranks), pieces;
@@ -238,8 +236,7 @@ Result<FileDigest> digestTogether(const std::string &path, Communicator &group) 
 
 Result<void> verifyTogether(const std::vector<RecordedFile> &files, Communicator &group) {
   for (const RecordedFile &file : files) {
-    auto digest = digestTogether(file.path, group);
-    LMC_TRY(digest);
+    LMC_LET(digest, digestTogether(file.path, group));
     if (digest->bytes != file.digest.bytes)
       return wrongSize(file, digest->bytes);
     if (digest->xxh64 != file.digest.xxh64)

@@ -44,8 +44,7 @@ Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
 Result<void> warnOfCopies(const TokenFiles &files, Warnings &warnings) {
   std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // by tokens and their hash
   for (const TokenFile *file : files) {
-    auto print = file->fingerprint();
-    LMC_TRY(print);
+    LMC_LET(print, file->fingerprint());
     auto [first, isNew] = known.emplace(std::pair(print->tokens, print->sampleHash), file);
     if (isNew)
       continue;
@@ -102,8 +101,7 @@ Result<void> checkDocuments(const DataOptions &options, const TokenFile &file, b
     return Error{fmt::format("data.end_of_document is {}, beyond the vocabulary of {} "
                              "(model.vocab_size)",
                              end, options.vocabSize)};
-  auto found = file.sampleHas(end);
-  LMC_TRY(found);
+  LMC_LET(found, file.sampleHas(end));
   if (!*found)
     warnings.push_back(fmt::format(
         "{}: no token of a sample of it is {} (data.end_of_document); {}", file.path(), end,

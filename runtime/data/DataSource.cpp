@@ -58,8 +58,7 @@ Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
 // Fills `starts` from the file's table of documents.
 Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t length, int32_t first,
                            int32_t *starts) {
-  auto table = file.documentsBetween(begin, begin + length);
-  LMC_TRY(table);
+  LMC_LET(table, file.documentsBetween(begin, begin + length));
   uint64_t from = 0;
   auto startDocument = [&](uint64_t to) {
     std::fill(starts + from, starts + to, first + static_cast<int32_t>(from));
@@ -89,8 +88,7 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
 Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                               int32_t *targets) {
   // If a document starts behind the last token, that token ends a document.
-  auto table = file.documentsBetween(begin, begin + length + 1);
-  LMC_TRY(table);
+  LMC_LET(table, file.documentsBetween(begin, begin + length + 1));
   for (uint64_t number = table->first, last = begin; uint64_t start : table->tokens) {
     if (start < last || start <= begin)
       return damagedTable(file, number, start);
@@ -105,8 +103,7 @@ Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t le
 
 // Returns windows of the file that hold whole documents.
 static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
-  auto starts = file.documentStarts(0, file.documents());
-  LMC_TRY(starts);
+  LMC_LET(starts, file.documentStarts(0, file.documents()));
   const auto wrong = std::ranges::is_sorted_until(*starts);
   if (wrong != starts->end())
     return damagedTable(file, wrong - starts->begin(), *wrong);
@@ -125,16 +122,13 @@ Result<void> DataSource::openSource(const SourceOptions &from) {
   if (from.paths.empty())
     return kNoFiles;
   for (const std::string &entry : from.paths) {
-    auto paths = expand(entry, options.baseDirectory);
-    LMC_TRY(paths);
+    LMC_LET(paths, expand(entry, options.baseDirectory));
     for (const std::string &path : *paths) {
-      auto file = TokenFile::open(path, options.format);
-      LMC_TRY(file);
+      LMC_LET(file, TokenFile::open(path, options.format));
       source.files.push_back(std::move(*file));
     }
   }
-  auto found = checkFiles(options, viewOf(source.files));
-  LMC_TRY(found);
+  LMC_LET(found, checkFiles(options, viewOf(source.files)));
   append(problems, std::move(*found));
   for (const auto &file : source.files) {
     source.firstBlock.push_back(source.blocks);
@@ -143,8 +137,7 @@ Result<void> DataSource::openSource(const SourceOptions &from) {
       source.blocks += blocksOf(*file, options.shuffleBlock);
       continue;
     }
-    auto packed = pack(*file, options.shuffleBlock);
-    LMC_TRY(packed);
+    LMC_LET(packed, pack(*file, options.shuffleBlock));
     source.blocks += packed->size();
     source.packed.push_back(std::move(*packed));
   }

@@ -35,8 +35,7 @@ std::string megatronIndexPath(const std::string &path) {
 }
 
 Result<MegatronIndex> MegatronIndex::open(const std::string &path, uint64_t dataBytes) {
-  auto file = ByteFile::open(path);
-  LMC_TRY(file);
+  LMC_LET(file, ByteFile::open(path));
   MegatronIndex index(std::move(*file));
   LMC_TRY(index.readHeader());
   LMC_TRY(index.checkSequences(dataBytes));

@@ -9,8 +9,7 @@
 namespace lmc {
 
 Result<Mixture> Mixture::make(const std::vector<double> &weights) {
-  auto whole = sharesOfWeights(weights);
-  LMC_TRY(whole);
+  LMC_LET(whole, sharesOfWeights(weights));
   Mixture mixture;
   mixture.shares = std::move(*whole);
   const std::vector<uint64_t> &shares = mixture.shares;

@@ -116,8 +116,7 @@ Result<void> TokenFile::readLlmCHeader(int32_t magic) {
 }
 
 Result<void> TokenFile::readMegatron(const std::string &indexPath) {
-  auto opened = MegatronIndex::open(indexPath, file.bytes());
-  LMC_TRY(opened);
+  LMC_LET(opened, MegatronIndex::open(indexPath, file.bytes()));
   index = std::move(*opened);
   kind = TokenFormat::Megatron;
   idType = index->type();
@@ -271,8 +270,7 @@ Result<void> TokenFile::verifyLmc() const {
 }
 
 Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, DataFormat format) {
-  auto bytes = ByteFile::open(path);
-  LMC_TRY(bytes);
+  LMC_LET(bytes, ByteFile::open(path));
   std::unique_ptr<TokenFile> file(new TokenFile(std::move(*bytes)));
   LMC_TRY(file->readHeader(format));
   if (format == DataFormat::Auto && file->format() != TokenFormat::Lmc) // which has a checksum
@@ -300,8 +298,7 @@ Result<TokenFile::Starts> TokenFile::documentsBetween(uint64_t begin, uint64_t e
   uint64_t low = 0, high = documents();
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;
-    auto start = documentStarts(middle, 1);
-    LMC_TRY(start);
+    LMC_LET(start, documentStarts(middle, 1));
     if ((*start)[0] <= begin)
       low = middle + 1;
     else
@@ -309,8 +306,7 @@ Result<TokenFile::Starts> TokenFile::documentsBetween(uint64_t begin, uint64_t e
   }
   Starts found{low, {}};
   while (low < documents()) {
-    auto piece = documentStarts(low, std::min<uint64_t>(64, documents() - low));
-    LMC_TRY(piece);
+    LMC_LET(piece, documentStarts(low, std::min<uint64_t>(64, documents() - low)));
     for (uint64_t start : *piece) {
       if (start >= end)
         return found;
@@ -380,16 +376,14 @@ Result<FileFingerprint> TokenFile::fingerprint() const {
                          .tokens = tokens,
                          .tokenizer = tokenizerHash};
   if (index) {
-    auto hash = index->hash();
-    LMC_TRY(hash);
+    LMC_LET(hash, index->hash());
     result.headerHash = *hash;
   } else if (payload > 0) {
     std::vector<unsigned char> header(payload);
     LMC_TRY(file.read(0, header.size(), header.data()));
     result.headerHash = XXH64(header.data(), header.size(), 0);
   }
-  auto sample = file.sampleHash(payload, payload + tokens * tokenBytes());
-  LMC_TRY(sample);
+  LMC_LET(sample, file.sampleHash(payload, payload + tokens * tokenBytes()));
   result.sampleHash = *sample;
   return result;
 }

@@ -153,8 +153,7 @@ static std::string planPath(const std::string &folder, const std::string &hash) 
 
 static Result<RunIdentity> readIdentity(const std::string &folder) {
   const std::string path = identityPath(folder);
-  auto json = readJsonObject(path, kMaximumIdentityBytes);
-  LMC_TRY(json);
+  LMC_LET(json, readJsonObject(path, kMaximumIdentityBytes));
   try {
     return runIdentityFromJson(*json);
   } catch (const nlohmann::json::exception &) {
@@ -204,8 +203,7 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
           fmt::format("{}: no plan is given, and no run is there to go on with; give the PLAN "
                       "that lmc compile wrote",
                       folder)};
-    auto identity = readIdentity(folder);
-    LMC_TRY(identity);
+    LMC_LET(identity, readIdentity(folder));
     hash = identity->planHash;
   }
   if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
@@ -245,8 +243,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
     const std::string from = fmt::format("{}/{}", folder, kind);
     if (!exists(from))
       continue;
-    auto names = listFolder(from);
-    LMC_TRY(names);
+    LMC_LET(names, listFolder(from));
     // The newest is moved first: after a crash in between, the remaining ones form the state of a
     // run that ended earlier. A save that was interrupted may have left `.STEP.replaced`.
     std::multimap<uint64_t, std::string, std::greater<>> later;
@@ -260,8 +257,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
         later.emplace(number, name);
     }
     for (const auto &[number, name] : later) {
-      auto to = undone();
-      LMC_TRY(to);
+      LMC_LET(to, undone());
       const std::string target = fmt::format("{}/{}", *to, kind);
       LMC_TRY(makeFolders(target));
       if (std::rename((from + "/" + name).c_str(), (target + "/" + name).c_str()) != 0)
@@ -325,12 +321,10 @@ Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runD
     return !std::filesystem::equivalent(std::filesystem::path(checkpoint.path).parent_path(),
                                         runDirectory + "/checkpoints", failed);
   });
-  auto latest = latestOf(runDirectory, damaged);
-  LMC_TRY(latest);
+  LMC_LET(latest, latestOf(runDirectory, damaged));
   if (!*latest)
     return damaged;
-  auto state = readCheckpointState(**latest, /*verifyChecksums=*/false);
-  LMC_TRY(state);
+  LMC_LET(state, readCheckpointState(**latest, /*verifyChecksums=*/false));
   if (state->step <= step)
     return damaged;
   return Error{fmt::format("{}: holds a checkpoint of step {}, later than step {} where this run "
@@ -402,8 +396,7 @@ static Result<void> exportFile(const std::string &weights, const std::string &di
                                const std::string &config, const ExportOptions &options,
                                const std::vector<TensorView> &tensors,
                                const std::function<void()> &moved) {
-  auto file = SafeTensorsFile::open(weights);
-  LMC_TRY(file);
+  LMC_LET(file, SafeTensorsFile::open(weights));
   auto fetch = [&](size_t index, void *data) -> Result<void> {
     moved();
     std::memcpy(data, (*file)->find(tensors[index].name)->data, tensors[index].bytes);

@@ -35,11 +35,9 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
     return Error{fmt::format("copies of the state need {} of the host's memory, of which {} are "
                              "free ({})",
                              formatBytes(onHost), formatBytes(free.bytes), free.source)};
-  auto buffer = device.hostBuffer(bytes);
-  LMC_TRY(buffer);
+  LMC_LET(buffer, device.hostBuffer(bytes));
   snapshot->buffer = std::move(*buffer);
-  auto mark = device.makeMark();
-  LMC_TRY(mark);
+  LMC_LET(mark, device.makeMark());
   snapshot->taken = std::move(*mark);
   return snapshot;
 }

@@ -75,17 +75,14 @@ static void warnOfSharedData(const RunIdentity &identity, Console &console) {
 static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdentity &identity,
                                  Console &console) {
   for (const PhaseData &phase : phases) {
-    auto trained = phase.data->fingerprints();
-    LMC_TRY(trained);
+    LMC_LET(trained, phase.data->fingerprints());
     identity.data.merge(*trained);
   }
   const Session &session = *phases.front().session;
   for (const ValidationSettings &set : session.settings.validations) {
-    auto validation = session.openValidationData(set);
-    LMC_TRY(validation);
+    LMC_LET(validation, session.openValidationData(set));
     warnOf(**validation, console);
-    auto validated = (*validation)->fingerprints();
-    LMC_TRY(validated);
+    LMC_LET(validated, (*validation)->fingerprints());
     identity.data.merge(*validated);
   }
   return {};
@@ -243,15 +240,13 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
 static Result<Start> chooseStart(const RunOptions &options, RunDirectory *directory, Damage &damage,
                                  Console &console) {
   Start start;
-  auto checkpoint = findCheckpoint(options, damage, console);
-  LMC_TRY(checkpoint);
+  LMC_LET(checkpoint, findCheckpoint(options, damage, console));
   start.checkpoint = *checkpoint;
   std::optional<RunIdentity> recorded;
   // A rollback keeps changes that were declared since its checkpoint; a rewind takes them back.
   if (directory && (!options.rewind || !options.rollbacks.empty())) {
     std::string fault;
-    auto read = directory->recorded(fault);
-    LMC_TRY(read);
+    LMC_LET(read, directory->recorded(fault));
     if (!fault.empty())
       console.warning(fault);
     recorded = std::move(*read);
@@ -270,8 +265,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
       start.checkpoint = recorded->startedFrom;
   }
   if (start.checkpoint) {
-    auto state = readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false);
-    LMC_TRY(state);
+    LMC_LET(state, readCheckpointState(*start.checkpoint, /*verifyChecksums=*/false));
     start.state = std::move(*state);
     start.forked = !isOf(*start.checkpoint, options.out);
     try {
@@ -429,15 +423,13 @@ static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
   if (options.rewind) {
-    auto moved = directory.undoAfter(step);
-    LMC_TRY(moved);
+    LMC_LET(moved, directory.undoAfter(step));
     for (const std::string &path : *moved)
       console.note(fmt::format("moved to {}", path));
     log.event("rewind", {{"step", step}, {"moved", *moved}});
     return {};
   }
-  auto moved = moveAside(damaged);
-  LMC_TRY(moved);
+  LMC_LET(moved, moveAside(damaged));
   for (const std::string &path : *moved)
     console.warning(fmt::format("the damaged checkpoint is now {}", path));
   return {};
@@ -456,8 +448,7 @@ static Result<std::unique_ptr<PlanFile>> openPlanFile(const RunOptions &options)
 }
 
 Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &world) {
-  auto plan = allSucceed(world.all(), openPlanFile(options));
-  LMC_TRY(plan);
+  LMC_LET(plan, allSucceed(world.all(), openPlanFile(options)));
   LMC_TRY(comparePlans(world, **plan));
   LMC_TRY(world.divide(static_cast<int>((**plan)->shard_ranks()),
                        static_cast<int>((**plan)->devices_per_node()),
@@ -545,8 +536,7 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
                                                  World &world) {
   std::vector<PhaseData> opened;
   for (const RunPhase &phase : phases) {
-    auto session = Session::open(job, phase.index, overrides, world);
-    LMC_TRY(session);
+    LMC_LET(session, Session::open(job, phase.index, overrides, world));
     PhaseData entry{phase, std::move(*session), nullptr};
     for (const PhaseData &other : opened)
       if (other.data && readsSameStream(other.session->settings, entry.session->settings) &&
@@ -554,8 +544,7 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
               (*entry.session->plan)->batch()->sequence_length())
         entry.data = other.data;
     if (training && !entry.data) {
-      auto source = entry.session->openTrainData();
-      LMC_TRY(source);
+      LMC_LET(source, entry.session->openTrainData());
       entry.data = std::move(*source);
     }
     opened.push_back(std::move(entry));
@@ -606,8 +595,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   World &world = run.world;
   const bool training = directory != nullptr;
   Prepared prepared;
-  auto start = chooseStart(options, directory, damage, console, world);
-  LMC_TRY(start);
+  LMC_LET(start, chooseStart(options, directory, damage, console, world));
   if (start->before)
     prepared.repeated = repeatedOverrides(*start->before, *job, start->checkpoint.has_value());
   // A new value of a setting replaces the repeated one.
@@ -622,8 +610,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   std::vector<std::string> overrides = prepared.repeated;
   overrides.insert(overrides.end(), options.overrides.begin(), options.overrides.end());
 
-  auto settings = RunSettings::read(*job, overrides);
-  LMC_TRY(settings);
+  LMC_LET(settings, RunSettings::read(*job, overrides));
   const int64_t trainIters = settings->config.training.trainIters;
   const int64_t totalSteps = options.steps.value_or(trainIters);
   if (training && totalSteps > trainIters)
@@ -631,12 +618,10 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
                              "training.train_iters={}",
                              totalSteps, trainIters, totalSteps)};
   const std::vector<RunPhase> spans = phasesOf(job, static_cast<uint64_t>(totalSteps));
-  auto current = choosePhase(options, spans, start->state.step, runsSteps);
-  LMC_TRY(current);
+  LMC_LET(current, choosePhase(options, spans, start->state.step, runsSteps));
   prepared.phase = spans[*current];
 
-  auto opened = openPhases(job, overrides, spans, training, world);
-  LMC_TRY(opened);
+  LMC_LET(opened, openPhases(job, overrides, spans, training, world));
   std::vector<PhaseData> phases = std::move(*opened);
   Session &session = *phases[*current].session;
   console.setSteps(session.settings.config.monitoring.logInterval, totalSteps);
@@ -655,8 +640,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
     if (!goesOn)
       warnOfData(phases, identity, repeats, console);
   }
-  auto changes = checkIdentity(*start, options, identity, training);
-  LMC_TRY(changes);
+  LMC_LET(changes, checkIdentity(*start, options, identity, training));
   prepared.changes = std::move(*changes);
   std::vector<uint64_t> starts;
   if (training)
@@ -681,8 +665,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
     prepared.data->startAt(legs.front().starts);
   }
   if (training && !options.rewind) {
-    auto damaged = checkNothingLater(options.out, session.progress.step, damage.found);
-    LMC_TRY(damaged);
+    LMC_LET(damaged, checkNothingLater(options.out, session.progress.step, damage.found));
     prepared.damaged = std::move(*damaged);
   }
   prepared.start = std::move(*start);
@@ -700,15 +683,14 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
   const bool runsSteps = !measurement || measurement->runsSteps;
   Damage damage;
   for (;;) {
-    auto prepared =
-        allSucceed(world.all(), prepare(directory, run, runsSteps, goesOn, damage, console));
-    LMC_TRY(prepared);
+    LMC_LET(prepared,
+            allSucceed(world.all(), prepare(directory, run, runsSteps, goesOn, damage, console)));
     LMC_TRY(compareRanks(world, prepared->identity,
                          {prepared->start.checkpoint.value_or(""), prepared->session->progress.step,
                           static_cast<uint64_t>(prepared->totalSteps), prepared->init}));
-    auto damaged = prepared->session->start(run.options, prepared->init,
-                                            measurement ? measurement->observer : ObserverMaker());
-    LMC_TRY(damaged);
+    LMC_LET(damaged,
+            prepared->session->start(run.options, prepared->init,
+                                     measurement ? measurement->observer : ObserverMaker()));
     if (!*damaged)
       return prepared;
     damage.found.push_back(**damaged);
@@ -726,9 +708,8 @@ Result<StartFacts> lookAtStart(const Run &run, Console &console) {
   World &world = run.world;
   Damage damage;
   const std::unique_ptr<RunDirectory> directory = RunDirectory::look(run.options.out);
-  auto prepared = allSucceed(world.all(), prepare(directory.get(), run, /*runsSteps=*/true,
-                                                  /*goesOn=*/false, damage, console));
-  LMC_TRY(prepared);
+  LMC_LET(prepared, allSucceed(world.all(), prepare(directory.get(), run, /*runsSteps=*/true,
+                                                    /*goesOn=*/false, damage, console)));
   const uint64_t step = prepared->session->progress.step;
   const auto totalSteps = static_cast<uint64_t>(prepared->totalSteps);
   LMC_TRY(
@@ -798,8 +779,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
                                  TimeBudget &time, bool goesOn, Console &console) {
   const RunOptions &options = run.options;
   World &world = run.world;
-  auto prepared = prepareAndLoad(folder.directory.get(), run, measurement, goesOn, console);
-  LMC_TRY(prepared);
+  LMC_LET(prepared, prepareAndLoad(folder.directory.get(), run, measurement, goesOn, console));
   Session &session = *prepared->session;
   const int64_t totalSteps = prepared->totalSteps;
   for (const std::string &warning : session.gemms->takeWarnings())
@@ -827,8 +807,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     return recordGemms(session, options.out, console, *folder.log);
   };
   LMC_TRY(allSucceed(world.all(), record()));
-  auto identity = broadcastText(world.all(), session.progress.run.dump());
-  LMC_TRY(identity);
+  LMC_LET(identity, broadcastText(world.all(), session.progress.run.dump()));
   session.progress.run = nlohmann::json::parse(*identity);
   const RunPhase &phase = prepared->phase;
   if (!goesOn) {
@@ -934,16 +913,14 @@ static Result<void> openFolder(Folder &folder, const RunOptions &options, World 
     LMC_TRY(directory);
     folder.directory = std::move(*directory);
     LMC_TRY(makeFolders(logs));
-    auto log = RunLog::open(logs);
-    LMC_TRY(log);
+    LMC_LET(log, RunLog::open(logs));
     folder.log.emplace(std::move(*log));
     return {};
   };
   const bool first = world.rank() == 0;
   LMC_TRY(allSucceed(world.all(),
                      first ? open(RunDirectory::open(options.out), options.out) : Result<void>()));
-  auto lock = broadcastText(world.all(), first ? folder.directory->lockText() : "");
-  LMC_TRY(lock);
+  LMC_LET(lock, broadcastText(world.all(), first ? folder.directory->lockText() : ""));
   return allSucceed(world.all(), first
                                      ? Result<void>()
                                      : open(RunDirectory::join(options.out, *lock),

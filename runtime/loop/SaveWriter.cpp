@@ -86,8 +86,7 @@ SaveWriter::~SaveWriter() {
 }
 
 Result<void> SaveWriter::allocate() {
-  auto made = allSucceed(world.all(), Snapshot::make(plan, device, world));
-  LMC_TRY(made);
+  LMC_LET(made, allSucceed(world.all(), Snapshot::make(plan, device, world)));
   snapshot = std::move(*made);
   return {};
 }
@@ -106,8 +105,7 @@ Result<void> SaveWriter::begin(SaveJob next) {
 Result<void> SaveWriter::poll() {
   if (!job || thread.joinable())
     return {};
-  auto complete = snapshot->isComplete();
-  LMC_TRY(complete);
+  LMC_LET(complete, snapshot->isComplete());
   if (*complete)
     startThread();
   return {};

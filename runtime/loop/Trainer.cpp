@@ -42,24 +42,20 @@ Result<void> Trainer::openMetrics() {
 }
 
 Result<void> Trainer::prepare() {
-  auto evaluators = run.session.makeEvaluators();
-  LMC_TRY(evaluators);
+  LMC_LET(evaluators, run.session.makeEvaluators());
   for (size_t i = 0; i < evaluators->size(); ++i)
     validations.push_back({&run.session.settings.validations[i], std::move((*evaluators)[i]), {}});
   LMC_TRY(allSucceed(run.ranks(), openMetrics()));
-  auto opened =
-      TextGeneration::open(run.session, *data, run.directory, run.console, run.log, run.observer);
-  LMC_TRY(opened);
+  LMC_LET(opened, TextGeneration::open(run.session, *data, run.directory, run.console, run.log,
+                                       run.observer));
   generation = std::move(*opened);
   LMC_TRY(openWatches());
   LMC_TRY(saves.prepare());
   for (int i = 0; i < kEnds; ++i) {
-    auto mark = run.session.device->makeMark();
-    LMC_TRY(mark);
+    LMC_LET(mark, run.session.device->makeMark());
     ends.push_back(std::move(*mark));
   }
-  auto mark = run.session.device->makeMark();
-  LMC_TRY(mark);
+  LMC_LET(mark, run.session.device->makeMark());
   start = std::move(*mark);
   return {};
 }
@@ -185,15 +181,13 @@ void Trainer::writeTrace() {
 }
 
 Result<StepRecord> Trainer::readStep(const EnqueuedStep &step) {
-  auto values = run.session.scalars->take();
-  LMC_TRY(values);
+  LMC_LET(values, run.session.scalars->take());
   auto loss = valueOf(*values, names::kLoss), gradNorm = valueOf(*values, names::kGradNorm),
        paramNorm = valueOf(*values, names::kParamNorm),
        updateNorm = valueOf(*values, names::kUpdateNorm);
   for (const auto *read : {&loss, &gradNorm, &paramNorm, &updateNorm})
     LMC_TRY(*read);
-  auto seconds = run.session.device->secondsBetween(*step.began, *step.ended);
-  LMC_TRY(seconds);
+  LMC_LET(seconds, run.session.device->secondsBetween(*step.began, *step.ended));
   StepRecord record;
   record.step = step.number;
   record.phase = run.phase.name;
@@ -232,8 +226,7 @@ std::vector<SourceRecord> Trainer::recordSources() {
 }
 
 Result<StepRecord> Trainer::settle() {
-  auto record = readStep(enqueued.front());
-  LMC_TRY(record);
+  LMC_LET(record, readStep(enqueued.front()));
   enqueued.pop_front();
   const plan::Plan &plan = **run.session.plan;
   uint64_t stepTokens = plan.batch()->global_batch_size() * plan.batch()->sequence_length();
@@ -262,8 +255,7 @@ Result<StepRecord> Trainer::settle() {
 
 Result<void> Trainer::drain(size_t count) {
   while (enqueued.size() > count) {
-    auto record = settle();
-    LMC_TRY(record);
+    LMC_LET(record, settle());
     report(*record);
   }
   return {};
@@ -272,8 +264,7 @@ Result<void> Trainer::drain(size_t count) {
 Result<void> Trainer::settleReady() {
   LMC_TRY(saves.poll());
   while (!enqueued.empty()) {
-    auto ready = run.session.scalars->isReady();
-    LMC_TRY(ready);
+    LMC_LET(ready, run.session.scalars->isReady());
     if (!*ready)
       break;
     LMC_TRY(drain(enqueued.size() - 1));
@@ -333,8 +324,7 @@ Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
     return Error{
         fmt::format("the run went back {} time(s) already{} (guard.rollbacks, guard.refund)", done,
                     quiet > 0 ? fmt::format(", each within {} steps of another", quiet) : "")};
-  auto steps = listCheckpoints(run.directory.path());
-  LMC_TRY(steps);
+  LMC_LET(steps, listCheckpoints(run.directory.path()));
   for (uint64_t step : *steps) // newest first
     if (step < spike && step >= run.phase.firstStep)
       return Rollback{step, spike, run.session.progress.position};
@@ -592,8 +582,7 @@ Result<ExitCode> Trainer::train() {
       LMC_TRY(settleReady());
       continue;
     }
-    auto record = settle();
-    LMC_TRY(record);
+    LMC_LET(record, settle());
     auto validated = mustLeave() ? Result<void>() : validate(*record);
     if (validated && !mustLeave())
       LMC_TRY(generateText(*record));
@@ -606,8 +595,7 @@ Result<ExitCode> Trainer::train() {
         LMC_TRY(saves.saveNewest());
       return validated.error();
     }
-    auto seen = watches.look(done);
-    LMC_TRY(seen);
+    LMC_LET(seen, watches.look(done));
     take(*seen);
     if (mustLeave())
       break;

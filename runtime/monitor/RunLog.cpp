@@ -20,10 +20,8 @@ int64_t integerOf(const nlohmann::ordered_json &event, const char *key, int64_t 
 }
 
 Result<RunLog> RunLog::open(const std::string &folder) {
-  auto log = LineFile::open(folder + "/log.txt");
-  LMC_TRY(log);
-  auto events = LineFile::open(folder + "/events.jsonl");
-  LMC_TRY(events);
+  LMC_LET(log, LineFile::open(folder + "/log.txt"));
+  LMC_LET(events, LineFile::open(folder + "/events.jsonl"));
   return RunLog(std::move(*log), std::move(*events));
 }
 

@@ -34,10 +34,8 @@ static Result<void> checkPlan(const PlanFile &plan, const std::string &firstHash
 }
 
 Result<void> comparePlans(World &world, const PlanFile &plan) {
-  auto hash = broadcastText(world.all(), plan.hash());
-  LMC_TRY(hash);
-  auto release = broadcastText(world.all(), kRelease.text);
-  LMC_TRY(release);
+  LMC_LET(hash, broadcastText(world.all(), plan.hash()));
+  LMC_LET(release, broadcastText(world.all(), kRelease.text));
   return allSucceed(world.all(), checkPlan(plan, *hash, *release, world.size()));
 }
 
@@ -69,8 +67,7 @@ Result<void> compareRanks(World &world, const RunIdentity &identity, const Start
   if (world.size() == 1)
     return {};
   const nlohmann::json own = {{"identity", toJson(identity)}, {"start", toJson(start)}};
-  auto text = broadcastText(world.all(), own.dump());
-  LMC_TRY(text);
+  LMC_LET(text, broadcastText(world.all(), own.dump()));
   Result<void> same;
   try {
     const nlohmann::json first = nlohmann::json::parse(*text);

@@ -47,8 +47,7 @@ static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceO
     return {};
   std::map<std::string, std::optional<double>> weights;
   for (const std::string &text : phase.sources) {
-    auto source = parsePhaseSource(text);
-    LMC_TRY(source);
+    LMC_LET(source, parsePhaseSource(text));
     weights.emplace(source->name, source->weight);
   }
   std::erase_if(sources, [&](const SourceOptions &source) { return !weights.count(source.name); });
@@ -89,8 +88,7 @@ Result<TrainSettings> TrainSettings::make(const RunSettings &from, const PlanFil
   if (phase)
     LMC_TRY(enterPhase(from, *phase, settings));
   settings.checkpointInterval = config.checkpoint.interval;
-  auto skipSteps = readStepRanges(config.guard.skipSteps);
-  LMC_TRY(skipSteps);
+  LMC_LET(skipSteps, readStepRanges(config.guard.skipSteps));
   settings.skipSteps = std::move(*skipSteps);
   return settings;
 }

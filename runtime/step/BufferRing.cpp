@@ -7,10 +7,8 @@ namespace lmc {
 Result<BufferRing> BufferRing::make(Device &device, int count, uint64_t bytes) {
   BufferRing ring(device);
   for (int i = 0; i < count; ++i) {
-    auto buffer = device.hostBuffer(std::max<uint64_t>(bytes, 1));
-    LMC_TRY(buffer);
-    auto mark = device.makeMark();
-    LMC_TRY(mark);
+    LMC_LET(buffer, device.hostBuffer(std::max<uint64_t>(bytes, 1)));
+    LMC_LET(mark, device.makeMark());
     ring.slots.push_back({std::move(*buffer), std::move(*mark)});
   }
   return ring;

@@ -35,10 +35,8 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   double bytes = 0, unknown = 0;
   // Adds the loss of the oldest batch whose loss was requested.
   auto takeLoss = [&]() -> Result<void> {
-    auto values = scalars.take();
-    LMC_TRY(values);
-    auto loss = valueOf(*values, names::kEvalLoss);
-    LMC_TRY(loss);
+    LMC_LET(values, scalars.take());
+    LMC_LET(loss, valueOf(*values, names::kEvalLoss));
     sum += *loss;
     return {};
   };

@@ -10,8 +10,7 @@ Result<std::unique_ptr<Functions>> Functions::record(const PlanFile &plan, Devic
                                                      Profile *profile, FunctionObserver *observer) {
   std::unique_ptr<Functions> recorded(new Functions(device, profile, observer));
   for (uint32_t i = 0; i < plan->functions()->size(); ++i) {
-    auto executable = device.record(static_cast<int>(i));
-    LMC_TRY(executable);
+    LMC_LET(executable, device.record(static_cast<int>(i)));
     recorded->functions[plan->functions()->Get(i)->name()->str()] = {i, std::move(*executable)};
   }
   return recorded;

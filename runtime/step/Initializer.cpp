@@ -98,8 +98,7 @@ static InitializerKind kindOf(const plan::Variable &variable) {
 static Result<void> initializeRun(const PlanFile &plan, Device &device, uint64_t seed,
                                   flatbuffers::uoffset_t index, const HeldPart &part,
                                   std::vector<char> &chunk) {
-  auto onDevice = device.initialize(static_cast<int>(index), part, seed);
-  LMC_TRY(onDevice);
+  LMC_LET(onDevice, device.initialize(static_cast<int>(index), part, seed));
   if (*onDevice)
     return {};
   const plan::Variable *variable = plan->variables()->Get(index);
@@ -154,8 +153,7 @@ Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t positi
     const plan::Variable *variable = plan->variables()->Get(index);
     if (kindOf(*variable) != InitializerKind::CopyOf)
       continue;
-    auto origin = copySource(plan, *variable);
-    LMC_TRY(origin);
+    LMC_LET(origin, copySource(plan, *variable));
     // The padding between rows is copied too: it is zeros.
     const HeldPart part = heldPart(*plan, *variable, position).withPadding();
     const HeldPart copied = heldPart(*plan, **origin, position).withPadding();
@@ -163,8 +161,7 @@ Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t positi
       return unsupported(*variable, "it is a copy of a variable of another size");
     if (part.count == 0)
       continue;
-    auto onDevice = device.initialize(static_cast<int>(index), part, /*seed=*/0);
-    LMC_TRY(onDevice);
+    LMC_LET(onDevice, device.initialize(static_cast<int>(index), part, /*seed=*/0));
     if (*onDevice)
       continue;
     const plan::Slice &source = *plan->slices()->Get((*origin)->slice());

@@ -53,13 +53,11 @@ Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &devic
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (i >= kRequired && plan.findVariable(kNames[i]) < 0)
       continue;
-    auto place = placeOfInput(plan, kNames[i]);
-    LMC_TRY(place);
+    LMC_LET(place, placeOfInput(plan, kNames[i]));
     places[i] = *place;
     bytes += place->bytes;
   }
-  auto ring = BufferRing::make(device, kAhead, bytes);
-  LMC_TRY(ring);
+  LMC_LET(ring, BufferRing::make(device, kAhead, bytes));
   std::unique_ptr<Inputs> opened(new Inputs(device, std::move(*ring)));
   opened->places = places;
   opened->sequenceLength = plan->batch()->sequence_length();
@@ -68,8 +66,7 @@ Result<std::unique_ptr<Inputs>> Inputs::open(const PlanFile &plan, Device &devic
 
 Result<void> Inputs::upload(const int32_t *tokens, const int32_t *targets,
                             const int32_t *documentStarts) {
-  auto buffer = ring.next();
-  LMC_TRY(buffer);
+  LMC_LET(buffer, ring.next());
   uint64_t offset = 0;
   auto copy = [&](const std::optional<ArenaRange> &place, const int32_t *source) -> Result<void> {
     if (!place)

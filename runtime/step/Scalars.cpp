@@ -96,14 +96,10 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
 }
 
 Result<std::unique_ptr<Scalars>> Scalars::open(const PlanFile &plan, Device &device) {
-  auto written = blockOf(plan, true);
-  LMC_TRY(written);
-  auto read = blockOf(plan, false);
-  LMC_TRY(read);
-  auto uploads = BufferRing::make(device, 2, written->bytes);
-  LMC_TRY(uploads);
-  auto results = BufferRing::make(device, kPending, read->bytes);
-  LMC_TRY(results);
+  LMC_LET(written, blockOf(plan, true));
+  LMC_LET(read, blockOf(plan, false));
+  LMC_LET(uploads, BufferRing::make(device, 2, written->bytes));
+  LMC_LET(results, BufferRing::make(device, kPending, read->bytes));
   std::unique_ptr<Scalars> scalars(
       new Scalars(device, std::move(*uploads), std::move(*results)));
   scalars->values.resize(written->bytes);
@@ -132,13 +128,11 @@ Result<void> Scalars::set(std::string_view name, double value) {
 Result<void> Scalars::setSettings(const SettingTable &settings) {
   for (Place &place : written.places) {
     if (!place.setting.empty()) {
-      auto value = settings.number(place.setting);
-      LMC_TRY(value);
+      LMC_LET(value, settings.number(place.setting));
       set(place, *value);
     }
     if (!place.group.empty()) {
-      auto factor = settings.number(names::groupSetting(place.group, "lr_mult"));
-      LMC_TRY(factor);
+      LMC_LET(factor, settings.number(names::groupSetting(place.group, "lr_mult")));
       place.factor = *factor;
     }
   }
@@ -165,8 +159,7 @@ static Result<void> forRanges(const std::vector<ArenaRange> &ranges, Copy copy) 
 }
 
 Result<void> Scalars::upload() {
-  auto buffer = uploads.next();
-  LMC_TRY(buffer);
+  LMC_LET(buffer, uploads.next());
   std::memcpy((*buffer)->data(), values.data(), values.size());
   LMC_TRY(forRanges(written.ranges, [&](const ArenaRange &range, uint64_t offset) {
     return device.upload(range, **buffer, offset);
@@ -177,8 +170,7 @@ Result<void> Scalars::upload() {
 Result<void> Scalars::request() {
   if (results.isFull())
     return Error{"too many results of steps are waiting to be read", ExitCode::Failure};
-  auto buffer = results.next();
-  LMC_TRY(buffer);
+  LMC_LET(buffer, results.next());
   LMC_TRY(forRanges(read.ranges, [&](const ArenaRange &range, uint64_t offset) {
     return device.download(range, **buffer, offset);
   }));
@@ -198,8 +190,7 @@ static double numberAt(const char *at, bool wide) {
 }
 
 Result<ScalarValues> Scalars::take() {
-  auto buffer = results.take();
-  LMC_TRY(buffer);
+  LMC_LET(buffer, results.take());
   ScalarValues all;
   takenVectors.clear();
   for (const Place &place : read.places) {

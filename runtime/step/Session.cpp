@@ -31,8 +31,7 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
   session->job = &job;
   session->plan = &job.phasePlan(phase);
   const PlanFile &plan = *session->plan;
-  auto read = RunSettings::read(*plan, overrides);
-  LMC_TRY(read);
+  LMC_LET(read, RunSettings::read(*plan, overrides));
   std::optional<PlanFile::Phase> own;
   if (!job.phases().empty()) {
     own = job.phases()[phase];
@@ -41,8 +40,7 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
     if (phase + 1 == job.phases().size() && end > own->firstStep)
       own->steps = end - own->firstStep;
   }
-  auto settings = TrainSettings::make(*read, own ? &*own : nullptr);
-  LMC_TRY(settings);
+  LMC_LET(settings, TrainSettings::make(*read, own ? &*own : nullptr));
   session->settings = std::move(*settings);
   session->settingTable = std::move(read->table);
   const double stepSeconds = plan::predictedStepSeconds(*plan);
@@ -67,8 +65,7 @@ Result<std::unique_ptr<Session>> Session::open(const PlanFile &job, size_t phase
 
 Result<std::unique_ptr<DataSource>>
 Session::openData(const char *key, std::vector<SourceOptions> sources, bool shuffle) const {
-  auto format = parseDataFormat(settings.config.data.format);
-  LMC_TRY(format);
+  LMC_LET(format, parseDataFormat(settings.config.data.format));
   DataOptions data;
   data.sources = std::move(sources);
   data.format = *format;
@@ -154,8 +151,7 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
                                                         const std::string &init,
                                                         const ObserverMaker &observer) {
   initialWeights = init;
-  auto share = world.size() > 1 ? fairThreads(world) : Result<int>(0);
-  LMC_TRY(share);
+  LMC_LET(share, world.size() > 1 ? fairThreads(world) : Result<int>(0));
   LMC_TRY(allSucceed(world.all(), startDevice(options, *share, observer)));
   return setState(init);
 }
@@ -232,20 +228,16 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
                                         static_cast<uint64_t>(options.traceSteps));
   FunctionObserver *observer = trace.get();
   if (makeObserver) {
-    auto made = makeObserver(*plan, deviceInfo);
-    LMC_TRY(made);
+    LMC_LET(made, makeObserver(*plan, deviceInfo));
     observer = *made;
   }
-  auto recorded =
-      Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile, observer);
-  LMC_TRY(recorded);
+  LMC_LET(recorded, Functions::record(*plan, *device, options.profile.empty() ? nullptr : &profile,
+                                      observer));
   functions = std::move(*recorded);
   gemms->writeCache(cache);
-  auto madeInputs = Inputs::open(*plan, *device);
-  LMC_TRY(madeInputs);
+  LMC_LET(madeInputs, Inputs::open(*plan, *device));
   inputs = std::move(*madeInputs);
-  auto madeScalars = Scalars::open(*plan, *device);
-  LMC_TRY(madeScalars);
+  LMC_LET(madeScalars, Scalars::open(*plan, *device));
   scalars = std::move(*madeScalars);
   scalars->setStepValue(
       plan::StepValue::ShardRank,
@@ -258,8 +250,7 @@ Result<std::vector<std::unique_ptr<Evaluator>>> Session::makeEvaluators() {
   for (const ValidationSettings &set : settings.validations) {
     if (!functions->has(names::kEval))
       return Error{fmt::format("{}: the plan has no function 'eval'", plan->path())};
-    auto data = openValidationData(set);
-    LMC_TRY(data);
+    LMC_LET(data, openValidationData(set));
     evaluators.push_back(std::make_unique<Evaluator>(*plan, *functions, *inputs, *scalars,
                                                      std::move(*data),
                                                      static_cast<uint64_t>(set.iters), world));

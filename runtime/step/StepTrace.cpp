@@ -47,8 +47,7 @@ Result<void> StepTrace::run(Device &on, Executable &executable, uint32_t index) 
   if (!origin)
     origin = now;
   const double start = std::chrono::duration<double>(now - *origin).count();
-  auto times = on.submitTimed(executable);
-  LMC_TRY(times);
+  LMC_LET(times, on.submitTimed(executable));
   const plan::Function &function = *plan->functions()->Get(index);
   const double seconds = times->empty() ? 0 : times->back().start + times->back().seconds;
   json arguments = {{"step", current}};

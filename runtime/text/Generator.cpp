@@ -41,10 +41,8 @@ Result<std::unique_ptr<Generator>> Generator::open(const PlanFile &plan, Device 
   if (slice(logits).bytes() != count * plan->model()->vocab_size() * byteWidth(dtype))
     return Error{
         fmt::format("{}: variable '{}' is not [mbs, vocab]", plan.path(), names::kGenerateLogits)};
-  auto range = rangeInSlice(&*plan, static_cast<int>(sliceOf(rows)), slice(rows).bytes(), 0);
-  LMC_TRY(range);
-  auto ring = BufferRing::make(device, 1, range->bytes);
-  LMC_TRY(ring);
+  LMC_LET(range, rangeInSlice(&*plan, static_cast<int>(sliceOf(rows)), slice(rows).bytes(), 0));
+  LMC_LET(ring, BufferRing::make(device, 1, range->bytes));
   std::unique_ptr<Generator> opened(
       new Generator(plan, device, functions, inputs, world, std::move(*ring)));
   opened->positions = *range;
@@ -67,8 +65,7 @@ Result<std::vector<float>> Generator::nextLogits(const std::vector<Row> &rows) {
     last[r] += static_cast<int32_t>(rows[r].ids.size()) - 1;
   }
   LMC_TRY(inputs.upload(tokens.data(), targets.data(), starts.data()));
-  auto buffer = ring.next();
-  LMC_TRY(buffer);
+  LMC_LET(buffer, ring.next());
   std::memcpy((*buffer)->data(), last.data(), positions.bytes);
   LMC_TRY(device.upload(positions, **buffer, 0));
   LMC_TRY(ring.enqueued());
@@ -106,8 +103,7 @@ Generator::generate(const std::vector<std::vector<int32_t>> &prompts,
         return std::optional<std::vector<Continuation>>();
       if (facts[1] == 0)
         break;
-      auto logits = nextLogits(rows);
-      LMC_TRY(logits);
+      LMC_LET(logits, nextLogits(rows));
       for (size_t r = 0; r < rows.size(); ++r) {
         Row &row = rows[r];
         if (row.ended)

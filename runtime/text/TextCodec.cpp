@@ -29,27 +29,22 @@ static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Token
 
 Result<TextCodec> TextCodec::open(const std::string &tokens, DataFormat format,
                                   int32_t endOfDocument) {
-  auto opened = TokenFile::open(tokens, format);
-  LMC_TRY(opened);
+  LMC_LET(opened, TokenFile::open(tokens, format));
   const TokenFile &file = **opened;
   TextCodec codec;
   codec.end = file.endOfDocument() >= 0 ? file.endOfDocument() : endOfDocument;
   if (const auto folder = tokenizerOf(tokens)) {
-    auto path = tokenizerFile(*folder);
-    LMC_TRY(path);
-    auto tokenizer = Tokenizer::open(*path);
-    LMC_TRY(tokenizer);
+    LMC_LET(path, tokenizerFile(*folder));
+    LMC_LET(tokenizer, Tokenizer::open(*path));
     codec.tokenizer = std::move(*tokenizer);
-    auto encoders = codec.tokenizer->encoders(1, SpecialTokens::Text);
-    LMC_TRY(encoders);
+    LMC_LET(encoders, codec.tokenizer->encoders(1, SpecialTokens::Text));
     codec.encoders = std::move(*encoders);
   } else if (file.tokenizer() != kBytesAsTokens) {
     return Error{fmt::format("{}: no tokenizer is known, so that no text can be generated; put the "
                              "files of the tokenizer into {}, or leave out generation.prompts",
                              tokens, tokenizerFolder(tokens))};
   }
-  auto before = idsBefore(file, codec.tokenizer.get(), codec.end);
-  LMC_TRY(before);
+  LMC_LET(before, idsBefore(file, codec.tokenizer.get(), codec.end));
   codec.first = std::move(*before);
   return codec;
 }

@@ -21,14 +21,11 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
   std::filesystem::path path = settings.prompts;
   if (path.is_relative() && plan.config_directory())
     path = std::filesystem::path(plan.config_directory()->str()) / path;
-  auto prompts = readPrompts(path.string());
-  LMC_TRY(prompts);
+  LMC_LET(prompts, readPrompts(path.string()));
   texts = std::move(*prompts);
-  auto format = parseDataFormat(session.settings.config.data.format);
-  LMC_TRY(format);
-  auto opened = TextCodec::open(data.sources().front().paths.front(), *format,
-                                session.settings.config.data.endOfDocument);
-  LMC_TRY(opened);
+  LMC_LET(format, parseDataFormat(session.settings.config.data.format));
+  LMC_LET(opened, TextCodec::open(data.sources().front().paths.front(), *format,
+                                  session.settings.config.data.endOfDocument));
   codec.emplace(std::move(*opened));
   endOfDocument = codec->endOfDocument();
   const auto vocabulary = static_cast<int64_t>(plan.model()->vocab_size());
@@ -52,8 +49,7 @@ Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
 
 Result<void> TextGeneration::share() {
   nlohmann::json mine = {{"ids", ids}, {"end", endOfDocument}};
-  auto text = broadcastText(session.world.all(), session.world.rank() == 0 ? mine.dump() : "");
-  LMC_TRY(text);
+  LMC_LET(text, broadcastText(session.world.all(), session.world.rank() == 0 ? mine.dump() : ""));
   const auto all = nlohmann::json::parse(*text);
   ids = all["ids"].get<std::vector<std::vector<int32_t>>>();
   endOfDocument = all["end"].get<int32_t>();
@@ -121,8 +117,7 @@ Result<void> TextGeneration::report(uint64_t step, const std::vector<Continuatio
   std::string lines;
   std::vector<GeneratedText> generated;
   for (size_t p = 0; p < all.size(); ++p) {
-    auto text = codec->decode(ids[p], all[p].ids);
-    LMC_TRY(text);
+    LMC_LET(text, codec->decode(ids[p], all[p].ids));
     tokens += all[p].ids.size();
     nlohmann::ordered_json line;
     line["step"] = step;

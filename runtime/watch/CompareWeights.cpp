@@ -71,8 +71,7 @@ Result<std::unique_ptr<WeightComparison>> WeightComparison::open(const PlanFile 
     largest =
         std::max(largest, bytes(*weight.variable) + (weight.master ? bytes(*weight.master) : 0));
   }
-  auto ring = BufferRing::make(device, 2, std::min(kPieceBytes, largest));
-  LMC_TRY(ring);
+  LMC_LET(ring, BufferRing::make(device, 2, std::min(kPieceBytes, largest)));
   std::unique_ptr<WeightComparison> made(
       new WeightComparison(plan, world, device, std::move(*ring)));
   made->weights = std::move(weights);
@@ -97,8 +96,7 @@ struct Piece {
 static Result<void> readPieces(Device &device, BufferRing &ring, Progress &progress,
                                const std::vector<Piece> &pieces) {
   auto take = [&](const Piece &piece) -> Result<void> {
-    auto buffer = ring.take();
-    LMC_TRY(buffer);
+    LMC_LET(buffer, ring.take());
     std::vector<const char *> data;
     const char *at = (*buffer)->data();
     for (const ArenaRange &range : piece.ranges) {
@@ -110,8 +108,7 @@ static Result<void> readPieces(Device &device, BufferRing &ring, Progress &progr
     return {};
   };
   for (size_t i = 0; i < pieces.size(); ++i) {
-    auto buffer = ring.next();
-    LMC_TRY(buffer);
+    LMC_LET(buffer, ring.next());
     uint64_t offset = 0;
     for (const ArenaRange &range : pieces[i].ranges) {
       LMC_TRY(device.download(range, **buffer, offset));
@@ -137,8 +134,7 @@ Result<uint64_t> WeightComparison::hashOf(const plan::Variable &variable) {
   std::vector<Piece> pieces;
   for (uint64_t done = 0; done < all.count; done += kPieceBytes) {
     const uint64_t bytes = std::min(kPieceBytes, all.count - done);
-    auto range = rangeInSlice(&*plan, static_cast<int>(variable.slice()), bytes, all.at + done);
-    LMC_TRY(range);
+    LMC_LET(range, rangeInSlice(&*plan, static_cast<int>(variable.slice()), bytes, all.at + done));
     pieces.push_back({{*range}, [&state, bytes](const std::vector<const char *> &data) {
                         XXH3_64bits_update(state.get(), data[0], bytes);
                       }});
@@ -248,13 +244,11 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
   std::vector<uint64_t> hashes(weights.size()), wrong(weights.size());
   for (size_t w = 0; w < weights.size(); ++w) {
     if (weights[w].isReplicated) {
-      auto hash = hashOf(*weights[w].variable);
-      LMC_TRY(hash);
+      LMC_LET(hash, hashOf(*weights[w].variable));
       hashes[w] = *hash;
     }
     if (weights[w].master) {
-      auto rounded = isRoundedMaster(weights[w]);
-      LMC_TRY(rounded);
+      LMC_LET(rounded, isRoundedMaster(weights[w]));
       wrong[w] = *rounded ? 0 : 1;
     }
   }
@@ -266,8 +260,7 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
   std::vector<uint64_t> own{static_cast<uint64_t>(std::ranges::count(wrong, uint64_t(1)))};
   for (const auto &[parts, of] : byParts)
     own.push_back(XXH3_64bits(of.data(), of.size() * sizeof(uint64_t)));
-  auto summary = gather(own);
-  LMC_TRY(summary);
+  LMC_LET(summary, gather(own));
   const size_t ranks = static_cast<size_t>(world.size()), width = own.size();
   bool equal = true, sound = true;
   for (size_t rank = 0; rank < ranks; ++rank) {
@@ -280,13 +273,11 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
   }
   std::vector<WeightDifference> differences;
   if (!equal) {
-    auto all = gather(hashes);
-    LMC_TRY(all);
+    LMC_LET(all, gather(hashes));
     addDifferences(*all, differences);
   }
   if (!sound) {
-    auto all = gather(wrong);
-    LMC_TRY(all);
+    LMC_LET(all, gather(wrong));
     for (size_t w = 0; w < weights.size() && differences.size() < kMostDifferences; ++w) {
       WeightDifference difference{
           .tensor = weights[w].variable->name()->str(), .ranks = {}, .beside = true};

@@ -55,8 +55,7 @@ Result<void> Findings::share(Communicator &group) {
           {finding.check, static_cast<int>(finding.severity), finding.text, finding.doesNotFit});
   const std::string text =
       mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // paths may be no UTF-8
-  auto texts = gatherTexts(group, text);
-  LMC_TRY(texts);
+  LMC_LET(texts, gatherTexts(group, text));
   for (size_t rank = 0; rank < texts->size(); ++rank) {
     if (static_cast<int>(rank) == group.position())
       continue;

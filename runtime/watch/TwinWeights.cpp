@@ -72,8 +72,7 @@ Result<std::unique_ptr<Watch>> watchTwinWeights(const WatchedRun &run) {
   Session &session = run.session;
   if (session.settings.config.guard.compareWeights == 0)
     return noWatch();
-  auto comparison = WeightComparison::open(*session.plan, *session.device, session.world);
-  LMC_TRY(comparison);
+  LMC_LET(comparison, WeightComparison::open(*session.plan, *session.device, session.world));
   if (!*comparison)
     return noWatch();
   return makeWatch<TwinWeights>(session, std::move(*comparison));

@@ -52,8 +52,7 @@ Result<WatchFindings> Watches::look(uint64_t step) {
   for (const auto &watch : list) {
     if (!watch->isDue(step))
       continue;
-    auto found = watch->look(step);
-    LMC_TRY(found);
+    LMC_LET(found, watch->look(step));
     std::ranges::move(*found, std::back_inserter(all));
   }
   return all;

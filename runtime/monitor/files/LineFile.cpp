@@ -12,8 +12,7 @@ namespace lmc {
 
 // Appends `text` to the file `path`, and returns when it is on the disk.
 static Result<void> appendText(const std::string &path, std::string_view text) {
-  auto target = AppendFile::open(path);
-  LMC_TRY(target);
+  LMC_LET(target, AppendFile::open(path));
   LMC_TRY(target->write(text));
   if (::fsync(target->descriptor()) != 0)
     return systemError("write", path, errno);
@@ -21,8 +20,7 @@ static Result<void> appendText(const std::string &path, std::string_view text) {
 }
 
 Result<LineFile> LineFile::open(const std::string &path) {
-  auto file = AppendFile::open(path);
-  LMC_TRY(file);
+  LMC_LET(file, AppendFile::open(path));
   char last = '\n';
   if (file->size() > 0 &&
       ::pread(file->descriptor(), &last, 1, static_cast<off_t>(file->size() - 1)) != 1)
@@ -43,17 +41,14 @@ static bool isLater(const std::string &line, int64_t lastStep) {
 
 Result<LineFile> LineFile::openAfter(const std::string &path, int64_t lastStep,
                                      const std::function<Result<std::string>()> &undone) {
-  auto file = AppendFile::open(path);
-  LMC_TRY(file);
-  auto text = readTextFile(path, UINT64_MAX);
-  LMC_TRY(text);
+  LMC_LET(file, AppendFile::open(path));
+  LMC_LET(text, readTextFile(path, UINT64_MAX));
   size_t end = 0; // of the lines that stay
   for (size_t newline; (newline = text->find('\n', end)) != std::string::npos; end = newline + 1)
     if (isLater(text->substr(end, newline - end), lastStep))
       break;
   if (text->size() > end) {
-    auto to = undone();
-    LMC_TRY(to);
+    LMC_LET(to, undone());
     LMC_TRY(appendText(std::filesystem::path(*to) / std::filesystem::path(path).filename(),
                        std::string_view(*text).substr(end)));
     LMC_TRY(file->cut(end));
