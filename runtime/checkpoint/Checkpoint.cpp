@@ -25,8 +25,8 @@ static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
 static constexpr uint64_t kVersion = 2;
 static constexpr uint64_t kMaximumStateBytes = 64 << 20; // state.json may list many data files
-// Bytes that a file may take on the disk in addition to its size: the unused part of its last disk
-// block, and its share of the file system's own records.
+// The maximum bytes that a file takes on the disk in addition to its size: the unused part of its
+// last disk block, and its share of the file system's own records.
 static constexpr uint64_t kFileOverheadBytes = 16 << 10;
 static constexpr const char *kPartialSuffix = ".partial";
 static constexpr const char *kReplacedSuffix = ".replaced";
@@ -37,8 +37,7 @@ static std::string checkpointsFolder(const std::string &runDirectory) {
   return runDirectory + "/checkpoints";
 }
 
-// Returns the step of a checkpoint folder by its name, such as "1000"; nullopt if saveCheckpoint
-// writes no such name.
+// Returns the step of a checkpoint folder from its name, such as "1000"; nullopt for other names.
 static std::optional<uint64_t> parseStep(std::string_view name) {
   uint64_t step = 0;
   auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
@@ -106,7 +105,7 @@ Result<CheckpointContents> readCheckpointContents(const std::string &directory) 
   try {
     if (document->at("format").get_ref<const std::string &>() != kFormat)
       return damaged;
-    // A check of the type is needed because nlohmann's number conversion would accept 1.5 as 1.
+    // The type is checked because nlohmann's number conversion would accept 1.5 as 1.
     auto number = [](const nlohmann::json &object, const char *key) {
       const nlohmann::json &value = object.at(key);
       if (!value.is_number_unsigned())
@@ -177,8 +176,8 @@ Result<void> removeInterrupted(const std::string &folder) {
   return {};
 }
 
-// Writes all files of a checkpoint to the folder `partial`. They are on the disk when the function
-// returns. `fetchFailed` becomes true if a file's `fetch` returned the error on this rank.
+// Writes all files of a checkpoint to the folder `partial`, and returns when they are on the disk.
+// `fetchFailed` becomes true if the error comes from a file's `fetch` on this rank.
 static Result<void> writeFiles(Communicator &group, const std::string &partial,
                                const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
@@ -202,7 +201,7 @@ static Result<void> writeFiles(Communicator &group, const std::string &partial,
 
 static Result<uint64_t> bytesNeeded(const std::string &partial,
                                     const std::vector<CheckpointFile> &files) {
-  uint64_t needed = 2 * kFileOverheadBytes; // overhead of the folder and of state.json
+  uint64_t needed = 2 * kFileOverheadBytes; // overheads of the folder and of state.json
   for (const CheckpointFile &file : files) {
     Result<uint64_t> bytes = safeTensorsBytes(partial + "/" + file.name, file.tensors, {});
     LMC_TRY(bytes);
@@ -215,7 +214,7 @@ Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files) {
   return bytesNeeded("checkpoint", files);
 }
 
-// Creates the folder `partial` in `folder`, if the disk has room for the files.
+// Creates the folder `partial` in `folder`. Error: the disk has no room for the files.
 static Result<void> beginSave(const std::string &folder, const std::string &partial, uint64_t step,
                               const std::vector<CheckpointFile> &files) {
   LMC_TRY(makeFolders(folder));
@@ -248,8 +247,7 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
     written = allSucceed(group, first ? publishFolder(partial, folder + "/" + name,
                                                       folder + "/." + name + kReplacedSuffix)
                                       : Result<void>());
-  // Frees the disk space now. If this fails too, the next save tries again. The caller gets the
-  // error of the save.
+  // Frees the disk space now or, if this fails too, at the next save. Returns the save's error.
   if (!written && first)
     (void)static_cast<bool>(removeTree(partial));
   return written;
@@ -351,7 +349,7 @@ Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory
   if (!removed && remark)
     *remark = fmt::format("an older checkpoint than that of step {} could not be removed: {}",
                           state.step, removed.error().message);
-  return allSucceed(group, Result<void>()); // the ranks go on together
+  return allSucceed(group, Result<void>()); // ranks wait for each other
 }
 
 Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,
@@ -391,7 +389,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
     return std::optional<std::string>();
   Result<std::vector<std::string>> names = listFolder(folder);
   LMC_TRY(names);
-  // For equal steps, the folder STEP comes before the folder `.STEP.replaced`.
+  // For equal steps, the folder STEP is tried before the folder `.STEP.replaced`.
   std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name))
@@ -409,7 +407,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
       Result<CheckpointState> state = readCheckpointState(path, /*verifyChecksums=*/false);
       if (state && state->step == step)
         return std::optional(path);
-      // A checkpoint that cannot be read, or that another release wrote, is not a damaged one.
+      // A checkpoint that the disk cannot deliver, or that another release wrote, is not damaged.
       if (!state && state.error().code == ExitCode::Failure)
         return state.error();
       if (::access((path + "/" + kStateFile).c_str(), R_OK) != 0 && errno != ENOENT)
@@ -433,10 +431,10 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
   return moved;
 }
 
-// A tensor of a checkpoint's file, and its place there.
+// The place of a tensor in a checkpoint's file.
 struct PlacedTensor {
   uint64_t offset, bytes; // in the file
-  size_t index;           // in the target
+  size_t index;           // in the target's list of tensors
 };
 
 // Finds the place of each tensor of `target` in the file, in the order of the data. Error: the file
@@ -520,7 +518,7 @@ static Result<OpenedFiles> openFiles(const std::string &directory,
       return damaged(tensors.error());
     Result<std::vector<PlacedTensor>> placed = placeTensors(**tensors, target);
     if (!placed) {
-      // Damage to the header can look like another model.
+      // A damaged header can look like that of another model.
       if (Result<void> whole = verifyFiles({*file}); !whole)
         return damaged(whole.error());
       return placed.error();
@@ -562,7 +560,7 @@ loadCheckpoint(Communicator &group, const std::string &directory,
   Result<OpenedFiles> opened = allSucceed(group, openFiles(directory, targets, fault));
   LMC_TRY(opened);
   if (group.size() > 1) {
-    // All ranks act alike: a fault that one of them found counts for all.
+    // A fault that one rank found counts for all, so that all ranks return the same.
     LMC_LET(faults, gatherTexts(group, fault));
     for (const std::string &found : *faults)
       if (!found.empty())

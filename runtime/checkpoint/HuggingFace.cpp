@@ -30,15 +30,15 @@ static constexpr const char *kEmbeddings[] = {"model.embed_tokens.weight",
                                               "transformer.wte.weight"};
 static constexpr const char *kTieKey = "tie_word_embeddings";
 static constexpr uint64_t kMaximumJsonBytes = 64 << 20;
-static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // a tokenizer's file has some 30 MB
+static constexpr uint64_t kMaximumCopiedBytes = 1 << 30; // tokenizer files have some 30 MB
 
 static bool isFolder(const std::string &path) {
   std::error_code error;
   return std::filesystem::is_directory(path, error);
 }
 
-// Converts `count` elements of a tensor in a file to a plan's dtype. Returns false if one of the
-// two is not a float type; with `count` 0 the function only tests this.
+// Converts `count` elements (0 for a mere test) of a tensor in a file to a plan's dtype. Returns
+// false if one of the two dtypes is not a float type.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
   return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
@@ -48,10 +48,9 @@ static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DT
 
 namespace {
 
-// A tensor of an export.
 struct ExportTensor {
   size_t source;     // index among the given tensors
-  TensorView target; // as it is written
+  TensorView target; // the tensor as it is written
 };
 
 // A file of weights in an export, with its tensors in the order of their data.
@@ -67,7 +66,7 @@ struct Shard {
   }
 };
 
-// The contents of an export, which are decided before anything is written.
+// The contents of an export.
 struct Export {
   std::vector<Shard> shards;
   std::vector<std::pair<std::string, std::string>> texts; // names and contents of the JSON files
@@ -125,8 +124,7 @@ static Result<void> checkReplaceable(const std::string &directory, const ExportO
 }
 
 // Divides the tensors between files as huggingface_hub's split_state_dict_into_shards_factory does
-// (huggingface_hub/serialization/_base.py). The names of the files are set last, because they
-// contain the number of files.
+// (huggingface_hub/serialization/_base.py).
 static std::vector<Shard> divide(std::vector<ExportTensor> tensors, uint64_t maximumBytes) {
   std::vector<Shard> shards;
   Shard current;
@@ -168,8 +166,8 @@ static std::string indexJson(const std::vector<Shard> &shards) {
          "\n";
 }
 
-// Pads the rows of the embedding and of the head to a multiple of `multiple`, and sets vocab_size
-// to their number. Error: config.json has no vocab_size, or no tensor has so many rows.
+// Pads the embedding and the head to a multiple of `multiple` rows, and sets vocab_size to this
+// number. Error: config.json has no vocab_size, or no tensor has vocab_size rows.
 static Result<void> padVocabulary(const std::string &to, uint64_t multiple,
                                   nlohmann::ordered_json &config,
                                   std::vector<ExportTensor> &tensors) {
@@ -205,7 +203,7 @@ static Result<Export> planExport(const std::string &to, const std::string &confi
   if (Result<nlohmann::json> checked = parseJsonObject(configJson, to + "/" + kConfigFile);
       !checked)
     return checked.error();
-  nlohmann::ordered_json config = nlohmann::ordered_json::parse(configJson); // keeps its order
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(configJson); // keeps key order
   auto tie = config.find(kTieKey);
   const bool tied = tie != config.end() && tie->is_boolean() && tie->get<bool>();
 
@@ -271,7 +269,7 @@ static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
 
 static Result<void> writeShard(const std::string &partial, const Shard &shard,
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch) {
-  // `unconverted` is as large as the largest tensor whose dtype changes.
+  // `unconverted` has room for the largest tensor whose dtype changes.
   std::vector<TensorView> changing;
   for (const ExportTensor &tensor : shard.tensors)
     if (tensors[tensor.source].dtype != tensor.target.dtype)
@@ -288,7 +286,7 @@ static Result<void> writeShard(const std::string &partial, const Shard &shard,
       LMC_TRY(fetch(tensor.source, unconverted->get()));
       convertFloats(from.dtype, unconverted->get(), tensor.target.dtype, data, elements);
     }
-    const uint64_t end = elements * byteWidth(tensor.target.dtype); // zeros come after it
+    const uint64_t end = elements * byteWidth(tensor.target.dtype); // zeros follow
     std::memset(static_cast<char *>(data) + end, 0, tensor.target.bytes - end);
     return {};
   };
@@ -340,7 +338,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   Result<void> result = writeExport(partial, *contents, tensors, fetch, options);
   if (result)
     result = publishFolder(partial, to, parent + "/." + name + ".replaced");
-  // Removing the folder may fail, too. The caller gets the error of the export.
+  // If removing the folder fails too, the result is still the export's error.
   if (!result)
     (void)static_cast<bool>(removeTree(partial));
   return result;
@@ -381,7 +379,7 @@ struct Model {
   std::deque<SafeTensorsFile::Entry> experts; // the parts of fused experts
 };
 
-// A checkpoint's names for the MLP with experts of a layer, and for an expert's linear layers.
+// The names that a checkpoint gives to a layer's MLP with experts and to an expert's linear layers.
 struct ExpertNames {
   std::string_view module, gate, up, down;
 };
@@ -414,7 +412,7 @@ static Result<void> addShards(Model &model, const std::string &folder) {
   std::set<std::string> files;
   for (const auto &[name, file] : map->get_ref<const nlohmann::json::object_t &>()) {
     const std::string *fileName = file.get_ptr<const std::string *>();
-    // A shard must lie beside its index: the index must not name files in other folders.
+    // A shard must lie beside its index: names with a folder are rejected.
     if (!fileName || fileName->empty() ||
         fileName->find_first_of(std::string("/\0", 2)) != std::string::npos)
       return Error{fmt::format("{}: the file of '{}' is not a name of a file beside the index",
@@ -480,8 +478,8 @@ static bool isBuffer(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// If all names in `tensors` begin with a part such as "model." that no name in the file has, adds
-// this part to the names in the file.
+// If all names in `tensors` begin with one part, such as "model.", and no name in the file does,
+// adds this part to the names in the file.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;
@@ -500,7 +498,7 @@ static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   model.tensors = std::move(renamed);
 }
 
-// Returns the number of experts per layer, by the beginning of their names up to ".experts.".
+// Returns the number of experts of each layer, by the beginning of their names up to ".experts.".
 template <typename Names> static std::map<std::string, uint64_t> countExperts(const Names &names) {
   std::map<std::string, uint64_t> counts;
   for (const std::string &name : names) {
@@ -525,8 +523,8 @@ static Error otherExperts(const std::string &path, std::string_view experts, uin
                            experts.substr(0, experts.size() - 1), there, here)};
 }
 
-// Replaces the fused experts of a layer, which HuggingFace.h describes, by the tensors of each
-// expert, under the names that `tensors` have. Layers without experts in `tensors` keep theirs.
+// Replaces the fused experts of each layer (see HuggingFace.h) by one tensor per expert and linear
+// layer, with the names in `tensors`. Layers whose experts `tensors` does not have stay unchanged.
 static Result<void> divideExperts(Model &model, const std::vector<TensorView> &tensors) {
   const std::map<std::string, uint64_t> counts =
       countExperts(tensors | std::views::transform(&TensorView::name));
@@ -576,8 +574,8 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // Checks that the bytes of each view match its shape, because `buffer` gets the size of the
-  // largest view.
+  // The bytes of each view must match its shape, because `buffer` gets the size of the largest
+  // view.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   Result<Model> model = openModel(path);

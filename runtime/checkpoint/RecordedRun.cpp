@@ -27,7 +27,7 @@ std::vector<FileFingerprint> RunIdentity::trainData() const {
   return all;
 }
 
-// Returns true if the setting is `paths` of a table in the list `list`.
+// Returns true for the key "LIST.NAME.paths".
 static bool isPathsOf(std::string_view list, std::string_view key) {
   return key.starts_with(list) && key.substr(list.size()).starts_with('.') &&
          key.ends_with(".paths");
@@ -48,7 +48,7 @@ nlohmann::json toJson(const RunIdentity &identity) {
     for (const FileFingerprint &file : files)
       json[key].push_back(nlohmann::json(toJson(file)));
   }
-  // Paths and texts that are no UTF-8 get replacement characters, because JSON cannot hold them.
+  // Texts that are not valid UTF-8 get replacement characters, because JSON cannot hold them.
   return nlohmann::json::parse(
       json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }

@@ -1,5 +1,5 @@
 // The identity of a run is the set of settings and training data that determine the trained model.
-// Its folder and its checkpoints record it; runtime/settings/RunIdentity.h makes it and compares it.
+// The run's folder and checkpoints record it; runtime/settings/RunIdentity.h makes and compares it.
 #pragma once
 
 #include "runtime/data/Fingerprint.h"
@@ -14,14 +14,13 @@
 
 namespace lmc {
 
-// The value that a run used for a setting.
 struct RecordedSetting {
   std::string value;               // canonical text, unless it is a list
   std::vector<std::string> values; // the elements of a list
-  std::string origin;              // originName()
-  bool identity = false;           // another value trains another model
+  std::string origin;              // originName() of where the value comes from
+  bool identity = false;           // true if another value trains another model
   std::string derivedFrom;         // the setting that the default follows; "": none
-  // The plan's value, as one text. `value` differs from it if `lmc-run --set` changed the setting.
+  // The plan's value as one text, which `lmc-run --set` may have replaced.
   std::string planned;
 
   std::string text() const; // the value as one text; a list as "[a, b]"
@@ -36,22 +35,22 @@ struct DeclaredChange {
 };
 
 // A rollback: because of a spike that began at step `spike`, the guard went back to the checkpoint
-// of `step`, and skipped the data before `position` in the order of the data.
+// of step `step`. Training then skipped the data before `position` in the order of the data.
 struct Rollback {
   uint64_t step = 0, spike = 0, position = 0;
 };
 
 struct RunIdentity {
   std::string run;         // the run's random name, 16 hexadecimal digits
-  std::string startedFrom; // path of another run's checkpoint that it began with; "": none
-  std::string init;        // the initial weights that --init gave; "": none
+  std::string startedFrom; // path of the other run's checkpoint that it began with; "": none
+  std::string init;        // initial weights by --init; "": none
   std::string planHash; // SHA-256 of the plan file
-  std::string planPath; // as it was given
+  std::string planPath; // as the user gave it
   std::string target;   // "cpu", "cuda:sm_90a"
   std::string compilerVersion, runtimeVersion;
-  std::string host;               // name of the machine, its CPU and system
-  // The device of rank 0, with its driver, and the libraries of its products: "NVIDIA H100 ...,
-  // driver for CUDA 13.0); ... cuBLASLt 13.0.2"; "": the release before did not record it.
+  std::string host; // name of rank 0's machine, its CPU and system
+  // The device of rank 0 with its driver, and the libraries of its matrix products: "NVIDIA H100
+  // ..., driver for CUDA 13.0); ... cuBLASLt 13.0.2"; "": an earlier release recorded none.
   std::string device;
   std::string configPath;         // path of the TOML file from which the plan was compiled
   std::string configDirectory;    // folder at which relative paths in settings start
@@ -59,8 +58,8 @@ struct RunIdentity {
   std::string huggingfaceConfig;  // config.json of exports; "": none
   std::string notExportable;      // reason why the model has no export; "": none is known
   std::map<std::string, RecordedSetting> settings; // the settings, by key
-  // The fingerprints of token files in the order in which they are read, by the setting that names
-  // the files: "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".
+  // The fingerprints of token files, in reading order, by the setting that names the files:
+  // "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".
   std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes;             // in the order of time
   std::vector<Rollback> rollbacks;                 // in the order of time
@@ -73,7 +72,7 @@ inline constexpr const char *kTrainData = "data.train", *kValidationData = "data
 
 // Returns true for the settings that name token files.
 bool namesTokenFiles(std::string_view key);
-// Returns true for the settings that name validation data, which is no part of the identity.
+// Returns true for settings that name validation data, which is no part of the identity.
 bool namesValidationFiles(std::string_view key);
 
 nlohmann::json toJson(const RunIdentity &identity);

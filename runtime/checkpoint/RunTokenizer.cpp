@@ -27,8 +27,8 @@ Result<std::string> tokenizerFile(const std::string &path) {
   return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
 }
 
-// Returns the id that ends a document of the data that the run recorded: from data.end_of_document,
-// or else from the first token file, if it is still there.
+// Returns the id that ends a document of the training data: that of data.end_of_document, or else
+// that of the first token file, if the file still exists.
 static std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
   auto text = [&](const char *key) {
     auto found = run.settings.find(key);
@@ -53,7 +53,7 @@ Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
                           ExportOptions &options) {
   if (!options.eosTokenId)
     options.eosTokenId = endOfDocument(run);
-  // In training, the token that ends a document is also the one before the next document.
+  // In training, the token that ends a document also stands before the next document.
   if (!options.bosTokenId)
     options.bosTokenId = options.eosTokenId;
   const std::vector<FileFingerprint> trained = run.trainData();

@@ -12,17 +12,17 @@ namespace lmc {
 
 // Returns the folder in which lmc-data puts the tokenizer of the token file `tokens`.
 std::string tokenizerFolder(const std::string &tokens);
-// Returns the same folder, if it exists.
+// Returns tokenizerFolder(), if it exists.
 std::optional<std::string> tokenizerOf(const std::string &tokens);
 
 // The names of files from which a tokenizer can be read, the best first.
 inline constexpr const char *kTokenizerNames[] = {"tokenizer.json", "tokenizer.model"};
-// Returns the file to open for a tokenizer's file or folder. Error: there is none.
+// Returns the file to open, given a tokenizer's file or folder. Error: there is none.
 Result<std::string> tokenizerFile(const std::string &path);
 
-// Adds to `options` the files of the tokenizer and, where they are not set, the ids that begin and
-// end a document. `tokenizer` is a tokenizer's file or folder; "": the one beside the first token
-// file that the run was trained on, if it is still there. Error: the folder has no tokenizer.
+// Adds to `options` the files of the tokenizer and the ids that begin and end a document, if these
+// are not set. `tokenizer` is a tokenizer's file or folder; "": the one beside the first token file
+// of the training data, if it still exists. Error: the folder has no tokenizer.
 Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
                           ExportOptions &options);
 

@@ -21,8 +21,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 static constexpr uint64_t kMaximumHeaderBytes = 100'000'000;
 static constexpr size_t kMaximumDimensions = 64;
 static constexpr uint64_t kDataAlignment = 64;
-// The number of bytes that are hashed and written at a time. They stay in the cache between the
-// two.
+// The number of bytes that are hashed and then written at a time, while the cache has them.
 static constexpr uint64_t kChunkBytes = 1 << 20;
 
 namespace {
@@ -244,7 +243,7 @@ Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<Ten
 
 namespace {
 
-// A tensor as the header describes it, before it is checked against the data.
+// A tensor as the header describes it, not yet checked.
 struct HeaderEntry {
   std::string name;
   std::optional<std::string> dtype;
@@ -255,7 +254,7 @@ struct HeaderEntry {
 // Parses a header, which must be
 //   {"__metadata__": {STRING: STRING...}, NAME: {"dtype": STRING, "shape": [N...],
 //    "data_offsets": [N, N]}...}
-// and stores only these values. Anything else ends the parse and sets `problem`.
+// and stores its values. Anything else ends the parsing and sets `problem`.
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
 public:
   std::vector<HeaderEntry> tensors;
@@ -443,7 +442,7 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
   }
 
   // All ranges lie inside the data. They neither overlap nor leave a gap if, in sorted order, each
-  // range begins where the range before it ends, and the last one ends at the end of the data.
+  // range begins where the previous range ends, and the last range ends at the end of the data.
   std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
     return std::tie(a.data, a.bytes) < std::tie(b.data, b.bytes);
   });

@@ -21,9 +21,9 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
-// Writes the same file with all ranks of `group`: each rank writes its `parts` (bytes of each
-// tensor), for which fetch(i, data) fills parts[i].bytes bytes. The parts of all ranks cover each
-// tensor once. Every rank gets the digest, or an Error.
+// Writes the same file with all ranks of `group`: each rank writes the bytes parts[i] of tensor i,
+// with which fetch(i, data) fills `data`. The parts of all ranks cover each tensor once. Every rank
+// gets the digest, or an Error.
 Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::vector<ByteRange> &parts, const FetchTensor &fetch,
@@ -34,22 +34,21 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata);
 
-// A mapped safetensors file with a verified header: the bytes of every tensor are inside the file
-// and as many as its shape and dtype require, tensors cover the data without gaps or overlaps, and
-// their names are unique.
+// A mapped safetensors file with a verified header: each tensor has as many bytes as its shape and
+// dtype require, the tensors cover the file's data without gaps or overlaps, and names are unique.
 class SafeTensorsFile {
 public:
   static Result<std::unique_ptr<SafeTensorsFile>> open(const std::string &path);
   struct Entry {
     std::string name;
     std::string storage;              // name of the dtype in the file: "F32", "F16", "I64", ...
-    std::optional<plan::DType> dtype; // nullopt: plans have no such dtype (I64, ...)
+    std::optional<plan::DType> dtype; // nullopt: one that plans do not have (I64, ...)
     std::vector<uint64_t> shape;
-    const void *data; // address in the mapped file, maybe unaligned
+    const void *data; // address in the mapped file; may be unaligned
     uint64_t offset;  // of the first byte of data, from the file's beginning
     uint64_t bytes;
   };
-  // All tensors, in the order in which their data is in the file.
+  // In the order of their data in the file.
   const std::vector<Entry> &entries() const { return list; }
   const Entry *find(const std::string &name) const;
   const std::map<std::string, std::string> &metadata() const { return texts; }
@@ -65,14 +64,14 @@ private:
 
 using TensorBuffer = std::unique_ptr<std::byte[]>;
 
-// Allocates memory for the largest of `tensors`. `path` is their file or folder, for the error.
+// Allocates memory for the largest of `tensors`. `path` is their file or folder, for error texts.
 Result<TensorBuffer> bufferForLargest(const std::vector<TensorView> &tensors,
                                       const std::string &path);
 
 // Returns the name of a dtype in the safetensors format: "F32", "BF16", "F64", "I32", "I8".
 const char *safeTensorsName(plan::DType dtype);
 
-// Returns a shape as text for messages: "[4096, 11008]".
+// Returns a shape as "[4096, 11008]".
 std::string shapeText(const std::vector<uint64_t> &shape);
 
 } // namespace lmc

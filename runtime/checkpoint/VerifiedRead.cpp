@@ -16,7 +16,7 @@ namespace lmc {
 static_assert(std::endian::native == std::endian::little, "hashes are hashed as little-endian");
 
 static constexpr uint64_t kPieceBytes = 16 << 20;
-// The number of bytes that a thread reads, hashes and passes on at a time. They stay in its cache.
+// The number of bytes that a thread reads, hashes and passes on at a time; they fit in its cache.
 static constexpr uint64_t kBlockBytes = 1 << 20;
 static constexpr unsigned kMaximumThreads = 16;
 
@@ -75,13 +75,13 @@ struct Piece {
   uint64_t begin, end; // bytes of the file
 };
 
-// The threads' common work: they take one piece after the other until one of them fails.
+// The work that threads share: each takes one piece after the other, until one of them fails.
 class Reading {
 public:
   Reading(const std::vector<RecordedFile> &files, const ConsumeBytes &consume)
       : files(files), consume(consume), hashes(files.size()) {}
 
-  // Opens the files and checks their sizes. Returns a fault, if a file has one.
+  // Opens the files and checks their sizes. Returns the fault of the first file that has one.
   std::optional<std::string> open() {
     for (size_t i = 0; i < files.size(); ++i) {
       Result<File> file = openRecorded(files[i]);
@@ -105,7 +105,7 @@ public:
       try {
         threads.emplace_back([&, i] { work(blocks[i]); });
       } catch (const std::system_error &) {
-        break; // the machine has no more threads: the others do the work
+        break; // no further thread can start: the others do the work
       }
     work(blocks[0]);
     for (std::thread &thread : threads)
@@ -160,7 +160,7 @@ private:
   std::vector<std::vector<uint64_t>> hashes; // of each file's pieces
   std::atomic<size_t> next = 0;
   std::atomic<bool> ended = false;
-  std::mutex mutex; // of the two below
+  std::mutex mutex; // guards the two members below
   std::optional<std::string> fault;
   std::optional<Error> failure;
 };
@@ -200,7 +200,7 @@ static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end
   return XXH64_digest(hash.get());
 }
 
-// Returns the hashes of the pieces that this rank reads: every size()-th one.
+// Returns the file's bytes, and the hashes of the pieces that this rank reads: every size()-th.
 static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
                                                                     const Communicator &group) {
   Result<File> file = File::openForReading(path);

@@ -31,11 +31,11 @@ PackedWindows packBestFit(const std::vector<uint64_t> &starts, uint64_t end, uin
   std::ranges::stable_sort(falling, std::greater(),
                            [](const Piece &piece) -> uint32_t { return piece.length; });
 
-  // Windows by their number of free tokens. Of equally full windows, the latest is taken.
+  // withRoom[n] lists the windows with n free tokens; the last one listed is filled first.
   std::vector<std::vector<uint32_t>> withRoom(window);
-  std::set<uint64_t> rooms; // that some window has
+  std::set<uint64_t> rooms; // the numbers of free tokens that some window has
   std::vector<uint32_t> windowOf;
-  std::vector<uint64_t> counts; // pieces of each window
+  std::vector<uint64_t> counts; // number of pieces of each window
   for (Piece &piece : falling) {
     uint64_t room = window;
     auto number = static_cast<uint32_t>(counts.size());

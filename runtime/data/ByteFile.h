@@ -1,5 +1,5 @@
-// A regular file that is read at any position. It is not mapped, so that a file that shrinks or a
-// disk that fails gives an error instead of the signal SIGBUS.
+// A regular file that is read at any position. The file is not mapped, so that a file that shrinks
+// or a disk that fails causes an error instead of the signal SIGBUS.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -21,7 +21,7 @@ public:
   ~ByteFile();
 
   const std::string &path() const { return name; }
-  uint64_t bytes() const { return size; } // when the file was opened
+  uint64_t bytes() const { return size; } // size when the file was opened
   // Two open files with the same identity (device and inode) are one file.
   std::pair<uint64_t, uint64_t> identity() const { return id; }
 
@@ -29,9 +29,9 @@ public:
   // cannot be read.
   Result<void> read(uint64_t offset, uint64_t count, void *out) const;
 
-  // Calls `visit` with 64 pieces of 4 KiB, and their offsets in the file. The pieces are evenly
-  // spaced over the bytes [begin, end); the first piece and the last are at the ends of this range.
-  // A range of at most 64 * 4 KiB is one piece.
+  // Calls `visit` for 64 pieces of 4 KiB with their offsets in the file. The pieces are evenly
+  // spaced over the bytes [begin, end), including its ends. A range of at most 256 KiB is one
+  // piece.
   Result<void>
   sample(uint64_t begin, uint64_t end,
          const std::function<void(uint64_t offset, std::span<const unsigned char>)> &visit) const;
@@ -47,7 +47,7 @@ private:
   std::string name;
 };
 
-// Returns "PATH: WHAT", as a mistake of the user.
+// Returns the Error "PATH: WHAT" with the code for a mistake of the user.
 Error badFile(const std::string &path, const std::string &what);
 
 } // namespace lmc

@@ -42,7 +42,7 @@ Result<void> checkVocabulary(const DataOptions &options, const TokenFile &file,
 }
 
 Result<void> warnOfCopies(const TokenFiles &files, Warnings &warnings) {
-  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // by tokens and their hash
+  std::map<std::pair<uint64_t, uint64_t>, const TokenFile *> known; // by token count and hash
   for (const TokenFile *file : files) {
     LMC_LET(print, file->fingerprint());
     auto [first, isNew] = known.emplace(std::pair(print->tokens, print->sampleHash), file);
@@ -60,11 +60,11 @@ std::string vocabularyText(const TokenFile &file) {
                                : infoOf(file.type()).name;
 }
 
-// Warns of files of different tokenizers. Files of lmc-data pack have a hash of the tokenizer. In
-// older ones the vocabulary tells the tokenizer, and in files of llm.c the type.
+// Warns of files of different tokenizers. If files have no hash of the tokenizer, another
+// vocabulary or, in llm.c's format, another type of the ids shows another tokenizer.
 void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   std::map<TokenFormat, const TokenFile *> firsts; // of each format
-  const TokenFile *named = nullptr;                // the first file that tells its tokenizer
+  const TokenFile *named = nullptr;                // the first file with a hash of its tokenizer
   for (const TokenFile *file : files) {
     const TokenFile &first = *firsts.emplace(file->format(), file).first->second;
     if (!named && file->tokenizer() != 0)

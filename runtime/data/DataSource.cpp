@@ -35,8 +35,8 @@ void append(std::vector<std::string> &to, std::vector<std::string> more) {
   std::ranges::move(more, std::back_inserter(to));
 }
 
-// Returns the files that one entry of the list of paths names. An entry that is the name of an
-// existing file means that file, even if the name contains wildcard characters.
+// Returns the files that one entry of the list of paths names. If a file with the entry as its name
+// exists, the entry names that file, even if it contains wildcard characters.
 Result<std::vector<std::string>> expand(const std::string &entry,
                                         const std::string &baseDirectory) {
   std::string pattern = entry;
@@ -45,7 +45,7 @@ Result<std::vector<std::string>> expand(const std::string &entry,
   return expandPattern(pattern);
 }
 
-// The two functions below fill `starts` for the tokens of a piece. Its first token is at position
+// The two functions below fill `starts` for the tokens of a piece whose first token is at position
 // `first` of the row.
 
 Error damagedTable(const TokenFile &file, uint64_t document, uint64_t start) {
@@ -65,7 +65,7 @@ Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t lengt
     from = to;
   };
   for (uint64_t number = table->first; uint64_t start : table->tokens) {
-    if (start < begin + from) // the search is only right if the table is sorted
+    if (start < begin + from) // the table is not sorted, which the search requires
       return damagedTable(file, number, start);
     startDocument(start - begin);
     ++number;
@@ -74,7 +74,7 @@ Result<void> startsByTable(const TokenFile &file, uint64_t begin, uint64_t lengt
   return {};
 }
 
-// With the end-of-document tokens.
+// Fills `starts` by the end-of-document tokens.
 void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument, int32_t first,
                   int32_t *starts) {
   for (uint64_t t = 0, from = 0; t < length; ++t) {
@@ -84,10 +84,10 @@ void startsByEnds(const int32_t *tokens, uint64_t length, int32_t endOfDocument,
   }
 }
 
-// Removes the targets of last tokens of documents, with the file's table.
+// Removes the targets of the last tokens of documents, which the file's table gives.
 Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t length,
                               int32_t *targets) {
-  // If a document starts behind the last token, that token ends a document.
+  // The last token is itself the end of a document if a document starts directly after it.
   LMC_LET(table, file.documentsBetween(begin, begin + length + 1));
   for (uint64_t number = table->first, last = begin; uint64_t start : table->tokens) {
     if (start < last || start <= begin)
@@ -101,7 +101,6 @@ Result<void> maskLastsByTable(const TokenFile &file, uint64_t begin, uint64_t le
 
 } // namespace
 
-// Returns windows of the file that hold whole documents.
 static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
   LMC_LET(starts, file.documentStarts(0, file.documents()));
   const auto wrong = std::ranges::is_sorted_until(*starts);
@@ -114,7 +113,7 @@ static Result<PackedWindows> pack(const TokenFile &file, uint64_t window) {
   return packBestFit(*starts, file.size(), window);
 }
 
-// Opens the files of a source and adds it.
+// Opens the files of a source and adds the source.
 Result<void> DataSource::openSource(const SourceOptions &from) {
   Source source{.options = from, .files = {}, .packed = {}, .firstBlock = {}};
   source.seed =
@@ -251,15 +250,14 @@ DataSource::Piece DataSource::pieceAt(uint64_t position, uint64_t most) const {
   const uint64_t block = options.shuffleBlock, inMixed = position % block;
   const Mixture::Place mixed = mixture(position / block);
   const Source &source = opened[mixed.source];
-  // A stream may begin inside a block of the source. Its blocks then end inside those of the
-  // source.
+  // After startAt(), a block of the stream may begin and end inside blocks of the source.
   const uint64_t own = source.start + mixed.index * block + inMixed;
   const uint64_t epoch = own / block / source.blocks, offset = own % block;
   uint64_t place = own / block % source.blocks;
   if (options.shuffle)
     place = Permutation(source.blocks, source.seed, epoch)(place);
   // The block is in the last file whose first block is at or before it. A file without blocks has
-  // the same first block as the file after it and is therefore skipped.
+  // the same first block as the next file, and so is never chosen.
   const std::vector<uint64_t> &first = source.firstBlock;
   const size_t file = std::upper_bound(first.begin(), first.end(), place) - first.begin() - 1;
   const uint64_t length = std::min({block - inMixed, block - offset, most});
@@ -314,7 +312,7 @@ Result<void> DataSource::fillStarts(const Piece &piece, const int32_t *tokens, i
 
 Result<void> DataSource::maskLasts(const Piece &piece, const int32_t *tokens,
                                    int32_t *targets) const {
-  if (options.bestFit) // fillPiece() has done so
+  if (options.bestFit) // fillPiece() has masked the targets
     return {};
   if (piece.file->hasDocuments())
     return maskLastsByTable(*piece.file, piece.begin, piece.length, targets);

@@ -1,22 +1,20 @@
-// The tokens that a run is trained on, in order: a function of the seed and the position in tokens.
+// The stream of tokens that a run is trained on. Each is a function of the seed and the position.
 //
 // Each file is cut into blocks of `shuffleBlock` tokens; tokens at its end that fill no block are
-// left out. The stream of a source is one epoch after the other, and an epoch is all blocks of all
-// files of the source in a permuted order, with the key (seed of the source, epoch). The stream of
-// a run with several sources has their blocks in the order of Mixture, and those of each source in
-// the order of the source's stream. The seed of a source is the XXH64 of its name, with the seed of
-// the run; if the source has no name, it is the seed of the run. Sources therefore do not depend on
-// each other.
+// left out. The stream of a source is a sequence of epochs. An epoch has all blocks of all files of
+// the source in a permuted order, with the key (seed of the source, epoch). A run with several
+// sources takes the source of each block from Mixture, and each source's blocks in the order of
+// that source's stream. The seed of a source is the XXH64 of its name with the run's seed or, if it
+// has no name, the run's seed. So the order within a source does not depend on other sources.
 //
-// A row of sequence_length tokens is read from any position of the stream, so that it may end one
-// block and begin the next. With the usual block, which is one row, every row is a window of a
-// file.
+// A row of sequence_length tokens may begin at any position of the stream, and so may span two
+// blocks. By default a block has the length of a row, and each row is then a window of a file.
 //
 // With `bestFit` a block is not a piece of a file but a window of whole documents (BestFit.h). The
-// positions behind its last document are padding: id 0, without a loss.
+// positions behind a window's last document are padding: id 0, without a loss.
 //
 // The stream does not depend on sequence_length, batch size or ranks. A run that is resumed with
-// others goes on at the next token that it has not read.
+// other values of these continues with the first token that was not read.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -35,11 +33,11 @@
 
 namespace lmc {
 
-inline constexpr int32_t kIgnoredTarget = -100; // marks a position without a loss
+inline constexpr int32_t kIgnoredTarget = -100; // target of a position without a loss
 
 struct SourceOptions {
-  std::string name;               // "": the source is not mixed with others
-  std::string key;                // setting that errors name: "data.source.web.paths"
+  std::string name;               // "": the only source of the run
+  std::string key;                // setting for error texts: "data.source.web.paths"
   std::vector<std::string> paths; // files or globs; globs expand in sorted order
   double weight = 1;              // share of the blocks, relative to the weights of all sources
   double maxEpochs = 0; // maximum number of times that a run reads the source; 0: no limit
@@ -48,33 +46,33 @@ struct SourceOptions {
 struct DataOptions {
   std::vector<SourceOptions> sources;
   std::string baseDirectory;            // folder at which relative paths start
-  std::string key;                      // the setting that errors name: "data.train", "data.source"
+  std::string key;                      // setting for error texts: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
-  // Tokens that keep their order when the stream is shuffled: a multiple of sequenceLength; 0:
-  // equal to it.
+  // Consecutive tokens that stay together in a shuffle: a multiple of sequenceLength; 0:
+  // sequenceLength.
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
   bool allowRepeats = false;  // false: a file that is given twice is an error
-  bool shuffle = true;        // false: each source in file order (validation)
-  bool bestFit = false;       // blocks are rows and hold whole documents of one file
+  bool shuffle = true;        // false: each source in the order of its files (validation)
+  bool bestFit = false;       // a block is one row with whole documents of one file
   bool documentMask = false;  // fill() also returns where documents start
   bool documentLossMask = false;                      // the last token of a document has no target
-  std::string documentKey = "training.document_mask"; // key of the masks, for error texts
+  std::string documentKey = "training.document_mask"; // setting of the masks, for error texts
   int32_t endOfDocument = -1; // id that ends documents in files without a table; -1: none
 };
 
-// The facts about a source that are printed, and that limits need.
+// Facts about a source, for printing and for limits such as maxEpochs.
 struct SourceFacts {
   std::string name, key; // of SourceOptions
   double maxEpochs = 0;
   double share = 1;               // share of the blocks of the stream
   std::vector<std::string> paths; // of all files
   uint64_t tokens = 0;            // in all files
-  uint64_t tokensPerEpoch = 0;    // in whole blocks, with padding
+  uint64_t tokensPerEpoch = 0;    // tokens in whole blocks, with padding
   uint64_t padding = 0;           // tokens of an epoch that no document fills
-  uint64_t cutDocuments = 0;      // with bestFit: documents that are longer than a block
+  uint64_t cutDocuments = 0;      // with bestFit: number of documents longer than a block
 };
 
 class DataSource {
@@ -90,43 +88,41 @@ public:
 
   uint64_t sequenceLength() const { return options.sequenceLength; }
   uint64_t blockLength() const { return options.shuffleBlock; } // tokens
-  // Returns the rows in whole blocks of all sources.
+  // Returns the number of rows in whole blocks of all sources.
   uint64_t samplesPerEpoch() const;
   std::vector<SourceFacts> sources() const; // in the order of DataOptions::sources
   // Returns warnings about data that may not be intended: a file that is too short for one block,
-  // copies of a file, files of different tokenizers, an end-of-document token that a file does not
-  // seem to have.
+  // copies of a file, files of different tokenizers, an end-of-document token that does not occur
+  // in a sample of a file.
   const std::vector<std::string> &warnings() const { return problems; }
-  // Returns the fingerprints of all files by SourceOptions::key, in the order in which the source
-  // has them.
+  // Returns the fingerprints of each source's files, in their order, by SourceOptions::key.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
 
-  // Returns the bytes of text that each id stands for, or kUnknownBytes (TokenFormats.h). Returns
-  // nothing unless all files state them and agree.
+  // Returns the number of bytes of text of each id, or kUnknownBytes (TokenFormats.h); empty unless
+  // all files state these numbers and agree.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
 
-  // Lets the stream begin behind the first starts[i] tokens of the stream of source i; by default
-  // all are 0. If at all, it must be called before fill().
+  // Lets the stream begin after the first starts[i] tokens of the stream of source i (default: 0).
+  // May be called only before fill().
   void startAt(const std::vector<uint64_t> &starts);
-  // Returns the tokens of the source that have been read when the stream is read up to `position`,
-  // with those before its start.
+  // Returns the number of tokens of the source that are read when the stream is read up to
+  // `position`, plus starts[source].
   uint64_t tokensRead(size_t source, uint64_t position) const;
 
   // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
   // stream from token `position` on. targets[t] is the token after tokens[t] in its file, even if
   // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
-  // null) gets for each token the position in the row at which the token's document begins. If
-  // the document begins before the row, the value is 0. If it begins in another block than the
-  // token, the value is where the token's block begins in the row. With bestFit or
-  // documentLossMask, the last token of a document has no target (kIgnoredTarget); with bestFit,
-  // nor has padding. An end-of-document token belongs to
-  // the document that it ends. Errors name file and position: a token beyond the vocabulary, a
-  // damaged table of documents. Thread safe.
+  // null) gets for each token the position in the row at which the token's document begins. If the
+  // document begins before the row, the value is 0. If it begins in another block than the token,
+  // the value is where the token's block begins in the row. With bestFit or documentLossMask, the
+  // last token of a document has no target (kIgnoredTarget); with bestFit, padding has none either.
+  // An end-of-document token belongs to the document that it ends. Errors name file and position: a
+  // token beyond the vocabulary, a damaged table of documents. Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const { return options.documentMask; }
 
-  // Returns the file of the token at `position` of the stream, and the token's position in it.
+  // Returns the file of the token at `position` of the stream, and the token's index in the file.
   std::pair<std::string, uint64_t> locate(uint64_t position) const;
 
 private:
@@ -134,10 +130,10 @@ private:
     SourceOptions options;
     std::vector<std::unique_ptr<TokenFile>> files;
     std::vector<PackedWindows> packed; // packed windows of each file; only with bestFit
-    std::vector<uint64_t> firstBlock;  // first block of each file; last: number of blocks
+    std::vector<uint64_t> firstBlock;  // number of the first block of each file; last: all blocks
     uint64_t blocks = 0, tokens = 0;
     uint64_t seed = 0;
-    uint64_t start = 0; // tokens of the source's stream that precede the run's
+    uint64_t start = 0; // startAt()
   };
   // Consecutive tokens of a file, or padding.
   struct Piece {
@@ -150,8 +146,8 @@ private:
 
   DataSource() = default;
   Result<void> openSource(const SourceOptions &from);
-  // Returns the tokens of the stream from `position` to the end of their block or, with bestFit, of
-  // their document, at most `most`.
+  // Returns the tokens of the stream from `position` to the end of the block or, with bestFit, of
+  // the document; at most `most` tokens.
   Piece pieceAt(uint64_t position, uint64_t most) const;
   Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
   Result<void> maskLasts(const Piece &piece, const int32_t *tokens, int32_t *targets) const;
@@ -161,17 +157,17 @@ private:
   DataOptions options;
   std::vector<Source> opened;
   Mixture mixture;
-  std::vector<std::string> problems; // of warnings()
+  std::vector<std::string> problems; // result of warnings()
 };
 
-// The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows; the first
-// `perMicroStep` are those of rank 0 in its first micro-step, the next those of rank 1, and so on.
+// The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows: the
+// first `perMicroStep` belong to rank 0's first micro-step, the next ones to rank 1's, and so on.
 struct BatchRows {
   uint64_t perStep = 0, perMicroStep = 0;
   uint64_t ranks = 1, rank = 0;
 };
 
-// Produces the batches of one rank in order, ahead of time, on `workers` threads.
+// Prepares the batches of one rank in order, ahead of time, on `workers` threads.
 class BatchLoader {
 public:
   struct Batch {
@@ -180,9 +176,9 @@ public:
     std::vector<int32_t> starts;  // [rows, sequenceLength] with a document mask; else empty
     uint64_t validTargets = 0;    // number of targets that are part of the loss
   };
-  // The first call of next() returns rows of the step that begins at token `position` of the stream,
-  // the next call rows of the step after it. `source` must outlive the loader. With 0 workers,
-  // next() makes the batch itself.
+  // The first next() returns rows of the step that begins at token `position` of the stream, the
+  // second one rows of the following step, and so on. `source` must outlive the loader. With 0
+  // workers, next() makes the batch itself.
   BatchLoader(const DataSource &source, const BatchRows &rows, uint64_t position, int workers);
   ~BatchLoader();
   // Returns the next batch, or its Error. After an Error, every later call returns the same Error.
@@ -190,7 +186,7 @@ public:
 
 private:
   Result<Batch> make(uint64_t number) const;
-  void work(); // of a thread
+  void work(); // run by each worker thread
 
   const DataSource &source;
   const BatchRows rows;
@@ -198,7 +194,7 @@ private:
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
   uint64_t nextClaim = 0, nextTake = 0;
   bool stopping = false;
-  std::optional<Error> failure; // an error that next() returned; it returns the same again
+  std::optional<Error> failure; // the first Error of next(), which it returns again
   std::mutex mutex;
   std::condition_variable filled, freed;
   std::vector<std::thread> threads;

@@ -80,7 +80,7 @@ Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json) {
   for (auto [name, out] : {std::pair{kHeaderHash, &fingerprint.headerHash},
                            {kSampleHash, &fingerprint.sampleHash},
                            {kTokenizer, &fingerprint.tokenizer}}) {
-    if (name == kTokenizer && !json.contains(name)) // absent if unknown, or in an earlier release
+    if (name == kTokenizer && !json.contains(name)) // absent: unknown, or an earlier release
       continue;
     const nlohmann::json value = find(name);
     if (!value.is_string())

@@ -21,7 +21,6 @@ template <typename Integer> Integer integerAt(const char *bytes) {
   return value;
 }
 
-// The types of tokens by their code in the header.
 const std::map<uint8_t, TokenType> kTypes = {
     {1, TokenType::UInt8}, {2, TokenType::Int8},
     {3, TokenType::Int16}, {kMegatronInt32, TokenType::Int32},
@@ -79,8 +78,8 @@ Result<void> MegatronIndex::readHeader() {
     return bad(fmt::format("the header promises {} sequences and {} documents: no tokens; make it "
                            "again",
                            sequences, entries == 0 ? 0 : entries - 1));
-  // The counts are first compared with the file's size: a damaged count could make the sum below
-  // overflow.
+  // A damaged count could make the sum below overflow, so the counts are compared with the size
+  // first.
   const bool possible = sequences <= file.bytes() && entries <= file.bytes();
   const uint64_t expected = possible ? documentsAt() + entries * sizeof(int64_t) : UINT64_MAX;
   if (file.bytes() < expected)
@@ -101,7 +100,7 @@ Result<void> MegatronIndex::checkSequences(uint64_t dataBytes) const {
   const uint64_t width = infoOf(tokenType).bytes;
   std::vector<int32_t> lengths(std::min(kChunk, sequences));
   std::vector<int64_t> pointers(lengths.size());
-  uint64_t end = 0; // end of the sequence before, in bytes
+  uint64_t end = 0; // end of the previous sequence, in bytes
   for (uint64_t first = 0; first < sequences; first += kChunk) {
     const uint64_t count = std::min(kChunk, sequences - first);
     LMC_TRY(file.read(kMegatronHeaderBytes + first * sizeof(int32_t), count * sizeof(int32_t),
@@ -161,7 +160,7 @@ Result<void> MegatronIndex::documentStarts(uint64_t first, uint64_t count, uint6
   auto pointersOf = [&](uint64_t sequence, uint64_t number, uint64_t *pointers) {
     return file.read(pointersAt() + sequence * sizeof(int64_t), number * sizeof(int64_t), pointers);
   };
-  // All pointers are read at once if each document has only a few sequences, as is usual.
+  // If documents have few sequences each, as is usual, all pointers are read at once.
   const uint64_t begin = out[0], end = std::min(out[count - 1] + 1, sequences);
   std::vector<uint64_t> pointers;
   if (begin < end && end - begin <= 8 * count) {

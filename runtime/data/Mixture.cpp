@@ -15,8 +15,8 @@ Result<Mixture> Mixture::make(const std::vector<double> &weights) {
   const std::vector<uint64_t> &shares = mixture.shares;
   const auto k = static_cast<int64_t>(shares.size());
   const auto period = std::accumulate(shares.begin(), shares.end(), int64_t(0));
-  // Of the sources that are at least 1 / (2k - 2) blocks behind their share, the next block is
-  // taken from the one that would be the first to be 1 - 1 / (2k - 2) blocks behind. All terms are
+  // Candidates for the next block are the sources that are at least 1 / (2k - 2) blocks behind
+  // their share. The one that would first be 1 - 1 / (2k - 2) blocks behind is taken. All terms are
   // multiplied by (2k - 2) * period.
   const int64_t parts = std::max<int64_t>(1, 2 * k - 2);
   std::vector<int64_t> counts(shares.size());
@@ -30,7 +30,7 @@ Result<Mixture> Mixture::make(const std::vector<double> &weights) {
       const int64_t behind = parts * (share * (block + 1) - counts[source] * period);
       if (behind < period && k > 1)
         continue;
-      const int64_t slack = (parts - 1) * period - behind; // / share: blocks it can wait
+      const int64_t slack = (parts - 1) * period - behind; // slack / share: blocks that it can wait
       if (next == shares.size() ||
           static_cast<__int128>(slack) * static_cast<int64_t>(shares[next]) <
               static_cast<__int128>(nextSlack) * share) {

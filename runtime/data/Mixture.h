@@ -1,10 +1,11 @@
-// The source from which each block of a run's stream comes, for sources with weights.
+// Decides which source each block of a run's stream comes from, for sources with weights.
 //
-// At every prefix of the stream, the blocks of a source differ by less than one from the source's
-// share: |count(source, n) - n * weight / sum of weights| < 1. The order is that of R. Tijdeman,
-// "The chairman assignment problem", Discrete Mathematics 32 (1980), which keeps the difference at
-// most 1 - 1 / (2k - 2) for k sources, the least possible bound. It repeats after a period, because
-// weights are decimal numbers; a table of one period gives any block of it at once.
+// In the first n blocks, for every n, each source has its share with an error below one block:
+// |count(source, n) - n * weight / sum of weights| < 1. The order is that of R. Tijdeman, "The
+// chairman assignment problem", Discrete Mathematics 32 (1980), which keeps the error at most 1 - 1
+// / (2k - 2) for k sources, the smallest possible bound. The order repeats after a period, because
+// weights are decimal numbers, so a table of one period gives the source of any block in constant
+// time.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -16,7 +17,7 @@ namespace lmc {
 
 class Mixture {
 public:
-  // Errors: those of sharesOfWeights().
+  // Error: as of sharesOfWeights().
   static Result<Mixture> make(const std::vector<double> &weights);
 
   struct Place {
@@ -29,16 +30,16 @@ public:
   uint64_t count(uint32_t source, uint64_t blocks) const;
 
   uint64_t period() const { return sources.size(); } // blocks
-  // Returns the source's blocks in a period.
+  // Returns the number of the source's blocks in a period.
   uint64_t perPeriod(uint32_t source) const { return shares[source]; }
 
 private:
-  // The index of a block in its source is counted from the latest entry of `counts` before it.
+  // The index of a block in its source is counted from the entry of `counts` before the block.
   static constexpr uint64_t kStride = 256;
 
   std::vector<uint64_t> shares;  // by source
   std::vector<uint16_t> sources; // source of each block of a period
-  std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: blocks before each stride
+  std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: blocks before a stride
 };
 
 } // namespace lmc

@@ -17,7 +17,7 @@ uint64_t mix(uint64_t x) {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15; // 2^64 / golden ratio, SplitMix64's increment
 
-// With fewer bits than this, the Feistel network has too few different round functions.
+// With fewer bits per half, the Feistel network has too few different round functions.
 constexpr int kMinHalfBits = 4;
 
 } // namespace

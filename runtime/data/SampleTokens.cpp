@@ -10,7 +10,7 @@
 
 namespace lmc {
 
-// Returns the first token of each place, ascending. The file has more than kSampledTokens tokens.
+// Returns the first token of each place, ascending. `size` must exceed kSampledTokens.
 static std::vector<uint64_t> placesOf(uint64_t size) {
   const uint64_t last = size - kTokensPerPlace;
   std::vector<uint64_t> places = {0, last};
@@ -21,8 +21,8 @@ static std::vector<uint64_t> placesOf(uint64_t size) {
   return places;
 }
 
-// In text with a large vocabulary, a few hundred tokens include ids of its upper half. Smaller
-// vocabularies and smaller samples prove nothing.
+// A few hundred tokens of text with a large vocabulary include ids in the vocabulary's upper half.
+// Smaller vocabularies and smaller samples prove nothing.
 constexpr uint64_t kLargeVocabulary = 1024, kTellingSample = 4096, kFarBelow = 8;
 
 Result<std::vector<std::string>> sampleTokens(const TokenFile &file, uint64_t vocabSize,

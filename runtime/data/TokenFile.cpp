@@ -53,8 +53,8 @@ Result<void> TokenFile::readLmcHeader() {
     return bad("byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
     return bad("byte 32: the header promises 0 documents; pack it again");
-  // The counts are first compared with the file's size: a damaged count could make the sum below
-  // overflow.
+  // A damaged count could make the sum below overflow, so the counts are compared with the size
+  // first.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   bytesTable = offset + header.documents * sizeof(uint64_t);
@@ -125,10 +125,10 @@ Result<void> TokenFile::readMegatron(const std::string &indexPath) {
   return {};
 }
 
-// Finds missing tokens: a file that gets its size before its contents (as np.memmap makes it), or
-// an interrupted copy, has zeros there.
+// Finds tokens that were never written. A file whose size is set before its contents (np.memmap
+// does this) and an interrupted copy have zeros there.
 Result<void> TokenFile::checkIsWritten() const {
-  constexpr uint64_t kHole = 4096; // bytes; a disk page
+  constexpr uint64_t kHole = 4096; // bytes: a page of a disk
   uint64_t hole = 0;               // end of the first hole; 0: there is none
   LMC_TRY(file.sample(payload, file.bytes(),
                       [&](uint64_t offset, std::span<const unsigned char> piece) {
@@ -147,13 +147,13 @@ Result<void> TokenFile::checkIsWritten() const {
   return {};
 }
 
-// Checks that a bare file has uint16 tokens. If ids of 32 or 64 bits are read as uint16, one value
-// of two, or three of four, are high and so small parts of ids. most[p] is the largest sampled
-// uint16 at positions p modulo 4.
+// Checks that a bare file has uint16 tokens. If ids of 32 (64) bits are read as uint16, one value
+// of two (three of four) is a high part of an id, and so small. most[p] is the largest sampled
+// uint16 at a position equal to p modulo 4.
 Result<void> TokenFile::checkIsUInt16() const {
-  constexpr uint64_t kEnough = 256;   // uint16: fewer prove nothing
-  constexpr uint16_t kHighHalf = 32;  // above the high half of any id below 2^21
-  constexpr uint16_t kLowHalf = 4096; // below some low half of ids from 2^16 values
+  constexpr uint64_t kEnough = 256;   // number of uint16 values; fewer prove nothing
+  constexpr uint16_t kHighHalf = 32;  // more than the high half of any id below 2^21
+  constexpr uint16_t kLowHalf = 4096; // some ids above 2^16 have a low half of at least this
   std::array<uint16_t, 4> most{};
   uint64_t seen = 0;
   LMC_TRY(file.sample(0, file.bytes(), [&](uint64_t offset, std::span<const unsigned char> piece) {
@@ -208,7 +208,7 @@ Result<void> TokenFile::readHeader(DataFormat wanted) {
     if (magic == kLlmCMagic16 || magic == kLlmCMagic32)
       return readLlmCHeader(magic);
   }
-  // Files of other programs also have names that end in .bin.
+  // Other programs also give the ending .bin to their files.
   const std::pair<std::string_view, const char *> others[] = {
       {"\x93NUMPY", "a NumPy array with its header; write the ids alone, with tofile()"},
       {"PK\x03\x04", "a ZIP archive, as PyTorch saves weights"}};
@@ -230,7 +230,6 @@ Result<void> TokenFile::readHeader(DataFormat wanted) {
   return readBare(wanted);
 }
 
-// Checks the checksum and the table of documents.
 Result<void> TokenFile::verifyLmc() const {
   std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
                                                                   &XXH64_freeState);
@@ -273,7 +272,7 @@ Result<std::unique_ptr<TokenFile>> TokenFile::open(const std::string &path, Data
   LMC_LET(bytes, ByteFile::open(path));
   std::unique_ptr<TokenFile> file(new TokenFile(std::move(*bytes)));
   LMC_TRY(file->readHeader(format));
-  if (format == DataFormat::Auto && file->format() != TokenFormat::Lmc) // which has a checksum
+  if (format == DataFormat::Auto && file->format() != TokenFormat::Lmc) // lmc files have a checksum
     LMC_TRY(file->checkIsWritten());
   return file;
 }
@@ -392,7 +391,7 @@ Result<bool> TokenFile::sampleHas(uint32_t id) const {
   const uint64_t width = tokenBytes(), begin = payload;
   bool found = false;
   if (width < sizeof(id) && id >> (8 * width) != 0)
-    return found; // no token of this width has such an id
+    return found; // no token of this width can have this id
   LMC_TRY(file.sample(begin, begin + tokens * width,
                       [&](uint64_t offset, std::span<const unsigned char> piece) {
                         for (uint64_t at = (width - (offset - begin) % width) % width;

@@ -9,8 +9,8 @@
 //             and the documents (MegatronIndex.h)
 //   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
 //
-// A header decides first, then an `.idx` file. A bare file does not say what it is. Its tokens are
-// uint16 unless a sample contradicts, which is an error, or DataFormat says otherwise.
+// The header decides; if there is none, the `.idx` file. A file with neither is bare: its tokens
+// are taken as uint16 unless DataFormat says otherwise, and it is an error if a sample contradicts.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -57,10 +57,10 @@ public:
   uint64_t size() const { return tokens; } // number of tokens
   TokenFormat format() const { return kind; }
   const std::string &path() const { return file.path(); }
-  std::pair<uint64_t, uint64_t> identity() const { return file.identity(); } // as ByteFile's
-  // Returns a number above all ids, from the header; 0 if the format has no such field.
+  std::pair<uint64_t, uint64_t> identity() const { return file.identity(); } // of ByteFile
+  // Returns the header's number that is above all ids; 0 if the format has no such field.
   uint32_t vocabulary() const { return vocabularySize; }
-  // Returns a hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: not known.
+  // Returns a hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: unknown.
   uint64_t tokenizer() const { return tokenizerHash; }
   TokenType type() const { return idType; }
   // Returns the bytes of one token in the file: 1, 2, 4 or 8.
@@ -68,36 +68,36 @@ public:
   // Returns the id of the token that separates documents; -1 if there is none or the header has
   // none.
   int32_t endOfDocument() const { return separator; }
-  // Returns the bytes of text that each id below vocabulary() stands for, or kUnknownBytes. Returns
-  // nothing if the file does not have them.
+  // Returns the number of bytes of text of each id below vocabulary(), or kUnknownBytes; empty if
+  // the file does not state them.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
-  // Returns true if the file has a table of its documents.
+  // Returns true if the file says where its documents start.
   bool hasDocuments() const { return table > 0 || index; }
-  // Returns the number of documents; 1 if the file has no table of documents.
+  // Returns the number of documents; 1 unless hasDocuments().
   uint64_t documents() const { return documentCount; }
   // Returns the index of the first token of each of the documents [first, first + count), which
-  // must exist. The indices ascend from 0; without a table the only document starts at 0. In
-  // Megatron's format a document may have no tokens, and the next one then has the same start.
+  // must exist. The indices ascend from 0. In Megatron's format a document may have no tokens; the
+  // next one then has the same index.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
-  // The starts of those documents that begin in (begin, end), as the table has them, and the number
-  // of the first of them. Finding them takes a logarithmic number of reads.
+  // The starts of the documents that begin in (begin, end), and the number of the first of these
+  // documents. Takes a number of reads logarithmic in documents().
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;
   };
   Result<Starts> documentsBetween(uint64_t begin, uint64_t end) const;
-  // Copies tokens [begin, begin + count) to `out` as int32. The range must exist. An id of 2^31 or
+  // Copies tokens [begin, begin + count), which must exist, to `out` as int32. An id of 2^31 or
   // more becomes negative. Error: the file has become shorter, or cannot be read.
   Result<void> read(uint64_t begin, uint64_t count, int32_t *out) const;
-  // Returns an Error that names the token at `position` and its id, exactly as the file has it:
-  // "a.bin: token 7 is id -1, negative". `limit` describes the vocabulary that the id exceeds.
+  // Returns an Error that names the token at `position` and its id as the file has it: "a.bin:
+  // token 7 is id -1, negative". `limit` is a text about the vocabulary that the id exceeds.
   Error badId(uint64_t position, const std::string &limit) const;
   Result<FileFingerprint> fingerprint() const;
-  // Returns true if `id` occurs in the sample of tokens whose hash is in the fingerprint.
+  // Returns true if `id` occurs in the sample whose hash is in the fingerprint.
   Result<bool> sampleHas(uint32_t id) const;
   // Reads the whole file. Returns an error unless the checksum and the table of documents are right
   // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such
-  // limit). Counts the tokens that end documents in `separators`, unless it is null.
+  // limit). `separators` (may be null) counts the tokens that end documents.
   Result<void> verify(uint64_t vocabSize, SeparatorCount *separators = nullptr) const;
 
 private:
@@ -119,10 +119,10 @@ private:
   uint64_t tokens = 0;
   uint32_t vocabularySize = 0;
   int32_t separator = -1;
-  uint64_t checksum = 0; // of a file of the lmc format
+  uint64_t checksum = 0; // lmc format
   uint64_t tokenizerHash = 0;
-  bool hasBytes = false;      // true if the file has the bytes of text per token
-  uint64_t bytesTable = 0;    // its offset, in bytes
+  bool hasBytes = false;      // true if the file states the bytes of text of each id
+  uint64_t bytesTable = 0;    // offset of the table of these, in bytes
   uint64_t table = 0;         // lmc format: offset of the table of documents, in bytes
   uint64_t documentCount = 1; // number of entries of the table or index
   std::optional<MegatronIndex> index;

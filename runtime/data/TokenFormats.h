@@ -24,22 +24,22 @@ constexpr TokenTypeInfo infoOf(TokenType type) {
   return kInfos[static_cast<int>(type)];
 }
 
-// An lmc file is this header, the tokens, zeros up to a multiple of 8 bytes, then one uint64 per
-// document: the index of its first token. From version 2 on a uint16 per id below `vocabulary`
-// follows: the bytes of text that the token stands for, or kUnknownBytes. From version 3 on the
-// header names the tokenizer.
+// An lmc file has this header, the tokens, zeros up to a multiple of 8 bytes, then one uint64 per
+// document: the index of its first token. Since version 2, a uint16 per id below `vocabulary`
+// follows: the number of bytes of text of this token, or kUnknownBytes. Since version 3, the header
+// has a hash of the tokenizer.
 struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
   uint32_t version;      // 1, 2 or 3
   uint32_t tokenBytes;   // 1, 2 or 4: uint8, uint16 or uint32 tokens
   uint32_t vocabulary;   // larger than every id
-  int32_t endOfDocument; // the id that separates documents; -1: none
+  int32_t endOfDocument; // the id that ends documents; -1: none
   uint64_t tokens;
   uint64_t documents;
   uint64_t checksum; // XXH64, seed 0, of all bytes after the header, then of the header's bytes
                      // before this field, and in version 3 of those after it
-  uint64_t
-      tokenizer;     // before version 3: zero. XXH64, seed 0, of the tokenizer's file; 0: not known
+  // XXH64, seed 0, of the tokenizer's file; 0: unknown, or before version 3.
+  uint64_t tokenizer;
   uint64_t reserved; // zero
 };
 static_assert(sizeof(LmcTokenHeader) == 64);
@@ -48,12 +48,12 @@ inline constexpr char kLmcTokenMagic[8] = {'L', 'M', 'C', 'T', 'O', 'K', 'E', 'N
 inline constexpr uint32_t kLmcTokenVersion = 1;
 inline constexpr uint32_t kLmcBytesVersion = 2;
 inline constexpr uint32_t kLmcTokenizerVersion = 3;
-// LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of the text "bytes".
+// LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of "bytes".
 inline constexpr uint64_t kBytesAsTokens = 0x2d83aaba506794c4;
-// The bytes of a token that stands for different texts, such as that of unknown characters.
+// Stands for the bytes of a token that stands for different texts, such as an unknown character.
 inline constexpr uint16_t kUnknownBytes = 0xffff;
 
-// An llm.c file starts with 256 int32; the first three are magic, version and token count.
+// An llm.c file starts with 256 int32: magic, version, token count, and zeros.
 inline constexpr uint64_t kLlmCHeaderBytes = 256 * sizeof(int32_t);
 inline constexpr int32_t kLlmCMagic16 = 20240520; // version 1, uint16 tokens (GPT-2)
 inline constexpr int32_t kLlmCVersion16 = 1;
@@ -68,7 +68,7 @@ inline constexpr int32_t kLlmCVersion32 = 7;
 inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 inline constexpr uint64_t kMegatronVersion = 1;
 inline constexpr uint64_t kMegatronHeaderBytes = 34;
-// Codes of types of tokens.
+// Codes of the tokens' type.
 inline constexpr uint8_t kMegatronInt32 = 4;
 inline constexpr uint8_t kMegatronUInt16 = 8;
 

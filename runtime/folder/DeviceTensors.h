@@ -9,28 +9,29 @@
 
 namespace lmc {
 
-// A variable as a host tensor, and the part of it that a rank has.
+// A variable as a host tensor, with the parts of it that a rank has and writes.
 struct StateTensor {
   TensorView view; // named like its parameter, without data
   int slice = 0;
-  bool decays = false;    // a parameter with weight decay
+  bool decays = false;    // true for a parameter with weight decay
   std::string group;      // parameter group; "": none
   HeldPart held, written; // parts in bytes that the rank has, and that it writes
 };
 
-// Returns the variables of `kind` in the plan's order, without gradients of a rank's own tokens.
+// Returns the variables of `kind` in the plan's order; not the gradients of only a rank's own
+// tokens.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 
-// Copies the elements of `part`, a piece of a slice that begins at `slice`, to `data`, without the
-// padding between rows.
+// Copies the elements of `part` of the slice at `slice` to `data`, without the padding between
+// rows.
 void withoutPadding(const HeldPart &part, const char *slice, char *data);
 
 // The variables of one kind in the plan's order, each under the name of its parameter. `fetch`
-// reads the bytes written[i] of tensor i from the device, and `store` writes those of held[i] to it.
+// reads bytes written[i] of tensor i from the device; `store` writes bytes held[i] to the device.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
-  std::vector<ByteRange> held;    // what this rank has
+  std::vector<ByteRange> held;    // the part that this rank has
   std::vector<ByteRange> written; // the part that this rank writes if several ranks have it
   FetchTensor fetch;
   StoreTensor store;
@@ -42,8 +43,8 @@ struct DeviceTensors {
 // `data` is null.
 std::vector<TensorView> viewsOfKind(const PlanFile &plan, plan::VariableKind kind);
 
-// Returns the variables of `kind`, as stateTensors() does. Each call of `fetch`
-// or `store` counts as progress of this rank. `plan`, `device` and `world` must outlive the result.
+// Returns the variables of `kind`, as stateTensors() does. Each call of `fetch` or `store` counts
+// as progress of this rank. `plan`, `device` and `world` must outlive the result.
 DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
                             plan::VariableKind kind);
 

@@ -53,8 +53,8 @@ static Error isHeld(const std::string &path, int fd) {
                   holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
 }
 
-// Locks the lock file `fd` of the folder `path`. If a check holds it (checkFree() with its shared
-// lock), tries again: only a run holds it for long.
+// Locks the lock file `fd` of the folder `path`. If the file is locked, tries again for a while:
+// checkFree() locks it only for a moment, a run for long.
 static Result<void> lockToWrite(int fd, const std::string &path) {
   constexpr int kTries = 1000;
   for (int i = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++i) {
@@ -108,14 +108,14 @@ Result<void> RunDirectory::checkFree(const std::string &path) {
   const int fd = ::open((path + "/run.lock").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return {};
-  // Several processes may check at a time: a shared lock conflicts only with a run's lock.
+  // The lock is shared, so that processes that check at the same time do not disturb each other.
   const bool isFree = ::flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK;
   const Result<void> result = isFree ? Result<void>() : Result<void>(isHeld(path, fd));
   ::close(fd);
   return result;
 }
 
-// The lock file is not removed: otherwise two runs could each lock a different file of that name.
+// The lock file is not removed: otherwise two runs could lock two different files of this name.
 RunDirectory::~RunDirectory() {
   if (fd >= 0)
     ::close(fd);
@@ -123,8 +123,8 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // A lock file that was removed or moved does not keep a second run away. Any other error only
-  // means that the disk does not answer now.
+  // A lock file that was removed or moved does not stop a second run. Other errors only mean that
+  // the disk does not answer now.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR
@@ -244,8 +244,8 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
     if (!exists(from))
       continue;
     LMC_LET(names, listFolder(from));
-    // The newest is moved first: after a crash in between, the remaining ones form the state of a
-    // run that ended earlier. A save that was interrupted may have left `.STEP.replaced`.
+    // The newest is moved first: if the process is killed in between, the rest looks like a run
+    // that ended earlier. An interrupted save may have left `.STEP.replaced`.
     std::multimap<uint64_t, std::string, std::greater<>> later;
     for (const std::string &name : *names) {
       uint64_t number = 0;
@@ -362,8 +362,8 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark) {
-  // If the folder was moved away, saveCheckpoint() would create a new one, where nobody would look
-  // for a checkpoint.
+  // If the folder was moved away, saveCheckpoint() would create a new one, where nobody looks for a
+  // checkpoint.
   struct stat status {};
   const bool isGone = ::stat(runDirectory.c_str(), &status) != 0 && errno == ENOENT;
   LMC_TRY(allSucceed(source.group, isGone
@@ -391,7 +391,7 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
   return loadCheckpoint(world.all(), checkpoint, targets);
 }
 
-// Makes the checkpoint of Hugging Face's format from the weights in the file `weights`.
+// Makes the Hugging Face checkpoint from the weights in the file `weights`.
 static Result<void> exportFile(const std::string &weights, const std::string &directory,
                                const std::string &config, const ExportOptions &options,
                                const std::vector<TensorView> &tensors,

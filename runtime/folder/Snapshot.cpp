@@ -10,8 +10,8 @@
 
 namespace lmc {
 
-// Calls act(kind, tensor, offset) for each variable in the order of the buffer; the variable begins
-// at `offset`.
+// Calls act(kind, tensor, offset) for each variable, which is at `offset` in the buffer, in this
+// order.
 template <typename Act> static void forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
   uint64_t offset = 0;
   for (const auto &[file, kind] : stateFiles())
@@ -30,7 +30,7 @@ Result<std::unique_ptr<Snapshot>> Snapshot::make(const PlanFile &plan, Device &d
   for (int rank = 0; rank < world.size(); ++rank)
     if (world.hostOf(rank) == world.hostOf(world.rank()))
       onHost += stateCopyBytes(*plan, static_cast<uint64_t>(rank));
-  // Without this check the system promises memory that it lacks, and ends the process later.
+  // Without this check, the system would grant memory that it lacks, and kill the process later.
   if (const cpu::FreeMemory free = cpu::freeMemory(); free.bytes < onHost)
     return Error{fmt::format("copies of the state need {} of the host's memory, of which {} are "
                              "free ({})",

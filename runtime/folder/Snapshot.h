@@ -10,31 +10,31 @@
 
 namespace lmc {
 
-// A variable in a snapshot: the place of a rank's part, which has the layout of the variable's
-// slice, with the padding between rows.
+// A variable in a snapshot. The rank's part has the layout of the variable's slice, with the
+// padding between rows.
 struct SnapshotPart {
   StateTensor tensor;
-  const char *data = nullptr; // of the bytes tensor.written
+  const char *data = nullptr; // address of the bytes tensor.written
 };
 
-// One rank's share of the state, of stateCopyBytes() bytes. On a GPU its memory is pinned, so that
-// the GPU copies by itself.
+// One rank's part of the state, of stateCopyBytes() bytes. With a GPU the memory is pinned, so that
+// the GPU copies without the host.
 class Snapshot {
 public:
   // Allocates the memory. `plan`, `device` and `world` must outlive the snapshot. Error: the host
   // has too little free memory.
   static Result<std::unique_ptr<Snapshot>> make(const PlanFile &plan, Device &device, World &world);
 
-  // Enqueues the copies, behind all work so far. The device changes the state only after they are
-  // complete. Tensors of an earlier call must not be read any more.
+  // Enqueues the copies behind all enqueued work. Later work changes the state only after them.
+  // Tensors of an earlier call become invalid.
   Result<void> take();
   // Returns true if the copies are complete. Error: as of Device::wait().
   Result<bool> isComplete();
-  // Waits until they are complete.
+  // Waits until the copies are complete.
   Result<void> wait();
 
-  // Return the variables of a kind at the last take(), which must be complete. `fetch` may be
-  // called by any thread; there is no `store`.
+  // Return the variables of a kind as of the last take(), which must be complete. Any thread may
+  // call `fetch`; `store` is empty.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 

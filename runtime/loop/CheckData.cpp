@@ -12,10 +12,10 @@ namespace lmc {
 
 namespace {
 
-// Samples files, each once.
+// Samples token files. A file that several data sets share is sampled once.
 class Sampler {
 public:
-  // Leaves out files of at most `least` tokens, and looks at no more than `most` files.
+  // Leaves out files of at most `least` tokens, and samples at most `most` files per call.
   Sampler(const Session &session, uint64_t least, size_t most = SIZE_MAX)
       : session(session), least(least), most(most) {}
 
@@ -52,7 +52,7 @@ public:
     }
   }
 
-  uint64_t tokens = 0, files = 0; // that were sampled
+  uint64_t tokens = 0, files = 0; // numbers of what was sampled
 
 private:
   const Session &session;

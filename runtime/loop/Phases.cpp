@@ -20,8 +20,7 @@ bool readsSameStream(const TrainSettings &a, const TrainSettings &b) {
   });
 }
 
-// Returns the names of the sources that the phase chooses, which Run.cpp compares between
-// successive phases.
+// Returns the names of the sources that the phase chooses.
 static std::vector<std::string> sourcesOf(const PhaseData &phase) {
   const Setting *setting =
       phase.session->settingTable.find(fmt::format("phase.{}.sources", phase.phase.name));
@@ -38,7 +37,7 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
     const PhaseData &phase = phases[i];
     DataLeg leg{i, std::max(phase.phase.firstStep, progress.step), phase.phase.lastStep, {}, 0, 0};
     if (i > current && leg.lastStep <= leg.firstStep)
-      break; // the run ends before
+      break; // the run ends before this phase
     leg.lastStep = std::max(leg.firstStep, leg.lastStep);
     const std::vector<SourceFacts> sources = phase.data->sources();
     if (i == current) {
@@ -60,8 +59,8 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
   return legs;
 }
 
-// Returns the largest weight of three digits that gives a source at most the share `share` of a
-// mixture; nothing if there is none. The source's weight now gives it the share `shareNow`.
+// Returns the largest weight of three digits with which a source's share of a mixture is at most
+// `share`; nullopt if there is none. With its present weight, the share is `shareNow`.
 static std::optional<double> weightFor(double share, const SourceOptions &source, double shareNow) {
   if (share <= 0 || shareNow >= 1)
     return std::nullopt;
@@ -71,7 +70,7 @@ static std::optional<double> weightFor(double share, const SourceOptions &source
   return std::floor(weight / unit) * unit;
 }
 
-// Returns the error of a leg that reads the source number `index` too often.
+// Returns the error for a leg that reads source number `index` more often than max_epochs.
 static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t index) {
   const DataSource &data = *phase.data;
   const SourceFacts source = data.sources()[index];
@@ -85,7 +84,7 @@ static Error tooManyEpochs(const PhaseData &phase, const DataLeg &leg, size_t in
     const uint64_t position = leg.begin + (middle - leg.firstStep) * phase.tokensPerStep();
     (double(data.tokensRead(index, position)) <= limit ? fits : tooMany) = middle;
   }
-  // At every position, a source has less than one block more than its share.
+  // At every position, the run has read less than one block of a source beyond the source's share.
   const double left = limit - double(before) - double(data.blockLength());
   const auto weight = weightFor(left / double(leg.end - leg.begin),
                                 phase.session->settings.trainData[index], source.share);

@@ -11,7 +11,6 @@
 
 namespace lmc {
 
-// A phase with the settings of its plan, and its training data.
 struct PhaseData {
   RunPhase phase;
   std::unique_ptr<Session> session;
@@ -24,31 +23,31 @@ struct PhaseData {
 // Returns true if the phases read the same sources with the same weights.
 bool readsSameStream(const TrainSettings &a, const TrainSettings &b);
 
-// The data that a run still has to read in one of its phases.
+// A leg: the data that a run still has to read in one of its phases.
 struct DataLeg {
   size_t phase = 0;
   uint64_t firstStep = 0, lastStep = 0; // the steps (firstStep, lastStep]
-  std::vector<uint64_t> starts;         // of the phase's stream (DataSource::startAt)
-  uint64_t begin = 0, end = 0;          // positions in the stream
+  std::vector<uint64_t> starts;         // where the stream begins (DataSource::startAt)
+  uint64_t begin = 0, end = 0;          // token positions in the stream
 };
 
-// Returns the legs of a run that is at `progress` in the phase number `current`, whose stream has
-// the starts `starts`. A phase that chooses the same sources as the phase before it continues that
-// stream; the stream of any other phase begins where its sources were left.
+// Returns the legs of a run at `progress` in phase number `current`, whose stream begins at
+// `starts`. A phase with the same sources as the phase before it continues that stream. The stream
+// of any other phase begins at the first tokens of its sources that were not read yet.
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts);
 
-// Returns an error if a leg reads a source more often than its max_epochs. The error says which
-// changes would help.
+// Returns an error if a run reads a source more often than its max_epochs. The error names changes
+// that would avoid this.
 Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs);
 
-// Returns an error if a step of a phase reads more sequences than a source has, and so reads some
-// of them twice, unless the settings allow it; then `warnings` gets the numbers.
+// If one step reads more sequences than a source has, it reads some of them twice. This is an error
+// or, if the settings allow it, a warning that is added to `warnings`.
 Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
 
-// Returns lines about the data that a run reads and the job: "data: 1000 tokens in 1 file(s), 960
-// in whole blocks, read 2.50 times by 50 steps" for each source of each leg, and "job: 50 steps,
-// 2500 tokens, 20.0 per parameter".
+// Returns lines to print about the data and the job: "data: 1000 tokens in 1 file(s), 960 in whole
+// blocks, read 2.50 times by 50 steps" for each source of each leg, and "job: 50 steps, 2500
+// tokens, 20.0 per parameter".
 std::vector<std::string> jobFacts(const std::vector<PhaseData> &phases,
                                   const std::vector<DataLeg> &legs, uint64_t totalSteps);
 

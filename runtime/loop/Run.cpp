@@ -28,7 +28,7 @@ static void warnOf(const DataSource &data, Console &console) {
     console.warning(warning);
 }
 
-// Warns if the TOML file that the plan was compiled from is still there and has another text.
+// Warns if the TOML file from which the plan was compiled still exists and was changed since.
 static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
   const std::string path = (std::filesystem::path(identity.configDirectory) /
                             std::filesystem::path(identity.configPath).filename())
@@ -43,8 +43,8 @@ static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
                     path));
 }
 
-// Warns of each file that a run both trains on and validates with, copies included, and of
-// validation data of another tokenizer.
+// Warns of each file, or copy of one, that a run uses for training and for validation, and of
+// validation data whose tokenizer is not that of the training data.
 static void warnOfSharedData(const RunIdentity &identity, Console &console) {
   const std::vector<FileFingerprint> trained = identity.trainData();
   for (const auto &[set, validated] : identity.data) {
@@ -71,7 +71,7 @@ static void warnOfSharedData(const RunIdentity &identity, Console &console) {
                                         set, file.path, key, other.path));
 }
 
-// Sets the fingerprints of the data of all phases.
+// Sets the fingerprints of all phases' data in `identity`.
 static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdentity &identity,
                                  Console &console) {
   for (const PhaseData &phase : phases) {
@@ -88,8 +88,8 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   return {};
 }
 
-// Returns an error if the run would train steps that are before their schedule: in the phase number
-// `current`, from step `done` on, or in a later one.
+// Returns an error if the run, after step `done` in phase number `current`, would train steps that
+// come before the begin of their learning rate schedule.
 static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t current,
                                  uint64_t done) {
   for (size_t i = current; i < phases.size(); ++i) {
@@ -105,18 +105,17 @@ static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t cu
   return {};
 }
 
-// Returns the sources that a phase of a recorded run reads, as a text; "": all of them.
+// Returns the names of the sources that a phase of a recorded run reads; "": all sources.
 static std::string sourcesOf(const RunIdentity &identity, const std::string &phase) {
   const auto found = identity.settings.find(fmt::format("phase.{}.sources", phase));
   const bool chooses = found != identity.settings.end() && !found->second.values.empty();
   return chooses ? found->second.text() : "";
 }
 
-// Sets the position in the data of the phase number `current` to where the checkpoint of the run
-// `saved` was, and returns the starts of its stream. If the order of the data has changed, or the
-// phase reads another stream than that of the checkpoint, each source whose own order has not
-// changed goes on at the next token that it has not read. `reordered` says whether the order has
-// changed.
+// Sets the position in the data of phase number `current` to that of the checkpoint of the run
+// `saved`, and returns the starts of the phase's stream. If the order of the data has changed
+// (`reordered`), or the phase reads another stream than the checkpoint's, each source whose own
+// order is unchanged continues with its first token that was not read.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,
@@ -149,9 +148,9 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
-// Sets the position in the data to that of the last rollback to the checkpoint of `progress`, if
-// `rollbacks` has one that the checkpoint does not know. At the border of two phases, that position
-// is one in the stream of the second.
+// If `rollbacks` has rollbacks to the checkpoint of `progress` that the checkpoint itself does not
+// list, sets the position in the data to that of the last one. If the checkpoint ends a phase, this
+// is a position in the stream of the next phase.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -160,20 +159,20 @@ static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdent
 
 namespace {
 
-// The start of a run: its checkpoint, and the record of an earlier start.
+// The choice of what a start begins with: a checkpoint, and the record of an earlier start.
 struct Start {
   std::optional<std::string> checkpoint;
   CheckpointState state;             // the state in the checkpoint
   std::optional<RunIdentity> saved;  // the identity in the checkpoint
   std::optional<RunIdentity> before; // the identity with which this start is compared
-  bool forked = false;               // true if the checkpoint is another run's, in another folder
-  bool begins = false;               // true for the first start of a run with that checkpoint
+  bool forked = false;               // true if another run, in another folder, made it
+  bool begins = false;               // true for the first start of this run
 };
 
 // The checkpoints that this start found damaged.
 struct Damage {
   std::vector<DamagedCheckpoint> found;
-  size_t warned = 0; // number of those about which the user was warned
+  size_t warned = 0; // the user was warned of this many
 };
 
 } // namespace
@@ -197,7 +196,7 @@ static Result<std::optional<std::string>> findCheckpoint(const RunOptions &optio
   return checkpoint;
 }
 
-// Returns true if the checkpoint is in the folder `out`.
+// Returns true if the checkpoint is one of the run in the folder `out`.
 static bool isOf(const std::string &checkpoint, const std::string &out) {
   std::error_code failed;
   // The path may end in a slash, be relative, or name a symbolic link.
@@ -205,14 +204,14 @@ static bool isOf(const std::string &checkpoint, const std::string &out) {
   return !out.empty() && std::filesystem::equivalent(run, out, failed);
 }
 
-// Returns true if the changes `first` are the first of the changes `all`.
+// Returns true if the list `all` begins with the list `first`.
 static bool isPrefix(const std::vector<DeclaredChange> &first,
                      const std::vector<DeclaredChange> &all) {
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-// Sets start.before to the folder's record of its latest start, if the record belongs to the
-// checkpoint. The record also has changes that were declared at a start that reached no checkpoint.
+// If the folder's record of its latest start belongs to the checkpoint, sets start.before to it.
+// Only the record lists changes declared at a start that made no checkpoint.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -223,7 +222,7 @@ static Result<void> useRecord(Start &start, const RunIdentity &recorded,
         fmt::format("{}: a checkpoint of another run than the one in {}; to begin with it, "
                     "give --resume={} and a new --out",
                     *start.checkpoint, options.out, *start.checkpoint)};
-  // If a rewind was interrupted, the record is older than the checkpoint.
+  // After an interrupted rewind, the record is older than the checkpoint.
   if (start.saved && !isPrefix(start.saved->changes, recorded.changes))
     return {};
   for (const DeclaredChange &change : recorded.changes)
@@ -243,7 +242,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
   LMC_LET(checkpoint, findCheckpoint(options, damage, console));
   start.checkpoint = *checkpoint;
   std::optional<RunIdentity> recorded;
-  // A rollback keeps changes that were declared since its checkpoint; a rewind takes them back.
+  // A rollback keeps changes that were declared after its checkpoint; a rewind undoes them.
   if (directory && (!options.rewind || !options.rollbacks.empty())) {
     std::string fault;
     LMC_LET(read, directory->recorded(fault));
@@ -260,7 +259,7 @@ static Result<Start> chooseStart(const RunOptions &options, RunDirectory *direct
       return Error{fmt::format("{}: no checkpoint is there; leave --out away to use the initial "
                                "weights",
                                options.out)};
-    // The run began with another run's checkpoint, and has none of its own yet.
+    // The run began with another run's checkpoint, and has no checkpoint of its own yet.
     if (recorded && !recorded->startedFrom.empty())
       start.checkpoint = recorded->startedFrom;
   }
@@ -309,15 +308,14 @@ static Result<void> checkModel(const Start &start, const PlanFile &plan, const R
                   changes.empty() ? "its parameters or moments differ" : describe(changes))};
 }
 
-// Returns the changes since the recorded start, or an error that lists those to be declared.
+// Returns the changes since the recorded start, or an error that lists undeclared changes.
 static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                                                         const RunOptions &options,
                                                         const RunIdentity &now, bool training) {
   if (!start.before)
     return std::vector<SettingChange>();
   std::vector<SettingChange> changes = compareSettings(*start.before, now);
-  // A start that does not train depends only on the model, so its data is not compared. A run
-  // without a checkpoint loses nothing.
+  // Data is not compared if the start does not train: its result depends only on the model.
   if (training)
     for (SettingChange &change : compareData(*start.before, now))
       changes.push_back(std::move(change));
@@ -341,13 +339,13 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
                            *start.checkpoint)};
 }
 
-// Returns the rollbacks of a run; its latest start knows all rollbacks that lead to its checkpoint.
+// Returns the rollbacks of a run. The record of its latest start has all that led to its state.
 static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &options) {
   return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
 }
 
-// Completes the run's identity, with the initial weights `init` and the changes since the last
-// start, and records it in session.progress, the run's folder and events. `goesOn`: see prepare().
+// Completes the identity with the initial weights `init` and the changes since the last start, and
+// records it in session.progress, the run's folder and events.jsonl. `goesOn`: see prepare().
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
                                 const std::string &init, const RunPhase &phase, bool goesOn,
@@ -417,8 +415,8 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   return directory.record(identity, *session.job);
 }
 
-// With --rewind, moves checkpoints and exports of steps after `step` to OUT/undone. Without it, the
-// folder has none but `damaged` checkpoints, which are renamed.
+// With --rewind, moves checkpoints and exports of steps after `step` to OUT/undone. Without
+// --rewind, later checkpoints can only be the `damaged` ones, which are renamed.
 static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {
@@ -494,15 +492,15 @@ namespace {
 struct Folder {
   std::unique_ptr<RunDirectory> directory;
   std::optional<RunLog> log;
-  std::string interruption;              // reason of a run that ends with ExitCode::Interrupted
-  std::unique_ptr<RunObserver> observer; // null on all ranks but the first, and in a trial
+  std::string interruption;              // why the run ends with ExitCode::Interrupted
+  std::unique_ptr<RunObserver> observer; // null on ranks other than 0, and in a trial
 };
 
 // A prepared start, before the weights are loaded. It has not changed the run's folder.
 struct Prepared {
   Start start;
-  std::vector<std::string> repeated; // changes by --set at an earlier start that count again
-  std::string init;                  // path of the initial weights, of this or an earlier start
+  std::vector<std::string> repeated; // --set changes of an earlier start that are repeated
+  std::string init;                  // path of the initial weights of the run
   std::unique_ptr<Session> session;  // the session of `phase`
   int64_t totalSteps = 0;
   RunPhase phase;
@@ -511,7 +509,7 @@ struct Prepared {
   // Members that are set only if the run trains:
   std::shared_ptr<DataSource> data;
   std::vector<std::string> job;           // lines about the data and the job (jobFacts)
-  std::vector<DamagedCheckpoint> damaged; // checkpoints in the folder of later steps than the start
+  std::vector<DamagedCheckpoint> damaged; // the folder's checkpoints of later steps
 };
 
 } // namespace
@@ -552,7 +550,6 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
   return opened;
 }
 
-// Warns of settings and data that may not be intended, and of a TOML file edited since the compile.
 static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &identity,
                        const std::vector<std::string> &repeats, Console &console) {
   for (const std::string &warning : phases.front().session->settings.warnings)
@@ -569,8 +566,8 @@ static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &
   warnOfEditedConfig(identity, console);
 }
 
-// Returns the number of the phase to which a start belongs. --phase chooses the phase of a start
-// that does not train.
+// Returns the number of the phase to which a start belongs. Only a start that does not train takes
+// it from --phase.
 static Result<size_t> choosePhase(const RunOptions &options, const std::vector<RunPhase> &phases,
                                   uint64_t step, bool runsSteps) {
   if (options.phase.empty())
@@ -674,8 +671,8 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   return prepared;
 }
 
-// Prepares a start and loads the weights. If the checkpoint turns out to be damaged, the next older
-// one is tried. All mistakes of the user are found before the first weight is loaded.
+// Prepares a start and loads the weights. If the checkpoint is found to be damaged while it is
+// loaded, the next older one is tried. All mistakes of the user are found before loading.
 static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
                                        const Measurement *measurement, bool goesOn,
                                        Console &console) {
@@ -697,7 +694,7 @@ static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
   }
 }
 
-// The end of a phase. `more` is true if the run has another phase, or goes back to a checkpoint.
+// How a phase ended. `more` is true if the run continues with another phase, or with a rollback.
 struct PhaseEnd {
   ExitCode code = ExitCode::Success;
   bool more = false;
@@ -722,7 +719,7 @@ Result<StartFacts> lookAtStart(const Run &run, Console &console) {
   return facts;
 }
 
-// Warns of mistakes in a sample of the token files, and of a disk that is too small for the run.
+// Warns of mistakes in a sample of the tokens, and of a disk that is too small for the run.
 static void warnAtStart(const Prepared &prepared, const PlanFile &job, const RunOptions &options,
                         Console &console) {
   const Session &session = *prepared.session;
@@ -739,7 +736,7 @@ static void warnAtStart(const Prepared &prepared, const PlanFile &job, const Run
     console.warning(finding.text);
 }
 
-// Writes the profile of a phase to a file of its own, if the user asks for profiles.
+// Writes the profile of a phase to a file of its own, if --profile is given.
 static Result<void> writeProfile(const Session &session, const RunOptions &options,
                                  const RunPhase &phase) {
   if (options.profile.empty())
@@ -748,7 +745,7 @@ static Result<void> writeProfile(const Session &session, const RunOptions &optio
                                                   : options.profile + "." + phase.name);
 }
 
-// Returns the line about the run's time limit that is printed when the run starts.
+// Returns the line about the time limit that a run prints at its start.
 static std::string describeLimit(const TimeBudget &time) {
   const TimeLimit &limit = *time.what();
   const auto end = std::chrono::system_clock::from_time_t(static_cast<time_t>(limit.end));
@@ -862,7 +859,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  reportNotes(); // functions with collectives are captured after a first run
+  reportNotes(); // reports again: functions with collectives are captured after their first run
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);
@@ -893,7 +890,7 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
     next.rewind.reset();
     if (!next.rollbacks.empty())
       next.rewind = next.rollbacks.back().step;
-    // If there is a rollback, it is first recorded; the run then stops before its next step.
+    // A rollback must be recorded first, so a signal then stops the run only before its next step.
     double stops = run.stop.requested() && next.rollbacks.empty() ? 1 : 0;
     LMC_TRY(run.world.all().allReduce(&stops, 1, plan::DType::F64));
     if (stops > 0) {
@@ -907,7 +904,7 @@ static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement 
   return end->code;
 }
 
-// Opens the folder of the run. Rank 0 locks it, and the other ranks find the lock in it.
+// Opens the folder of the run. Rank 0 locks it; the other ranks check that they see the lock.
 static Result<void> openFolder(Folder &folder, const RunOptions &options, World &world) {
   auto open = [&](auto directory, const std::string &logs) -> Result<void> {
     LMC_TRY(directory);
@@ -932,7 +929,7 @@ Result<ExitCode> train(const Run &run) {
   World &world = run.world;
   const auto begin = std::chrono::steady_clock::now();
   Console console(options.output, options.errors);
-  Folder folder; // Console is older: the folder's observer warns on it
+  Folder folder; // destroyed before the console, on which its observer warns
   LMC_TRY(openFolder(folder, options, world));
   console.record(&*folder.log);
   std::unique_ptr<HangWatch> watch;

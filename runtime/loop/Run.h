@@ -1,5 +1,4 @@
-// Runs a plan: trains from checkpoint to checkpoint, or gives the weights to a program that
-// measures them.
+// Runs a plan: trains, or loads the weights and gives them to a program that measures them.
 #pragma once
 
 #include "ground/support/Signals.h"
@@ -16,42 +15,42 @@
 
 namespace lmc {
 
-// Opens the plan that the options name, checks with all ranks that it is the same one, and divides
-// `world` by its mesh.
+// Opens the plan that the options name, checks that all ranks have the same plan, and divides
+// `world` by the plan's mesh.
 Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &world);
 
-// A run, seen from one of the plan's ranks. All ranks call the functions below together.
+// A run as one rank sees it. All ranks call the functions below together.
 struct Run {
-  const RunOptions &options; // rank 0 writes to its `output` and `errors`, others to OUT/ranks/R
+  const RunOptions &options; // rank 0 prints to its `output`, `errors`; others to OUT/ranks/R
   const StopSignals &stop;
   const PlanFile &plan;
-  World &world; // divided
-  RunObserverMaker makeObserver = {}; // empty: there is none
+  World &world;                       // already divided by the plan's mesh
+  RunObserverMaker makeObserver = {}; // may be empty
 };
 
 // Trains in the folder of the options, and records there how it ended. Returns Success, Diverged,
-// or Interrupted after a signal of kStopSignals or before the time limit.
+// or Interrupted if a signal of kStopSignals or the time limit ended the training.
 Result<ExitCode> train(const Run &run);
 
-// The use that a program makes of a start's weights instead of training. Nothing is written to the
-// run's folder.
+// What a program does with the loaded weights instead of training. It writes nothing to the run's
+// folder.
 struct Measurement {
-  // Is called with the session when the weights are loaded.
+  // Is called once the weights are loaded.
   std::function<Result<ExitCode>(Session &, Console &)> use;
-  // Makes what runs the functions of the plan in place of the device; empty: nothing does.
+  // Makes the object that runs the plan's functions in place of the device; empty: the device does.
   ObserverMaker observer = {};
-  // True if `use` runs steps: the session belongs to the phase that trains the next step. Otherwise
-  // it belongs to the phase that trained the last one.
+  // True if `use` runs steps. The session is then that of the phase which trains the next step,
+  // else that of the phase which trained the last one.
   bool runsSteps = false;
 };
 Result<ExitCode> measure(const Run &run, const Measurement &measurement);
 
-// How a start of the run would begin.
+// What a start of the run would do before its first step.
 struct StartFacts {
   std::optional<std::string> checkpoint; // path
   std::string init;                      // initial weights; "": none
-  std::vector<std::string> overrides;    // all changes by --set, with those of earlier starts
-  uint64_t step = 0, totalSteps = 0;     // number of finished steps, and number of the last step
+  std::vector<std::string> overrides;    // all --set changes, of earlier starts too
+  uint64_t step = 0, totalSteps = 0;     // finished steps; the last step's number
   std::vector<RunPhase> phases;
   std::vector<std::string> job; // lines about the data and the job (jobFacts)
 };

@@ -1,4 +1,4 @@
-// The parts of a run in its folder with which the trainer and its saves work.
+// The objects of a run that the trainer and its saves share.
 #pragma once
 
 #include "ground/support/Signals.h"
@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// Seconds spent on one kind of work beside the steps, and how often it was done.
+// The total seconds of one kind of work beside the steps, and the number of times that it was done.
 struct TimeSpent {
   double seconds = 0;
   int64_t times = 0;
@@ -44,7 +44,7 @@ struct RunContext {
   Progress &progress() const { return session.world.progress(); }
   bool isFirstRank() const { return session.world.rank() == 0; }
 
-  // Writes the findings of watches to the console and to events.jsonl.
+  // Writes warnings of watches to the console, and their events to events.jsonl.
   void report(const WatchFindings &found) const {
     for (const WatchFinding &finding : found) {
       if (!finding.warning.empty())
@@ -54,8 +54,8 @@ struct RunContext {
     }
   }
 
-  // Returns the estimated seconds of future work that is due at each multiple of `interval`, and is
-  // done at least `least` times.
+  // Returns the estimated seconds of future work that is done at each multiple of `interval`, and
+  // at least `least` times.
   double pendingSeconds(const TimeSpent &spent, int64_t interval, int64_t least) const {
     const int64_t times =
         interval > 0 ? int64_t(totalSteps) / interval - int64_t(session.progress.step) / interval

@@ -14,7 +14,6 @@
 
 namespace lmc {
 
-// Returns the bytes of the files in a folder.
 static uint64_t folderBytes(const std::string &path) {
   uint64_t bytes = 0;
   std::error_code failed;
@@ -35,7 +34,7 @@ static Result<void> writeExport(const SaveJob &job, const PlanFile &plan, const 
                        : Result<void>();
   if (!tokenizer)
     warnings.push_back(fmt::format("{}; the export has no tokenizer", tokenizer.error().message));
-  // If the folder has the tokenizer of an earlier export, it stays there.
+  // A tokenizer that an earlier export put into the folder is kept.
   std::error_code unknown;
   if (options.files.empty() && std::filesystem::is_directory(job.exportFolder, unknown))
     if (auto files = tokenizerFiles(job.exportFolder))
@@ -65,7 +64,7 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
     });
   if (!remark.empty())
     outcome.warnings.push_back(remark);
-  // An export that failed because its disk was away may have left a folder that was not removed.
+  // If an earlier export failed because its disk was away, its incomplete folder may still exist.
   if (const std::string exports = folder + "/exports";
       !job.exportFolder.empty() && source.group.position() == 0 && exists(exports))
     if (auto removed = removeInterrupted(exports); !removed)

@@ -1,4 +1,4 @@
-// Writes checkpoints and exports: at once, or behind the training steps from a snapshot.
+// Writes checkpoints and exports: at once, or in the background from a snapshot of the state.
 #pragma once
 
 #include "runtime/folder/RunDirectory.h"
@@ -16,20 +16,20 @@
 
 namespace lmc {
 
-// The files to write of the state after one step.
+// The files to write from the state after one step.
 struct SaveJob {
   CheckpointState state;
   bool checkpoint = false;
-  KeepRules keep; // the arguments of saveCheckpoint(), with `suspect`
+  KeepRules keep; // `keep` and `suspect` of saveCheckpoint()
   std::optional<uint64_t> suspect;
   std::string exportFolder;     // "": no export
-  std::function<void()> before; // called by the writing thread at its begin; may be null
-  // The step that made the state. After a snapshot is written, the thread computes the step's
-  // update of each tensor. Absent: the step was skipped.
+  std::function<void()> before; // called by the writing thread first; may be null
+  // The step that made the state. After writing a snapshot, the thread computes how much this step
+  // changed each tensor. Absent: the step was skipped.
   std::optional<AdamWStep> update;
 };
 
-// What became of a job.
+// The result of a job.
 struct SaveOutcome {
   struct Part {
     Result<void> written;
@@ -40,7 +40,7 @@ struct SaveOutcome {
   uint64_t step = 0;
   std::optional<Part> checkpoint, exported;
   std::optional<StepUpdates> updates;
-  double updateSeconds = 0; // seconds that computing the updates took
+  double updateSeconds = 0; // time to compute the updates
   std::vector<std::string> warnings;
 };
 
@@ -52,30 +52,27 @@ public:
   // Waits until the job is written.
   ~SaveWriter();
 
-  // Allocates memory for a snapshot, so that begin() may be called. Error: one of the ranks has too
-  // little memory for it.
+  // Allocates the snapshot, which begin() needs. Error: one of the ranks has too little memory.
   Result<void> allocate();
   bool hasSnapshot() const { return snapshot != nullptr; }
   uint64_t snapshotBytes() const { return snapshot->bytes(); }
 
-  // Writes a job at once. No other job may be under way.
+  // Writes a job at once. Requires !isBusy().
   SaveOutcome write(const SaveJob &job);
 
-  // Takes a snapshot of the state, from which the job is written. No other job may be under way.
-  // Error: as of Device::wait().
+  // Takes a snapshot of the state; poll() then starts to write the job from it. Requires !isBusy().
+  // Errors of begin() and poll() are those of Device::wait().
   Result<void> begin(SaveJob job);
-  // Must be called now and then, so that writing begins when the snapshot is complete. Error: as of
-  // Device::wait().
+  // Starts the writing once the snapshot is complete. Must be called repeatedly until then.
   Result<void> poll();
   // Returns true from begin() until finish().
   bool isBusy() const { return job.has_value(); }
-  // Returns true if the job that is under way is written, so that finish() returns at once. Has no
-  // meaning unless isBusy().
+  // Returns true if the job is written, so that finish() returns at once. Requires isBusy().
   bool isWritten() const { return written; }
-  // Waits until the job is written. Each piece that is written counts as progress of this rank.
-  // Error: the device failed, so that there is no copy of the state.
+  // Waits until the job is written. Each written piece counts as progress of this rank. Error: the
+  // device failed, so that the snapshot has no copy of the state.
   Result<SaveOutcome> finish();
-  // Return what the present job writes, and of which step. isBusy() must be true.
+  // Return what the job writes, and of which step. Require isBusy().
   bool isCheckpoint() const { return job->checkpoint; }
   bool isExport() const { return !job->exportFolder.empty(); }
   uint64_t step() const { return job->state.step; }
@@ -91,7 +88,7 @@ private:
   World &world;
   std::unique_ptr<Snapshot> snapshot;
   std::optional<SaveJob> job;
-  SaveOutcome outcome;               // of the thread
+  SaveOutcome outcome;               // set by the thread
   std::atomic<bool> written = false; // the thread has set `outcome`
   std::atomic<uint64_t> pieces = 0;  // pieces of the snapshot that the thread has read
   std::thread thread;                // runs while a job is being written

@@ -108,8 +108,8 @@ SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
               .keep = keepRules(),
               .suspect = watches.suspectSince(),
               .exportFolder = std::move(exportFolder)};
-  // The records of the steps reach the disk before the checkpoint that follows them, even records
-  // that could not be written before. A further failure has already been reported.
+  // The records of all steps before the checkpoint must reach the disk first, also those that could
+  // not be written before. A failure was already reported when it happened first.
   if (metrics) {
     (void)metrics->flush();
     job.before = [&records = *metrics] { records.sync(); };
@@ -196,7 +196,7 @@ Result<void> Saves::saveDue(const StepRecord &record) {
   const auto start = std::chrono::steady_clock::now();
   began = start;
   SaveJob job = jobOf(saves, folder);
-  // After a skipped step, the moments are those of an earlier step.
+  // After a skipped step, the moments do not belong to this step, so its updates are unknown.
   if (record.skipped == SkipReason::None)
     job.update = adamWStep(settings, record.step, record.lr);
   LMC_TRY(writer.begin(std::move(job)));
@@ -274,11 +274,11 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
   const auto took = part.written ? std::optional(part.seconds) : std::nullopt;
   if (!part.written) {
     run.report(watches.ask(&Watch::saved, outcome.step, took));
-    if (!latePermanent) // no later step is due already
+    if (!latePermanent) // no other step is due
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
-    // The delay of the retry: 1, 2, 4 ... steps, but at most the interval. It counts from the
-    // enqueued step, which is equal on all ranks; the settled step may differ.
+    // The delay of the retry is 1, 2, 4 ... steps, but at most the interval. It counts from the
+    // enqueued step, which is equal on all ranks. The settled step may differ between ranks.
     const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
     retryStep =
         enqueuedStep +

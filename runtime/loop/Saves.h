@@ -16,8 +16,8 @@ namespace lmc {
 
 // All ranks call the same functions in the same order.
 //
-// A permanent checkpoint (checkpoint.keep_every) or an export that is due while another is being
-// written, or whose save fails, is made by a later step, which then stands for it.
+// A permanent checkpoint (checkpoint.keep_every) or an export may be due while another one is being
+// written, or may fail. It is then made after a later step, in place of the missed one.
 class Saves {
 public:
   // `enqueuedStep` is the number of the newest step that was enqueued. The arguments must outlive
@@ -31,21 +31,21 @@ public:
   // writes the export of the checkpoint from which this start continues, if it is due and missing.
   Result<void> completeExports();
 
-  // Marks a step whose state shall be saved (checkpoint.save_best).
+  // Requests that the state after `step` is saved (checkpoint.save_best).
   void want(uint64_t step) { bestStep = step; }
   // Returns true if a checkpoint or an export follows the step.
   bool isDueAfter(uint64_t step) const { return savesAfter(step) || exportsAfter(step); }
-  // Saves and exports what is due after the newest step, whose record is given; in the background
-  // if possible. Error: the device failed.
+  // Makes the save and the export that are due after the newest step, whose record is given; in the
+  // background if possible. Error: the device failed.
   Result<void> saveDue(const StepRecord &record);
-  // Saves and exports at once, when the background job is finished. Error: the device failed.
+  // Waits for the background job, then saves and exports at once. Error: the device failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
   // Saves the newest step, unless it is saved already.
   Result<void> saveNewest();
-  // Does the same at the end of a run or phase, and makes an export that is late.
+  // Saves the newest step at the end of a run or phase, and makes an export that is still missing.
   Result<void> saveLast(bool hasTrained);
 
-  // Must be called now and then, so that writing begins when the copy of the state is complete.
+  // As SaveWriter::poll().
   Result<void> poll() { return writer.poll(); }
   // Returns true if the background job of this rank is complete. When it is complete on all ranks,
   // finish() returns at once.
@@ -55,15 +55,15 @@ public:
   // Warns of a checkpoint whose writing takes longer than usual.
   void watch();
 
-  // Return the estimated seconds until the background job is complete; of an export after `step`
-  // (before the first export, that of a save); and of all saves and exports to come.
+  // Return estimated seconds: until the background job is complete; of an export that is due after
+  // `step` (before the first export: the seconds of a save); of all saves and exports to come.
   double writingSeconds() const;
   double exportSecondsAfter(uint64_t step) const;
   double pendingSeconds() const;
   // Returns the seconds that the loop has waited since the last call.
   double takeWaited() { return std::exchange(waited, 0); }
 
-  // Returns the error of the latest checkpoint or export, if it failed.
+  // Return the error of the latest checkpoint and of the latest export, if it failed.
   const std::optional<Error> &saveError() const { return errorOfSave; }
   const std::optional<Error> &exportError() const { return errorOfExport; }
 
@@ -72,16 +72,16 @@ private:
   bool exportsAfter(uint64_t step) const;
   // Returns true if the checkpoint of the step is permanent.
   bool isPermanent(uint64_t step) const;
-  // Returns true if a save that has failed is tried again after the step.
+  // Returns true if a failed save is tried again after the step.
   bool isRetry(uint64_t step) const { return retryStep > 0 && step >= retryStep; }
   std::string exportFolder(uint64_t step) const;
   KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
   Result<void> openUpdates();
-  // Records what is due after step `done` and cannot be written now. What was due before and is
-  // still late is lost.
+  // Records what is due after step `done` and cannot be written now. It replaces a record of the
+  // same kind from an earlier step, which is then never made.
   void postpone(uint64_t done, bool saves, bool exports);
-  // Reports that a checkpoint or export of step `late`, if there is one, will not be made.
+  // If `late` is set, reports that the checkpoint or export of this step will never be made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
   // Reports the result of a save for which the loop has waited `seconds`.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
@@ -108,20 +108,20 @@ private:
 
   TimeSpent saves, exports;
   double waited = 0;        // seconds that the loop has waited since takeWaited()
-  double copySeconds = 0;   // of these, the seconds of the copy for the background job
-  double exportSeconds = 0; // that the latest export took
+  double copySeconds = 0;   // the part of `waited` for the snapshot
+  double exportSeconds = 0; // seconds of the latest export
   std::chrono::steady_clock::time_point began; // begin of the background job
 
-  bool isLate = false; // true if one was due during the writing of another
-  // The steps of a permanent checkpoint and of an export that must still be made.
+  bool isLate = false; // true if a save was due while another was written
+  // The steps for which a permanent checkpoint and an export must still be made.
   std::optional<uint64_t> latePermanent, lateExport;
-  // The steps whose permanent checkpoint, and whose export, the latest save makes.
+  // The steps for which the latest save makes the permanent checkpoint and the export.
   std::optional<uint64_t> writesPermanent, writesExport;
   uint64_t retryStep = 0;  // step from which a failed save is tried again; 0: none failed
   int64_t failedSaves = 0; // in a row
   uint64_t bestStep = 0;   // step with the best validation; 0: none
   uint64_t savedStep;      // step of the newest checkpoint on the disk
-  // The newest checkpoint that this rank knows of, for a time in which its folder cannot be read.
+  // The newest checkpoint that this rank knows of; used while the folder cannot be read.
   std::optional<KnownSave> knownSave;
   std::optional<Error> errorOfSave, errorOfExport;
 };

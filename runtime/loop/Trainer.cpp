@@ -17,7 +17,7 @@
 
 namespace lmc {
 
-// Marks at ends of steps: two steps may be enqueued, timed from the end of the step before.
+// The number of marks of step ends: those of two enqueued steps, and of the step before them.
 static constexpr int kEnds = 3;
 Trainer::Trainer(const RunContext &run, std::shared_ptr<DataSource> data)
     : run(run), firstStep(run.session.progress.step), data(std::move(data)),
@@ -239,7 +239,7 @@ Result<StepRecord> Trainer::settle() {
   // The clock of a device may be too coarse for a tiny step.
   record->tokensPerSecond =
       record->stepSeconds > 0 ? static_cast<double>(stepTokens) / record->stepSeconds : std::nan("");
-  // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the run.console.
+  // If the peak is not known, both MFUs are NaN: null in the metrics, "?" on the console.
   double peak = run.session.deviceInfo.peakFlops > 0
                     ? run.session.deviceInfo.peakFlops * static_cast<double>(plan.batch()->ranks())
                     : std::nan("");
@@ -310,7 +310,7 @@ Error Trainer::stopDiverged(const WatchFinding &finding) {
 
 Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
   const GuardConfig &guards = run.session.settings.config.guard;
-  // A rollback no longer counts after `refund` steps without another spike.
+  // A rollback no longer counts after guard.refund steps without another spike.
   const auto quiet = static_cast<uint64_t>(guards.refund);
   int64_t done = 0;
   uint64_t before = 0;
@@ -333,7 +333,7 @@ Result<Rollback> Trainer::chooseRollback(uint64_t spike) {
 
 Result<ExitCode> Trainer::goBack() {
   LMC_TRY(saves.finish());
-  // Rank 0 looks into the folder.
+  // Only rank 0 reads the folder.
   auto chosen = run.isFirstRank() ? chooseRollback(*spike) : Result<Rollback>(Rollback{});
   auto agreed = allSucceed(run.ranks(), chosen);
   if (!agreed)
@@ -426,7 +426,7 @@ void Trainer::reportUnvalidated(const Validation *first) {
     if (first->set->isDue(step, step == run.totalSteps))
       sets.push_back(first->set->name);
   const std::string &source = run.time.what()->source;
-  // If there is only one set, it may have no name.
+  // A single set may have no name.
   const std::string names = fmt::format("{}", fmt::join(sets, ", "));
   run.console.warning(
       fmt::format("step {}: {} leaves no time for the validation{}: its loss is not "
@@ -445,9 +445,9 @@ double Trainer::secondsAfter(uint64_t step) const {
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
-    // A validation runs only the forward pass, so that a batch takes less time than a step. Before
-    // the first step of a start this bound does not count: a run whose time slots are shorter could
-    // never start, and a validation that does not fit is cut off.
+    // A batch takes less time than a step, because a validation runs only the forward pass. Before
+    // the first step of a start this bound is not used: otherwise a run with shorter time slots
+    // could never start. A validation that does not fit is cut off.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())
@@ -466,7 +466,7 @@ Result<void> Trainer::leaveInTime() {
                                {"save_seconds", run.time.save()}});
   if (run.time.hasStepped())
     return {};
-  // A start by --restarts may be too late without a mistake of the user.
+  // A start that --restarts has made may be too late although the user made no mistake.
   return Error{fmt::format("{} leaves {:.1f} s at step {}, and a step with its checkpoint needs "
                            "about {:.1f} s: nothing was trained; give the run more time",
                            limit.source, std::max(left, 0.0), run.session.progress.step,
@@ -483,7 +483,7 @@ double Trainer::pendingSeconds() const {
   return seconds;
 }
 
-// Reports after a few steps how long the rest of the job will take.
+// After kMeasuredSteps steps, reports how long the rest of the job will take.
 void Trainer::reportExpectedTime(const StepRecord &record) {
   constexpr uint64_t kMeasuredSteps = 5;
   const uint64_t done = run.session.progress.step - firstStep;
@@ -505,7 +505,7 @@ void Trainer::report(StepRecord &record) {
   record.saveSeconds = saves.takeWaited();
   run.time.stepped(record.stepSeconds);
   record.pendingSeconds = pendingSeconds();
-  // The metrics file is written first, so that it has every step that the console shows.
+  // The metrics file is written first, so that it includes every step that the console shows.
   auto written = metrics ? metrics->write(lineOf(record)) : Result<void>();
   run.console.step(record);
   if (run.observer)
@@ -563,8 +563,8 @@ Result<ExitCode> Trainer::train() {
     auto next = nextBatch();
     if (!next) {
       LMC_TRY(drain(0));
-      // If a token file is damaged or cannot be read, the weights are those of the last complete
-      // step, so they are saved.
+      // A token file that is damaged or cannot be read does no harm to the weights, so they are
+      // saved.
       if (dataFailed) {
         if (stops)
           return stopDiverged(*stops);
@@ -613,7 +613,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
   uint64_t done = run.session.progress.step;
   run.progress().enter(Activity::Ending, done);
   if (run.session.trace &&
-      !run.session.trace->isWritten()) // the trace has fewer steps than were requested
+      !run.session.trace->isWritten()) // the run ended before all requested steps
     writeTrace();
   if (outOfTime)
     LMC_TRY(leaveInTime());

@@ -18,24 +18,24 @@ namespace lmc {
 
 // Trains a started session from its current step to the end of its phase.
 //
-// Each step reads the next GBS rows of the training data, and a run goes on at the next token that
-// it has not read. The loss is divided by the number of targets of the whole step that have a loss,
-// which is known before the first micro-step.
+// Each step reads the next GBS rows of the training data; a resumed run continues with the first
+// token that was not read. The loss is divided by the number of targets with a loss in the whole
+// step, which is known before the first micro-step.
 //
 // The host enqueues a step and then the next one, and never waits between micro-steps. The results
-// of a step are read when they arrive. Their consequences (such as the end of a run that has
-// diverged) follow after the next step was enqueued, on every device. The loop empties the device's
-// queue only for work that needs the state of one step: validation, a save, an export, the end.
-// With checkpoint.background, saves and exports then copy the state to the host's memory, and are
-// written behind the next steps.
+// of a step are read when they arrive. Their consequences, such as the end of a diverged run, come
+// after the next step was enqueued, on CPUs and GPUs alike. The loop empties the device's queue
+// only for work that needs the state of one step: validation, a save, an export, the end. With
+// checkpoint.background, a save or an export then only copies the state to the host's memory, and
+// is written during the next steps.
 //
-// All ranks train together. Before each step they exchange the number of targets with a loss, and
-// whether one of them got a signal or has no batch; rank 0 adds whether another step fits before
-// the run's time limit (TimeLimit.h). So all stop behind the same step. Their losses, their norms
-// and the findings of their watches are equal. Rank 0 writes the metrics.
+// All ranks train together. Before each step they exchange the number of targets with a loss,
+// whether a rank got a signal or has no batch, and whether rank 0 finds that another step fits
+// before the time limit (TimeLimit.h). So all ranks stop after the same step. Their losses, their
+// norms and the findings of their watches are equal. Rank 0 writes the metrics.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
-// count. Watches (runtime/watch/Watch.h) look at all steps; their state is part of each checkpoint.
+// are counted. Watches (runtime/watch/Watch.h) look at all steps; checkpoints include their state.
 class Trainer {
 public:
   // `run` must outlive the trainer.
@@ -46,27 +46,27 @@ public:
   Result<void> prepare();
 
   // Trains, saves and exports. Returns Interrupted if a signal or the time limit stopped the run
-  // early. Error Diverged: a watch stopped the run, and its state is kept in
+  // early. Error Diverged: a watch stopped the run; the state is saved in
   // OUT/checkpoints/STEP.diverged, unless it is damaged. Error UserError: the time limit leaves no
   // time for one step.
   Result<ExitCode> train();
 
-  // After train(): the rollback because of a spike, if there is one. Nothing was saved of the steps
-  // since the spike began.
+  // After train(): the rollback that a spike requires, if there is one. No step since the spike
+  // began was saved.
   const std::optional<Rollback> &rollback() const { return goesBack; }
   // Returns why train() has returned Interrupted: "signal" or "time_limit".
   const char *interruption() const { return outOfTime ? "time_limit" : "signal"; }
 
 private:
-  // A step that the device has not completed, or whose results were not read.
+  // A step whose results were not read yet.
   struct EnqueuedStep {
     int64_t number = 0;
     double lr = 0;
     StepLimits limits;
     bool named = false;          // guard.skip_steps names the step
     double dataSeconds = 0;      // seconds that the host waited for the batch
-    uint64_t validTargets = 0;   // of all ranks
-    const Mark *began = nullptr; // end of the step before; if the device was idle, the start
+    uint64_t validTargets = 0;   // sum over all ranks
+    const Mark *began = nullptr; // end of the previous step or, after idle time, `start`
     const Mark *ended = nullptr;
   };
   // The rows of this rank in the next step.
@@ -85,22 +85,22 @@ private:
   // Returns nullopt if a signal asks some rank to stop, or if the step does not fit before the time
   // limit.
   Result<std::optional<NextBatch>> nextBatch();
-  // Enqueues the next step.
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Waits for the oldest enqueued step and shows it to the watches. The caller reports it.
+  // Settles the oldest enqueued step: waits for it and shows it to the watches. The caller reports
+  // it.
   Result<StepRecord> settle();
   // Settles and reports enqueued steps until `count` are left.
   Result<void> drain(size_t count);
   // Settles and reports the enqueued steps whose results have arrived.
   Result<void> settleReady();
   Result<StepRecord> readStep(const EnqueuedStep &step);
-  // Returns how far each named source is read at the position in the data, and records it for the
-  // next checkpoint.
+  // Returns how far each named source is read at the present position in the data, and records this
+  // for the next checkpoint.
   std::vector<SourceRecord> recordSources();
-  // Returns true if work that needs the state of `step` follows it.
+  // Returns true if validation, a save or other work that needs the state after `step` is due.
   bool hasWorkAfter(uint64_t step) const;
-  // Reports the findings of watches, and records their consequences.
+  // Reports the findings of watches, and records which actions they require.
   void take(const WatchFindings &found);
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
@@ -108,30 +108,30 @@ private:
   // Decides on a rollback because of a spike that began at `spike`. Error: the run has no
   // checkpoint from before it, or went back too often.
   Result<Rollback> chooseRollback(uint64_t spike);
-  // Prepares the rollback because of the spike.
+  // Prepares the rollback to before `spike`.
   Result<ExitCode> goBack();
-  // Returns what to do after a divergence, as a clause.
+  // Returns a clause that says what the user can do after a divergence.
   std::string wayBack(const WatchFinding &finding) const;
   // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
-  // Lets the model continue the prompts, if that is due after the step. Its time counts as
+  // Lets the model continue the prompts, if this is due after the step. The time counts as
   // validation.
   Result<void> generateText(StepRecord &record);
-  // Reports that the time limit has cut off the validation `first` and those behind it.
+  // Reports that the time limit has prevented the validation `first` and all later ones.
   void reportUnvalidated(const Validation *first);
-  // Returns the estimated seconds of validations, generations and exports after `step`. Before the
-  // first validation of a set, that is the time of its batches at the longest step.
+  // Returns the estimated seconds of the validations, generations and exports that follow `step`.
+  // For a set that was not validated yet, the estimate is its number of batches x the longest step.
   double secondsAfter(uint64_t step) const;
-  // Reports that the run ends because of its time limit. Error: it has not done one step.
+  // Reports that the run ends because of its time limit. Error: this start has trained no step.
   Result<void> leaveInTime();
-  // Returns the estimated seconds of all future work beside the steps.
+  // Returns the estimated seconds of all future work other than steps.
   double pendingSeconds() const;
   void reportExpectedTime(const StepRecord &record);
   void report(StepRecord &record);
   Result<ExitCode> finish(bool interrupted);
 
   const RunContext &run;
-  const uint64_t firstStep; // number of steps done before this run
+  const uint64_t firstStep; // number of steps done before this start
   const std::shared_ptr<DataSource> data;
   const std::vector<SourceFacts> sources; // of the data
   std::unique_ptr<BatchLoader> batches;
@@ -141,13 +141,13 @@ private:
   std::deque<EnqueuedStep> enqueued;
   uint64_t enqueuedStep;                   // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends; // ends[n % size] is the end of step n
-  std::unique_ptr<Mark> start; // begin of the oldest enqueued step, if the device was idle
+  std::unique_ptr<Mark> start;             // begin of the oldest step, if the device was idle
   std::optional<LineFile> metrics;
   bool metricsHeldBack = false; // true if the latest record could not be written
   Watches watches;
   const RouterSums routerSums;
   Saves saves;
-  double stepSeconds = 0; // sum over this start's steps; the first, a warm-up, is left out
+  double stepSeconds = 0; // sum over this start's steps but the first, a warm-up
   bool gradientsDumped = false;
   bool dataFailed = false;           // true once a batch could not be read
   bool outOfTime = false;            // true once a step did not fit before the time limit

@@ -85,7 +85,7 @@ void Console::warning(const std::string &line) {
 std::string Console::progressLine(const StepRecord &record) const {
   std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);
-  // The line shows the average rate, so that the MFU is scaled to this rate.
+  // The line shows the average rate, so the MFU is scaled to this rate.
   const double part = smoothedRate / record.tokensPerSecond;
   line +=
       fmt::format("{} tokens/s | MFU {} causal, {} full{} | mem {} | ETA {}", grouped(smoothedRate),
@@ -109,8 +109,8 @@ std::string Console::progressLine(const StepRecord &record) const {
 }
 
 void Console::step(const StepRecord &record) {
-  // The first step also warms up caches and libraries. The second step therefore replaces the first
-  // one's values in the averages.
+  // The first step also warms up caches and libraries, so the second step's values replace those of
+  // the first in the averages.
   double weight = shownSteps < 2 ? 1.0 : 0.1;
   smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
   if (std::isfinite(record.tokensPerSecond))

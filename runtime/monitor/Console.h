@@ -1,5 +1,5 @@
-// Shows progress to the user: on a terminal one line that is updated in place, in a log a line at
-// intervals.
+// Shows progress to the user: on a terminal one line that is updated in place, otherwise (in a log)
+// a line at intervals.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
@@ -21,18 +21,18 @@ public:
   Console(FILE *out, FILE *err);
   ~Console();
 
-  // Also writes all that is printed to `log`, and warnings as events. `log` must outlive this
-  // object.
+  // From now on also writes all printed lines to `log`, and warnings as events. `log` must outlive
+  // this object.
   void record(RunLog *log);
 
-  // Prints a line that later progress does not replace.
+  // Prints a line that stays on the screen.
   void note(const std::string &line);
   // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
-  // Sets the steps between two lines in a log, and the last step. Must be called before step().
+  // Sets the number of steps between two lines in a log, and the last step. Must precede step().
   void setSteps(int64_t logInterval, int64_t totalSteps);
-  // Must be called after every step. A log gets a line every logInterval steps, for the first and
-  // the last step, and for a step with a validation.
+  // Must be called after every step. A log gets a line for every logInterval-th step, the first and
+  // the last step, and steps with a validation.
   void step(const StepRecord &record);
 
 private:
@@ -40,13 +40,12 @@ private:
   void clearLive();
   void print(const std::string &line);
 
-  // Guards the output and the state below. A thread that holds it must not call functions of the
-  // log.
+  // Guards the members below. A thread that has locked it must not call functions of the log.
   std::mutex mutex;
   FILE *out, *err;
   RunLog *log = nullptr;
   bool live;              // true if `out` is a terminal
-  bool lineShown = false; // true if the last printed line has no newline yet
+  bool lineShown = false; // true if the last printed line still lacks its newline
   int64_t logInterval = 1, totalSteps = 0;
   int64_t shownSteps = 0;     // number of calls of step()
   double smoothedSeconds = 0; // seconds per step, exponential average

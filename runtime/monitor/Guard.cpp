@@ -8,26 +8,26 @@
 
 namespace lmc {
 
-// The minimum standard deviations. Due to them, a rise of the loss by 0.06 nats, or of the gradient
-// norm by a factor of 1.8, is no spike at the default of 6 deviations, even in a very steady run.
+// The minimum standard deviations. At the default of 6 deviations, a rise of the loss by 0.06 nats,
+// or of the gradient norm by a factor of 1.8, is no spike even in a very steady run.
 static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
-// Losses are cut to this value, so that their squares are finite.
+// Larger losses are replaced by this value, so that squares are finite.
 static constexpr double kHighestLoss = 1e100;
-static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after as many in a row
+static constexpr int64_t kMaxNonFiniteSteps = 10; // the run ends after this many in a row
 static constexpr size_t kQuarters = 4;
-static constexpr double kFallingBack = 1.0 / 16; // least fall / height above the lowest level
-static constexpr double kVisibleFall = 1.0 / 20; // least fall / first loss, for fresh weights
-static constexpr double kSmallRate = 1.0 / 10;   // lower shares of the highest rate need no fall
-// Initial weights of the usual scale give logits of a deviation of about 1 (0.02 * sqrt(hidden
-// size)), which adds half of their variance to ln(vocab_size): 0.4 nats for a hidden size of 2048,
-// 1.6 for 8192. A fifth of ln(32000) is 2.1.
+static constexpr double kFallingBack = 1.0 / 16; // minimum fall / height above the lowest level
+static constexpr double kVisibleFall = 1.0 / 20; // minimum fall / first loss, for fresh weights
+static constexpr double kSmallRate = 1.0 / 10;   // below this part of the highest rate: no plateau
+// Initial weights of the usual scale give logits with a deviation of 0.02 * sqrt(hidden size). The
+// first loss exceeds ln(vocab_size) by half of their variance: 0.4 nats for a hidden size of 2048,
+// 1.6 nats for 8192. A fifth of ln(32000) is 2.1 nats.
 static constexpr double kFarFromIgnorance = 1.0 / 5;
 static constexpr double kPeak = 2;          // deviations at which the tail begins
 static constexpr double kMostExcess = 30;   // maximum height of a peak above kPeak, in deviations
-static constexpr double kTailReach = 20000; // steps over which the counts of a tail fade
-// Probabilities of the tail: a step beyond kHigh is high, so that two in a row have a probability
-// of 1e-10; a step beyond kFar is a spike by itself.
+static constexpr double kTailReach = 20000; // steps over which the counts of a tail decay
+// A step with a probability below kHigh in the tail is high (two in a row: 1e-10); a step with a
+// probability below kFar is a spike by itself.
 static constexpr double kHigh = 1e-5, kFar = 1e-12;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GuardState::Running, count, last, mean, variance)
@@ -51,7 +51,7 @@ void Guard::expectFreshWeights() { memory.ratedSteps = 0; }
 void Guard::expectChange() {
   GuardState anew;
   anew.settling = settings.window;
-  anew.validations = memory.validations; // a validation's data is not trained on
+  anew.validations = memory.validations; // a change of training leaves their data as it was
   memory = anew;
 }
 
@@ -80,7 +80,7 @@ Result<void> Guard::restore(const std::string &text) {
       json.emplace(name, 0);
     json.emplace("validations", nlohmann::json::object());
     memory = json.get<GuardState>();
-    if (settings.onSpike != "skip") // limits are only for "skip"
+    if (settings.onSpike != "skip") // only "skip" has limits
       memory.limits.clear();
     if (settings.action == "off") {
       GuardState counts;
@@ -95,7 +95,7 @@ Result<void> Guard::restore(const std::string &text) {
 }
 
 // Returns the weight of the newest of `count` values in an exponential mean over `reach` values.
-// The first `reach` values get a plain mean, so that the first one does not weigh more than others.
+// The mean of the first `reach` values is a plain one, so that the first value does not weigh more.
 static double newestWeight(int64_t count, int64_t reach) {
   return 1.0 / static_cast<double>(std::clamp<int64_t>(count, 1, std::max<int64_t>(reach, 1)));
 }
@@ -143,13 +143,13 @@ void Guard::enterTails(double ofLoss, double ofNorm) {
 }
 
 // Returns the height above the running mean, in standard deviations, that the loss or ln(norm) of a
-// step exceeds with `probability` according to `tail`; at least `spike`.
+// step exceeds with `probability` by the tail; at least `spike`.
 static double beyond(const GuardState::Tail &tail, double probability, double spike) {
   const double meanExcess = tail.excess / tail.peaks;
   return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
 }
 
-// Returns the finite value of f32 that is the nearest to `value`.
+// Returns the finite f32 value that is nearest to `value`.
 static double nearestFloat(double value) {
   return static_cast<float>(std::min<double>(value, std::numeric_limits<float>::max()));
 }
@@ -158,7 +158,7 @@ void Guard::setLimits(int64_t step) {
   std::erase_if(memory.limits, [&](const GuardState::Limit &limit) { return limit.step <= step; });
   if (settings.onSpike != "skip" || settings.action == "off" || !judges(memory.loss))
     return;
-  // If the step before was high, this step is part of a spike if it is high, too.
+  // After a high step, another high step is a spike.
   const bool isSuspect = memory.spikeStart != 0 || memory.highStep != 0;
   auto limit = [&](const GuardState::Running &running, const GuardState::Tail &tail,
                    double leastDeviation) {
@@ -190,15 +190,14 @@ void Guard::start(double loss, int64_t step, Verdict &verdict) {
 }
 
 void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) {
-  // A skipped step has the loss of the weights before it, but its batch may be unusual, which is
-  // why the user named the step.
+  // The user named the step to be skipped, perhaps because its batch is unusual.
   if (record.skipped == SkipReason::Named)
     return;
   const int64_t step = record.step;
   const double norm = record.gradNorm;
   const bool inSpike = memory.spikeStart != 0;
-  // A spike is over only when both values are well below the threshold, so that one that wavers
-  // about it is not reported again and again.
+  // A spike is over only when both values are well below the threshold, so that a value that wavers
+  // around the threshold is not reported again and again.
   const double part = inSpike ? 0.5 : 1;
   const double ofLoss = deviationsAbove(memory.loss, loss, kLeastLossDeviation);
   const double ofNorm = deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation);
@@ -215,7 +214,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const bool far = judged && isAbove(beyond(memory.lossTail, kFar, settings.spike),
                                      beyond(memory.normTail, kFar, settings.spike));
   const bool isSpike = high && (inSpike || !judged || afterHigh || both || far);
-  // The limits of a skipped step are older than the means.
+  // A skipped step exceeded limits that are older than the present means, so it stays a spike.
   if (!isSpike && record.skipped == SkipReason::None) {
     if (inSpike && memory.spikeReported)
       verdict.warnings.push_back(
@@ -252,7 +251,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
             loss, memory.loss.mean, std::sqrt(memory.loss.variance), norm,
             std::exp(memory.logNorm.mean)),
         memory.loss.mean, std::exp(memory.logNorm.mean)};
-    // At most one spike per window is reported.
+    // At most one spike per `window` steps is reported.
     memory.spikeReported = memory.lastReport == 0 || step - memory.lastReport >= settings.window;
     if (memory.spikeReported) {
       std::string others =
@@ -270,7 +269,7 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   }
   memory.highestLoss = std::max(memory.highestLoss, loss);
   memory.highestNorm = std::max(memory.highestNorm, norm);
-  // A loss that stays high for long, but too low for a divergence, is a new level.
+  // A loss that stays high for `patience` steps, but too low for a divergence, is a new level.
   if (step - memory.spikeStart >= settings.patience && memory.riseStart == 0) {
     if (memory.spikeReported)
       verdict.warnings.push_back(
@@ -348,7 +347,7 @@ void Guard::judgeStart(const StepRecord &record, Verdict &verdict) {
                     record.step, memory.firstLoss, memory.lowest));
 }
 
-// Formats a value. The sign of a NaN has no meaning and is left out.
+// Formats a value, without the meaningless sign of a NaN.
 static std::string valueText(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }

@@ -20,7 +20,7 @@ MachineUse operator-(const MachineCounters &after, const MachineCounters &before
   MachineUse use;
   use.seconds = after.time - before.time;
   use.ownCpu = after.ownCpu - before.ownCpu;
-  // The ticks of /proc/stat are coarser than this process's own time: the rest may be negative.
+  // /proc/stat is coarser than this process's own time, so the difference may be negative.
   use.otherCpu = std::max(0.0, after.busy - before.busy - use.ownCpu);
   use.stolen = after.stolen - before.stolen;
   use.involuntary = after.involuntary - before.involuntary;
@@ -31,7 +31,7 @@ MachineUse operator-(const MachineCounters &after, const MachineCounters &before
 }
 
 CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus) {
-  constexpr std::string_view kProcessor = "cpu"; // the names of such lines begin with this word
+  constexpr std::string_view kProcessor = "cpu"; // lines of a processor begin with this word
   CpuTicks ticks;
   std::istringstream lines{std::string(procStat)};
   for (std::string line; std::getline(lines, line);) {

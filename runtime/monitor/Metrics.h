@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// How far the run has read a source of its data.
+// How far a run has read a source of its data.
 struct SourceRecord {
   std::string name;
   uint64_t tokens = 0;
@@ -26,9 +26,9 @@ struct ValidationRecord {
   std::optional<double> bitsPerByte = {}; // absent if the bytes of tokens are not known
 };
 
-// Adds a result to `json`: "validation_loss", "validation_perplexity" and, where it is known,
-// "validation_bits_per_byte"; of a set with a name, "loss", "perplexity" and "bits_per_byte" in the
-// object "validation" / NAME.
+// Adds a result to `json`: "validation_loss", "validation_perplexity" and, if it is known,
+// "validation_bits_per_byte"; for a set with a name, "loss", "perplexity" and "bits_per_byte" in
+// the object json["validation"][NAME].
 void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json);
 
 // Why the optimizer left the state unchanged: the gradient norm is not finite, the step exceeded a
@@ -42,7 +42,7 @@ const char *nameOf(SkipReason reason);
 struct StepRecord {
   int64_t step = 0; // number of the step, from 1
   std::string phase; // phase of the run; "": the run has no phases
-  double loss = 0;  // mean over the step's targets that have a loss
+  double loss = 0;   // mean over the step's targets with a loss
   double lr = 0;
   double gradNorm = 0;        // L2 norm of the gradient before clipping
   double updateRatio = 0;     // L2 norm of the update / L2 norm of the parameters
@@ -50,15 +50,14 @@ struct StepRecord {
   double tokensPerSecond = 0; // of this step
   double mfuCausal = 0;       // MFU with only unmasked attention scores counted
   double mfuFull = 0;         // MFU with all attention scores counted
-  double deviceFlops =
-      0; // FLOP/s of the model on each device, with unmasked scores only; 0: unknown
+  double deviceFlops = 0;     // FLOP/s per device for the causal MFU; 0: unknown
   double stepSeconds = 0;     // without validation and checkpoints
-  double dataSeconds = 0;     // seconds of the step in which it waited for its batch
-  // Seconds spent on validation after this step, and on checkpoints and exports before it, since
-  // the step before.
+  double dataSeconds = 0;     // part of stepSeconds: waiting for the batch
+  // Seconds of validations after this step; seconds of checkpoints and exports between the previous
+  // step and this one.
   double validationSeconds = 0, saveSeconds = 0;
-  // Estimated seconds of the validations, checkpoints and exports that are still to come; for the
-  // console's ETA, not in the file.
+  // Estimated seconds of all future validations, checkpoints and exports, for the console's ETA;
+  // not in the file.
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   SkipReason skipped = SkipReason::None;

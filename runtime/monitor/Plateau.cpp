@@ -7,12 +7,12 @@ namespace lmc {
 
 static constexpr size_t kMostBlocks = 32, kLeastBlocks = 16;
 static constexpr size_t kWindows = 8; // a window is an eighth of the blocks
-// In deviations. A plateau ends at more of them than it begins, so that noise does not end it.
+// In deviations. The end of a plateau requires more than the begin, so that noise does not end it.
 static constexpr double kCertain = 3, kCertainEnd = 5;
 
 using Block = PlateauState::Block;
 
-// Returns the block of all steps of `blocks` (Chan et al. 1979, formula 1.5).
+// Returns one block with all steps of `blocks` (Chan et al. 1979, formula 1.5).
 static Block together(std::span<const Block> blocks) {
   Block all;
   for (const Block &block : blocks) {
@@ -25,7 +25,7 @@ static Block together(std::span<const Block> blocks) {
   return all;
 }
 
-// Returns the square of the standard error of the mean.
+// Returns the squared standard error of the block's mean.
 static double errorOf(const Block &block) {
   const auto n = static_cast<double>(block.count);
   return block.squares / (n - 1) / n;

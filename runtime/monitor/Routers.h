@@ -1,5 +1,5 @@
-// Statistics of the routers of a mixture of experts in a step, and a warning of experts that are
-// never chosen.
+// Statistics of a step's routers in a mixture of experts, and a warning of experts that are never
+// chosen.
 #pragma once
 
 #include <cstdint>
@@ -16,41 +16,40 @@ namespace lmc {
 struct RouterRecord {
   int64_t layer = 0;
   std::vector<double> counts;
-  double entropy = 0; // mean over tokens of -sum of p log p, in nats: at most log E
+  double entropy = 0; // mean over tokens of -sum of p ln p, in nats: at most ln E
   // Mean over the micro-batches of each rank of E sum over e of f P: f is the number of choices of
   // e per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
   // https://arxiv.org/abs/2101.03961). It is num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
-  // The share of choices after the first window, if a rank computes choices in windows.
+  // The share of late choices, if a rank computes choices in windows.
   std::optional<double> late = {};
 
-  // Return the share of all choices that the busiest and the idlest expert got; 1 / E for both if
-  // all are equally busy.
+  // Return the shares of all choices that the busiest and the idlest expert got: 1 / E for both if
+  // all experts are equally busy.
   double maxLoad() const;
   double minLoad() const;
 };
 
-// Returns the values of a router with the names that metrics.jsonl and other programs give them:
-// max_load, min_load, entropy, balance_loss, and late if it is known. They have 7 significant
-// digits, as f32, so that lines with many are short.
+// Returns the values of a router under their names in metrics.jsonl and other programs: max_load,
+// min_load, entropy, balance_loss, and late if it is known. They are rounded to 7 significant
+// digits, as f32 has them, so that lines with many routers stay short.
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router);
 
 // Warns of experts that got no token in `steps` steps in a row ("dead" experts).
 class DeadExpertWatch {
 public:
-  // `steps`: the number of steps after which an expert is dead, at least 1.
   explicit DeadExpertWatch(int64_t steps) : steps(steps) {}
 
   struct Verdict {
-    std::string warning;                             // one line, beginning with "step N: "
-    std::map<int64_t, std::vector<int64_t>> experts; // the dead experts of each layer that has any
+    std::string warning;                             // one line: "step N: ..."
+    std::map<int64_t, std::vector<int64_t>> experts; // all dead experts, by layer
   };
-  // Judges a step's routers. Returns all dead experts if one of them has died in this step.
+  // Judges a step's routers. Returns all dead experts if this step made an expert dead.
   std::optional<Verdict> observe(int64_t step, const std::vector<RouterRecord> &routers);
 
 private:
   const int64_t steps;
-  std::map<int64_t, std::vector<int64_t>> idle; // by layer: steps in a row without a token
+  std::map<int64_t, std::vector<int64_t>> idle; // [layer][expert]: steps in a row without a token
 };
 
 } // namespace lmc

@@ -1,5 +1,5 @@
 // The history of a run: OUT/log.txt has all lines of the console, and OUT/events.jsonl has one JSON
-// object per event. Both only grow, over all starts of the run.
+// object per event. All starts of the run append to them.
 #pragma once
 
 #include "runtime/monitor/files/LineFile.h"
@@ -19,10 +19,10 @@ namespace lmc {
 // Returns a time as "2026-11-22T13:40:02.125Z".
 std::string timeText(std::chrono::system_clock::time_point time);
 
-// Returns the whole number `key` of an event; `otherwise` if it has none.
+// Returns the whole number `key` of an event; `otherwise` if the event has none.
 int64_t integerOf(const nlohmann::ordered_json &event, const char *key, int64_t otherwise);
 
-// Any thread may call its functions.
+// Any thread may call the functions.
 class RunLog {
 public:
   // Opens or creates the two files in `folder`.
@@ -34,25 +34,25 @@ public:
   // Appends {"time": TIME, "event": NAME, ...FIELDS} to events.jsonl.
   void event(const char *name, const nlohmann::ordered_json &fields);
 
-  // Calls `listener` from now on with the name and the line of each event, after the event was
-  // written; nullptr: no listener. It is called with the lock, in the thread of the event.
+  // Calls `listener` (may be null) with the name and the line of each later event, once the event
+  // is written. The call is made in the event's thread, which has the lock.
   using Listener =
       std::function<void(const std::string &name, const nlohmann::ordered_json &event)>;
   void listen(Listener to);
 
-  // Keeps other threads from writing to the log, and from calling the listener, while the caller
-  // has the lock. A thread that has the lock may call all functions.
+  // While the caller has the lock, other threads cannot write to the log or call the listener. A
+  // thread that has the lock may call all functions.
   using Lock = std::unique_lock<std::recursive_timed_mutex>;
   Lock lock() { return Lock(*mutex); }
-  // Waits no longer than `limit` for the lock. The caller must check if it has the lock.
+  // Waits at most `limit` for the lock. The caller must check whether it got the lock.
   Lock lockWithin(std::chrono::milliseconds limit) { return Lock(*mutex, limit); }
 
 private:
   RunLog(LineFile log, LineFile events) : log(std::move(log)), events(std::move(events)) {}
-  // A line that cannot be written is kept and written later; it never stops a run.
+  // A line that cannot be written is kept and written later, and never stops a run.
   LineFile log, events;
   Listener listener;
-  // recursive, because a listener may write to the log, too
+  // recursive, because a listener may write to the log
   std::unique_ptr<std::recursive_timed_mutex> mutex =
       std::make_unique<std::recursive_timed_mutex>();
 };

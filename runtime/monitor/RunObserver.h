@@ -1,4 +1,4 @@
-// The interface of observers of a run while it trains. Only the first rank has one.
+// The interface of observers of a run while it trains. Only rank 0 has an observer.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -15,7 +15,7 @@
 
 namespace lmc {
 
-// A prompt and how the model continues it, in valid UTF-8.
+// A prompt and the text with which the model continues it, in valid UTF-8.
 struct GeneratedText {
   std::string prompt, text;
 };
@@ -23,8 +23,8 @@ struct GeneratedText {
 class RunObserver {
 public:
   virtual ~RunObserver() = default;
-  // Is called after every step, when its line is in metrics.jsonl. The console shows the first
-  // step, and one in each `logInterval` steps.
+  // Is called after every step, once the step's line is in metrics.jsonl. The console shows the
+  // first step and every `logInterval`-th one.
   virtual void step(const StepRecord &record, int64_t logInterval) = 0;
   // Is called with the texts that the model generated after `step`.
   virtual void generated(int64_t step, const std::vector<GeneratedText> &texts) = 0;
@@ -32,8 +32,8 @@ public:
   virtual void updated(const StepUpdates &updates) = 0;
 };
 
-// Makes the observer of the run in the folder `out`; its events are those of `log`
-// (RunLog::listen()). The last two outlive it.
+// Makes the observer of the run in the folder `out`, which gets its events by log.listen().
+// `console` and `log` must outlive the observer.
 using RunObserverMaker = std::function<std::unique_ptr<RunObserver>(
     const Config &config, const std::string &out, Console &console, RunLog &log)>;
 

@@ -10,11 +10,11 @@
 namespace lmc {
 
 static constexpr double kRatio = 1.5, kExcess = 0.1; // seconds
-// The minimum share of the additional time for which a cause is named.
+// A cause is named only if it explains at least this share of the additional time.
 static constexpr double kShare = 0.1;
 // A clock below this share of the usual clock is named as a cause: clocks vary by some percent.
 static constexpr double kClock = 0.9;
-// Below this share of its usual processor time, a process has lost processors to others.
+// A process with less than this share of its usual processor time has lost processors to others.
 static constexpr double kLessCpu = 0.75;
 
 std::string SlowStep::text() const {
@@ -40,8 +40,8 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
     slow.causes.push_back({name, std::min(seconds, excess), std::move(text)});
   };
 
-  // First the causes that the step has measured itself.
-  double left = excess; // that no wait explains
+  // First the causes that were measured within the step.
+  double left = excess; // additional time that no wait explains
   auto addWait = [&](const char *name, double now, double before, const char *text) {
     if (now - before < kShare * excess)
       return;
@@ -64,8 +64,8 @@ std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &
   if (left >= kShare * excess) {
     const double stolen = machine.stolen - usualMachine.stolen;
     const double others = machine.otherCpu - usualMachine.otherCpu;
-    // On shared processors, each further process makes a wait longer but not more frequent, so less
-    // time on processors is a sign of others, too.
+    // With many processes on a processor, waits get longer but not more frequent, so less processor
+    // time is also a sign of others.
     const bool takesTurns =
         machine.involuntary > 2 * usualMachine.involuntary + 10 ||
         (machine.involuntary > 10 && machine.ownCpu < kLessCpu * usualMachine.ownCpu);
@@ -119,7 +119,7 @@ StepTimes SlowStepWatch::usualTimes() const {
 }
 
 MachineUse SlowStepWatch::usualMachine(double seconds) const {
-  std::deque<MachineUse> rates; // in a second
+  std::deque<MachineUse> rates; // per second
   for (const MachineUse &use : uses)
     if (use.seconds > 0)
       rates.push_back(use);

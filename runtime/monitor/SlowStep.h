@@ -1,4 +1,4 @@
-// Finds steps that took longer than usual, and names the causes.
+// Finds steps that took longer than usual, and the causes.
 #pragma once
 
 #include "runtime/monitor/MachineUse.h"
@@ -17,37 +17,37 @@ struct StepTimes {
   double data = 0;    // waiting for its batch
   double ranks = 0;   // waiting for other ranks
   double logs = 0;    // writing to the console, to logs and to metrics
-  // Work beside the step or just before it.
+  // Seconds of a save and of a validation that ran during the step or just before it.
   double save = 0, validation = 0;
 };
 
-// A part of the additional time of a step.
+// A cause of a part of the additional time of a step.
 struct SlowStepCause {
   // "data", "ranks", "logs", "save", "validation", "other_processes", "hypervisor", "clock",
   // "page_faults", "swap", "stopped", "more_computation".
   std::string name;
-  double seconds = 0; // share of the additional time; 0: unknown
+  double seconds = 0; // part of the additional time; 0: unknown
   std::string text;   // "waiting for data took 3.1 s"
 };
 
 struct SlowStep {
   double seconds = 0, usual = 0;
   double predictedRatio = 0;         // seconds / predicted seconds; 0: the plan predicts none
-  std::vector<SlowStepCause> causes; // the longest first; empty: no cause is known
+  std::vector<SlowStepCause> causes; // the most seconds first; empty: no cause is known
 
   // Returns "took 4.2 s, 3.5 times the usual 1.2 s (1.3 times the predicted time): waiting ...".
   std::string text() const;
 };
 
-// Returns nullopt unless the step took 1.5 times the usual time and 0.1 s longer: a smaller
-// difference can be noise. `usual` has the medians of earlier steps. `machine` is the use of the
-// machine in a period that ends with the step and is at least as long, and `usualMachine` its usual
-// use in such a period. `predicted` is the plan's seconds for a step, or 0.
+// Returns nullopt unless the step took 1.5 times the usual time and at least 0.1 s longer: a
+// smaller difference can be noise. `usual` has the medians of earlier steps. `machine` is the use
+// of the machine in a period that includes the step and ends with it; `usualMachine` is the usual
+// use in a period of this length. `predicted` is the plan's seconds for a step, or 0.
 std::optional<SlowStep> explainSlowStep(const StepTimes &step, const StepTimes &usual,
                                         const MachineUse &machine, const MachineUse &usualMachine,
                                         double predicted);
 
-// Compares each step with the latest ones.
+// Compares each step with the latest steps.
 class SlowStepWatch {
 public:
   static constexpr size_t kWindow = 50, kLeast = 10; // steps
@@ -55,17 +55,17 @@ public:
 
   struct Found {
     SlowStep step;
-    // True if the step deserves a warning: it took kWarnSeconds longer, the last warning is kPause
-    // seconds ago, and the user does not see the cause anyway (a console that takes no output, a
-    // save, a validation).
+    // True if the step deserves a warning: it took kWarnSeconds longer than usual, the last warning
+    // is at least kPause seconds ago, and the cause is not one that the user sees anyway (a save, a
+    // validation, a console that takes no output).
     bool warns = false;
   };
 
   explicit SlowStepWatch(double predicted) : predicted(predicted) {}
 
   // Must be called with each step, the use of the machine since some time before the step, and the
-  // time in seconds. The first two steps are left out, because they also do work that is done only
-  // once. Steps are judged when kLeast are known.
+  // time in seconds. The first two steps are ignored, because they include work that is done only
+  // once. The next kLeast steps are not judged.
   std::optional<Found> observe(const StepTimes &step, const MachineUse &machine, double now);
 
 private:

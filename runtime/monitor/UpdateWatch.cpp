@@ -9,8 +9,8 @@
 
 namespace lmc {
 
-static constexpr double kFirstSteps = 5;      // kFirstSteps / limit is the first judged step
-static constexpr double kFirstLimit = 10;     // before
+static constexpr double kFirstSteps = 5;      // the first judged step is >= kFirstSteps / limit
+static constexpr double kFirstLimit = 10;     // limit before the first judged step
 static constexpr size_t kNamedInWarnings = 3; // tensors
 
 const char *nameOf(UpdateWatch::Fault fault) {

@@ -1,5 +1,5 @@
-// The update of each tensor by a step. The file OUT/updates.jsonl has a line for each step whose
-// updates are known: those whose checkpoint or export is written in the background.
+// The update of each tensor by a step. OUT/updates.jsonl has a line for each step whose updates are
+// known: a step whose checkpoint or export is written in the background.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace lmc {
 
 struct TensorUpdate {
-  std::string name;      // as Hugging Face has it
+  std::string name;      // Hugging Face's name
   bool isMatrix = false; // false for norms and biases
-  // L2 norm of the update / L2 norm of the weights before it; absent if these were zero.
+  // L2 norm of the update / L2 norm of the weights before it; absent if the weights were zero.
   std::optional<double> ratio;
   double weightRms = 0;    // root mean square of the weights after the step
   bool isFinite = true;    // false if a weight or an update is not finite; `ratio` is then absent

@@ -1,4 +1,4 @@
-// The numbers of one step of AdamW, which are equal for all parameters outside of groups.
+// The numbers that AdamW uses in one step; parameter groups may replace some of them.
 #pragma once
 
 #include "runtime/settings/Settings.h"
@@ -14,10 +14,10 @@ struct AdamWStep {
   double lr = 0;
   double correction1 = 1, correction2 = 1; // bias corrections: 1 - beta^number
   double eps = 0;
-  double weightDecay = 0; // of parameters with weight decay
+  double weightDecay = 0;                            // for parameters with weight decay
   std::map<std::string, ParameterGroup> groups = {}; // by name
 
-  // Returns the numbers of the step for parameters of `group`; "": for those of no group.
+  // Returns the numbers of the step for the parameters of `group`; "": for parameters of no group.
   AdamWStep of(const std::string &group) const;
 };
 

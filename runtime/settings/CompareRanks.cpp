@@ -9,7 +9,6 @@
 
 namespace lmc {
 
-// Returns an Error if this rank's plan or release is not that of rank 0.
 static Result<void> checkPlan(const PlanFile &plan, const std::string &firstHash,
                               const std::string &firstRelease, int ranks) {
   if (plan.hash() != firstHash)
@@ -46,7 +45,7 @@ static nlohmann::json toJson(const StartingPoint &start) {
           {"init", start.init}};
 }
 
-// Returns a text on how this rank differs from rank 0; "": it does not.
+// Returns how this rank differs from rank 0, as a text; "" if it does not differ.
 static std::string differenceFrom(const RunIdentity &first, const nlohmann::json &firstStart,
                                   const RunIdentity &own, const StartingPoint &start) {
   std::vector<SettingChange> changes = compareSettings(first, own);

@@ -1,4 +1,4 @@
-// Checks, before the first step, that all ranks will do the same.
+// Checks, before the first step, that all ranks have the same plan, settings, data and start.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -13,11 +13,10 @@ namespace lmc {
 // if the plan is for another number of ranks.
 Result<void> comparePlans(World &world, const PlanFile &plan);
 
-// Where a start begins.
 struct StartingPoint {
   std::string checkpoint; // "": none
   uint64_t step = 0, totalSteps = 0;
-  std::string init; // initial weights; "": none
+  std::string init; // path of the initial weights; "": none
 };
 
 // Returns an Error, on all ranks, if a rank has other settings, other data or another starting

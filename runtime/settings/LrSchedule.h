@@ -5,9 +5,8 @@
 
 namespace lmc {
 
-// Returns the learning rate of optimizer step `step` (from 1), which depends on nothing else. With
-// R = begin (restart_step), s = step - R, W = warmup_iters, I = warmup_init, D = decay_iters and
-// f = wsd_decay_fraction:
+// Returns the learning rate of optimizer step `step` (from 1). With R = begin (restart_step), s =
+// step - R, W = warmup_iters, I = warmup_init, D = decay_iters and f = wsd_decay_fraction:
 //
 //   s <= W                I + (lr - I) * s / W       (all styles but piecewise)
 //   constant              lr

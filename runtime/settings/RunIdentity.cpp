@@ -75,7 +75,7 @@ std::string drawRunId() {
 
 // Returns "key=VALUE" with VALUE as TOML.
 static std::string overrideOf(const plan::Setting &setting, const RecordedSetting &recorded) {
-  // TOML's strings and arrays of strings are written as those of JSON.
+  // Strings and arrays of strings have the same syntax in TOML as in JSON.
   const std::string value =
       setting.type() == plan::SettingType::StringList ? nlohmann::json(recorded.values).dump()
       : setting.type() == plan::SettingType::String   ? nlohmann::json(recorded.value).dump()
@@ -113,7 +113,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
-  // A setting that only one of the two knows, and that is at its default there, is no change.
+  // It is no change if only one of the two identities has a setting, at its default value.
   auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
     return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
   };
@@ -186,7 +186,7 @@ std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
     return std::ranges::any_of(declared,
                                [&](const std::string &name) { return covers(name, key); });
   };
-  // The default of a setting may follow a setting whose default follows another one.
+  // Defaults may form a chain: a default follows a setting whose default follows another setting.
   auto isCovered = [&](const SettingChange *change) {
     for (size_t depth = 0; depth <= changes.size(); ++depth) {
       if (isDeclared(change->key))

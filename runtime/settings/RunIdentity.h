@@ -1,5 +1,5 @@
-// Makes the identity of a run. When a run continues, its identity is compared with the recorded
-// one, so that no change goes unnoticed.
+// Makes the identity of a run. When a run continues, the identity is compared with the recorded
+// one, so that no change is missed.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -11,46 +11,46 @@
 
 namespace lmc {
 
-// A setting with another value, or other contents of its token files, than at an earlier start.
+// A setting whose value, or whose token files' contents, are not those of an earlier start.
 struct SettingChange {
   std::string key;         // "lr_schedule.lr"
   std::string from, to;    // the values at the earlier and at the later start, as texts
   bool identity = false;   // true if the change makes the run train another model
-  std::string derivedFrom; // key whose declared change covers this one, too; "": none
+  std::string derivedFrom; // a declared change of this key covers this one; "": none
 };
 
-// Describes a run of `plan` with `settings`, but sets neither `run`, the data nor `changes`.
+// Returns the identity of a run of `plan` with `settings`; `run`, `data` and `changes` stay empty.
 RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 
 // Returns a new value for RunIdentity::run.
 std::string drawRunId();
 
-// Returns the changes of `lmc-run --set` that a run recorded and that a restart with `plan`
-// repeats, in the form that RunSettings::read takes. A change is repeated if the plan's own value
-// of the setting is the same as before, so that an old `--set` does not hide a new value in the
-// TOML file. With `hasPosition`, data.shuffle_block is also repeated if it is a default in the
-// plan, because the recorded position counts tokens in the order that this block gives.
+// Returns the recorded changes of `lmc-run --set` that a restart with `plan` repeats, in the form
+// that RunSettings::read takes. A change is repeated if the plan's own value of the setting is the
+// same as before: an old `--set` must not hide a new value in the TOML file. With `hasPosition`,
+// data.shuffle_block is also repeated if it is a default in the plan, because the recorded position
+// counts tokens in the order that this block size gives.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
-// Returns the settings that differ. Left out are those that name token files, and those that only
-// one side knows and that are at their default: a newer release has more settings.
+// Returns the settings that differ, without those that name token files. A newer release has more
+// settings: one that only one of the two identities has counts only if it is not at its default.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
 // Returns how the data differs, as changes of the settings that name token files. The contents of
-// files are compared in the order in which they are read, and not their paths. Validation data is
-// no part of the identity.
+// files are compared in the order in which they are read; paths are not. Validation data is no part
+// of the identity.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
-// Returns true if a change gives the training data another order, so that the position in the data
-// loses its meaning.
+// Returns true if a change gives the training data another order, so that a recorded position in
+// the data no longer applies.
 bool reordersData(const std::vector<SettingChange> &changes);
-// Returns true if the changes, whatever they do to the order of all data, keep the order of the
-// source whose files the setting `key` names.
+// Returns true if the changes keep the order within the source whose files the setting `key` names,
+// even if they change the order of the whole data.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
-// Returns the changes of identity that no element of `declared` names. An element is a key, the key
-// that its default follows, or a section.
+// Returns the changes of identity that no element of `declared` names. An element names a change by
+// its key, by the key that its default follows, or by its section.
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 

@@ -1,4 +1,4 @@
-// The options of a run on the command line, beside the settings of its plan.
+// The options of a run on the command line, in addition to the settings of its plan.
 #pragma once
 
 #include "runtime/checkpoint/RecordedRun.h"
@@ -14,16 +14,16 @@
 namespace lmc {
 
 struct RunOptions {
-  std::string plan;                   // path of the plan; "" to continue the run in `out`
+  std::string plan;                   // path of the plan; "": that of the run in `out`
   std::string expectHash;             // SHA-256 that the plan must have; "": any
   std::string out;                    // folder of the run; may be empty if the run does not train
   std::optional<int64_t> steps;       // number of the last optimizer step; default train_iters
   std::string resume = "auto";        // "auto", "none", or a path
   std::optional<uint64_t> rewind;     // step to which the run in `out` goes back
-  // The rollbacks of the run if `rewind` is the last of them: training skips the data of that one.
+  // The run's rollbacks, if `rewind` is the step of the last one, whose data training then skips.
   std::vector<Rollback> rollbacks;
   std::vector<std::string> overrides; // values of --set
-  std::vector<std::string> changes;   // keys of the identity that may differ from the run's
+  std::vector<std::string> changes;   // keys that may differ from the run's identity
   std::string init; // path of initial weights: Hugging Face folder or .safetensors file
   std::string exportDirectory;
   std::string dumpGradients;
@@ -39,7 +39,7 @@ struct RunOptions {
   // user's cache; otherwise it takes a fixed one.
   bool measureGemms = false;
   std::string phase;                  // phase for a start that does not train; "": by the step
-  std::optional<TimeLimit> timeLimit; // limit before which a training run saves and ends
+  std::optional<TimeLimit> timeLimit; // a training run saves and ends before it
   int64_t restart = 0;                // number of restarts that --restarts has made
   LaunchOptions launch;               // which rank this process is
   FILE *output = stdout;              // for progress and results

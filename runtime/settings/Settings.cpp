@@ -11,7 +11,6 @@
 
 namespace lmc {
 
-// Returns the sources of the training data, as TrainSettings::trainData has them.
 static std::vector<SourceOptions> trainDataOf(const RunSettings &settings) {
   const DataConfig &data = settings.config.data;
   const std::vector<std::string> names = settings.table.tablesOf(kSources);
@@ -25,7 +24,6 @@ static std::vector<SourceOptions> trainDataOf(const RunSettings &settings) {
   return sources;
 }
 
-// Returns the validation sets, as TrainSettings::validations has them.
 static std::vector<ValidationSettings> validationsOf(const RunSettings &settings) {
   const Config &config = settings.config;
   const std::vector<std::string> names = settings.table.tablesOf(kValidationSets);
@@ -40,8 +38,8 @@ static std::vector<ValidationSettings> validationsOf(const RunSettings &settings
   return sets;
 }
 
-// Leaves only the sources that the phase reads, with the phase's weights. The rules between
-// settings have been checked before.
+// Removes the sources that the phase does not read, and sets the weights of the others to the
+// phase's. SettingRules.h has checked the names.
 static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceOptions> &sources) {
   if (phase.sources.empty())
     return {};
@@ -56,7 +54,7 @@ static Result<void> enterPhaseData(const PhaseConfig &phase, std::vector<SourceO
   return {};
 }
 
-// Sets what differs in a phase: the schedule, if the phase has one of its own, and the data.
+// Sets the phase's data and, if it has one of its own, its schedule.
 static Result<void> enterPhase(const RunSettings &from, const PlanFile::Phase &phase,
                                TrainSettings &settings) {
   const auto &phases = from.config.phases;

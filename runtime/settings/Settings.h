@@ -1,5 +1,5 @@
-// The settings of a run in the form in which the trainer uses them. The keys themselves, with their
-// types, ranges and defaults, are those of the TOML file (ground/config/Config.h).
+// The settings of a run in the form that the trainer uses. ground/config/Config.h has the keys of
+// the TOML file, from which they are made.
 #pragma once
 
 #include "ground/config/RunSettings.h"
@@ -16,15 +16,15 @@
 
 namespace lmc {
 
-// A set of validation data: a table of [[validation]], or data.validation, which has no name.
+// A set of validation data: a table of [[validation]], or data.validation.
 struct ValidationSettings {
-  std::string name;               // "": data.validation
+  std::string name;               // "": the set is data.validation
   std::string key;                // setting with the files of the set: "validation.web.paths"
   std::vector<std::string> paths; // files or globs
   int64_t interval = 0;           // number of steps between validations; 0: only at the end
   int64_t iters = 0;              // number of batches of GBS sequences; 0: all data
 
-  // Returns true if the set is evaluated after step `step`, which may be the last one.
+  // Returns true if the set is evaluated after `step`. `last`: it is the last step.
   bool isDue(uint64_t step, bool last) const {
     return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
   }
@@ -34,23 +34,22 @@ struct TrainSettings {
   Config config;       // values of all keys, from which all other members are made
   double muonRate = 1; // Muon's learning rate as a multiple of the schedule's
   LrSettings lr;
-  // The sources of [[data.source]] in the order of their names, or one without a name, which has
-  // the files of data.train; empty: no data.
+  // The sources of [[data.source]] in the order of their names, or one source without a name that
+  // has the files of data.train; empty: no data.
   std::vector<SourceOptions> trainData;
   std::vector<ValidationSettings> validations; // in the order of their names
   // Steps between checkpoints; 0: only at the end. Session::open() sets it by interval_minutes.
   int64_t checkpointInterval = 0;
-  std::vector<StepRange> skipSteps; // steps whose update is left out
-  // What may not be meant, by the rules between settings (ground/config/SettingRules.h).
+  std::vector<StepRange> skipSteps; // steps that do not update the weights
+  // Settings that may not be intended (ground/config/SettingRules.h).
   std::vector<std::string> warnings;
 
-  // Makes the settings of a run or, with `phase`, of one of its phases. Error: settings break a
-  // rule.
+  // Makes the settings of a run or, with `phase`, of that phase. Error: settings break a rule.
   static Result<TrainSettings> make(const RunSettings &settings,
                                     const PlanFile::Phase *phase = nullptr);
 
   bool isMixed() const { return !trainData.empty() && !trainData.front().name.empty(); }
-  // Returns the setting that names the training data: "data.train", or "data.source" for a mixture.
+  // Returns the setting that names the training data: "data.train"; "data.source" for a mixture.
   const char *trainKey() const { return isMixed() ? kSources : kTrainData; }
 };
 

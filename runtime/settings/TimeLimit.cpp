@@ -16,13 +16,12 @@ double unixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// The limit of times: std::chrono::system_clock counts nanoseconds, which end in 2262.
+// All times are before 2200: the nanoseconds of std::chrono::system_clock end in 2262.
 static constexpr double kYear2200 = 7258118400; // date -u -d 2200-01-01 +%s
 static constexpr double kTenYears = 10 * 366 * 86400.0;
 
 std::string textOf(const TimeLimit &limit) { return fmt::format("{} {}", limit.end, limit.source); }
 
-// Removes a number from the beginning of `text`, and returns it.
 static std::optional<double> takeNumber(std::string_view &text) {
   double value = 0;
   const auto [end, error] =
@@ -40,7 +39,7 @@ Result<double> parseDuration(std::string_view text) {
   const std::string_view units = "dhms";
   constexpr double kSeconds[] = {86400, 3600, 60, 1};
   double total = 0;
-  size_t next = 0; // index of the next unit: they go from long to short
+  size_t next = 0; // index of the next unit; units go from long to short
   for (std::string_view rest = text; !rest.empty();) {
     const auto value = takeNumber(rest);
     if (!value)
@@ -63,7 +62,7 @@ Result<double> parseDuration(std::string_view text) {
   return total;
 }
 
-// Returns the seconds that a zone is ahead of UTC: "Z", "+02:00", "+0200", "+02".
+// Returns the seconds by which a zone is ahead of UTC: 0 for "Z", 7200 for "+02:00" and "+0200".
 static std::optional<double> zoneOffset(std::string_view zone) {
   if (zone == "Z" || zone == "z")
     return 0.0;
@@ -99,7 +98,7 @@ Result<double> parseTime(const std::string &text) {
     const char *end = ::strptime(text.c_str(), format, &fields);
     if (!end)
       continue;
-    fields.tm_isdst = -1; // mktime finds out
+    fields.tm_isdst = -1; // unknown: mktime decides if it is summer time
     if (*end == '\0')
       return early(static_cast<double>(::mktime(&fields)));
     if (const auto offset = zoneOffset(end))
@@ -146,7 +145,7 @@ Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
     if (!end || !rest.empty())
       return Error{
           fmt::format("{}={}: not a number of seconds; --deadline=none ignores it", kSlurm, slurm)};
-    if (*end < kYear2200) // a later end means that the job has none
+    if (*end < kYear2200) // a later end means: no end
       add(*end, kSlurm);
   }
   return limit;

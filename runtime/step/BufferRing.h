@@ -1,4 +1,4 @@
-// Host buffers that are used in turn for copies to and from a device. The host fills one buffer
+// A ring of host buffers for copies to and from a device, so that the host can fill one buffer
 // while the device still reads an earlier one.
 #pragma once
 
@@ -15,13 +15,13 @@ public:
   // Makes `count` buffers of `bytes` bytes each.
   static Result<BufferRing> make(Device &device, int count, uint64_t bytes);
 
-  // Returns the next buffer, after the device has finished its earlier copies.
+  // Returns the next buffer, once the device has finished the copies that use it.
   Result<HostBuffer *> next();
-  // Must be called when all copies that use the last buffer of next() are enqueued.
+  // Must be called once all copies that use the buffer of the last next() are enqueued.
   Result<void> enqueued();
 
-  // Waits until the copies of the oldest buffer that was not taken yet are complete, and returns
-  // this buffer. Precondition: hasPending(). The buffer stays valid until next() returns it again.
+  // Returns the oldest buffer that was not taken yet, once its copies are complete. Requires
+  // hasPending(). The contents stay valid until next() returns the buffer again.
   Result<HostBuffer *> take();
   bool hasPending() const { return taken < used; }
   // Returns true if next() would return a buffer that was not taken yet.

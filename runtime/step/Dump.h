@@ -8,7 +8,7 @@
 
 namespace lmc {
 
-// Writes the main gradients after the last micro-step under the names of their parameters.
+// Writes the main gradients, as the last micro-step left them, under the names of their parameters.
 Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device,
                            World &world);
 

@@ -31,9 +31,9 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   LMC_TRY(bytesOfTokens);
   Evaluation evaluation;
   double sum = 0;
-  // The bytes of this rank's targets, and the number of targets whose bytes are not known.
+  // Bytes of text of this rank's targets, and the number of targets whose bytes are not known.
   double bytes = 0, unknown = 0;
-  // Adds the loss of the oldest batch whose loss was requested.
+  // Waits for the oldest requested loss and adds it.
   auto takeLoss = [&]() -> Result<void> {
     LMC_LET(values, scalars.take());
     LMC_LET(loss, valueOf(*values, names::kEvalLoss));
@@ -42,7 +42,7 @@ Result<Evaluation> Evaluator::evaluate(const std::function<bool()> &stopRequeste
   };
   const uint64_t ranks = static_cast<uint64_t>(world.size());
   for (uint64_t done = 0; done < samples; done += rows * ranks) {
-    // The first of the next rows are those of rank 0, and so on.
+    // Of the next rows, the first `rows` belong to rank 0, the following ones to rank 1, and so on.
     const uint64_t first = std::min(done + static_cast<uint64_t>(world.rank()) * rows, samples);
     uint64_t count = std::min(rows, samples - first);
     Result<void> filled =

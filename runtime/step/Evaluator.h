@@ -15,27 +15,26 @@
 namespace lmc {
 
 struct Evaluation {
-  double loss = 0;     // nats per token, mean over the targets with a loss
+  double loss = 0;     // nats per token, the mean over the targets with a loss
   uint64_t tokens = 0; // number of targets with a loss
-  // The sum of the losses in bits, divided by the bytes of text that these targets stand for;
-  // absent if the data does not have the bytes of a target.
+  // Sum of the losses in bits / bytes of text of the targets; absent if the data does not state the
+  // bytes of each target.
   std::optional<double> bitsPerByte;
   bool complete = true; // false: a signal stopped the evaluation
 };
 
 class Evaluator {
 public:
-  // Evaluates `batches` batches of GBS sequences, or all data if there is less or if `batches` is
-  // 0. Every sample is
-  // used once, so the loss depends neither on MBS nor on the number of ranks. A last micro-batch
-  // that is not full is padded with sequences without a loss.
+  // Evaluates the first `batches` x GBS sequences of the data; all data if it has fewer, or if
+  // `batches` is 0. Every sample is used once, so the loss depends neither on MBS nor on the number
+  // of ranks. A last micro-batch that is not full is padded with sequences without a loss.
   Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
             std::unique_ptr<DataSource> data, uint64_t batches, World &world);
 
-  // All ranks evaluate together. The evaluation stops if `stopRequested` is true on one of them.
+  // All ranks call it together. The evaluation stops if `stopRequested` is true on one of them.
   Result<Evaluation> evaluate(const std::function<bool()> &stopRequested);
 
-  // Returns the number of batches of an evaluation, of GBS sequences each; it may be a fraction.
+  // Returns the number of batches of GBS sequences in an evaluation, which may be a fraction.
   double batches() const;
 
 private:
@@ -44,7 +43,7 @@ private:
   Inputs &inputs;
   Scalars &scalars;
   std::unique_ptr<DataSource> data;
-  // The bytes of text that each id stands for, or kUnknownBytes; empty: the data has none.
+  // The bytes of text of each id, or kUnknownBytes; empty: the data does not state them.
   Result<std::vector<uint16_t>> bytesOfTokens;
   uint64_t samples;
   World &world;

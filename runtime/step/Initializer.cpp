@@ -16,7 +16,7 @@ namespace lmc {
 using plan::DType;
 using plan::InitializerKind;
 
-// The number of elements in host memory at a time, and of one task of a thread.
+// The number of elements that are in host memory at a time, and that one task of a thread computes.
 static constexpr uint64_t kChunkElements = uint64_t{1} << 22;
 static constexpr uint64_t kThreadElements = uint64_t{1} << 16;
 
@@ -107,7 +107,7 @@ static Result<void> initializeRun(const PlanFile &plan, Device &device, uint64_t
   chunk.resize(std::max<size_t>(chunk.size(), std::min(part.count, kChunkElements) * width));
   for (uint64_t done = 0; done < part.count; done += kChunkElements) {
     uint64_t begin = part.first + done, count = std::min(kChunkElements, part.count - done);
-    // An initializer is valid for all elements or for none, so that only the first is checked.
+    // An initializer is valid for all elements or for none, so only the first element is checked.
     LMC_TRY(initialElements(*variable, slice, seed, begin, 1, chunk.data()));
 #pragma omp parallel for schedule(dynamic)
     for (uint64_t first = 0; first < count; first += kThreadElements)
@@ -136,8 +136,8 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// Returns the variable that a CopyOf variable copies. The plan's verifier has checked that the
-// returned variable is not a CopyOf variable too.
+// Returns the variable that the CopyOf variable copies. By the plan's verifier, it is no CopyOf
+// itself.
 static Result<const plan::Variable *> copySource(const PlanFile &plan,
                                                  const plan::Variable &variable) {
   const auto *source = variable.initializer()->source();
@@ -154,7 +154,7 @@ Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t positi
     if (kindOf(*variable) != InitializerKind::CopyOf)
       continue;
     LMC_LET(origin, copySource(plan, *variable));
-    // The padding between rows is copied too: it is zeros.
+    // The padding between rows, which is zeros, is copied too.
     const HeldPart part = heldPart(*plan, *variable, position).withPadding();
     const HeldPart copied = heldPart(*plan, **origin, position).withPadding();
     if (part.first != copied.first || part.count != copied.count || part.at != copied.at)

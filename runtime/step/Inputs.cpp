@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// The parts of a batch that upload() writes. A plan has the first two, and may have the others.
+// The inputs that upload() writes. Every plan has the first two, and may have the others.
 static constexpr std::array kNames = {names::kTokens, names::kTargets, names::kStarts,
                                       names::kPositions, names::kRowPositions};
 static constexpr size_t kRequired = 2;
@@ -35,7 +35,7 @@ bool readsDocuments(const PlanFile &plan) {
   return hasDocumentMask(plan) || plan.findVariable(names::kPositions) >= 0;
 }
 
-// Fails if the plan, of a newer compiler, reads a part of the batch that upload() does not write.
+// Returns an error if the plan has an input that upload() does not know: a newer compiler made it.
 static Result<void> checkAllAreKnown(const PlanFile &plan) {
   for (const plan::Variable *variable : *plan->variables())
     if (const std::string_view name = variable->name()->string_view();

@@ -13,24 +13,24 @@ namespace lmc {
 // mask.
 bool hasDocumentMask(const PlanFile &plan);
 
-// Returns true if the plan's inputs depend on where documents start: it has a document mask, or
-// positions that restart at each document.
+// Returns true if the plan's inputs depend on where documents start: the plan has a document mask,
+// or positions that restart at each document.
 bool readsDocuments(const PlanFile &plan);
 
 class Inputs {
 public:
-  // Checks the inputs and allocates buffers. Error: an input of the plan is not i32 [mbs * seq].
+  // Error: an input of the plan is not i32 [mbs * seq].
   static Result<std::unique_ptr<Inputs>> open(const PlanFile &plan, Device &device);
 
-  // Enqueues copies of `tokens`, `targets` and, with a document mask, `documentStarts` ([mbs, seq]
-  // int32 each) into batch.tokens, batch.targets and batch.starts, and of the positions that follow
-  // from them into batch.positions, if the plan has it. Without these two variables,
-  // `documentStarts` is not read. batch.row_positions gets the position of each token in its
-  // sequence. The arrays may be changed when the call returns. It waits only if the device is more
-  // than kAhead micro-steps behind.
+  // Enqueues copies of `tokens`, `targets` and `documentStarts` ([mbs, seq] int32 each) into
+  // batch.tokens, batch.targets and batch.starts. batch.positions gets the position of each token
+  // in its document, and batch.row_positions that in its sequence. Only the first two must exist in
+  // the plan; `documentStarts` is read only for batch.starts and batch.positions. The arrays may be
+  // changed when the call returns. The call waits only if the device is more than kAhead
+  // micro-steps behind.
   Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
-  // The host may prepare this many micro-steps before the device has read their inputs.
+  // The maximum number of micro-steps whose inputs are uploaded and not yet read by the device.
   static constexpr int kAhead = 3;
 
 private:

@@ -9,8 +9,8 @@
 #include <cstddef>
 
 // The compiler makes two versions of a function with this attribute, and the loader chooses the
-// AVX2 version if the CPU has AVX2. Both compute the same bits. With a sanitizer there is one
-// version, because sanitizers start too late for this choice.
+// AVX2 version if the CPU has AVX2. Both compute the same bits. Not with a sanitizer, which starts
+// after the loader chooses.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LMC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -40,8 +40,8 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> c, std::array<uint32_
   return c;
 }
 
-// Converts x to double exactly. It goes through the bits of 2^52 + x, which vectorises without
-// AVX-512.
+// Converts x to double exactly, from the bits of the double 2^52 + x: unlike a conversion
+// instruction, this vectorises without AVX-512.
 static LMC_INLINE double toDouble(uint32_t x) {
   return std::bit_cast<double>(0x4330000000000000ull | x) - 0x1p52;
 }

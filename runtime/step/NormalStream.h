@@ -1,9 +1,9 @@
-// Computes random normal numbers from their position alone, without a generator that has state.
+// Computes normally distributed random numbers, each from its index alone.
 //
-// Element i of stream s with seed k is computed from (k, s, i) only. It therefore does not depend
-// on the order of computation, the number of threads, the rank or how a tensor is split. It does
-// not depend on the machine either: only IEEE additions, multiplications, divisions and square
-// roots are used, in a fixed order, and no function of the math library.
+// Element i of stream s with seed k is a function of (k, s, i). It therefore does not depend on the
+// order of computation, the number of threads, the rank or how a tensor is split, nor on the
+// machine: only IEEE additions, multiplications, divisions and square roots are used, in a fixed
+// order, and no function of the math library.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace lmc {
 
-// Returns ten rounds of Philox4x32 over a 128-bit counter with a 64-bit key (Salmon et al.,
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3).
+// Returns the result of ten rounds of Philox4x32 over a 128-bit counter with a 64-bit key (Salmon
+// et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, section 3).
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // Sets out[j] = stddev * z(begin + j) for j in [0, count). z is standard normal, computed by

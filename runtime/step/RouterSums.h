@@ -1,4 +1,4 @@
-// Reads the statistics that a plan keeps of its routers (names::kRouterSums).
+// Reads the sums that a plan computes over its routers in each step (names::kRouterSums).
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -14,8 +14,8 @@ public:
   // Finds the layers of which `plan` keeps sums; there may be none.
   explicit RouterSums(const PlanFile &plan);
 
-  // Sets a step's router records from the vectors that were read after the step. `validTargets` is
-  // the number of targets of the step with a loss, on all ranks.
+  // Sets the router records of a step from the vectors that were read after it. `validTargets` is
+  // the number of the step's targets with a loss, summed over all ranks.
   void read(const VectorValues &values, uint64_t validTargets, StepRecord &record) const;
 
 private:

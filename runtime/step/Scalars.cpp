@@ -13,8 +13,7 @@ static bool isWrittenByHost(const plan::Variable &variable) {
   return variable.setting() || variable.step_value() != plan::StepValue::None;
 }
 
-// Returns true if a variable that the host does not write has bytes in `range`: an upload to the
-// range would overwrite it.
+// Returns true if an upload to `range` would overwrite a variable that the host does not write.
 static bool coversOthers(const plan::Plan &plan, const ArenaRange &range) {
   for (const plan::Variable *variable : *plan.variables()) {
     const plan::Slice &slice = *plan.slices()->Get(variable->slice());
@@ -31,8 +30,8 @@ static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
 
-// Lists the scalars that the host writes (`written`), or those that training reads with the vectors
-// of routers, and the ranges that contain them. Scalars that lie close together share a range.
+// Lists the scalars that the host writes (`written`), or the scalars and router vectors that it
+// reads, and the ranges of memory that contain them. Scalars that lie close together share a range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;
@@ -75,7 +74,7 @@ Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   std::ranges::sort(found, {}, [](const Found &scalar) {
     return std::pair(scalar.range.arena, scalar.range.offset);
   });
-  constexpr uint64_t kGap = 4096; // gap in bytes up to which two ranges are copied as one
+  constexpr uint64_t kGap = 4096; // largest gap between two ranges that are joined, in bytes
   Block block;
   for (Found &scalar : found) {
     ArenaRange *last = block.ranges.empty() ? nullptr : &block.ranges.back();
@@ -145,8 +144,8 @@ void Scalars::setStepValue(plan::StepValue which, double value) {
       set(place, value * place.factor);
 }
 
-// Calls copy(range, offset) for every range of a block; `offset` is its place in a host buffer.
-// blockOf() starts each range at a multiple of 8 bytes.
+// Calls copy(range, offset) for every range of a block; `offset` is the range's offset in the host
+// buffer, a multiple of 8 bytes as in blockOf().
 template <typename Copy>
 static Result<void> forRanges(const std::vector<ArenaRange> &ranges, Copy copy) {
   uint64_t offset = 0;
@@ -177,7 +176,6 @@ Result<void> Scalars::request() {
   return results.enqueued();
 }
 
-// Returns the f64 (`wide`) or f32 at an address.
 static double numberAt(const char *at, bool wide) {
   if (!wide) {
     float narrow = 0;

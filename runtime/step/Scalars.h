@@ -1,6 +1,6 @@
-// The scalars of a plan in device memory. The host writes some of them at the start of an
-// optimizer step (settings, values of the step), and reads others when the step is complete, such
-// as run.loss, together with the vectors of routers (names::kRouterSums).
+// The scalars of a plan in device memory. The host writes some of them at the start of an optimizer
+// step (settings, values of the step), and reads others when the step is complete, such as
+// run.loss, together with the vectors of routers (names::kRouterSums).
 #pragma once
 
 #include "runtime/settings/Settings.h"
@@ -27,21 +27,20 @@ public:
   // Error: a scalar that the host reads or writes is neither f32 nor f64.
   static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
 
-  // Set values for the next upload(): of the scalar `name`, of every scalar that has a setting, and
-  // of every scalar whose Variable.step_value is `which` (there may be none). A learning rate of a
-  // parameter group becomes `value` times the group's lr_mult in f64, which setSettings() reads.
+  // Set values for the next upload(): of the scalar `name`; of every scalar that has a setting; of
+  // every scalar (there may be none) whose Variable.step_value is `which`. The learning rate of a
+  // parameter group becomes `value` x the group's lr_mult, in f64; setSettings() reads lr_mult.
   // Error: the host does not write a scalar of this name.
   Result<void> set(std::string_view name, double value);
   Result<void> setSettings(const SettingTable &settings);
   void setStepValue(plan::StepValue which, double value);
-  // Enqueues one copy of all scalars that the host writes. (A plan whose scalars do not lie
-  // together needs several copies.)
+  // Enqueues the copy of all scalars that the host writes: one copy if they lie together in memory.
   Result<void> upload();
 
-  // Enqueues a copy of the scalars that the device writes, with their values after all work so far.
-  // At most kPending requests may be waiting to be taken.
+  // Enqueues a copy of the scalars that the device writes, with their values after all enqueued
+  // work. At most kPending requests may be waiting to be taken.
   Result<void> request();
-  // Waits for the oldest request that was not taken yet, and returns its values.
+  // Waits for the oldest request that was not taken yet, and returns the values of its scalars.
   Result<ScalarValues> take();
   // Returns the vectors that the last take() has read.
   const VectorValues &vectors() const { return takenVectors; }
@@ -53,15 +52,15 @@ public:
   static constexpr int kPending = 4;
 
 private:
-  // A scalar and its place: bytes from the start of a host buffer.
+  // A scalar and its offset in bytes in a host buffer.
   struct Place {
     std::string name;
     uint64_t offset = 0;
     bool wide = false; // f64, else f32
     std::string setting;
     plan::StepValue stepValue = plan::StepValue::None;
-    std::string group; // group whose learning rate it is; "": none
-    double factor = 1; // multiple of the step's value
+    std::string group; // the scalar is this group's learning rate; "": of none
+    double factor = 1; // the step's value is multiplied by it
     uint64_t elements = 1;
     bool isVector = false;
   };
@@ -79,7 +78,7 @@ private:
 
   Device &device;
   BufferRing uploads, results;
-  Block written, read;      // by the host
+  Block written, read;      // by the host, per step
   std::vector<char> values; // of `written`
   VectorValues takenVectors;
 };

@@ -109,7 +109,7 @@ BatchRows Session::rows() const {
 Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &init) {
   const uint64_t position = static_cast<uint64_t>(world.rank()) % (*plan)->shard_ranks();
   bool loaded = checkpoint.has_value();
-  // Variables that the checkpoint or `init` provides need no initial values.
+  // Variables that the checkpoint or `init` will set need no initial values.
   auto filter = [&](const plan::Variable &variable) {
     switch (variable.kind()) {
     case VariableKind::Parameter:
@@ -141,7 +141,7 @@ Result<std::optional<DamagedCheckpoint>> Session::setState(const std::string &in
     return scalars->upload();
   };
   LMC_TRY(allSucceed(world.all(), copy()));
-  // Ranks that have pieces of the weights gather the weights that they need whole.
+  // Ranks that keep pieces of the weights gather here the weights that each rank needs complete.
   if (functions->has(names::kRefresh))
     LMC_TRY(functions->run(names::kRefresh));
   return std::optional<DamagedCheckpoint>();
@@ -157,8 +157,8 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
 }
 
 // A run's MFU uses the peak of the plan's device spec, like `lmc explain`, unless the device's own
-// peak differs by more than this share, as on another machine: a CPU's clock moves by less, and
-// other threads or instructions give half or twice the peak.
+// peak differs by more than this share, which shows that the machine is another one: the clock of a
+// CPU varies by less, and another number of threads or instruction set halves or doubles the peak.
 static constexpr double kSameMachine = 0.25;
 
 static void chooseSpecPeak(DeviceInfo &device, const plan::Plan &plan) {
@@ -189,7 +189,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
   gemms = std::make_unique<GemmChoices>(options.measureGemms);
   const std::string cache = gemmCachePath();
   gemms->readCache(cache);
-  // A run that starts from another run's checkpoint takes over that run's choices.
+  // A run that starts from another run's checkpoint uses that run's implementations.
   if (checkpoint)
     gemms->readRun(gemmPath(std::filesystem::path(*checkpoint).parent_path().parent_path()));
   if (!options.out.empty())
@@ -211,7 +211,7 @@ Result<void> Session::startDevice(const RunOptions &options, int share,
                              allocated, planned),
                  ExitCode::Failure};
   deviceInfo = device->info((*plan)->compute_dtype());
-  // torchrun sets the variable to 1 if the user has not set it.
+  // torchrun sets OMP_NUM_THREADS to 1 if the user has not set it.
   if (const int given = omp_get_max_threads();
       isGiven && threads == 0 && share > 0 && given != share && plan::computesOnHost(**plan))
     deviceInfo.remarks.push_back(fmt::format(

@@ -1,4 +1,4 @@
-// A plan on a device, with its state: the common parts of training, evaluation and dumps.
+// A plan on a device with its state: what training, evaluation and dumps have in common.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -21,15 +21,15 @@
 
 namespace lmc {
 
-// Returns an object that runs the functions of a loaded plan in place of the device.
+// Makes the object that runs the functions of a loaded plan in place of the device.
 using ObserverMaker =
     std::function<Result<FunctionObserver *>(const PlanFile &plan, const DeviceInfo &device)>;
 
 class Session {
 public:
-  // Reads the settings of the phase number `phase` of `job` (0 if it has none), with the changes
-  // `overrides`. Nothing is allocated yet, so mistakes in the command line are reported at once.
-  // `job` and `world` must outlive the session.
+  // Reads the settings of phase number `phase` of `job` (0 if the job has no phases), with the
+  // --set changes `overrides`. Nothing is allocated, so mistakes in the command line are found at
+  // once. `job` and `world` must outlive the session.
   static Result<std::unique_ptr<Session>>
   open(const PlanFile &job, size_t phase, const std::vector<std::string> &overrides, World &world);
 
@@ -39,9 +39,9 @@ public:
 
   // Prepares the device, checks that it has allocated exactly the planned bytes, records the
   // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
-  // given, else from the initializers. All ranks do it together. `observer` may be empty; the
-  // object that it makes must outlive the session. Returns the checkpoint if it is damaged: then
-  // the session must not be used.
+  // given, else from the initializers. All ranks call it together. `observer` may be empty; the
+  // object that it makes must outlive the session. If the checkpoint is damaged, the checkpoint is
+  // returned and the session must not be used.
   Result<std::optional<DamagedCheckpoint>>
   start(const RunOptions &options, const std::string &init, const ObserverMaker &observer = {});
 
@@ -66,7 +66,7 @@ public:
   std::unique_ptr<Inputs> inputs;
   std::unique_ptr<Scalars> scalars;
   CheckpointState progress;              // finished steps, samples and tokens
-  std::optional<std::string> checkpoint; // checkpoint from which the run resumes
+  std::optional<std::string> checkpoint; // path of the one from which the run resumes
   std::string initialWeights;            // path that --init gives; "": none
 
   // Returns the rows of a step that this rank reads.

@@ -1,4 +1,4 @@
-// The work of an optimizer step on a device, up to its gradients.
+// Enqueues the part of an optimizer step that computes its gradients.
 #pragma once
 
 #include "runtime/monitor/Guard.h"
@@ -8,9 +8,9 @@
 
 namespace lmc {
 
-// Enqueues the scalars of step `number` (from 1) with learning rate `lr` and `limits`, and its
-// micro-steps on `batch` (GBS rows). Calls `enqueued` after each micro-step. Does not wait for the
-// device. Leaves the step as the purpose of what is enqueued next (Device::setPurpose).
+// Enqueues the upload of the scalars of step `number` (from 1), with learning rate `lr` and
+// `limits`, and its micro-steps on `batch` (this rank's rows). Calls `enqueued` after each
+// micro-step. Does not wait for the device. Device::setPurpose stays set to the step.
 Result<void> enqueueGradients(Session &session, int64_t number, double lr, const StepLimits &limits,
                               const BatchLoader::Batch &batch,
                               const std::function<Result<void>()> &enqueued);

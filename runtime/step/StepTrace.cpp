@@ -11,8 +11,8 @@ using nlohmann::json;
 
 namespace lmc {
 
-// The process number of the measured trace. It differs from that of the predicted step
-// (compiler/report/Trace.cpp), so that a viewer can show both together.
+// The process number of the trace. Predicted traces (compiler/report/Trace.cpp) have another
+// number, so that a viewer can show both together.
 static constexpr int kProcess = 2;
 
 StepTrace::StepTrace(const PlanFile &plan, const std::string &device, std::string path,
@@ -33,7 +33,7 @@ void StepTrace::begin(uint64_t step) {
 
 bool StepTrace::end() { return std::exchange(recording, false) && current == last; }
 
-// Adds a prediction, if there is one, and the ratio of the measured time to it.
+// Adds the predicted time, if there is one, and the ratio measured / predicted.
 static void addPrediction(json &arguments, double predicted, double measured) {
   if (!(predicted > 0))
     return;
@@ -42,7 +42,7 @@ static void addPrediction(json &arguments, double predicted, double measured) {
 }
 
 Result<void> StepTrace::run(Device &on, Executable &executable, uint32_t index) {
-  LMC_TRY(on.synchronize()); // earlier work is no part of the function
+  LMC_TRY(on.synchronize()); // earlier work must not count as time of the function
   const auto now = Clock::now();
   if (!origin)
     origin = now;

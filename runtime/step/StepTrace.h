@@ -1,4 +1,4 @@
-// Records when each command of a plan ran in some steps of a run, with its predicted time, for
+// Records the begin, the time and the predicted time of each command in some steps of a run, for
 // `lmc-run --trace`. docs/running.md describes the file.
 #pragma once
 
@@ -17,20 +17,20 @@ public:
   // outlive this object.
   StepTrace(const PlanFile &plan, const std::string &device, std::string path, uint64_t steps);
 
-  // Chooses the steps to record, in a run that has done `done` steps and ends after step `total`:
-  // those after a warm-up of kWarmUp steps, or a shorter one if the run has fewer steps.
+  // Chooses the steps to record in a run that has done `done` steps and ends after step `total`:
+  // those after a warm-up of kWarmUp steps, or of fewer if the run would otherwise end too early.
   void choose(uint64_t done, uint64_t total);
   static constexpr uint64_t kWarmUp = 2;
 
   // Must be called before and after the work of each step; `step` counts from 1. end() returns true
-  // if the step was the last to record: the trace is then complete.
+  // if this was the last step to record.
   void begin(uint64_t step);
   bool end();
   // Returns true during a step to record.
   bool isRecording() const override { return recording; }
 
-  // Runs function `index` of the plan on `device` command by command, waits for it, and adds it to
-  // the trace. The results are those of Device::submit().
+  // Runs function `index` of the plan on `device` command by command, waits for its end, and adds
+  // it to the trace. It computes the same results as Device::submit().
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
   // Writes the recorded steps. Error: none was recorded, or the file cannot be written.

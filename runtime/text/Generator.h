@@ -1,8 +1,8 @@
 // Continues prompts with the function `generate` of a plan.
 //
-// Each new token takes a forward pass over whole sequences (there is no cache of keys and values),
-// for MBS prompts on each rank at a time. A token attends only to tokens before it, so that the
-// rest of the sequence behind a prompt has no effect.
+// Each new token takes a forward pass over whole sequences (there is no cache of keys and values).
+// Each rank continues MBS prompts at a time. A token attends only to tokens before it, so what
+// follows a prompt in its sequence has no effect.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -21,13 +21,13 @@ namespace lmc {
 struct GenerateOptions {
   SamplingOptions sampling;
   uint64_t maxNewTokens = 0;
-  uint64_t seed = 0, step = 0; // random choices depend on both
+  uint64_t seed = 0, step = 0; // random choices are a function of both
   int32_t endOfDocument = -1;  // the id that ends a text; -1: none
 };
 
 struct Continuation {
   enum class End { Length, EndOfDocument, NotFinite };
-  std::vector<int32_t> ids; // the new tokens, without one that ends a document
+  std::vector<int32_t> ids; // the new tokens, without the one that ends a document
   End end = End::Length;
 };
 
@@ -36,15 +36,15 @@ const char *nameOf(Continuation::End end);
 
 class Generator {
 public:
-  // Opens a generator. Error: the plan was compiled without the function `generate`. All arguments
-  // must outlive the generator.
+  // Error: the plan was compiled without the function `generate`. All arguments must outlive the
+  // generator.
   static Result<std::unique_ptr<Generator>>
   open(const PlanFile &plan, Device &device, Functions &functions, Inputs &inputs, World &world);
 
-  // Continues `prompts`, lists of ids that are not empty and leave room in a sequence for
-  // maxNewTokens. All ranks call it together, with equal arguments, and all get all results. Except
-  // for rounding, these depend neither on the number of ranks nor on MBS. Returns nullopt if
-  // `stopRequested` becomes true on one of them. Overwrites the inputs of a micro-step.
+  // Continues `prompts`: lists of ids, each not empty and short enough for maxNewTokens more ids in
+  // a sequence. All ranks call it together, with equal arguments, and get all results. Except for
+  // rounding, results depend neither on the number of ranks nor on MBS. Returns nullopt if
+  // `stopRequested` becomes true on a rank. Overwrites the inputs of a micro-step.
   Result<std::optional<std::vector<Continuation>>>
   generate(const std::vector<std::vector<int32_t>> &prompts, const GenerateOptions &options,
            const std::function<bool()> &stopRequested);
@@ -67,10 +67,10 @@ private:
   Functions &functions;
   Inputs &inputs;
   World &world;
-  BufferRing ring; // of positions
+  BufferRing ring; // for positions in the rows
   ArenaRange positions;
   int logitsSlice = 0;
-  plan::DType dtype = plan::DType::F32; // of the logits
+  plan::DType dtype = plan::DType::F32; // dtype of the logits
 };
 
 } // namespace lmc

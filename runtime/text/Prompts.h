@@ -9,12 +9,12 @@
 namespace lmc {
 
 struct Prompt {
-  uint64_t line = 0; // of the file, from 1
+  uint64_t line = 0; // number of the line in the file, from 1
   std::string text;  // valid UTF-8
 };
 
-// Reads prompts: one per line, empty lines left out; or, if the name of the file ends in ".jsonl",
-// one object {"prompt": TEXT} per line. Errors name the line: no prompt, not UTF-8, no such object.
+// Reads prompts: one per line that is not empty or, in a file "*.jsonl", one object {"prompt":
+// TEXT} per line. Errors name the line: an empty prompt, not UTF-8, another object.
 Result<std::vector<Prompt>> readPrompts(const std::string &path);
 
 } // namespace lmc

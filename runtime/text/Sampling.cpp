@@ -23,7 +23,7 @@ std::optional<uint32_t> chooseToken(std::span<const float> logits, const Samplin
   std::vector<double> weights(logits.size());
   for (size_t i = 0; i < logits.size(); ++i)
     weights[i] = std::exp((double(logits[i]) - double(*largest)) / options.temperature);
-  // The most probable ids come first; equal ones are ordered by id.
+  // The most probable ids come first; equally probable ids are ordered by id.
   std::vector<uint32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](uint32_t a, uint32_t b) { return weights[a] > weights[b]; });

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the ids before a document of `file`, if its tokens are those of `tokenizer`: the token
-// that begins a document or, in a file packed without one, the token that ends the document before.
+// Returns the ids that stand before each document of `file`: the token that begins a document or,
+// in a file packed without this token, the one that ends the previous document.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;
@@ -79,7 +79,7 @@ Result<std::string> TextCodec::textOf(std::span<const int32_t> ids) const {
 
 Result<std::string> TextCodec::decode(std::span<const int32_t> before,
                                       std::span<const int32_t> ids) const {
-  // Decodes with the ids before: a tokenizer may drop a space at the start of a text.
+  // Decodes together with `before`, because a tokenizer may drop a space at the start of a text.
   std::vector<int32_t> all(before.begin(), before.end());
   all.insert(all.end(), ids.begin(), ids.end());
   auto start = textOf(before), whole = textOf(all);

@@ -16,16 +16,16 @@ namespace lmc {
 
 class TextCodec {
 public:
-  // Takes the tokenizer that lies beside the token file `tokens`, where lmc-data packs it; without
-  // one, a token is a byte. `endOfDocument` is the id that ends a document if the file does not
-  // have it; -1: none. Error: the file has no tokenizer beside it, and its tokens are no bytes.
+  // Uses the tokenizer that lmc-data has put beside the token file `tokens`; if there is none,
+  // tokens are bytes. `endOfDocument` is the id that ends a document if the file does not name one;
+  // -1: none. Error: there is no tokenizer, and the file's tokens are not bytes.
   static Result<TextCodec> open(const std::string &tokens, DataFormat format,
                                 int32_t endOfDocument);
 
-  // Returns the ids of a document that begins with `text`, valid UTF-8, after the ids that stand
-  // before a document in the token file. Error: as of Encoder::encode(); there are no ids at all.
+  // Returns the ids that stand before a document in the token file, followed by those of `text`
+  // (valid UTF-8). Error: as of Encoder::encode(); the result would be empty.
   Result<std::vector<int32_t>> encode(std::string_view text);
-  // Returns the text that `ids` add to a document that begins with `before`.
+  // Returns the text that `ids` append to a document that begins with the ids `before`.
   Result<std::string> decode(std::span<const int32_t> before, std::span<const int32_t> ids) const;
   // Returns the id that ends a document; -1: none.
   int32_t endOfDocument() const { return end; }

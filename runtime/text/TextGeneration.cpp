@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// The maximum bytes of a text that the console shows.
+// The maximum number of bytes of a text that the console shows.
 static constexpr size_t kShownBytes = 120;
 
 Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
@@ -104,7 +104,6 @@ Result<bool> TextGeneration::generate(uint64_t step, const std::function<bool()>
   return true;
 }
 
-// Returns the start of a text as one line in quotes.
 static std::string shown(const std::string &text) {
   const auto replace = nlohmann::json::error_handler_t::replace;
   return nlohmann::json(text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text)

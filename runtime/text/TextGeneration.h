@@ -16,14 +16,13 @@
 
 namespace lmc {
 
-// Every rank has one and calls the same functions. Rank 0 reads the prompts and writes the results.
+// All ranks call the same functions. Rank 0 reads the prompts and writes the results.
 class TextGeneration {
 public:
-  // Reads the prompts, and opens OUT/generated.jsonl to continue after the session's step: later
-  // lines are moved to undone/. `data` are the training data, beside which the tokenizer lies.
-  // Returns null if the job has no prompts. Errors: as of readPrompts(), TextCodec::open() and
-  // Generator::open(); a prompt has an id beyond the vocabulary, or with max_new_tokens it does not
-  // fit in a sequence.
+  // Reads the prompts, and opens OUT/generated.jsonl; lines of steps after the session's step are
+  // moved to undone/. The tokenizer lies beside the training data `data`. Returns null if the job
+  // has no prompts. Errors: as of readPrompts(), TextCodec::open() and Generator::open(); a prompt
+  // has an id beyond the vocabulary, or does not fit in a sequence with max_new_tokens more ids.
   static Result<std::unique_ptr<TextGeneration>> open(Session &session, const DataSource &data,
                                                       RunDirectory &directory, Console &console,
                                                       RunLog &log, RunObserver *observer);
@@ -33,14 +32,14 @@ public:
     return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
   }
 
-  // Generates after `step`, and writes and shows the results. Writes nothing if `stopRequested`
-  // becomes true on one of the ranks; then the result is false. Error: a device or a rank failed.
+  // Generates texts after `step`, and writes and shows them. If `stopRequested` becomes true on a
+  // rank, writes nothing and returns false. Error: a device or a rank failed.
   Result<bool> generate(uint64_t step, const std::function<bool()> &stopRequested);
 
 private:
   TextGeneration(Session &session, Console &console, RunLog &log, RunObserver *observer)
       : session(session), console(console), log(log), observer(observer) {}
-  // Of rank 0.
+  // Called by rank 0.
   Result<void> readPromptsOf(const DataSource &data);
   // Sends the ids of the prompts to the other ranks.
   Result<void> share();
@@ -53,7 +52,7 @@ private:
   std::unique_ptr<Generator> generator;
   std::vector<std::vector<int32_t>> ids; // of the prompts
   int32_t endOfDocument = -1;
-  // Of rank 0:
+  // Used by rank 0:
   std::optional<TextCodec> codec;
   std::vector<Prompt> texts;
   std::optional<LineFile> file;

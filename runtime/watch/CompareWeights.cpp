@@ -28,7 +28,7 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
                                  first.ranks.size() == 1 ? "has" : "have"));
 }
 
-// Returns the number of parts into which ranks divide a tensor: rank r has part r mod this.
+// Returns the number n of parts into which ranks divide a tensor: rank r has part r mod n.
 static uint64_t partsOf(const plan::Plan &plan, const plan::Variable &variable) {
   return std::max<uint64_t>(variable.shard()        ? plan.shard_ranks()
                             : variable.of_experts() ? plan.expert_ranks()
@@ -84,7 +84,7 @@ uint64_t WeightComparison::position() const {
 
 namespace {
 
-// Bytes that are read together from the device, and the function that uses them.
+// Ranges that are read together from the device, and the function that uses their bytes.
 struct Piece {
   std::vector<ArenaRange> ranges;
   std::function<void(const std::vector<const char *> &)> use; // the data of each range
@@ -92,7 +92,7 @@ struct Piece {
 
 } // namespace
 
-// Reads pieces from the device, one while another is used.
+// Reads pieces from the device: the next one while the present one is used.
 static Result<void> readPieces(Device &device, BufferRing &ring, Progress &progress,
                                const std::vector<Piece> &pieces) {
   auto take = [&](const Piece &piece) -> Result<void> {
@@ -143,8 +143,8 @@ Result<uint64_t> WeightComparison::hashOf(const plan::Variable &variable) {
   return XXH3_64bits_digest(state.get());
 }
 
-// Returns true if each of `count` elements of a copy is the rounded element of the master. NaNs
-// have many bits, and all are equal here.
+// Returns true if each of `count` elements of a copy equals the rounded element of the master. All
+// NaNs are equal here.
 static bool isRounded(plan::DType from, const char *master, plan::DType to, const char *copy,
                       uint64_t count) {
   const size_t width = byteWidth(to);
@@ -174,7 +174,7 @@ Result<bool> WeightComparison::isRoundedMaster(const Weight &weight) {
   bool equal = true;
   std::vector<Piece> pieces;
   for (uint64_t done = 0; done < master.count;) {
-    // The rows of a padded tensor lie apart, so a piece ends with a row.
+    // The rows of a padded tensor are not adjacent, so a piece ends with a row.
     uint64_t count = std::min(master.count - done, kPieceBytes / (masterWidth + copyWidth));
     const uint64_t first = master.first + done;
     if (master.pitch > 0 || copy.pitch > 0)
@@ -202,8 +202,8 @@ Result<std::vector<uint64_t>> WeightComparison::gather(const std::vector<uint64_
   return all;
 }
 
-// Returns the ranks of `group` whose value differs from that of the majority: all of them if there
-// is no majority, none if all values are equal.
+// Returns the ranks of `group` whose value differs from that of the majority: all ranks if there is
+// no majority, none if all values are equal.
 static std::vector<int> oddOnes(const std::vector<std::pair<int, uint64_t>> &group) {
   std::map<uint64_t, size_t> counts;
   for (const auto &[rank, value] : group)
@@ -252,9 +252,9 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
       wrong[w] = *rounded ? 0 : 1;
     }
   }
-  // The ranks first compare a short summary, because there may be thousands of ranks: per kind of
-  // part, the hash of all hashes, and the number of wrong copies.
-  std::map<uint64_t, std::vector<uint64_t>> byParts; // the same numbers on all ranks
+  // There may be thousands of ranks, so they first compare a short summary: per number of parts,
+  // the hash of all hashes, and the number of wrong copies.
+  std::map<uint64_t, std::vector<uint64_t>> byParts; // by number of parts; on each rank the same
   for (size_t w = 0; w < weights.size(); ++w)
     byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);
   std::vector<uint64_t> own{static_cast<uint64_t>(std::ranges::count(wrong, uint64_t(1)))};

@@ -2,11 +2,12 @@
 // computed wrongly.
 //
 // Ranks that hold the same part of a parameter or of a compute copy must have the same bits,
-// because each of them applies the same update. A compute copy that lies beside its master weights
-// must have the bits of these, rounded to its dtype. So every weight that exists twice is checked,
-// on several ranks or on one. Weights that exist once, as in f32 on a single rank, cannot.
+// because each of them applies the same update. A compute copy on the same rank as its master
+// weights must have the bits of the rounded master weights. So every weight that exists twice is
+// checked, on several ranks or on one; a weight that exists once, as in f32 on a single rank,
+// cannot be.
 //
-// A rank reads its weights from the device once, and takes the XXH3 (64 bits) of each tensor.
+// A rank reads its weights from the device once, and hashes each tensor (XXH3, 64 bits).
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -18,31 +19,30 @@
 
 namespace lmc {
 
-// A tensor of which not all copies are equal.
+// A tensor whose copies are not all equal.
 struct WeightDifference {
   std::string tensor;
-  // The ranks whose bits differ from those of most ranks with the same part, in ascending order;
-  // all ranks with this part if there is no majority. For a copy that differs from its rounded
-  // master: the rank that holds both.
+  // The ranks whose bits differ from the majority of the ranks with the same part, ascending; all
+  // ranks with this part if there is no majority. With `beside`: the rank that holds copy and
+  // master.
   std::vector<int> ranks;
-  bool beside = false; // the copy differs from its master on the same rank
+  bool beside = false; // true if a copy differs from its master on the same rank
 };
 
-// Returns at least one difference as a clause: "2 tensors differ; model.norm.weight of rank 3 (host
-// b) has not the bits of the other ranks".
+// Returns the differences, of which there must be at least one, as a clause: "2 tensors differ;
+// model.norm.weight of rank 3 (host b) has not the bits of the other ranks".
 std::string describe(const std::vector<WeightDifference> &differences, const World &world);
 
 class WeightComparison {
 public:
-  // Returns null if the plan has no weight that exists twice. All arguments must outlive the
-  // result. Error: the host has no memory for two buffers, of
-  // kPieceBytes at most.
+  // Returns null if no weight of the plan exists twice. All arguments must outlive the result.
+  // Error: the host lacks memory for two buffers of at most kPieceBytes.
   static Result<std::unique_ptr<WeightComparison>> open(const PlanFile &plan, Device &device,
                                                         World &world);
 
-  // Compares the weights after all work that was enqueued. All ranks call it together, and get the
-  // same result: the tensors with differences, at most kMostDifferences of them. Error: a device or
-  // a rank failed.
+  // Compares the weights after all enqueued work. All ranks call it together, and get the same
+  // result: the tensors with differences, at most kMostDifferences of them. Error: a device or a
+  // rank failed.
   Result<std::vector<WeightDifference>> compare();
 
   static constexpr uint64_t kPieceBytes = 32 << 20;
@@ -51,10 +51,10 @@ public:
 private:
   WeightComparison(const PlanFile &plan, World &world, Device &device, BufferRing ring)
       : plan(plan), world(world), device(device), ring(std::move(ring)) {}
-  // A variable whose bits are compared with those of other ranks, or with those of its master.
+  // A variable that is compared with that of other ranks, or with its master.
   struct Weight {
     const plan::Variable *variable = nullptr;
-    const plan::Variable *master = nullptr; // the master on this rank of a compute copy; else null
+    const plan::Variable *master = nullptr; // of a compute copy whose master is on this rank
     bool isReplicated = false;
   };
   static std::vector<Weight> weightsOf(const plan::Plan &plan);
@@ -62,7 +62,7 @@ private:
   Result<uint64_t> hashOf(const plan::Variable &variable);
   Result<bool> isRoundedMaster(const Weight &weight);
   Result<std::vector<uint64_t>> gather(const std::vector<uint64_t> &mine);
-  // Adds the differences in `hashes`, which has the hashes of all ranks, one rank after the other.
+  // Adds the differences in `hashes`: the hashes of rank 0, then those of rank 1, and so on.
   void addDifferences(const std::vector<uint64_t> &hashes, std::vector<WeightDifference> &to) const;
 
   const PlanFile &plan;

@@ -66,7 +66,7 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
     if (phase.lastStep > step && phase.lastStep < totalSteps &&
         multiplesIn(phase.lastStep - 1, phase.lastStep, settings.checkpointInterval) == 0)
       ++need.saves;
-  // Checkpoints that stay: multiples of keep_every that are saved, and the best one.
+  // The checkpoints that stay: the best one, and those of multiples of keep_every.
   if (settings.config.checkpoint.keepEvery > 0 && settings.checkpointInterval > 0)
     need.kept =
         multiplesIn(step, totalSteps - 1,

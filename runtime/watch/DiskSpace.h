@@ -1,4 +1,4 @@
-// Computes if the disk of a run's folder has room for all that the run still writes.
+// Computes whether the disk of a run's folder has room for all files that the run still writes.
 #pragma once
 
 #include "runtime/settings/RunPhases.h"
@@ -13,24 +13,24 @@ namespace lmc {
 
 // Bytes on the disk that a run still needs.
 struct DiskNeed {
-  uint64_t checkpoint = 0;               // bytes of one, at most
+  uint64_t checkpoint = 0;               // maximum bytes of one checkpoint
   uint64_t keep = 0;                     // checkpoint.keep; 0: all
   uint64_t present = 0;                  // number of complete checkpoints that exist already
-  uint64_t saves = 0;                    // that are still to come
-  uint64_t kept = 0;                     // number of these that no later save removes
-  uint64_t exportBytes = 0, exports = 0; // bytes of an export, and number of exports to come
+  uint64_t saves = 0;                    // number of saves to come
+  uint64_t kept = 0;                     // number of these saves that no later save removes
+  uint64_t exportBytes = 0, exports = 0; // bytes of one; number of exports to come
   uint64_t logs = 0;                     // bytes of metrics.jsonl for the steps to come
 
-  // Returns the additional bytes for the `keep` + 1 checkpoints that exist while a save replaces
-  // the oldest one, of which `present` exist already. If all are kept: for the next two saves.
+  // Returns the additional bytes for checkpoints. While a save replaces the oldest checkpoint,
+  // `keep` + 1 exist, of which `present` exist already. If all are kept: the bytes of two.
   uint64_t forSaves() const;
-  // Returns the bytes that the run writes in all, without those that it removes.
+  // Returns the bytes that all files of the run add, without files that the run removes again.
   uint64_t forJob() const;
 };
 
-// Returns what a run in the folder `out` needs that has done `step` of `totalSteps` steps. A run of
-// several ranks also needs the weights a second time while it exports them. An export is taken to
-// have the bytes of the master weights.
+// Returns what a run that has done `step` of `totalSteps` steps still needs. Several ranks need the
+// bytes of an export twice while they write it. An export is assumed to have the bytes of the
+// master weights.
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps);
 
@@ -38,13 +38,13 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
 // does not exist yet, the nearest folder above it.
 std::string diskOf(const std::string &out);
 
-// Judges if `free` bytes on the disk of `place` are enough. It is an Error if the checkpoints do
-// not fit, and a Warning if all files of the job do not fit.
+// Judges whether `free` bytes on the disk of `place` are enough. Error: the next checkpoints do not
+// fit. Warning: they fit, but not all files of the job do.
 Finding judgeDisk(const DiskNeed &need, uint64_t free, const std::string &place);
 
 // Returns the number of folders in OUT/checkpoints that have the name of a checkpoint.
 uint64_t countCheckpoints(const std::string &out);
-// Returns how many multiples of `interval` are in (from, to]; 0 for the interval 0.
+// Returns the number of multiples of `interval` in (from, to]; 0 for the interval 0.
 uint64_t multiplesIn(uint64_t from, uint64_t to, int64_t interval);
 // Returns the bytes of the plan's master weights.
 uint64_t exportBytesOf(const PlanFile &plan);

@@ -54,7 +54,7 @@ Result<void> Findings::share(Communicator &group) {
       mine.push_back(
           {finding.check, static_cast<int>(finding.severity), finding.text, finding.doesNotFit});
   const std::string text =
-      mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // paths may be no UTF-8
+      mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace); // paths may not be UTF-8
   LMC_LET(texts, gatherTexts(group, text));
   for (size_t rank = 0; rank < texts->size(); ++rank) {
     if (static_cast<int>(rank) == group.position())

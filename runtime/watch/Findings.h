@@ -1,4 +1,4 @@
-// The findings of a check before a run, as lines of a table or as JSON.
+// The findings of checks before a run.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -11,15 +11,15 @@
 
 namespace lmc {
 
-// Ok: nothing is wrong. Warning: the run can start, but the finding may not be intended. Error: the
-// run cannot start or cannot end. Skipped: the check was not made, for the reason in the text.
+// Warning: the run can start, but the finding may not be intended. Error: the run cannot start or
+// cannot reach its end. Skipped: the check was not made; the text says why.
 enum class Severity { Ok, Warning, Error, Skipped };
 
 struct Finding {
   std::string check; // "folder", "disk", "data", "job", "memory", "links", "trial", "totals"
   Severity severity = Severity::Ok;
   std::string text;        // one line: the finding and, unless it is Ok, a remedy
-  bool doesNotFit = false; // for an Error: memory or disk are too small
+  bool doesNotFit = false; // an Error: memory or disk is too small
 };
 
 class Findings {
@@ -27,20 +27,20 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Adds a finding, unless another one has the same text, perhaps after a longer beginning.
+  // Adds a finding, unless the text of another finding ends with the same text.
   void add(Finding finding);
 
   bool has(Severity severity) const;
   const std::vector<Finding> &all() const { return list; }
-  // Returns Success without an Error, DoesNotFit if all errors are of memory or disk that are too
-  // small, else UserError.
+  // Returns Success if there is no Error, DoesNotFit if all errors have `doesNotFit`, else
+  // UserError.
   ExitCode code() const;
 
-  // Adds those warnings and errors of other ranks that this rank does not have, so that all ranks
-  // have the same ones. All ranks of the group call it together.
+  // Adds the warnings and errors of other ranks that this rank lacks. All ranks of the group call
+  // it together.
   Result<void> share(Communicator &group);
 
-  // Returns a line for each finding, "  warning  disk    TEXT", and the line with the totals.
+  // Returns a line for each finding, " warning disk TEXT", and a line with the totals.
   std::string table() const;
   nlohmann::ordered_json json() const;
 

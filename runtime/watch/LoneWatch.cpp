@@ -23,7 +23,7 @@ static void record(const Hang &hang, const std::string &text, RunLog &log) {
                      {"text", describe(hang.state)}});
 }
 
-// Prints a line. If it cannot be written, fmt::print would throw, and so end the run.
+// Prints a line. If this fails, fmt::print would throw, and so end the run.
 static void report(const std::string &line, FILE *errors) {
   std::fputs((line + "\n").c_str(), errors);
 }
@@ -36,15 +36,15 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
       report(text, errors);
-      // A run that hangs in a write to its logs holds their lock, for which this thread must not
-      // wait.
+      // A run that hangs while it writes to its logs holds their lock. This thread must not wait
+      // for it.
       if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
         record(hang, text, log);
       return;
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
     report("lmc-run: " + text, errors);
-    // The disk of the logs may be what hangs, so that another thread writes to them.
+    // If the disk of the logs is what hangs, only this other thread waits for it.
     std::thread([&log, hang, text] {
       record(hang, text, log);
       log.event("exit", {{"code", static_cast<int>(ExitCode::Failure)},

@@ -38,7 +38,7 @@ private:
 
 } // namespace
 
-// There is none for GPUs: the time of the host's thread does not show what a GPU does.
+// GPUs have no such watch: the time of the host's thread does not show what a GPU does.
 Result<std::unique_ptr<Watch>> watchSlowRanks(const WatchedRun &run) {
   if (!plan::computesOnHost(**run.session.plan))
     return noWatch();

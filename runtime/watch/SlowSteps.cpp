@@ -1,6 +1,6 @@
 // The watch of steps that take longer than usual (monitor/SlowStep.h). Each gives an event, and
-// some give a warning. Steps are measured on this rank, in the time of the host: from before the
-// reading of a step's batch to before that of the next one, without validations and saves.
+// some give a warning. A step's time is that of this rank's host from before the batch of the step
+// is read to before the next batch is read, without validations and saves.
 #include "ground/plan/Steps.h"
 #include "ground/plan/TargetRules.h"
 #include "runtime/monitor/SlowStep.h"
@@ -22,8 +22,8 @@ double steadySeconds() {
 
 class SlowSteps final : public Watch {
 public:
-  // `predicted` is the plan's seconds for a step, or 0. `waitsForRanks` is true if
-  // Progress::Sums::waited counts waits for other ranks instead of a device.
+  // `predicted` is the plan's seconds for a step, or 0. `waitsForRanks`: Progress::Sums::waited
+  // counts waits for other ranks instead of waits for the device.
   SlowSteps(double predicted, bool waitsForRanks, Progress &progress)
       : judge(predicted), waitsForRanks(waitsForRanks), progress(progress) {}
 
@@ -41,8 +41,8 @@ public:
     if (began == moments.end())
       return {};
     const auto next = std::next(began);
-    // A step that is followed by other work is reported after its validation and before its save.
-    // Other steps are reported before or after the next one begins.
+    // A step that other work follows is reported after its validation and before its save. Any
+    // other step is reported before or after the next one begins.
     const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
     StepTimes times;
     times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);
@@ -52,10 +52,10 @@ public:
     times.save = record.saveSeconds;
     times.validation = validation;
 
-    // A step that may be judged slow is at least 0.1 s long (SlowStep.h).
+    // Only a step of at least 0.1 s can be slow (SlowStep.h).
     if (times.seconds >= 0.1)
       read(record.step + 1);
-    // The newest sample from before the step; if there is none, the oldest sample.
+    // The newest sample before the step or, if there is none, the oldest sample.
     auto before = std::find_if(samples.rbegin(), samples.rend(),
                                [&](const Sample &sample) { return sample.step <= record.step; });
     const Sample &from = before != samples.rend() ? *before : samples.front();
@@ -82,8 +82,8 @@ public:
   }
 
 private:
-  // The measurements before a step. Counters of the machine are read at most every kSampleSeconds,
-  // because each reading opens files in /proc.
+  // Measured before a step. A Sample of the machine's counters is taken at most every
+  // kSampleSeconds, because each reading opens files in /proc.
   struct Moment {
     int64_t step = 0;
     double time = 0; // seconds
@@ -108,7 +108,7 @@ private:
   Progress &progress;
   std::deque<Moment> moments;   // the latest
   std::deque<Sample> samples;   // the latest
-  double validationSeconds = 0; // after the step before
+  double validationSeconds = 0; // validation time after the previous step
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-// The watch of the disk: it must have room for the next saves (DiskSpace.h).
+// The watch of the disk, which must have room for the next saves (DiskSpace.h).
 #include "ground/support/File.h"
 #include "ground/support/Size.h"
 #include "runtime/folder/RunDirectory.h"
@@ -18,8 +18,8 @@ public:
       : session(run.session), out(run.out), totalSteps(run.totalSteps) {}
 
   // Warns if the disk has no room for the save of the present step, the next save, and the exports
-  // until then. It warns once, and again only after there was room. A disk that cannot be measured
-  // gives no warning.
+  // until then. Warns once, and again only after there was room. A disk whose free space is unknown
+  // causes no warning.
   WatchFindings saving() override {
     const TrainSettings &settings = session.settings;
     const uint64_t step = session.progress.step;
@@ -28,7 +28,7 @@ public:
     if (!bytes || !free)
       return {};
     const auto keep = static_cast<uint64_t>(settings.config.checkpoint.keep);
-    // A save adds a checkpoint until there are `keep` of them; then each save removes one.
+    // A save adds a checkpoint until there are `keep` of them; each later save also removes one.
     const bool adds = keep == 0 || countCheckpoints(out) < keep;
     const uint64_t saves = adds && step < totalSteps ? 2 : 1;
     const auto interval = static_cast<uint64_t>(settings.checkpointInterval);

@@ -21,7 +21,7 @@ public:
     return {};
   }
 
-  // Checkpoints since the latest comparison may be damaged; one from before must stay.
+  // Checkpoints after the latest step without differences may be damaged; an older one must stay.
   std::optional<uint64_t> suspectSince() const override {
     return equal.empty() ? std::nullopt : std::optional(equalStep() + 1);
   }
@@ -63,7 +63,7 @@ private:
 
   Session &session;
   const std::unique_ptr<WeightComparison> comparison;
-  std::string equal; // newest step after which all were equal; "": not compared yet
+  std::string equal; // newest step after which all were equal; "": none yet
 };
 
 } // namespace

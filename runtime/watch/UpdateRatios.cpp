@@ -14,13 +14,13 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// If the weights before a step are below this share of the update, they are not known: the values
-// that are computed for them may be mere rounding, of f32 weights or of 8-bit moments.
+// If the norm of the weights before a step is below this share of the update's norm, it is unknown:
+// the computed values may be rounding errors only, of f32 weights or of 8-bit moments.
 static constexpr double kRounding = 1e-5, kCodeRounding = 0.1;
 
 namespace {
 
-// A rank's parts of a parameter and of its moments. The scales are null without 8-bit moments.
+// A rank's parts of a parameter and of its moments. Scales are null unless moments have 8 bits.
 struct ParameterParts {
   const SnapshotPart *weights = nullptr;
   const SnapshotPart *moment1 = nullptr, *moment2 = nullptr;
@@ -47,7 +47,7 @@ template <typename T> static const T *elementsAt(const SnapshotPart &part, uint6
   return reinterpret_cast<const T *>(part.data + byte);
 }
 
-// Returns true if `part`, with elements of `width` bytes, has the elements of `weights`.
+// Returns true if `part`, with elements of `width` bytes, has the same elements as `weights`.
 static bool matches(const SnapshotPart &part, const SnapshotPart &weights, uint64_t width) {
   const HeldPart &a = part.tensor.written, &b = weights.tensor.written;
   const uint64_t own = byteWidth(weights.tensor.view.dtype);
@@ -55,7 +55,7 @@ static bool matches(const SnapshotPart &part, const SnapshotPart &weights, uint6
          a.columns * own == b.columns * width && a.pitch * own == b.pitch * width;
 }
 
-// Adds up runs of adjacent elements.
+// Adds up the sums of all runs of adjacent elements.
 template <typename T>
 static UpdateSums plainSums(const ParameterParts &parts, const AdamWStep &step) {
   const HeldPart &written = parts.weights->tensor.written;
@@ -136,7 +136,7 @@ Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, C
     if (all.moment1 && all.moment2 && !all.scale1 == !all.scale2)
       parameters.push_back(all);
   }
-  std::vector<double> numbers; // sums of all parameters, for one sum over the ranks
+  std::vector<double> numbers; // of all parameters, summed over ranks in one call
   auto addUp = [&]() -> Result<void> {
     for (const ParameterParts &each : parameters) {
       const auto sums = sumsOf(each, step.of(each.weights->tensor.group));

@@ -1,4 +1,4 @@
-// Computes each tensor's update by the latest step, from the ranks' copies of the state after it.
+// Computes how much a step changed each tensor, from the ranks' copies of the state after the step.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -11,13 +11,12 @@
 
 namespace lmc {
 
-// Returns a rank's parts of the variables of a kind.
 using PartsOfKind = std::function<std::vector<SnapshotPart>(plan::VariableKind)>;
 
-// Returns the updates of all parameters that have moments, in the plan's order. `parts` has the
-// state after `step`, which must not have been skipped. All ranks of `group` call it together, and
-// get the same result. `moved` is called after each tensor. Error: a parameter and its moments do
-// not match, or the ranks could not add up their parts.
+// Returns the updates of all parameters that have moments, in the plan's order. `parts` returns a
+// rank's parts of the state after `step`, which must not have been skipped. All ranks of `group`
+// call it together, and get the same result. `moved` is called after each tensor. Error: a
+// parameter and its moments do not match, or the exchange between ranks failed.
 Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, Communicator &group,
                               const std::function<void()> &moved);
 

@@ -15,8 +15,7 @@ void UpdateSums::add(const UpdateSums &more) {
   moment1 += more.moment1;
 }
 
-// Vector instructions are possible because of -fno-math-errno, and because OpenMP leaves the order
-// of sums free (layer.cmake).
+// -fno-math-errno (layer.cmake) and OpenMP's free order of sums allow vector instructions.
 template <typename T>
 UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                       const T *moment2, uint64_t count) {
@@ -45,7 +44,7 @@ template UpdateSums updateSums(const AdamWStep &, bool, const double *, const do
 
 namespace {
 
-// The moments that codes stand for, at a scale of 1. The index of a first moment is its code + 128.
+// The moment of each code at a scale of 1. first[code + 128] is a first moment.
 struct DecodedMoments {
   std::array<float, 256> first{}, second{};
   DecodedMoments() {

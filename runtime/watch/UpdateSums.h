@@ -5,14 +5,13 @@
 //
 //   a = r / c1 * m / (sqrt(v) / sqrt(c2) + eps),   w = w' (1 - r d) - a,
 //
-// with the same m and v, which hold the clipped gradient already. So the weight before the step and
-// the update are
+// with the same m and v, which include the clipped gradient already. So the weight before the step
+// and the update are
 //
 //   w' = (w + a) / (1 - r d),   u = w' - w = a + r d w'.
 //
 // All of it is computed in f64. With f32 weights, w' is exact up to a rounding of w. With 8-bit
-// moments, the step used moments that were rounded to codes only afterwards, so that a is exact to
-// a few percent.
+// moments, the step used m and v before they were rounded to codes, so a is exact to a few percent.
 #pragma once
 
 #include "runtime/settings/AdamWStep.h"
@@ -21,27 +20,26 @@
 
 namespace lmc {
 
-// Sums of squares over elements of a tensor.
+// Sums of squares over elements of a tensor, of:
 struct UpdateSums {
   double update = 0;  // u
   double before = 0;  // w'
   double weights = 0; // w
-  double moment1 = 0; // sum for m: 0 if the tensor never had a gradient
+  double moment1 = 0; // m; 0 if the tensor never had a gradient
 
   static constexpr uint64_t kNumbers = 4;
 
   void add(const UpdateSums &more);
 };
 
-// Return the sums over `count` elements of a parameter, which has weight decay if `decays`. One
-// thread of an AMD EPYC takes 350 million f32 elements per second, and 250 million with 8-bit
+// Returns the sums over `count` elements of a parameter, which has weight decay if `decays`. One
+// thread of an AMD EPYC processes 350 million f32 elements per second, or 250 million with 8-bit
 // moments (2026-11-25).
 template <typename T> // float or double
 UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                       const T *moment2, uint64_t count);
 
-// 8-bit moments, as lm.adamw8bit keeps them: a code per element, and a scale per moment block
-// (MomentBlock.h).
+// 8-bit moments: a code per element, and a scale per moment block (MomentBlock.h).
 struct CodedMoments {
   const int8_t *codes1 = nullptr;
   const uint8_t *codes2 = nullptr;

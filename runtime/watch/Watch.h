@@ -20,9 +20,9 @@
 
 namespace lmc {
 
-// The consequence of a finding. GoBack: the run goes back to before step `since`. Save: the state
-// is saved as a checkpoint. Stop: the run ends as one that has diverged since step `since`, and its
-// state is kept. StopUnsaved: the run ends without saving its state, which is useless.
+// The consequence of a finding. Save: the state is saved as a checkpoint. GoBack: the run goes back
+// to before step `since`. Stop: the run ends as diverged since step `since`, and its state is kept.
+// StopUnsaved: the run ends without saving its state, which is useless.
 enum class WatchAction { GoOn, Save, GoBack, Stop, StopUnsaved };
 
 struct WatchFinding {
@@ -31,11 +31,11 @@ struct WatchFinding {
   nlohmann::ordered_json facts = {}; // of the event
   WatchAction action = WatchAction::GoOn;
   int64_t since = 0;
-  std::string text = {}; // if the action stops the run: the reason, as a clause
+  std::string text = {}; // if the action stops the run: a clause with the reason
 };
 using WatchFindings = std::vector<WatchFinding>;
 
-// The run that is watched. It outlives its watches.
+// The run that is watched. It must outlive the watches.
 struct WatchedRun {
   Session &session;
   std::string out;         // the run's folder
@@ -47,12 +47,12 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start of a run: with freshly drawn weights, or after a deliberate change of
-  // what it trains.
+  // Are called at the start of a run if its weights are freshly drawn, or if the user has changed a
+  // setting that influences training.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
-  // Save and restore everything on which later findings depend. A watch with a state returns the
-  // state's key in the extra state of a checkpoint; the state "" is not saved. An error becomes a
+  // Save and restore everything on which later findings depend, under stateKey() in the extra state
+  // of a checkpoint. nullptr: the watch has no state. The state "" is not saved. An error becomes a
   // warning, and the watch starts without a state.
   virtual const char *stateKey() const { return nullptr; }
   virtual std::string state() const { return ""; }
@@ -60,11 +60,11 @@ public:
 
   // Is called when a step is about to be enqueued.
   virtual void begins(int64_t step) {}
-  // Returns the limits of the step; the device does not apply a step that exceeds them.
+  // Returns the limits of the step. The device does not apply a step that exceeds them.
   virtual StepLimits limitsOf(int64_t step) const { return {}; }
-  // Is called with the results of each step, in order. Other ranks may be at other steps.
+  // Is called with the results of each step, in order; other ranks may be at other steps then.
   virtual WatchFindings settled(const StepRecord &record) { return {}; }
-  // Is called with the complete record of a step, with the times of the work that followed it.
+  // Is called with the complete record of a step, including the seconds of work that followed it.
   virtual WatchFindings reported(const StepRecord &record) { return {}; }
   virtual WatchFindings validated(const ValidationSettings &set, int64_t step, double loss) {
     return {};
@@ -72,8 +72,8 @@ public:
   // Is called when the updates of tensors by a step are known.
   virtual WatchFindings updated(const StepUpdates &step) { return {}; }
 
-  // Returns true if the watch must examine the state after the step. The device then has no other
-  // work, and look() is called. Error: a device or a rank failed.
+  // Returns true if look() must examine the state after the step; the device then has no other
+  // work. Error: a device or a rank failed.
   virtual bool isDue(uint64_t step) const { return false; }
   virtual Result<WatchFindings> look(uint64_t step) { return WatchFindings(); }
 
@@ -81,8 +81,8 @@ public:
   // before it is worth keeping.
   virtual std::optional<uint64_t> suspectSince() const { return std::nullopt; }
   virtual WatchFindings saving() { return {}; }
-  // Are called while a checkpoint of `step` is being written, for `seconds` so far, and when it is
-  // written, after `seconds`; nullopt: writing failed.
+  // Are called repeatedly while a checkpoint of `step` is being written, and once after it.
+  // `seconds` is the time since the writing began; nullopt: it failed.
   virtual WatchFindings writing(uint64_t step, double seconds) { return {}; }
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
@@ -93,7 +93,7 @@ public:
   // Makes the watches that have something to watch. All ranks call it together.
   static Result<Watches> open(const WatchedRun &run);
 
-  // Calls a function of all watches, as in ask(&Watch::settled, record), and joins the findings.
+  // Calls a function of each watch, as in ask(&Watch::settled, record), and joins the findings.
   template <typename... Parameters, typename... Arguments>
   WatchFindings ask(WatchFindings (Watch::*question)(Parameters...), const Arguments &...about) {
     WatchFindings all;
@@ -102,7 +102,7 @@ public:
         all.push_back(std::move(finding));
     return all;
   }
-  // Calls a function without a result of all watches, as in tell(&Watch::begins, step).
+  // Calls a function without a result of each watch, as in tell(&Watch::begins, step).
   template <typename... Parameters, typename... Arguments>
   void tell(void (Watch::*event)(Parameters...), const Arguments &...about) {
     for (const auto &watch : list)
@@ -123,14 +123,13 @@ private:
   std::vector<std::unique_ptr<Watch>> list;
 };
 
-// The functions below call it to return a new watch of class T, or none.
 template <typename T, typename... Arguments>
 Result<std::unique_ptr<Watch>> makeWatch(Arguments &&...arguments) {
   return std::unique_ptr<Watch>(new T(std::forward<Arguments>(arguments)...));
 }
 inline Result<std::unique_ptr<Watch>> noWatch() { return std::unique_ptr<Watch>(); }
 
-// Each function makes a watch, or none if it has nothing to watch. Errors are of this rank alone.
+// Each function makes a watch; null if there is nothing to watch. Ranks may get different errors.
 #define LMC_WATCH(NAME) Result<std::unique_ptr<Watch>> NAME(const WatchedRun &run);
 #include "runtime/watch/Watches.def"
 #undef LMC_WATCH

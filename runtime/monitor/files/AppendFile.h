@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// If the disk is full, no part of a record remains in the file: a record that could not be written
-// is kept in memory and written before the next one, by flush(), or when the file is closed. Such
-// records are lost only if the program ends before the disk has room again.
+// If the disk is full, no part of a record stays in the file. A record that could not be written is
+// kept in memory, and written before the next one, by flush(), or when the file is closed. It is
+// lost only if the program ends before the disk has room again.
 class AppendFile {
 public:
   // Opens `path`, or creates it, to append to it.
@@ -21,23 +21,22 @@ public:
   AppendFile &operator=(AppendFile &&) = delete;
   ~AppendFile();
 
-  // Writes the records that an earlier call could not write, and then `record`. After an Error all
-  // of them are kept for the next call.
+  // Writes the records that are kept, and then `record`. After an Error all of them are kept.
   Result<void> write(std::string_view record);
 
-  // Writes the records that an earlier call could not write. After an Error they are kept.
+  // Writes the records that are kept.
   Result<void> flush();
 
   // Puts `bytes` before the next record.
   void prepend(std::string_view bytes) { pending.insert(0, bytes); }
 
-  // Forgets the records that could not be written; the caller may write them again.
+  // Forgets the records that are kept; the caller may write them again.
   void drop() { pending.clear(); }
 
-  // Cuts the file to its first `bytes` bytes. The next record follows them.
+  // Cuts the file to its first `bytes` bytes.
   Result<void> cut(uint64_t bytes);
 
-  // Returns true if the file was removed, so that nobody can find later records.
+  // Returns true if the file was removed, so that later records are lost.
   bool isRemoved() const;
 
   // Returns when all written records are on the disk, as far as the system can tell.

@@ -43,7 +43,7 @@ Result<LineFile> LineFile::openAfter(const std::string &path, int64_t lastStep,
                                      const std::function<Result<std::string>()> &undone) {
   LMC_LET(file, AppendFile::open(path));
   LMC_LET(text, readTextFile(path, UINT64_MAX));
-  size_t end = 0; // of the lines that stay
+  size_t end = 0; // end of the lines that stay
   for (size_t newline; (newline = text->find('\n', end)) != std::string::npos; end = newline + 1)
     if (isLater(text->substr(end, newline - end), lastStep))
       break;

@@ -12,29 +12,26 @@
 
 namespace lmc {
 
-// A line that cannot be written is kept, as AppendFile keeps a record.
+// A line that cannot be written is kept, as by AppendFile.
 class LineFile {
 public:
-  // Opens `path`, or creates it, to append to it. If the last line has no newline, one is added
-  // before the next line is written.
+  // Opens `path`, or creates it, to append to it. If the last line has no newline, the next write
+  // adds it first.
   static Result<LineFile> open(const std::string &path);
 
   // Like open(), for a file with a JSON object per step, in the order of the steps, that continues
   // after step `lastStep`. The first line whose "step" is later, and all lines after it, are moved
-  // to the file of the same name in the folder that `undone` returns, and so is a part of a line at
-  // the end, which a killed run may leave. `undone` is not called if there is nothing to move. At
+  // to the file of the same name in the folder that `undone` returns. So is an incomplete last
+  // line, which a killed run may leave. `undone` is called only if there is something to move. At
   // every moment each line is in at least one of the two files on the disk.
   static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 
-  // Writes the lines that an earlier call could not write, and then `line` with a newline. After an
-  // Error all of them are kept for the next call.
+  // As AppendFile::write(), for `line` with a newline.
   Result<void> write(std::string_view line);
 
-  // Writes the lines that an earlier call could not write. After an Error they are kept.
   Result<void> flush() { return file.flush(); }
 
-  // Returns when all written lines are on the disk, as far as the system can tell.
   void sync() { file.sync(); }
 
 private:
