@@ -1,46 +1,47 @@
-// The watch of checkpoints that take longer than usual (monitor/SlowSave.h).
-#include "runtime/monitor/SlowSave.h"
-#include "runtime/watch/Watch.h"
+#include "runtime/watch/SlowSaves.h"
+
+#include "ground/support/Median.h"
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace lmc {
-namespace {
 
-class SlowSaves final : public Watch {
-public:
-  explicit SlowSaves(const CheckpointState &progress) : progress(progress) {}
-
-  WatchFindings writing(uint64_t step, double seconds) override {
-    return describe(step, "has been written for", judge.goesOn(seconds));
-  }
-  WatchFindings saved(uint64_t step, std::optional<double> seconds) override {
-    if (seconds)
-      return describe(step, "took", judge.ended(*seconds));
-    judge.failed();
+WatchFindings SlowSaves::judge(uint64_t step, const char *how, double seconds) const {
+  if (latest.size() < kLeast)
     return {};
-  }
+  const double usual = median({latest.begin(), latest.end()});
+  if (seconds < kRatio * usual || seconds < usual + kExcess)
+    return {};
+  return {{.warning = fmt::format("the checkpoint of step {} {} {:.3g} s, and one usually takes "
+                                  "{:.3g} s: the disk is slow, or others use it",
+                                  step, how, seconds, usual),
+           .event = "slow_save",
+           .facts = {{"step", progress.step},
+                     {"saved_step", step},
+                     {"seconds", seconds},
+                     {"usual_seconds", usual}}}};
+}
 
-private:
-  WatchFindings describe(uint64_t step, const char *how,
-                         const std::optional<SlowSaveWatch::Found> &slow) const {
-    if (!slow)
-      return {};
-    return {{.warning = fmt::format("the checkpoint of step {} {} {:.3g} s, and one usually takes "
-                                    "{:.3g} s: the disk is slow, or others use it",
-                                    step, how, slow->seconds, slow->usual),
-             .event = "slow_save",
-             .facts = {{"step", progress.step},
-                       {"saved_step", step},
-                       {"seconds", slow->seconds},
-                       {"usual_seconds", slow->usual}}}};
-  }
+WatchFindings SlowSaves::writing(uint64_t step, double seconds) {
+  if (reported)
+    return {};
+  WatchFindings found = judge(step, "has been written for", seconds);
+  reported = !found.empty();
+  return found;
+}
 
-  const CheckpointState &progress;
-  SlowSaveWatch judge;
-};
-
-} // namespace
+WatchFindings SlowSaves::saved(uint64_t step, std::optional<double> seconds) {
+  const bool known = std::exchange(reported, false);
+  if (!seconds) // the time of a failed save does not count
+    return {};
+  WatchFindings found = known ? WatchFindings() : judge(step, "took", *seconds);
+  latest.push_back(*seconds);
+  if (latest.size() > kWindow)
+    latest.pop_front();
+  return found;
+}
 
 Result<std::unique_ptr<Watch>> watchSlowSaves(const WatchedRun &run) {
   return makeWatch<SlowSaves>(run.session.progress);

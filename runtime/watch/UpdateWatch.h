@@ -1,4 +1,4 @@
-// Warns of tensors whose updates are out of range.
+// The watch of tensors whose updates are out of range.
 //
 // A tensor is out of range if one of its weights or updates is not finite. From the first judged
 // step on, it is also out of range if it never had a gradient or, for a matrix, if its update ratio
@@ -13,49 +13,31 @@
 // out of range only if its ratio is above 10: its initial weights are then far too small.
 #pragma once
 
-#include "ground/support/Result.h"
-#include "runtime/monitor/Updates.h"
+#include "runtime/watch/Watch.h"
 
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 namespace lmc {
 
-class UpdateWatch {
+class UpdateWatch final : public Watch {
 public:
   // `limit` is L; 0: nothing is judged. `warmupEnd` is the last step of the warm-up.
   UpdateWatch(double limit, int64_t warmupEnd) : limit(limit), warmupEnd(warmupEnd) {}
 
-  enum class Fault { NotFinite, Ratio, NoGradient };
-  struct OutOfRange {
-    std::string name;
-    Fault fault = Fault::Ratio;
-    std::optional<double> ratio; // as in TensorUpdate
-  };
-  struct Verdict {
-    std::string warning;             // one line, beginning with "step N: "
-    std::vector<OutOfRange> tensors; // the worst first
-  };
+  const char *stateKey() const override { return "updates"; }
+  std::string state() const override;
+  Result<void> restore(const std::string &text) override;
 
-  // Judges a step. Returns the tensors that are out of range now and were not at the previous step;
-  // nullopt if there are none.
-  std::optional<Verdict> observe(const StepUpdates &updates);
-
-  // Save and restore, as JSON, everything on which later verdicts depend. Error: `text` was not
-  // made by state().
-  std::string state() const;
-  Result<void> restore(const std::string &text);
+  // Returns a finding if tensors are out of range now that were not at the previous step. Its facts
+  // have these tensors, the worst first.
+  WatchFindings updated(const StepUpdates &updates) override;
 
 private:
   const double limit;
   const int64_t warmupEnd;
   std::set<std::string> known; // the tensors that were out of range at the latest step
 };
-
-// Returns "not_finite", "ratio" or "no_gradient".
-const char *nameOf(UpdateWatch::Fault fault);
 
 } // namespace lmc

@@ -1,4 +1,4 @@
-#include "runtime/monitor/UpdateWatch.h"
+#include "runtime/watch/UpdateWatch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -29,11 +30,11 @@ StepUpdates step(int64_t number, double usual, std::vector<TensorUpdate> more) {
   return updates;
 }
 
-std::vector<std::string> names(const std::optional<UpdateWatch::Verdict> &verdict) {
+std::vector<std::string> names(const WatchFindings &found) {
   std::vector<std::string> result;
-  if (verdict)
-    for (const auto &tensor : verdict->tensors)
-      result.push_back(tensor.name);
+  for (const WatchFinding &finding : found)
+    for (const auto &tensor : finding.facts["tensors"].items())
+      result.push_back(tensor.key());
   return result;
 }
 
@@ -42,31 +43,31 @@ TEST(UpdateWatch, NamesTheWorstAndCountsAll) {
   TensorUpdate silent = matrix("silent", 1e-5), broken = matrix("broken", std::nullopt);
   silent.hasGradient = false;
   broken.isFinite = false;
-  const auto verdict =
-      watch.observe(step(61, 0.01, {silent, matrix("a", 0.101), matrix("b", 0.5), broken}));
-  ASSERT_TRUE(verdict);
-  EXPECT_THAT(names(verdict), ElementsAre("broken", "b", "a", "silent"));
-  EXPECT_EQ(verdict->warning,
+  const WatchFindings found =
+      watch.updated(step(61, 0.01, {silent, matrix("a", 0.101), matrix("b", 0.5), broken}));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(names(found), ElementsAre("broken", "b", "a", "silent"));
+  EXPECT_EQ(found[0].warning,
             "step 61: the updates of 4 of 12 tensors are out of range: broken is not finite, b "
             "changes by 0.5 of its weights, a changes by 0.101 of its weights, and 1 more "
             "(guard.update_ratio = 0.1); updates.jsonl has all");
-  EXPECT_EQ(verdict->tensors[1].ratio, 0.5);
-  EXPECT_EQ(verdict->tensors[3].fault, UpdateWatch::Fault::NoGradient);
+  EXPECT_EQ(found[0].facts["tensors"]["b"]["ratio"], 0.5);
+  EXPECT_EQ(found[0].facts["tensors"]["silent"]["fault"], "no_gradient");
 }
 
 TEST(UpdateWatch, DoesNotRepeatATensorUntilItWasInRange) {
   UpdateWatch watch(kLimit, kWarmup);
-  EXPECT_THAT(names(watch.observe(step(100, 0.01, {matrix("a", 0.2)}))), ElementsAre("a"));
-  EXPECT_FALSE(watch.observe(step(200, 0.01, {matrix("a", 0.3)})));
-  const auto second = watch.observe(step(300, 0.01, {matrix("a", 0.3), matrix("b", 0.2)}));
+  EXPECT_THAT(names(watch.updated(step(100, 0.01, {matrix("a", 0.2)}))), ElementsAre("a"));
+  EXPECT_THAT(watch.updated(step(200, 0.01, {matrix("a", 0.3)})), IsEmpty());
+  const auto second = watch.updated(step(300, 0.01, {matrix("a", 0.3), matrix("b", 0.2)}));
   EXPECT_THAT(names(second), ElementsAre("b"));
-  EXPECT_THAT(second->warning, AllOf(HasSubstr("of 2 of 10"), Not(HasSubstr("a changes"))));
+  EXPECT_THAT(second[0].warning, AllOf(HasSubstr("of 2 of 10"), Not(HasSubstr("a changes"))));
   // What it knows goes on in the run that goes on.
   UpdateWatch next(kLimit, kWarmup);
   ASSERT_TRUE(next.restore(watch.state()));
-  EXPECT_FALSE(next.observe(step(400, 0.01, {matrix("a", 0.3), matrix("b", 0.2)})));
-  EXPECT_FALSE(next.observe(step(500, 0.01, {matrix("a", 0.05), matrix("b", 0.2)})));
-  EXPECT_THAT(names(next.observe(step(600, 0.01, {matrix("a", 0.2), matrix("b", 0.2)}))),
+  EXPECT_THAT(next.updated(step(400, 0.01, {matrix("a", 0.3), matrix("b", 0.2)})), IsEmpty());
+  EXPECT_THAT(next.updated(step(500, 0.01, {matrix("a", 0.05), matrix("b", 0.2)})), IsEmpty());
+  EXPECT_THAT(names(next.updated(step(600, 0.01, {matrix("a", 0.2), matrix("b", 0.2)}))),
               ElementsAre("a"));
   EXPECT_FALSE(next.restore("{\"a\": 1}"));
 }
@@ -74,12 +75,13 @@ TEST(UpdateWatch, DoesNotRepeatATensorUntilItWasInRange) {
 TEST(UpdateWatch, FirstNamesOnlyMatricesThatAreFarTooSmall) {
   for (int64_t number : {1, 49, 60}) {
     UpdateWatch watch(kLimit, kWarmup);
-    EXPECT_FALSE(watch.observe(step(number, 0.5, {matrix("a", 9.9)})));
-    EXPECT_THAT(names(watch.observe(step(number, 0.5, {matrix("a", 10.1)}))), ElementsAre("a"));
-    EXPECT_FALSE(UpdateWatch(20, kWarmup).observe(step(number, 0.5, {matrix("a", 10.1)})));
+    EXPECT_THAT(watch.updated(step(number, 0.5, {matrix("a", 9.9)})), IsEmpty());
+    EXPECT_THAT(names(watch.updated(step(number, 0.5, {matrix("a", 10.1)}))), ElementsAre("a"));
+    EXPECT_THAT(UpdateWatch(20, kWarmup).updated(step(number, 0.5, {matrix("a", 10.1)})),
+                IsEmpty());
   }
   UpdateWatch watch(kLimit, kWarmup);
-  EXPECT_THAT(watch.observe(step(61, 0.5, {}))->warning,
+  EXPECT_THAT(watch.updated(step(61, 0.5, {})).at(0).warning,
               StartsWith("step 61: the updates of 8 of 8"));
 }
 
@@ -92,7 +94,7 @@ TEST(UpdateWatch, StartsNotBeforeAZeroMatrixCanBeInRange) {
       const double rate = number <= warmup ? double(number) / double(warmup) : 1;
       const std::optional<double> ratio = weight > 0 ? std::optional(rate / weight) : std::nullopt;
       StepUpdates updates{.step = number, .lr = rate, .tensors = {matrix("a", ratio)}};
-      EXPECT_FALSE(watch.observe(updates)) << "step " << number << ", warm-up " << warmup;
+      EXPECT_THAT(watch.updated(updates), IsEmpty()) << "step " << number << ", warm-up " << warmup;
       weight += rate;
     }
   }
@@ -101,23 +103,24 @@ TEST(UpdateWatch, StartsNotBeforeAZeroMatrixCanBeInRange) {
 TEST(UpdateWatch, TensorsWithoutAGradientWaitForTheJudgement) {
   UpdateWatch watch(kLimit, kWarmup);
   TensorUpdate norm{.name = "norm", .ratio = 0.0, .hasGradient = false};
-  EXPECT_FALSE(watch.observe(step(60, 0.01, {norm})));
-  EXPECT_THAT(watch.observe(step(61, 0.01, {norm}))->warning, HasSubstr("norm has no gradient"));
+  EXPECT_THAT(watch.updated(step(60, 0.01, {norm})), IsEmpty());
+  EXPECT_THAT(watch.updated(step(61, 0.01, {norm})).at(0).warning,
+              HasSubstr("norm has no gradient"));
 }
 
 TEST(UpdateWatch, VectorsMayMoveFar) {
   UpdateWatch watch(kLimit, kWarmup);
   TensorUpdate bias{.name = "bias", .ratio = 2.0};
-  EXPECT_FALSE(watch.observe(step(100, 0.01, {bias})));
+  EXPECT_THAT(watch.updated(step(100, 0.01, {bias})), IsEmpty());
   bias.isFinite = false;
-  EXPECT_THAT(names(watch.observe(step(1, 0.01, {bias}))), ElementsAre("bias"));
+  EXPECT_THAT(names(watch.updated(step(1, 0.01, {bias}))), ElementsAre("bias"));
 }
 
 TEST(UpdateWatch, ALimitOfZeroJudgesNothing) {
   UpdateWatch watch(0, 0);
   TensorUpdate broken = matrix("broken", std::nullopt);
   broken.isFinite = broken.hasGradient = false;
-  EXPECT_FALSE(watch.observe(step(1000, 5, {broken, matrix("a", 1e4)})));
+  EXPECT_THAT(watch.updated(step(1000, 5, {broken, matrix("a", 1e4)})), IsEmpty());
 }
 
 } // namespace

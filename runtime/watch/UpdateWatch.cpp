@@ -1,11 +1,13 @@
-#include "runtime/monitor/UpdateWatch.h"
+#include "runtime/watch/UpdateWatch.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <vector>
 
 namespace lmc {
 
@@ -13,21 +15,27 @@ static constexpr double kFirstSteps = 5;      // the first judged step is >= kFi
 static constexpr double kFirstLimit = 10;     // limit before the first judged step
 static constexpr size_t kNamedInWarnings = 3; // tensors
 
-const char *nameOf(UpdateWatch::Fault fault) {
-  constexpr const char *kNames[] = {"not_finite", "ratio", "no_gradient"};
-  return kNames[static_cast<int>(fault)];
-}
+namespace {
 
-static std::string describe(const UpdateWatch::OutOfRange &tensor) {
-  if (tensor.fault == UpdateWatch::Fault::Ratio)
+enum class Fault { NotFinite, Ratio, NoGradient }; // the worst first
+struct OutOfRange {
+  std::string name;
+  Fault fault = Fault::Ratio;
+  std::optional<double> ratio; // as in TensorUpdate
+};
+
+} // namespace
+
+static std::string describe(const OutOfRange &tensor) {
+  if (tensor.fault == Fault::Ratio)
     return fmt::format("{} changes by {:.3g} of its weights", tensor.name, *tensor.ratio);
-  const bool isFinite = tensor.fault != UpdateWatch::Fault::NotFinite;
+  const bool isFinite = tensor.fault != Fault::NotFinite;
   return tensor.name + (isFinite ? " has no gradient" : " is not finite");
 }
 
-std::optional<UpdateWatch::Verdict> UpdateWatch::observe(const StepUpdates &updates) {
+WatchFindings UpdateWatch::updated(const StepUpdates &updates) {
   if (limit <= 0)
-    return std::nullopt;
+    return {};
   const bool started =
       updates.step > warmupEnd && static_cast<double>(updates.step) >= kFirstSteps / limit;
   const double highest = started ? limit : std::max(limit, kFirstLimit);
@@ -50,7 +58,7 @@ std::optional<UpdateWatch::Verdict> UpdateWatch::observe(const StepUpdates &upda
   std::erase_if(all, [&](const OutOfRange &each) { return known.contains(each.name); });
   known = std::move(names);
   if (all.empty())
-    return std::nullopt;
+    return {};
   std::ranges::stable_sort(all, [](const OutOfRange &a, const OutOfRange &b) {
     return std::tuple(a.fault, -a.ratio.value_or(0)) < std::tuple(b.fault, -b.ratio.value_or(0));
   });
@@ -59,11 +67,19 @@ std::optional<UpdateWatch::Verdict> UpdateWatch::observe(const StepUpdates &upda
     worst.push_back(describe(all[i]));
   if (all.size() > worst.size())
     worst.push_back(fmt::format("and {} more", all.size() - worst.size()));
-  return Verdict{fmt::format("step {}: the updates of {} of {} tensors are out of range: {} "
-                             "(guard.update_ratio = {}); updates.jsonl has all",
-                             updates.step, known.size(), updates.tensors.size(),
-                             fmt::join(worst, ", "), limit),
-                 std::move(all)};
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::object();
+  for (const OutOfRange &tensor : all) {
+    constexpr const char *kNames[] = {"not_finite", "ratio", "no_gradient"};
+    tensors[tensor.name]["fault"] = kNames[static_cast<int>(tensor.fault)];
+    if (tensor.ratio)
+      tensors[tensor.name]["ratio"] = *tensor.ratio;
+  }
+  return {{.warning = fmt::format("step {}: the updates of {} of {} tensors are out of range: {} "
+                                  "(guard.update_ratio = {}); updates.jsonl has all",
+                                  updates.step, known.size(), updates.tensors.size(),
+                                  fmt::join(worst, ", "), limit),
+           .event = "update_ratio",
+           .facts = {{"step", updates.step}, {"limit", limit}, {"tensors", std::move(tensors)}}}};
 }
 
 std::string UpdateWatch::state() const { return nlohmann::json(known).dump(); }
@@ -75,6 +91,13 @@ Result<void> UpdateWatch::restore(const std::string &text) {
     return Error{"the tensors that are out of range are not of this version of lmc-run"};
   }
   return {};
+}
+
+Result<std::unique_ptr<Watch>> watchUpdates(const WatchedRun &run) {
+  const TrainSettings &settings = run.session.settings;
+  const GuardConfig &guard = settings.config.guard;
+  return makeWatch<UpdateWatch>(guard.action == "off" ? 0 : guard.updateRatio,
+                                settings.lr.begin + settings.lr.warmupIters);
 }
 
 } // namespace lmc

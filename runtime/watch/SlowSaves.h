@@ -1,0 +1,34 @@
+// The watch of checkpoints whose writing takes longer than usual, for example on a shared disk.
+#pragma once
+
+#include "runtime/watch/Watch.h"
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+
+namespace lmc {
+
+// Compares the time of each save with the usual time, the median of the latest saves. A save is
+// slow if it takes kRatio times the usual time and at least kExcess seconds longer. No save is slow
+// before kLeast saves have ended. A slow save is reported once.
+class SlowSaves final : public Watch {
+public:
+  static constexpr size_t kWindow = 10, kLeast = 2; // numbers of saves
+  static constexpr double kRatio = 2, kExcess = 1;  // kExcess: seconds
+
+  // `progress` must outlive the watch.
+  explicit SlowSaves(const CheckpointState &progress) : progress(progress) {}
+
+  WatchFindings writing(uint64_t step, double seconds) override;
+  WatchFindings saved(uint64_t step, std::optional<double> seconds) override;
+
+private:
+  WatchFindings judge(uint64_t step, const char *how, double seconds) const;
+
+  const CheckpointState &progress;
+  std::deque<double> latest; // seconds
+  bool reported = false;     // true once writing() has reported the present save
+};
+
+} // namespace lmc
