@@ -99,8 +99,7 @@ static Result<std::string> stateText(const CheckpointState &of,
 
 Result<CheckpointContents> readCheckpointContents(const std::string &directory) {
   std::string path = directory + "/" + kStateFile;
-  Result<nlohmann::json> document = readJsonObject(path, kMaximumStateBytes);
-  LMC_TRY(document);
+  LMC_LET(document, readJsonObject(path, kMaximumStateBytes));
   Error damaged{fmt::format("{}: damaged, or not the state of an lmc checkpoint", path)};
   try {
     if (document->at("format").get_ref<const std::string &>() != kFormat)
@@ -147,8 +146,7 @@ Result<CheckpointContents> readCheckpointContents(const std::string &directory) 
 }
 
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums) {
-  Result<CheckpointContents> contents = readCheckpointContents(directory);
-  LMC_TRY(contents);
+  LMC_LET(contents, readCheckpointContents(directory));
   for (const RecordedFile &file : contents->files)
     LMC_TRY(openRecorded(file));
   if (verifyChecksums)
@@ -159,8 +157,7 @@ Result<CheckpointState> readCheckpointState(const std::string &directory, bool v
 //===--- Saving -----------------------------------------------------------===//
 
 Result<void> removeInterrupted(const std::string &folder) {
-  Result<std::vector<std::string>> names = listFolder(folder);
-  LMC_TRY(names);
+  LMC_LET(names, listFolder(folder));
   for (const std::string &name : *names) {
     std::string path = folder + "/" + name;
     if (parseHidden(name, kPartialSuffix)) {
@@ -191,8 +188,7 @@ static Result<void> writeFiles(Communicator &group, const std::string &partial,
     LMC_TRY(writeSafeTensorsTogether(group, partial + "/" + file.name, file.tensors, file.parts,
                                      fetch, {}, &digests[file.name]));
   }
-  Result<std::string> text = stateText(state, digests);
-  LMC_TRY(text);
+  LMC_LET(text, stateText(state, digests));
   if (group.position() != 0)
     return {};
   LMC_TRY(writeTextFile(partial + "/" + kStateFile, *text));
@@ -219,10 +215,8 @@ static Result<void> beginSave(const std::string &folder, const std::string &part
                               const std::vector<CheckpointFile> &files) {
   LMC_TRY(makeFolders(folder));
   LMC_TRY(removeInterrupted(folder));
-  Result<uint64_t> needed = bytesNeeded(partial, files);
-  LMC_TRY(needed);
-  Result<uint64_t> free = freeBytes(folder);
-  LMC_TRY(free);
+  LMC_LET(needed, bytesNeeded(partial, files));
+  LMC_LET(free, freeBytes(folder));
   if (*needed > *free)
     return Error{fmt::format("cannot save the checkpoint of step {} in {}: the disk is too full: "
                              "{} bytes needed, {} free",
@@ -286,8 +280,7 @@ static bool isPermanent(const std::string &runDirectory, uint64_t step, uint64_t
 
 static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved,
                                  const KeepRules &keep, std::optional<uint64_t> suspect) {
-  Result<std::vector<uint64_t>> others = listCheckpoints(runDirectory);
-  LMC_TRY(others);
+  LMC_LET(others, listCheckpoints(runDirectory));
   std::optional<uint64_t> best;
   if (!keep.best.empty())
     best = bestOf(runDirectory, *others, keep.best);
@@ -359,8 +352,7 @@ Result<std::string> saveAside(Communicator &group, const std::string &runDirecto
   std::string free = base;
   for (int number = 2; exists(checkpointsFolder(runDirectory) + "/" + free); ++number)
     free = fmt::format("{}-{}", base, number);
-  const Result<std::string> name = broadcastText(group, free);
-  LMC_TRY(name);
+  LMC_LET(name, broadcastText(group, free));
   LMC_TRY(saveAs(group, runDirectory, *name, state, files));
   return checkpointsFolder(runDirectory) + "/" + *name;
 }
@@ -372,8 +364,7 @@ Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory) {
   std::vector<uint64_t> steps;
   if (!exists(folder))
     return steps;
-  Result<std::vector<std::string>> names = listFolder(folder);
-  LMC_TRY(names);
+  LMC_LET(names, listFolder(folder));
   for (const std::string &name : *names)
     if (std::optional<uint64_t> step = parseStep(name);
         step && readCheckpointState(folder + "/" + name, /*verifyChecksums=*/false))
@@ -387,8 +378,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
   std::string folder = checkpointsFolder(runDirectory);
   if (!exists(folder))
     return std::optional<std::string>();
-  Result<std::vector<std::string>> names = listFolder(folder);
-  LMC_TRY(names);
+  LMC_LET(names, listFolder(folder));
   // For equal steps, the folder STEP is tried before the folder `.STEP.replaced`.
   std::map<uint64_t, std::vector<std::string>, std::greater<>> newestFirst;
   for (const std::string &name : *names)
@@ -534,15 +524,12 @@ static Result<void> readParts(const OpenedFiles &opened,
   constexpr uint64_t kBlockBytes = 1 << 20;
   std::vector<std::byte> block(kBlockBytes);
   for (size_t i = 0; i < targets.size(); ++i) {
-    Result<File> file = File::openForReading(opened.files[i].path);
-    LMC_TRY(file);
+    LMC_LET(file, File::openForReading(opened.files[i].path));
     for (const PlacedTensor &place : opened.places[i]) {
       const ByteRange &part = targets[i].parts[place.index];
       for (uint64_t done = 0; done < part.bytes; done += kBlockBytes) {
         const uint64_t bytes = std::min(kBlockBytes, part.bytes - done);
-        const Result<size_t> got =
-            file->readAt(block.data(), bytes, place.offset + part.offset + done);
-        LMC_TRY(got);
+        LMC_LET(got, file->readAt(block.data(), bytes, place.offset + part.offset + done));
         if (*got < bytes)
           return Error{fmt::format("{}: it became shorter while it was read", file->path()),
                        ExitCode::Failure};
@@ -557,8 +544,7 @@ Result<std::optional<DamagedCheckpoint>>
 loadCheckpoint(Communicator &group, const std::string &directory,
                const std::vector<CheckpointTarget> &targets) {
   std::string fault;
-  Result<OpenedFiles> opened = allSucceed(group, openFiles(directory, targets, fault));
-  LMC_TRY(opened);
+  LMC_LET(opened, allSucceed(group, openFiles(directory, targets, fault)));
   if (group.size() > 1) {
     // A fault that one rank found counts for all, so that all ranks return the same.
     LMC_LET(faults, gatherTexts(group, fault));

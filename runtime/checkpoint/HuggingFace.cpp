@@ -110,8 +110,7 @@ static bool isWeightFile(std::string name) {
 static Result<void> checkReplaceable(const std::string &directory, const ExportOptions &options) {
   if (!exists(directory))
     return {};
-  Result<std::vector<std::string>> names = listFolder(directory);
-  LMC_TRY(names);
+  LMC_LET(names, listFolder(directory));
   std::set<std::string> own = {kConfigFile, kGenerationFile, kIndexFile};
   for (const std::string &file : options.files)
     own.insert(fileName(file));
@@ -251,17 +250,14 @@ static Result<uint64_t> bytesOf(const std::string &to, const Export &contents,
                                 const ExportOptions &options) {
   uint64_t total = 0;
   for (const Shard &shard : contents.shards) {
-    Result<uint64_t> bytes = safeTensorsBytes(to + "/" + shard.name, shard.views(), kMetadata);
-    LMC_TRY(bytes);
+    LMC_LET(bytes, safeTensorsBytes(to + "/" + shard.name, shard.views(), kMetadata));
     total += *bytes;
   }
   for (const auto &[name, text] : contents.texts)
     total += text.size();
   for (const std::string &path : options.files) {
-    Result<File> file = File::openForReading(path);
-    LMC_TRY(file);
-    Result<uint64_t> bytes = file->size();
-    LMC_TRY(bytes);
+    LMC_LET(file, File::openForReading(path));
+    LMC_LET(bytes, file->size());
     total += *bytes;
   }
   return total;
@@ -274,8 +270,7 @@ static Result<void> writeShard(const std::string &partial, const Shard &shard,
   for (const ExportTensor &tensor : shard.tensors)
     if (tensors[tensor.source].dtype != tensor.target.dtype)
       changing.push_back(tensors[tensor.source]);
-  Result<TensorBuffer> unconverted = bufferForLargest(changing, partial);
-  LMC_TRY(unconverted);
+  LMC_LET(unconverted, bufferForLargest(changing, partial));
   FetchTensor fetchConverted = [&](size_t index, void *data) -> Result<void> {
     const ExportTensor &tensor = shard.tensors[index];
     const TensorView &from = tensors[tensor.source];
@@ -301,8 +296,7 @@ static Result<void> writeExport(const std::string &partial, const Export &conten
   for (const auto &[name, text] : contents.texts)
     LMC_TRY(writeTextFile(partial + "/" + name, text));
   for (const std::string &path : options.files) {
-    Result<std::string> text = readTextFile(path, kMaximumCopiedBytes);
-    LMC_TRY(text);
+    LMC_LET(text, readTextFile(path, kMaximumCopiedBytes));
     LMC_TRY(writeTextFile(partial + "/" + fileName(path), *text));
   }
   return syncFolder(partial);
@@ -318,17 +312,14 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
   std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
   if (name.empty() || name == "." || name == "..")
     return Error{fmt::format("cannot export to '{}': name a folder of its own", directory)};
-  Result<Export> contents = planExport(to, configJson, tensors, options);
-  LMC_TRY(contents);
-  Result<uint64_t> needed = bytesOf(to, *contents, options);
-  LMC_TRY(needed);
+  LMC_LET(contents, planExport(to, configJson, tensors, options));
+  LMC_LET(needed, bytesOf(to, *contents, options));
 
   LMC_TRY(checkReplaceable(to, options));
   LMC_TRY(makeFolders(parent));
   std::string partial = parent + "/." + name + ".partial";
   LMC_TRY(removeTree(partial));
-  Result<uint64_t> free = freeBytes(parent);
-  LMC_TRY(free);
+  LMC_LET(free, freeBytes(parent));
   if (*needed > *free)
     return Error{fmt::format("cannot export to {}: the disk is too full: {} bytes needed, {} free",
                              to, *needed, *free),
@@ -392,8 +383,7 @@ constexpr std::string_view kFusedDown = ".mlp.experts.down_proj";
 } // namespace
 
 static Result<void> addFile(Model &model, const std::string &path) {
-  Result<std::unique_ptr<SafeTensorsFile>> file = SafeTensorsFile::open(path);
-  LMC_TRY(file);
+  LMC_LET(file, SafeTensorsFile::open(path));
   for (const SafeTensorsFile::Entry &entry : (*file)->entries())
     if (auto [place, isNew] = model.tensors.try_emplace(entry.name, file->get(), &entry); !isNew)
       return Error{
@@ -404,8 +394,7 @@ static Result<void> addFile(Model &model, const std::string &path) {
 
 static Result<void> addShards(Model &model, const std::string &folder) {
   std::string indexPath = folder + "/" + kIndexFile;
-  Result<nlohmann::json> index = readJsonObject(indexPath, kMaximumJsonBytes);
-  LMC_TRY(index);
+  LMC_LET(index, readJsonObject(indexPath, kMaximumJsonBytes));
   auto map = index->find("weight_map");
   if (map == index->end() || !map->is_object())
     return Error{fmt::format("{}: no object 'weight_map'", indexPath)};
@@ -455,8 +444,7 @@ static Result<bool> saysUntied(const std::string &path) {
   std::string configPath = path + "/" + kConfigFile;
   if (!isFolder(path) || !exists(configPath))
     return false;
-  Result<nlohmann::json> config = readJsonObject(configPath, kMaximumJsonBytes);
-  LMC_TRY(config);
+  LMC_LET(config, readJsonObject(configPath, kMaximumJsonBytes));
   auto tie = config->find(kTieKey);
   return tie != config->end() && tie->is_boolean() && !tie->get<bool>();
 }
@@ -578,8 +566,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
   // view.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
-  Result<Model> model = openModel(path);
-  LMC_TRY(model);
+  LMC_LET(model, openModel(path));
 
   addPrefix(*model, tensors);
   LMC_TRY(divideExperts(*model, tensors));
@@ -613,8 +600,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
   if (!extra.empty())
     return Error{fmt::format("{}: has {}, which the model lacks", path, listNames(extra))};
   if (extraHead) {
-    Result<bool> untied = saysUntied(path);
-    LMC_TRY(untied);
+    LMC_LET(untied, saysUntied(path));
     if (*untied)
       return Error{fmt::format("{}: its head is not tied to the embedding, the model's is; set "
                                "model.tie_word_embeddings = false",
@@ -630,8 +616,7 @@ Result<void> importHuggingFace(const std::string &path, const std::vector<Tensor
       return Error{fmt::format("{}: '{}' is {} there, which does not convert to {}", file->path(),
                                tensor.name, entry->storage, safeTensorsName(tensor.dtype))};
   }
-  Result<TensorBuffer> buffer = bufferForLargest(tensors, path);
-  LMC_TRY(buffer);
+  LMC_LET(buffer, bufferForLargest(tensors, path));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const SafeTensorsFile::Entry &entry = *model->tensors.at(tensors[i].name).entry;
     // Elements that need no conversion are copied bit by bit, so NaNs do not change.

@@ -130,11 +130,9 @@ static Result<std::string> headerText(const std::string &path,
 static Result<void> writeBody(const std::string &path, const std::string &header,
                               const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                               FileDigest *digest) {
-  Result<TensorBuffer> buffer = bufferForLargest(tensors, path);
-  LMC_TRY(buffer);
+  LMC_LET(buffer, bufferForLargest(tensors, path));
 
-  Result<File> file = File::create(path);
-  LMC_TRY(file);
+  LMC_LET(file, File::create(path));
   FileHasher hasher;
   auto write = [&](const char *data, uint64_t bytes) -> Result<void> {
     for (uint64_t done = 0; done < bytes;) {
@@ -162,8 +160,7 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
                               const FetchTensor &fetch,
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest) {
-  Result<std::string> header = headerText(path, tensors, metadata);
-  LMC_TRY(header);
+  LMC_LET(header, headerText(path, tensors, metadata));
   Result<void> written = writeBody(path, *header, tensors, fetch, digest);
   if (!written)
     ::unlink(path.c_str());
@@ -173,8 +170,7 @@ Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorV
 // Creates the file with its header and its full size.
 static Result<void> createSized(const std::string &path, const std::string &header,
                                 const std::vector<TensorView> &tensors) {
-  Result<File> file = File::create(path);
-  LMC_TRY(file);
+  LMC_LET(file, File::create(path));
   LMC_TRY(file->write(header.data(), header.size()));
   uint64_t bytes = header.size();
   for (const TensorView &tensor : tensors)
@@ -191,8 +187,7 @@ static Result<void> writeParts(const std::string &path, uint64_t begin,
   for (const ByteRange &part : parts)
     largest = std::max(largest, part.bytes);
   std::vector<std::byte> buffer(largest);
-  Result<File> file = File::openForWriting(path);
-  LMC_TRY(file);
+  LMC_LET(file, File::openForWriting(path));
   for (size_t i = 0; i < tensors.size(); begin += tensors[i].bytes, ++i) {
     if (parts[i].bytes == 0)
       continue;
@@ -212,13 +207,11 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
     return writeSafeTensors(path, tensors, fetch, metadata, digest);
   const bool first = group.position() == 0;
   auto write = [&]() -> Result<void> {
-    Result<std::string> header = allSucceed(group, headerText(path, tensors, metadata));
-    LMC_TRY(header);
+    LMC_LET(header, allSucceed(group, headerText(path, tensors, metadata)));
     LMC_TRY(allSucceed(group, first ? createSized(path, *header, tensors) : Result<void>()));
     LMC_TRY(allSucceed(group, writeParts(path, header->size(), tensors, parts, fetch)));
     if (digest) {
-      Result<FileDigest> written = digestTogether(path, group);
-      LMC_TRY(written);
+      LMC_LET(written, digestTogether(path, group));
       *digest = *written;
     }
     return {};
@@ -231,8 +224,7 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
 
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata) {
-  Result<std::string> header = headerText(path, tensors, metadata);
-  LMC_TRY(header);
+  LMC_LET(header, headerText(path, tensors, metadata));
   uint64_t bytes = header->size();
   for (const TensorView &tensor : tensors)
     bytes += tensor.bytes;
@@ -392,8 +384,7 @@ const SafeTensorsFile::Entry *SafeTensorsFile::find(const std::string &name) con
 }
 
 Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string &path) {
-  Result<MappedFile> mapping = MappedFile::open(path);
-  LMC_TRY(mapping);
+  LMC_LET(mapping, MappedFile::open(path));
   auto bad = [&](const std::string &what) {
     return Error{fmt::format("{}: damaged or not a safetensors file: {}", path, what)};
   };

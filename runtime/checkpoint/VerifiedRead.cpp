@@ -59,10 +59,8 @@ static Error wrongSize(const RecordedFile &recorded, uint64_t bytes) {
 }
 
 Result<File> openRecorded(const RecordedFile &recorded) {
-  Result<File> file = File::openForReading(recorded.path);
-  LMC_TRY(file);
-  const Result<uint64_t> bytes = file->size();
-  LMC_TRY(bytes);
+  LMC_LET(file, File::openForReading(recorded.path));
+  LMC_LET(bytes, file->size());
   if (*bytes != recorded.digest.bytes)
     return wrongSize(recorded, *bytes);
   return file;
@@ -178,8 +176,7 @@ Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> 
 
 Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
   auto ignore = [](size_t, uint64_t, const void *, uint64_t) { return Result<void>(); };
-  Result<std::optional<std::string>> fault = readVerified(files, ignore);
-  LMC_TRY(fault);
+  LMC_LET(fault, readVerified(files, ignore));
   return *fault ? Result<void>(Error{**fault}) : Result<void>();
 }
 
@@ -191,8 +188,7 @@ static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end
   XXH64_reset(hash.get(), 0);
   for (uint64_t offset = begin; offset < end; offset += kBlockBytes) {
     const uint64_t bytes = std::min(kBlockBytes, end - offset);
-    const Result<size_t> got = file.readAt(block.data(), bytes, offset);
-    LMC_TRY(got);
+    LMC_LET(got, file.readAt(block.data(), bytes, offset));
     if (*got < bytes)
       return Error{fmt::format("{}: damaged: it ends at byte {}", file.path(), offset + *got)};
     XXH64_update(hash.get(), block.data(), bytes);
@@ -203,10 +199,8 @@ static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end
 // Returns the file's bytes, and the hashes of the pieces that this rank reads: every size()-th.
 static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
                                                                     const Communicator &group) {
-  Result<File> file = File::openForReading(path);
-  LMC_TRY(file);
-  const Result<uint64_t> bytes = file->size();
-  LMC_TRY(bytes);
+  LMC_LET(file, File::openForReading(path));
+  LMC_LET(bytes, file->size());
   const uint64_t pieces = (*bytes + kPieceBytes - 1) / kPieceBytes;
   const auto ranks = static_cast<uint64_t>(group.size());
   // All ranks have the same number of hashes; the hash of a piece that does not exist is 0.

@@ -808,8 +808,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
   session.progress.run = nlohmann::json::parse(*identity);
   const RunPhase &phase = prepared->phase;
   if (!goesOn) {
-    const auto bytes = checkpointBytes(*session.plan);
-    LMC_TRY(bytes);
+    LMC_LET(bytes, checkpointBytes(*session.plan));
     time.expectSave(expectedSaveSeconds(*bytes, options.out));
     if (options.timeLimit)
       console.note(describeLimit(time));

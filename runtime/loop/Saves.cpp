@@ -174,8 +174,7 @@ Result<void> Saves::completeExports() {
                 isDue(done, settings.config.checkpoint.exportInterval) &&
                 !exists(exportFolder(done));
   }
-  const auto exporting = anyOf(run.ranks(), isMissing);
-  LMC_TRY(exporting);
+  LMC_LET(exporting, anyOf(run.ranks(), isMissing));
   return *exporting ? saveNow(/*checkpoint=*/false, exportFolder(done)) : Result<void>();
 }
 
@@ -209,8 +208,7 @@ Result<void> Saves::finish() {
   if (!writer.isBusy())
     return {};
   const auto start = std::chrono::steady_clock::now();
-  const auto outcome = writer.finish();
-  LMC_TRY(outcome);
+  LMC_LET(outcome, writer.finish());
   takeOutcome(*outcome, copySeconds + secondsSince(start));
   return {};
 }

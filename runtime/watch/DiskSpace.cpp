@@ -53,8 +53,7 @@ uint64_t DiskNeed::forJob() const {
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps) {
   const TrainSettings &settings = session.settings;
-  const auto bytes = checkpointBytes(*session.plan);
-  LMC_TRY(bytes);
+  LMC_LET(bytes, checkpointBytes(*session.plan));
   DiskNeed need;
   need.checkpoint = *bytes;
   need.keep = static_cast<uint64_t>(settings.config.checkpoint.keep);

@@ -33,8 +33,7 @@ public:
 
   Result<WatchFindings> look(uint64_t step) override {
     session.world.progress().enter(Activity::Comparing, step);
-    const auto differences = comparison->compare();
-    LMC_TRY(differences);
+    LMC_LET(differences, comparison->compare());
     if (differences->empty()) {
       equal = fmt::format("{}", step);
       return WatchFindings();

@@ -139,8 +139,7 @@ Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, C
   std::vector<double> numbers; // of all parameters, summed over ranks in one call
   auto addUp = [&]() -> Result<void> {
     for (const ParameterParts &each : parameters) {
-      const auto sums = sumsOf(each, step.of(each.weights->tensor.group));
-      LMC_TRY(sums);
+      LMC_LET(sums, sumsOf(each, step.of(each.weights->tensor.group)));
       numbers.insert(numbers.end(), {sums->update, sums->before, sums->weights, sums->moment1});
       moved();
     }
