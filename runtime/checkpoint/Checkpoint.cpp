@@ -423,7 +423,7 @@ Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> 
 
 // The place of a tensor in a checkpoint's file.
 struct PlacedTensor {
-  uint64_t offset, bytes; // in the file
+  uint64_t offset, bytes; // byte range in the file
   size_t index;           // in the target's list of tensors
 };
 

@@ -51,7 +51,7 @@ struct TensorView {
 struct SourceState {
   uint64_t start = 0;          // tokens read before position 0 of the data
   uint64_t tokens = 0;         // all tokens read, including `start`
-  uint64_t tokensPerEpoch = 0; // of the source
+  uint64_t tokensPerEpoch = 0; // tokens in one epoch of the source
 };
 
 struct CheckpointState {
@@ -59,7 +59,7 @@ struct CheckpointState {
   uint64_t samples = 0;                     // number of samples trained on
   uint64_t tokens = 0;                      // number of tokens trained on
   uint64_t position = 0;                    // index of the next token in the order of the data
-  std::map<std::string, SourceState> sources; // by name; empty: the data has no named sources
+  std::map<std::string, SourceState> sources; // by name; empty: sources have no names
   std::string fingerprint;                  // fingerprint of the plan
   nlohmann::json run;                       // the run's identity (RecordedRun.h)
   std::map<std::string, std::string> extra; // other state, such as the best loss

@@ -61,10 +61,10 @@ struct RunIdentity {
   // The fingerprints of token files, in reading order, by the setting that names the files:
   // "data.train", "data.validation", "data.source.web.paths", "validation.code.paths".
   std::map<std::string, std::vector<FileFingerprint>> data;
-  std::vector<DeclaredChange> changes;             // in the order of time
-  std::vector<Rollback> rollbacks;                 // in the order of time
+  std::vector<DeclaredChange> changes; // the oldest first
+  std::vector<Rollback> rollbacks;     // the oldest first
 
-  std::vector<FileFingerprint> trainData() const; // of all sources
+  std::vector<FileFingerprint> trainData() const; // the fingerprints of all sources
 };
 
 inline constexpr const char *kTrainData = "data.train", *kValidationData = "data.validation",

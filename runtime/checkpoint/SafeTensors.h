@@ -45,7 +45,7 @@ public:
     std::optional<plan::DType> dtype; // nullopt: one that plans do not have (I64, ...)
     std::vector<uint64_t> shape;
     const void *data; // address in the mapped file; may be unaligned
-    uint64_t offset;  // of the first byte of data, from the file's beginning
+    uint64_t offset;  // position of the first byte in the file
     uint64_t bytes;
   };
   // In the order of their data in the file.

@@ -155,7 +155,7 @@ private:
   const ConsumeBytes &consume;
   std::vector<File> opened;
   std::vector<Piece> pieces;
-  std::vector<std::vector<uint64_t>> hashes; // of each file's pieces
+  std::vector<std::vector<uint64_t>> hashes; // the hashes of each file's pieces
   std::atomic<size_t> next = 0;
   std::atomic<bool> ended = false;
   std::mutex mutex; // guards the two members below

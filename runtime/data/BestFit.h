@@ -15,9 +15,9 @@ namespace lmc {
 struct PackedWindows {
   // Consecutive tokens of a document.
   struct Piece {
-    uint64_t begin;           // in the file
-    uint32_t offset = 0;      // in the window
-    uint32_t length : 31 = 0; // tokens
+    uint64_t begin;           // index of the first token in the file
+    uint32_t offset = 0;      // position of this token in the window
+    uint32_t length : 31 = 0; // number of tokens
     uint32_t endsDocument : 1 = 0;
   };
   std::vector<Piece> pieces;   // window by window

@@ -15,7 +15,7 @@ namespace lmc {
 
 namespace {
 
-constexpr uint64_t kPieces = 64, kPieceBytes = 4096; // of a sample
+constexpr uint64_t kPieces = 64, kPieceBytes = 4096; // number and size of a sample's pieces
 
 } // namespace
 

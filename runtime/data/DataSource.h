@@ -47,7 +47,7 @@ struct DataOptions {
   std::vector<SourceOptions> sources;
   std::string baseDirectory;            // folder at which relative paths start
   std::string key;                      // setting for error texts: "data.train", "data.source"
-  DataFormat format = DataFormat::Auto; // of files without a header
+  DataFormat format = DataFormat::Auto; // format of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
   // Consecutive tokens that stay together in a shuffle: a multiple of sequenceLength; 0:
   // sequenceLength.
@@ -65,11 +65,11 @@ struct DataOptions {
 
 // Facts about a source, for printing and for limits such as maxEpochs.
 struct SourceFacts {
-  std::string name, key; // of SourceOptions
+  std::string name, key; // as in SourceOptions
   double maxEpochs = 0;
   double share = 1;               // share of the blocks of the stream
-  std::vector<std::string> paths; // of all files
-  uint64_t tokens = 0;            // in all files
+  std::vector<std::string> paths; // paths of all files
+  uint64_t tokens = 0;            // number of tokens in all files
   uint64_t tokensPerEpoch = 0;    // tokens in whole blocks, with padding
   uint64_t padding = 0;           // tokens of an epoch that no document fills
   uint64_t cutDocuments = 0;      // with bestFit: number of documents longer than a block
@@ -133,7 +133,7 @@ private:
     std::vector<uint64_t> firstBlock;  // number of the first block of each file; last: all blocks
     uint64_t blocks = 0, tokens = 0;
     uint64_t seed = 0;
-    uint64_t start = 0; // startAt()
+    uint64_t start = 0; // number of tokens that startAt() skips
   };
   // Consecutive tokens of a file, or padding.
   struct Piece {
@@ -190,7 +190,7 @@ private:
 
   const DataSource &source;
   const BatchRows rows;
-  const uint64_t position;                        // of batch 0
+  const uint64_t position;                        // token position of batch 0
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
   uint64_t nextClaim = 0, nextTake = 0;
   bool stopping = false;

@@ -37,7 +37,7 @@ private:
   // The index of a block in its source is counted from the entry of `counts` before the block.
   static constexpr uint64_t kStride = 256;
 
-  std::vector<uint64_t> shares;  // by source
+  std::vector<uint64_t> shares;  // blocks of each source in a period
   std::vector<uint16_t> sources; // source of each block of a period
   std::vector<uint32_t> counts;  // [period / kStride + 1, sources]: blocks before a stride
 };

@@ -9,7 +9,7 @@
 
 namespace lmc {
 
-inline constexpr uint64_t kSamplePlaces = 8; // in a file: its start, its end, 6 random
+inline constexpr uint64_t kSamplePlaces = 8; // the start and the end of a file, and 6 random places
 inline constexpr uint64_t kTokensPerPlace = 1024;
 inline constexpr uint64_t kSampledTokens = kSamplePlaces * kTokensPerPlace;
 

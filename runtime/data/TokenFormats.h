@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little, "integers are read as 
 enum class TokenType { UInt8, UInt16, UInt32, Int8, Int16, Int32, Int64 };
 
 struct TokenTypeInfo {
-  const char *name; // as NumPy writes it: "uint16"
+  const char *name; // NumPy's name: "uint16"
   uint32_t bytes;
   bool isSigned;
 };
@@ -31,7 +31,7 @@ constexpr TokenTypeInfo infoOf(TokenType type) {
 struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
   uint32_t version;      // 1, 2 or 3
-  uint32_t tokenBytes;   // 1, 2 or 4: uint8, uint16 or uint32 tokens
+  uint32_t tokenBytes;   // 1, 2 or 4 for uint8, uint16 or uint32 tokens
   uint32_t vocabulary;   // larger than every id
   int32_t endOfDocument; // the id that ends documents; -1: none
   uint64_t tokens;

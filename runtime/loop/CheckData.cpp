@@ -52,7 +52,7 @@ public:
     }
   }
 
-  uint64_t tokens = 0, files = 0; // numbers of what was sampled
+  uint64_t tokens = 0, files = 0; // numbers of sampled tokens and files
 
 private:
   const Session &session;

@@ -324,6 +324,7 @@ static Result<std::vector<SettingChange>> checkIdentity(const Start &start,
       return !change.key.starts_with("model.") || change.key.starts_with("model.initializer") ||
              change.key == "model.max_position_embeddings";
     });
+  // Without a checkpoint of its own, the run loses no work by a change.
   if (!start.checkpoint || (training && start.begins))
     return changes;
   const std::vector<SettingChange> missing = undeclared(changes, options.changes);

@@ -38,7 +38,7 @@ struct RunContext {
   const StopSignals &stop;
   TimeBudget &time;
   const RunPhase phase;
-  const uint64_t totalSteps; // of the run
+  const uint64_t totalSteps; // number of the run's last step
 
   Communicator &ranks() const { return session.world.all(); }
   Progress &progress() const { return session.world.progress(); }

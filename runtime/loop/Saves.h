@@ -118,7 +118,7 @@ private:
   // The steps for which the latest save makes the permanent checkpoint and the export.
   std::optional<uint64_t> writesPermanent, writesExport;
   uint64_t retryStep = 0;  // step from which a failed save is tried again; 0: none failed
-  int64_t failedSaves = 0; // in a row
+  int64_t failedSaves = 0; // number of failed saves in a row
   uint64_t bestStep = 0;   // step with the best validation; 0: none
   uint64_t savedStep;      // step of the newest checkpoint on the disk
   // The newest checkpoint that this rank knows of; used while the folder cannot be read.

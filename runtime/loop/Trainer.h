@@ -133,7 +133,7 @@ private:
   const RunContext &run;
   const uint64_t firstStep; // number of steps done before this start
   const std::shared_ptr<DataSource> data;
-  const std::vector<SourceFacts> sources; // of the data
+  const std::vector<SourceFacts> sources; // the sources of `data`
   std::unique_ptr<BatchLoader> batches;
   std::vector<Validation> validations;
   std::unique_ptr<TextGeneration> generation; // null: the job has no prompts

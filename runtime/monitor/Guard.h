@@ -53,7 +53,7 @@ namespace lmc {
 // The numbers are exact in f32, because the device may compare in f32.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity(); // in nats
-  double norm = std::numeric_limits<double>::infinity(); // of the gradient, before clipping
+  double norm = std::numeric_limits<double>::infinity(); // L2 norm of the gradient before clipping
 };
 
 // The memory of a guard. A step number of 0 stands for "none".
@@ -99,7 +99,7 @@ struct GuardState {
   // reported.
   struct Validation {
     double lowest = 0;
-    int64_t step = 0; // of the lowest
+    int64_t step = 0; // the step of the lowest loss
     bool isReported = false;
   };
   std::map<std::string, Validation> validations;
@@ -151,8 +151,8 @@ public:
   // A validation loss that has risen.
   struct ValidationRise {
     double loss, lowest; // in nats
-    int64_t step;        // of the lowest
-    std::string text;    // as a clause
+    int64_t step;        // the step of the lowest loss
+    std::string text;    // a clause for the warning
   };
   // Judges a validation loss after a step. Returns a rise of more than guard.validation above the
   // set's lowest loss, but not again until the loss has fallen back by half of it.

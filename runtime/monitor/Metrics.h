@@ -21,7 +21,7 @@ struct SourceRecord {
 
 // The result of evaluating a set of validation data.
 struct ValidationRecord {
-  std::string set;                        // its name; "": data.validation
+  std::string set;                        // name of the set; "": data.validation
   double loss = 0;                        // nats per token
   std::optional<double> bitsPerByte = {}; // absent if the bytes of tokens are not known
 };
@@ -63,7 +63,7 @@ struct StepRecord {
   SkipReason skipped = SkipReason::None;
   std::vector<ValidationRecord> validations; // results after this step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
-  std::vector<RouterRecord> routers; // of layers with experts, if the plan has their statistics
+  std::vector<RouterRecord> routers; // one per layer with experts, if the plan has their sums
   // The balancing losses in `loss`; absent if the model has none, or the plan does not sum them.
   std::optional<double> balanceLoss = {};
 };

@@ -23,7 +23,7 @@ namespace lmc {
 
 struct PlateauState {
   struct Block {
-    int64_t count = 0;            // of steps
+    int64_t count = 0;            // number of steps
     double mean = 0, squares = 0; // mean of the losses; sum of squared differences from the mean
   };
   std::vector<Block> blocks; // the last block may be incomplete

@@ -10,12 +10,12 @@
 namespace lmc {
 
 struct AdamWStep {
-  int64_t number = 0; // of the step, from 1
+  int64_t number = 0; // number of the step, from 1
   double lr = 0;
   double correction1 = 1, correction2 = 1; // bias corrections: 1 - beta^number
   double eps = 0;
   double weightDecay = 0;                            // for parameters with weight decay
-  std::map<std::string, ParameterGroup> groups = {}; // by name
+  std::map<std::string, ParameterGroup> groups = {}; // groups by name
 
   // Returns the numbers of the step for the parameters of `group`; "": for parameters of no group.
   AdamWStep of(const std::string &group) const;

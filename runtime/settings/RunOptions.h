@@ -29,10 +29,10 @@ struct RunOptions {
   std::string dumpGradients;
   std::string profile;
   std::string trace;                // file for the measured times of commands
-  int64_t traceSteps = 1;           // steps in it
+  int64_t traceSteps = 1;           // number of steps in the trace
   int threads = 0;                  // 0: the device's default
   int device = 0;                   // number of the GPU
-  std::string collectives = "nccl"; // of GPUs: "nccl" or "host"
+  std::string collectives = "nccl"; // collectives of GPUs: "nccl" or "host"
   bool noGraphs = false;            // true if the GPU's commands are enqueued one by one
   bool checkCommands = false;       // true if the host waits after each command
   // True if the device times the implementations of a matrix product and keeps its choices in the
@@ -41,9 +41,9 @@ struct RunOptions {
   std::string phase;                  // phase for a start that does not train; "": by the step
   std::optional<TimeLimit> timeLimit; // a training run saves and ends before it
   int64_t restart = 0;                // number of restarts that --restarts has made
-  LaunchOptions launch;               // which rank this process is
-  FILE *output = stdout;              // for progress and results
-  FILE *errors = stderr;              // for warnings
+  LaunchOptions launch;               // says which rank this process is
+  FILE *output = stdout;              // gets progress and results
+  FILE *errors = stderr;              // gets warnings
 };
 
 } // namespace lmc

@@ -15,7 +15,7 @@ inline constexpr const char *kPhase = "phase";
 
 // A phase: the steps (firstStep, lastStep] of a run, which use one program of its plan.
 struct RunPhase {
-  size_t index = 0; // in PlanFile::phases()
+  size_t index = 0; // index in PlanFile::phases()
   std::string name; // "" for a run without phases
   uint64_t firstStep = 0, lastStep = 0;
 };

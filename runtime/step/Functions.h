@@ -25,7 +25,7 @@ public:
 
 private:
   struct Function {
-    uint32_t index = 0; // in the plan
+    uint32_t index = 0; // index in the plan
     std::unique_ptr<Executable> executable;
   };
 

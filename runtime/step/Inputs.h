@@ -39,7 +39,7 @@ private:
   Device &device;
   BufferRing ring;
   std::array<std::optional<ArenaRange>, 5>
-      places; // of tokens, targets, starts, positions, row positions
+      places; // tokens, targets, starts, positions, row positions
   uint64_t sequenceLength = 0;
 };
 

@@ -20,7 +20,7 @@ public:
 
 private:
   std::vector<int64_t> layers;
-  double tokens = 0, microBatches = 0; // of a step, over all ranks
+  double tokens = 0, microBatches = 0; // numbers of a step, over all ranks
 };
 
 } // namespace lmc

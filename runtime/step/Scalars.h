@@ -78,8 +78,8 @@ private:
 
   Device &device;
   BufferRing uploads, results;
-  Block written, read;      // by the host, per step
-  std::vector<char> values; // of `written`
+  Block written, read;      // what the host writes and reads
+  std::vector<char> values; // the bytes of `written`
   VectorValues takenVectors;
 };
 

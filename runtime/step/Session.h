@@ -57,7 +57,7 @@ public:
   const PlanFile *plan = nullptr; // the plan of the session's phase; without phases, `job`
   SettingTable settingTable;
   TrainSettings settings;
-  std::unique_ptr<GemmChoices> gemms; // of the device
+  std::unique_ptr<GemmChoices> gemms; // the device's implementations of matrix products
   std::unique_ptr<Device> device;
   DeviceInfo deviceInfo;
   Profile profile;

@@ -50,7 +50,7 @@ private:
   RunLog &log;
   RunObserver *observer;
   std::unique_ptr<Generator> generator;
-  std::vector<std::vector<int32_t>> ids; // of the prompts
+  std::vector<std::vector<int32_t>> ids; // the ids of each prompt
   int32_t endOfDocument = -1;
   // Used by rank 0:
   std::optional<TextCodec> codec;

@@ -254,7 +254,7 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
   }
   // There may be thousands of ranks, so they first compare a short summary: per number of parts,
   // the hash of all hashes, and the number of wrong copies.
-  std::map<uint64_t, std::vector<uint64_t>> byParts; // by number of parts; on each rank the same
+  std::map<uint64_t, std::vector<uint64_t>> byParts; // number of parts -> hashes
   for (size_t w = 0; w < weights.size(); ++w)
     byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);
   std::vector<uint64_t> own{static_cast<uint64_t>(std::ranges::count(wrong, uint64_t(1)))};

@@ -54,7 +54,7 @@ private:
   // A variable that is compared with that of other ranks, or with its master.
   struct Weight {
     const plan::Variable *variable = nullptr;
-    const plan::Variable *master = nullptr; // of a compute copy whose master is on this rank
+    const plan::Variable *master = nullptr; // set for a compute copy whose master is on this rank
     bool isReplicated = false;
   };
   static std::vector<Weight> weightsOf(const plan::Plan &plan);

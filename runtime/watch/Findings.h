@@ -27,7 +27,7 @@ public:
   void ok(const std::string &check, const std::string &text);
   void warning(const std::string &check, const std::string &text);
   void error(const std::string &check, const std::string &text);
-  // Adds a finding, unless the text of another finding ends with the same text.
+  // Adds a finding, unless the text of another one of the same severity ends with its text.
   void add(Finding finding);
 
   bool has(Severity severity) const;

@@ -136,7 +136,7 @@ Result<StepUpdates> updatesOf(const PartsOfKind &parts, const AdamWStep &step, C
     if (all.moment1 && all.moment2 && !all.scale1 == !all.scale2)
       parameters.push_back(all);
   }
-  std::vector<double> numbers; // of all parameters, summed over ranks in one call
+  std::vector<double> numbers; // the sums of all parameters, one after the other
   auto addUp = [&]() -> Result<void> {
     for (const ParameterParts &each : parameters) {
       LMC_LET(sums, sumsOf(each, step.of(each.weights->tensor.group)));

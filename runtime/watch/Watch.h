@@ -28,7 +28,7 @@ enum class WatchAction { GoOn, Save, GoBack, Stop, StopUnsaved };
 struct WatchFinding {
   std::string warning = {};          // one line for the console; "": none
   const char *event = "";            // name of its event in events.jsonl; "": none
-  nlohmann::ordered_json facts = {}; // of the event
+  nlohmann::ordered_json facts = {}; // the facts in the event
   WatchAction action = WatchAction::GoOn;
   int64_t since = 0;
   std::string text = {}; // if the action stops the run: a clause with the reason
@@ -39,7 +39,7 @@ using WatchFindings = std::vector<WatchFinding>;
 struct WatchedRun {
   Session &session;
   std::string out;         // the run's folder
-  uint64_t totalSteps = 0; // of the run
+  uint64_t totalSteps = 0; // number of the run's last step
 };
 
 // All functions but state() are called by all ranks, in the same order, unless they say otherwise.
