@@ -466,8 +466,8 @@ static bool isBuffer(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// If all names in `tensors` begin with one part, such as "model.", and no name in the file does,
-// adds this part to the names in the file.
+// Adds a prefix such as "model." to the names in the file, if all names in `tensors` begin with
+// this prefix and no name in the file does.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;

@@ -35,8 +35,8 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                                const ExportOptions &options = {});
 
-// Returns the paths of a tokenizer's files. `path` is one of them ("tokenizer.json") or a folder
-// with them. Error: no file there has a name that transformers gives to tokenizer files.
+// Returns the paths of a tokenizer's files. `path` is a file ("tokenizer.json") or the files'
+// folder. Error: no file there has a name that transformers gives to tokenizer files.
 Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder like those of exportHuggingFace, or a single

@@ -35,8 +35,8 @@ void append(std::vector<std::string> &to, std::vector<std::string> more) {
   std::ranges::move(more, std::back_inserter(to));
 }
 
-// Returns the files that one entry of the list of paths names. If a file with the entry as its name
-// exists, the entry names that file, even if it contains wildcard characters.
+// Returns the files that one entry of the list of paths names. An entry that contains wildcard
+// characters names a single file if a file of exactly this name exists.
 Result<std::vector<std::string>> expand(const std::string &entry,
                                         const std::string &baseDirectory) {
   std::string pattern = entry;

@@ -4,8 +4,8 @@
 // left out. The stream of a source is a sequence of epochs. An epoch has all blocks of all files of
 // the source in a permuted order, with the key (seed of the source, epoch). A run with several
 // sources takes the source of each block from Mixture, and each source's blocks in the order of
-// that source's stream. The seed of a source is the XXH64 of its name with the run's seed or, if it
-// has no name, the run's seed. So the order within a source does not depend on other sources.
+// that source's stream. The seed of a source is the XXH64 of its name with the run's seed; without
+// a name, the run's seed. So the order within a source does not depend on other sources.
 //
 // A row of sequence_length tokens may begin at any position of the stream, and so may span two
 // blocks. By default a block has the length of a row, and each row is then a window of a file.

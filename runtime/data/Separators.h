@@ -12,8 +12,8 @@ public:
   // `id` is the token that ends a document; if it is below 0, nothing is counted.
   explicit SeparatorCount(int32_t id) : wanted(id) {}
 
-  // Counts the separators in `tokens`, which begin at position `begin` of the file. A separator at
-  // the end of one call and one at the begin of the call that continues it are doubled.
+  // Counts the separators in `tokens`, which begin at position `begin` of the file. Two separators
+  // are also doubled if one call ends with the first and the next call begins with the second.
   void add(uint64_t begin, std::span<const int32_t> tokens);
 
   int32_t id() const { return wanted; }

@@ -10,7 +10,7 @@
 //   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
 //
 // The header decides; if there is none, the `.idx` file. A file with neither is bare: its tokens
-// are taken as uint16 unless DataFormat says otherwise, and it is an error if a sample contradicts.
+// are taken as uint16 unless DataFormat says otherwise. Error: a sample contradicts.
 #pragma once
 
 #include "ground/support/Result.h"

@@ -44,8 +44,8 @@ public:
   // lock file has another text, so this rank sees another folder.
   static Result<std::unique_ptr<RunDirectory>> join(const std::string &path,
                                                     const std::string &owner);
-  // Opens the folder `path`, which need not exist, only to look at it: without its lock and without
-  // any change to it.
+  // Opens the folder `path`, which need not exist, for reading only: no lock is taken, nothing
+  // changed.
   static std::unique_ptr<RunDirectory> look(const std::string &path);
   // Returns open()'s Error if another process holds the lock of the folder `path` now. The folder
   // need not exist, and is not changed.
@@ -153,7 +153,7 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 Result<void> checkExportable(const PlanFile &plan);
 
 // Writes the master weights to `directory` as a Hugging Face checkpoint. Several ranks first write
-// them to one file beside the folder, from which rank 0 makes the checkpoint.
+// the weights to one file beside the folder; rank 0 makes the checkpoint from this file.
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
                        const PlanFile &plan, const StateSource &source);
 

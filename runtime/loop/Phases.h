@@ -41,7 +41,7 @@ std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current
 // that would avoid this.
 Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs);
 
-// If one step reads more sequences than a source has, it reads some of them twice. This is an error
+// A step that reads more sequences than a source has reads some sequences twice. This is an error
 // or, if the settings allow it, a warning that is added to `warnings`.
 Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
 

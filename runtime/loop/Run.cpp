@@ -672,8 +672,8 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   return prepared;
 }
 
-// Prepares a start and loads the weights. If the checkpoint is found to be damaged while it is
-// loaded, the next older one is tried. All mistakes of the user are found before loading.
+// Prepares a start and loads the weights. If loading finds that the checkpoint is damaged, the next
+// older checkpoint is tried. All mistakes of the user are found before loading.
 static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
                                        const Measurement *measurement, bool goesOn,
                                        Console &console) {

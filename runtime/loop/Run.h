@@ -19,7 +19,7 @@ namespace lmc {
 // `world` by the plan's mesh.
 Result<std::unique_ptr<PlanFile>> openPlan(const RunOptions &options, World &world);
 
-// A run as one rank sees it. All ranks call the functions below together.
+// What one rank knows of a run. All ranks call the functions below together.
 struct Run {
   const RunOptions &options; // rank 0 prints to its `output`, `errors`; others to OUT/ranks/R
   const StopSignals &stop;

@@ -14,7 +14,7 @@
 
 namespace lmc {
 
-// The total seconds of one kind of work beside the steps, and the number of times that it was done.
+// The total seconds of one kind of work beside the steps, and how many times the work was done.
 struct TimeSpent {
   double seconds = 0;
   int64_t times = 0;

@@ -64,7 +64,7 @@ static SaveOutcome writeJob(const std::string &folder, const SaveJob &job, const
     });
   if (!remark.empty())
     outcome.warnings.push_back(remark);
-  // If an earlier export failed because its disk was away, its incomplete folder may still exist.
+  // If the disk was away during an earlier export, the incomplete folder may still exist.
   if (const std::string exports = folder + "/exports";
       !job.exportFolder.empty() && source.group.position() == 0 && exists(exports))
     if (auto removed = removeInterrupted(exports); !removed)

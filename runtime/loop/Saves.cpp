@@ -195,7 +195,7 @@ Result<void> Saves::saveDue(const StepRecord &record) {
   const auto start = std::chrono::steady_clock::now();
   began = start;
   SaveJob job = jobOf(saves, folder);
-  // After a skipped step, the moments do not belong to this step, so its updates are unknown.
+  // A skipped step leaves the moments unchanged, so no update can be computed from them.
   if (record.skipped == SkipReason::None)
     job.update = adamWStep(settings, record.step, record.lr);
   LMC_TRY(writer.begin(std::move(job)));

@@ -27,8 +27,8 @@ public:
 
   // Allocates the memory that saves in the background need, and opens updates.jsonl.
   Result<void> prepare();
-  // Cleans up after a start that was killed during an export: removes its incomplete folder, and
-  // writes the export of the checkpoint from which this start continues, if it is due and missing.
+  // Cleans up after a start that was killed during an export: removes the incomplete folder. Writes
+  // the export of the checkpoint from which this start continues, if it is due and missing.
   Result<void> completeExports();
 
   // Requests that the state after `step` is saved (checkpoint.save_best).

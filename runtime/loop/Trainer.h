@@ -87,8 +87,8 @@ private:
   Result<std::optional<NextBatch>> nextBatch();
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Settles the oldest enqueued step: waits for it and shows it to the watches. The caller reports
-  // it.
+  // Settles the oldest enqueued step: waits for its end and shows the results to the watches. The
+  // caller must report the returned record.
   Result<StepRecord> settle();
   // Settles and reports enqueued steps until `count` are left.
   Result<void> drain(size_t count);

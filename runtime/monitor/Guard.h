@@ -28,8 +28,8 @@
 // loss falls back continues if its height above L falls by a factor e within some ten times
 // `patience` steps. Before the first level, L is ln(vocab_size), the loss of a model that knows
 // nothing, or the first loss if that is higher. MosaicML's KillLossSpike also has a height and a
-// patience, but compares with the mean of a window, which rises with a slowly rising loss, so that
-// it never finds one.
+// patience, but compares with the mean of a window, which rises together with the loss: it never
+// finds a slow rise.
 //
 // A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
 // Otherwise, such steps and steps without a gradient are ignored.
@@ -120,7 +120,7 @@ public:
     std::string text; // what happened, as a clause
     bool lasting = false; // true if the run must stop whatever guard.action is
   };
-  // A spike that begins: one step, or two high steps in a row of which this is the second.
+  // A spike that begins with this step or, if it consists of two high steps, the previous step.
   struct Spike {
     int64_t since = 0;           // the first step
     std::string text;            // what happened, as a clause

@@ -56,7 +56,7 @@ public:
   struct Found {
     SlowStep step;
     // True if the step deserves a warning: it took kWarnSeconds longer than usual, the last warning
-    // is at least kPause seconds ago, and the cause is not one that the user sees anyway (a save, a
+    // is at least kPause seconds ago, and the user does not see the cause anyway (a save, a
     // validation, a console that takes no output).
     bool warns = false;
   };

@@ -113,7 +113,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
     auto found = identity.settings.find(key);
     return found == identity.settings.end() ? absent : found->second;
   };
-  // It is no change if only one of the two identities has a setting, at its default value.
+  // A setting that only one of the two identities has, with its default value, is no change.
   auto isNew = [](const RecordedSetting &unknown, const RecordedSetting &known) {
     return &unknown == &absent && known.origin == originName(SettingOrigin::Default);
   };

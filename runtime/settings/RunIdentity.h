@@ -34,7 +34,7 @@ std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan
                                            bool hasPosition);
 
 // Returns the settings that differ, without those that name token files. A newer release has more
-// settings: one that only one of the two identities has counts only if it is not at its default.
+// settings: a setting that only one identity has differs only if its value is not the default.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
 // Returns how the data differs, as changes of the settings that name token files. The contents of

@@ -35,8 +35,8 @@ struct RunOptions {
   std::string collectives = "nccl"; // collectives of GPUs: "nccl" or "host"
   bool noGraphs = false;            // true if the GPU's commands are enqueued one by one
   bool checkCommands = false;       // true if the host waits after each command
-  // True if the device times the implementations of a matrix product and keeps its choices in the
-  // user's cache; otherwise it takes a fixed one.
+  // True if the device measures the implementations of matrix products and keeps the fastest in the
+  // user's cache; otherwise the device uses a fixed implementation.
   bool measureGemms = false;
   std::string phase;                  // phase for a start that does not train; "": by the step
   std::optional<TimeLimit> timeLimit; // a training run saves and ends before it

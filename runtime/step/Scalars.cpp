@@ -30,8 +30,8 @@ static bool isRouterSum(const plan::Variable &variable) {
   return variable.name()->string_view().starts_with(names::kRouterSums + std::string("."));
 }
 
-// Lists the scalars that the host writes (`written`), or the scalars and router vectors that it
-// reads, and the ranges of memory that contain them. Scalars that lie close together share a range.
+// Lists what the host writes (`written`: scalars) or reads (scalars and vectors of routers), and
+// the memory ranges that contain these. Scalars that lie close together share a range.
 Result<Scalars::Block> Scalars::blockOf(const PlanFile &plan, bool written) {
   struct Found {
     ArenaRange range;

@@ -29,8 +29,8 @@ public:
   // Returns true during a step to record.
   bool isRecording() const override { return recording; }
 
-  // Runs function `index` of the plan on `device` command by command, waits for its end, and adds
-  // it to the trace. It computes the same results as Device::submit().
+  // Runs function `index` of the plan on `device` command by command, and adds the commands to the
+  // trace. It computes the same results as Device::submit().
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
   // Writes the recorded steps. Error: none was recorded, or the file cannot be written.

@@ -9,7 +9,7 @@
 namespace lmc {
 
 // Returns the ids that stand before each document of `file`: the token that begins a document or,
-// in a file packed without this token, the one that ends the previous document.
+// if the file has no such token, the token that ends a document.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;

@@ -36,15 +36,15 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
       report(text, errors);
-      // A run that hangs while it writes to its logs holds their lock. This thread must not wait
-      // for it.
+      // A run that hangs while it writes to its logs holds the lock of the logs. This thread must
+      // not wait.
       if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
         record(hang, text, log);
       return;
     }
     const std::string text = fmt::format("error: {}; start again to go on", hang.text());
     report("lmc-run: " + text, errors);
-    // If the disk of the logs is what hangs, only this other thread waits for it.
+    // Another thread writes to the logs, because the logs' disk may be what hangs.
     std::thread([&log, hang, text] {
       record(hang, text, log);
       log.event("exit", {{"code", static_cast<int>(ExitCode::Failure)},

@@ -14,7 +14,7 @@ namespace lmc {
 // lost only if the program ends before the disk has room again.
 class AppendFile {
 public:
-  // Opens `path`, or creates it, to append to it.
+  // Opens or creates the file `path`.
   static Result<AppendFile> open(const std::string &path);
 
   AppendFile(AppendFile &&other) noexcept;

@@ -15,8 +15,8 @@ namespace lmc {
 // A line that cannot be written is kept, as by AppendFile.
 class LineFile {
 public:
-  // Opens `path`, or creates it, to append to it. If the last line has no newline, the next write
-  // adds it first.
+  // Opens or creates the file `path`. If the last line has no newline, the next write adds it
+  // first.
   static Result<LineFile> open(const std::string &path);
 
   // Like open(), for a file with a JSON object per step, in the order of the steps, that continues
