@@ -99,7 +99,7 @@ struct KeepRules {
 };
 
 // All ranks of a `group` call these functions together, with the same arguments except the parts.
-// Either all ranks succeed, or all get an Error. Position 0 does what must be done once.
+// All succeed, or all get an Error. The rank at position 0 does what must be done once.
 
 // Removes the folders that interrupted saves or exports have left in `folder`: OUT/checkpoints or
 // OUT/exports. A folder `.STEP.replaced` gets the name STEP back if no folder has that name.

@@ -1,4 +1,4 @@
-// The stream of tokens that a run is trained on. Each is a function of the seed and the position.
+// The stream of tokens that a run is trained on: a function of the seed and a token's position.
 //
 // Each file is cut into blocks of `shuffleBlock` tokens; tokens at its end that fill no block are
 // left out. The stream of a source is a sequence of epochs. An epoch has all blocks of all files of

@@ -79,8 +79,8 @@ public:
   // must exist. The indices ascend from 0. In Megatron's format a document may have no tokens; the
   // next one then has the same index.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
-  // The starts of the documents that begin in (begin, end), and the number of the first of these
-  // documents. Takes a number of reads logarithmic in documents().
+  // Returns the starts of the documents that begin in (begin, end), and the number of the first of
+  // these documents. Takes a number of reads logarithmic in documents().
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;

@@ -26,7 +26,7 @@ public:
   // if this was the last step to record.
   void begin(uint64_t step);
   bool end();
-  // Returns true during a step to record.
+  // Returns true while a step is being recorded.
   bool isRecording() const override { return recording; }
 
   // Runs function `index` of the plan on `device` command by command, and adds the commands to the

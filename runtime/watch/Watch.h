@@ -81,8 +81,8 @@ public:
   // before it is worth keeping.
   virtual std::optional<uint64_t> suspectSince() const { return std::nullopt; }
   virtual WatchFindings saving() { return {}; }
-  // Are called repeatedly while a checkpoint of `step` is being written, and once after it.
-  // `seconds` is the time since the writing began; nullopt: it failed.
+  // writing() is called repeatedly while the checkpoint of `step` is being written, and saved()
+  // once afterwards. `seconds` is the time since writing began; nullopt: writing failed.
   virtual WatchFindings writing(uint64_t step, double seconds) { return {}; }
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
