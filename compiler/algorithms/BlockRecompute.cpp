@@ -5,9 +5,8 @@
 
 using namespace lmc;
 
-// Bytes and seconds are limited so that no 128-bit sum overflows: the products of all bytes with
-// all femtoseconds sum to less than 2^119 when the bytes are below kMaxBytes and the seconds below
-// kMaxPlannedSeconds.
+// Below 2^56 bytes and within kMaxPlannedSeconds (below 2^62 fs), no 128-bit sum overflows: the
+// products of all bytes with all femtoseconds sum to less than 2^119.
 static constexpr uint64_t kMaxBytes = uint64_t(1) << 56;
 
 Result<void> BlockRecomputeProblem::check() const {
@@ -119,11 +118,11 @@ public:
       allBytes += value.bytes;
   }
 
-  // Returns the option of minimum time, and among equal times the one of fewest bytes: the price of
-  // one femtosecond is higher than the price of all bytes together.
+  // Returns the option of minimum time, and among equal times the one of fewest bytes: one
+  // femtosecond costs more than all bytes together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
-  // Returns the option of fewest bytes, and among equal bytes the one of minimum time: time costs
-  // nothing here, but cheapest() recomputes no op that saves no bytes.
+  // Returns the option of fewest bytes, and among equal bytes the one of minimum time: time has no
+  // price here, but cheapest() recomputes no op without need.
   Point smallest() const { return cheapest(1, 0); }
 
   // Appends the corners of the hull that lie strictly between the corners `left` and `right`, in
@@ -145,12 +144,12 @@ private:
   // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. The
   // source's side of the cut holds the needed values and the recomputed ops. Of all minimum cuts,
   // minCut() returns the one with the smallest source side. Hence
-  // * the side holds no value and no op that nothing reads;
+  // * this side holds no value and no op that nothing reads;
   // * the option has the minimum time of all cheapest options: if all options on an edge of the
   //   hull are equally cheap, it is the corner at the end of the edge with less time;
-  // * a source side for one price contains, or is contained in, that for any other price, because
-  //   the price of time changes only the arcs into the sink (Gallo, Grigoriadis and Tarjan 1989).
-  //   The hull therefore has at most one corner more than the block has ops.
+  // * of the source sides for two prices, one contains the other, because the price of time changes
+  //   only the arcs into the sink (Gallo, Grigoriadis and Tarjan 1989). The hull therefore has at
+  //   most one corner more than the block has ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };
@@ -174,7 +173,7 @@ private:
            op.allowed ? perTime * CutCapacity(toFemtoseconds(op.seconds)) : kUncuttable});
     }
 
-    // A cut always exists: to keep every needed value is one.
+    // A cut always exists: one is to keep every needed value.
     std::vector<bool> sourceSide = minCut(cut)->sourceSide;
     Point point;
     for (int u = 0; u < int(problem.ops.size()); ++u)

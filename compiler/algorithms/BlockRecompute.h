@@ -8,11 +8,11 @@
 //
 // For a given price per byte, the cheapest choice is a minimum cut. Op u is on the source's side if
 // it is recomputed; value v is on the source's side if it is needed. Cutting the arc from value v
-// to its op costs v's bytes; cutting the arc from op u to the sink costs u's seconds. The cheapest
-// choices for all prices together are the corners of the lower convex hull of (kept bytes,
-// seconds). To find the corners, the search takes two neighbouring known corners and computes the
-// cheapest choice at the price at which both cost the same, until no new corner appears. Seconds
-// are counted in whole femtoseconds (Femtoseconds.h), so ties are exact.
+// to the op that computes v costs v's bytes; cutting the arc from op u to the sink costs u's
+// seconds. The cheapest choices for all prices together are the corners of the lower convex hull of
+// (kept bytes, seconds). The search takes two known neighbouring corners and computes the cheapest
+// choice at the price at which both cost the same. It repeats this until no new corner appears.
+// Seconds are counted in whole femtoseconds (Femtoseconds.h), so equal costs compare as equal.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -25,20 +25,19 @@ namespace lmc {
 struct BlockRecomputeProblem {
   struct Value {
     uint64_t bytes = 0;
-    int op = -1; // index of the op that computes the value; -1: the value is an input of the block
+    int op = -1; // index of the op that computes the value; -1: an input of the block
   };
   struct Op {
     std::vector<int> reads; // indices of values
     double seconds = 0;     // time to recompute the op
     bool allowed = true;    // false: the op must not be recomputed (collectives, random draws)
   };
-  std::vector<Op> ops; // in execution order: an op reads inputs of the block and results of ops
-                       // before it
+  std::vector<Op> ops; // in execution order: an op reads inputs of the block and earlier results
   std::vector<Value> values;
   std::vector<int> needed; // values that the backward pass reads, without duplicates
 
-  // Fails, with what is wrong, unless the problem is well formed. All values together must have
-  // less than 2^56 bytes, and all ops together must take at most an hour.
+  // Returns an error that names the fault unless the problem is well formed. The bytes of all
+  // values must sum to less than 2^56, and the seconds of all ops to at most an hour.
   Result<void> check() const;
 };
 
@@ -48,20 +47,19 @@ struct BlockRecomputeOption {
   uint64_t keptBytes = 0;
   double seconds = 0;
 
-  // Fails, with the fault, unless
+  // Returns an error that names the fault unless
   // * every needed value is kept, recomputed or an input of the block,
-  // * every recomputed op has all that it reads,
-  // * no kept value and no recomputed op goes unread,
+  // * every value that a recomputed op reads is kept, recomputed or an input of the block,
+  // * every kept value and every recomputed op is read by something,
   // * no value is both kept and recomputed, and the sums are right.
   Result<void> verify(const BlockRecomputeProblem &problem) const;
 };
 
 // Returns the options at the corners of the lower convex hull of (kept bytes, seconds). Along the
 // list, bytes fall strictly and seconds rise strictly. The first option has the minimum of seconds,
-// and the fewest bytes possible with these seconds. The last option has the minimum of bytes, and
-// the fewest seconds possible with these bytes. Each option recomputes every op that the option
-// before it recomputes. Where several options have equal bytes and seconds, the returned one
-// recomputes no op whose results are not read.
+// the last one the minimum of bytes. Each option recomputes every op that the previous option
+// recomputes. Where several options have equal bytes and seconds, the returned one recomputes no op
+// whose results are not read.
 std::vector<BlockRecomputeOption> blockRecomputeOptions(const BlockRecomputeProblem &problem);
 
 } // namespace lmc

@@ -1,6 +1,6 @@
-// Converts durations to whole femtoseconds. Integers add exactly, so the sum of some durations is
-// the same in every order of addition; a sum of doubles is not. No clock or cost model resolves a
-// femtosecond, and an hour (3.6e18 fs) fits an int64.
+// Converts durations to whole femtoseconds (1e-15 s). Integers add exactly, so a sum of durations
+// does not depend on the order of addition; a sum of doubles does. No clock or cost model resolves
+// a femtosecond, and an hour (3.6e18 fs) fits an int64.
 #pragma once
 
 #include <algorithm>

@@ -28,7 +28,7 @@ Result<void> MinCut::verify(const MinCutProblem &problem) const {
     return Error{"does not speak of every node and arc"};
   if (!sourceSide[size_t(problem.source)] || sourceSide[size_t(problem.sink)])
     return Error{"does not part source and sink"};
-  // Flow in minus flow out per node, modulo 2^128: the sums of a wrong flow may overflow.
+  // Flow in minus flow out per node, modulo 2^128, because the sums of a wrong flow may overflow.
   using Excess = unsigned __int128;
   std::vector<Excess> excess(sourceSide.size());
   CutCapacity cut = 0;
@@ -102,8 +102,8 @@ public:
   bool reaches(int node) const { return level[size_t(node)] >= 0; }
 
   // Adds flow along shortest paths from source to sink until each such path has a full edge (a
-  // blocking flow). Returns the flow added. The walk keeps its path in an array instead of
-  // recursing, because a path can be as long as the number of nodes.
+  // blocking flow). Returns the flow added. The path is kept in an array, without recursion,
+  // because it can be as long as the number of nodes.
   CutCapacity augment() {
     CutCapacity total = 0;
     next = begin;
@@ -147,9 +147,10 @@ public:
 
 private:
   const MinCutProblem &problem;
-  std::vector<int> head; // per edge, the node it ends in; its tail is the head of its reverse
+  std::vector<int> head; // per edge, the node at its end; an edge starts at the head of its reverse
   std::vector<CutCapacity> left;   // per edge, the unused capacity
-  std::vector<size_t> begin, next; // per node, indices into `edges`: the first, and the next to try
+  std::vector<size_t> begin,
+      next; // per node, indices into `edges`: the first edge, the next to try
   std::vector<size_t> edges;       // all edges, grouped by the node that they start from
   std::vector<int> level, queue;
 };
@@ -157,8 +158,8 @@ private:
 } // namespace
 
 std::optional<MinCut> lmc::minCut(const MinCutProblem &problem) {
-  // An arc that may not be cut gets a capacity of one more than the sum of all other capacities. A
-  // minimum cut then crosses such an arc only if every cut crosses one.
+  // An arc that may not be cut gets a capacity of one more than the sum of all other capacities, so
+  // a minimum cut crosses such an arc only if every cut does.
   CutCapacity finite = 0;
   for (const MinCutProblem::Arc &arc : problem.arcs)
     if (arc.capacity != kUncuttable)

@@ -2,8 +2,8 @@
 //
 // Capacities have 128 bits because the cuts of BlockRecompute.cpp add two sorts of costs: bytes
 // multiplied by a difference of durations (femtoseconds), and durations multiplied by a difference
-// of bytes. Both are products of a 56-bit and a 62-bit number and fit. Ties between cuts are
-// therefore decided exactly, never by rounding.
+// of bytes. Each is a product of a 56-bit and a 62-bit number and fits. Integers are exact, so
+// rounding never decides which of two cuts is smaller.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -27,24 +27,24 @@ struct MinCutProblem {
   int source = 0, sink = 1;
   std::vector<Arc> arcs; // parallel arcs, and arcs from a node to itself, are allowed
 
-  // Fails, with what is wrong, unless the problem is well formed. All capacities other than
-  // kUncuttable must sum to less than 2^124.
+  // Returns an error that names the fault unless the problem is well formed. All capacities other
+  // than kUncuttable must sum to less than 2^124.
   Result<void> check() const;
 };
 
 struct MinCut {
-  std::vector<bool> sourceSide;  // per node: true if it is on the source's side
-  std::vector<CutCapacity> flow; // per arc: its part of a maximum flow
+  std::vector<bool> sourceSide;  // per node: true if the node is on the source's side
+  std::vector<CutCapacity> flow; // per arc: the arc's flow in a maximum flow
   CutCapacity capacity = 0;      // sum over the arcs from the source's side to the sink's side
 
-  // Fails, with the fault, unless `flow` is one (within capacities and conserved at nodes), the
-  // sides separate source and sink, and both the cut's capacity and the flow's value are
-  // `capacity`. A flow and a cut of equal value prove each other optimal.
+  // Returns an error that names the fault unless `flow` is within the capacities and conserved at
+  // the nodes, the sides separate source and sink, and both the cut's capacity and the flow's value
+  // are `capacity`. A flow and a cut of equal value prove each other optimal.
   Result<void> verify(const MinCutProblem &problem) const;
 };
 
-// Returns the minimum cut whose source side is contained in the source side of every other minimum
-// cut; nothing when a path of kUncuttable arcs leads from source to sink.
+// Returns the minimum cut with the smallest source side (it is contained in the source side of
+// every other minimum cut); nothing when a path of kUncuttable arcs leads from source to sink.
 std::optional<MinCut> minCut(const MinCutProblem &problem);
 
 } // namespace lmc

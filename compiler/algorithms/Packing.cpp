@@ -34,7 +34,7 @@ uint64_t PackingProblem::lowerBound() const {
     events.push_back({buffer.first, bytes});
     events.push_back({buffer.last + 1, -bytes});
   }
-  std::sort(events.begin(), events.end()); // at equal moments, ends sort before beginnings
+  std::sort(events.begin(), events.end()); // at equal moments, ends (negative) come first
   int64_t live = 0, most = 0;
   for (auto [moment, change] : events)
     most = std::max(most, live += change);
@@ -112,8 +112,8 @@ PackingSolution place(const PackingProblem &problem, const std::vector<size_t> &
   return solution;
 }
 
-// Tries the greedy orders one after the other. Returns the first packing of at most `enough` bytes;
-// if no packing is that small, returns the smallest one.
+// Tries the greedy orders one after the other. Returns the first packing of at most `enough` bytes,
+// or else the smallest one.
 PackingSolution packGreedily(const PackingProblem &problem, uint64_t enough) {
   const auto &buffers = problem.buffers;
   auto sorted = [&](auto key) {
@@ -169,7 +169,7 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
     last = std::max(last, buffer.last);
     components.back().members.push_back(i);
   }
-  // The buffers of a component keep their order in the problem, which decides between equal
+  // The buffers of a component keep their order in the problem: place() prefers the first of equal
   // buffers.
   for (Component &component : components) {
     std::sort(component.members.begin(), component.members.end());
@@ -182,9 +182,9 @@ std::vector<Component> componentsOf(const PackingProblem &problem) {
 } // namespace
 
 PackingSolution lmc::pack(const PackingProblem &problem, uint64_t searchNodes) {
-  // Each component of the buffers uses the arena alone for a time, so the arena is as large as the
-  // largest component. Making that component smaller helps only until it is as small as another
-  // component or as the lower bound of the whole problem.
+  // At any moment only one component has live buffers, so the arena is as large as the largest
+  // component. Making that component smaller helps only until it is as small as another component
+  // or as the lower bound of the whole problem.
   uint64_t bound = problem.lowerBound();
   PackingSolution solution;
   solution.isOptimal = true;

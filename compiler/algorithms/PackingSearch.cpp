@@ -18,14 +18,15 @@ public:
   explicit PlacementSearch(const PackingProblem &problem);
 
   // Searches for a packing within `capacity` and places at most `nodes` buffers. There are kOrders
-  // rankings of the buffers, by size and by length of the live range. Of buffers that may take the
-  // same offset, the one that comes first in ranking number `order` is tried first.
+  // rankings of the buffers, by size and by length of the live range. Where several buffers may
+  // take the same offset, the search first tries the one that comes first in ranking number
+  // `order`.
   Outcome run(int64_t capacity, size_t order, uint64_t nodes);
   static constexpr size_t kOrders = 3;
 
   uint64_t nodesLeft() const { return nodes; }
-  // Return the height (the largest end of a buffer, in units of the alignment) and the buffers'
-  // offsets (in bytes) of the packing that run() found.
+  // Return, for the packing that run() found, its height (the largest end of a buffer, in units of
+  // the alignment) and the buffers' offsets (in bytes).
   int64_t height() const;
   std::vector<uint64_t> offsets() const;
 
@@ -46,17 +47,17 @@ private:
   // A section is a maximal set of buffers that are live at one moment. Buffer b is in the sections
   // from firstSection[b] to lastSection[b]; two buffers are live together if they share a section.
   std::vector<int> firstSection, lastSection;
-  std::vector<int> twin;               // per buffer, the previous buffer if both are equal, else -1
+  std::vector<int> twin; // per buffer, the previous buffer if the two are equal, else -1
   std::vector<std::vector<int>> ranks; // per ranking, the rank of each buffer
 
   int64_t capacity = 0;
   uint64_t nodes = 0;
   const int *rank = nullptr;
-  std::vector<int64_t> offset; // per buffer, its offset, or while unplaced the lowest allowed
+  std::vector<int64_t> offset; // per buffer: its offset, or while it is unplaced the lowest allowed
   std::vector<char> isPlaced;
   std::vector<int> next, previous;     // linked list of unplaced buffers
   std::vector<int64_t> top, remaining; // per section: end of placed, sum of unplaced buffers
-  std::vector<int64_t> lowest;         // per section, lowest allowed offset; scratch of fits()
+  std::vector<int64_t> lowest;         // per section, the lowest allowed offset; scratch of fits()
   std::vector<std::pair<int64_t *, int64_t>> trail; // old values that undo() restores
   std::vector<int> placements;                      // placed buffers, in the order of placement
 };
@@ -72,7 +73,7 @@ PlacementSearch::PlacementSearch(const PackingProblem &problem) : alignment(prob
     };
     return key(a) < key(b);
   });
-  std::vector<std::tuple<int64_t, bool, int>> events; // moment, whether a live range ends, buffer
+  std::vector<std::tuple<int64_t, bool, int>> events; // moment, true if a live range ends, buffer
   for (size_t i = 0; i < count; ++i) {
     const PackingBuffer &buffer = buffers[original[i]];
     size.push_back(int64_t((buffer.bytes + alignment - 1) / alignment));
@@ -86,7 +87,7 @@ PlacementSearch::PlacementSearch(const PackingProblem &problem) : alignment(prob
   firstSection.resize(count);
   lastSection.resize(count);
   int sections = 0;
-  bool grown = false; // a buffer became live after the last section ended
+  bool grown = false; // true if a buffer became live after the last section ended
   for (auto [moment, ends, buffer] : events) {
     if (ends && grown)
       ++sections;
@@ -164,8 +165,8 @@ bool PlacementSearch::fits(int head, int tail, int64_t from) {
     if (std::max(top[size_t(s)], from) + remaining[size_t(s)] > capacity)
       return false;
   // In each section, all unplaced buffers lie above the lowest offset that any of them may take,
-  // which may be higher than the end of the placed buffers. The test of this bound takes more than
-  // linear time and runs only for small groups.
+  // which may be higher than the end of the placed buffers. This bound takes more than linear time,
+  // so it is tested only for small groups.
   constexpr int64_t kMaxVisits = 4096;
   if (visits > kMaxVisits)
     return true;
@@ -183,8 +184,8 @@ bool PlacementSearch::fits(int head, int tail, int64_t from) {
   return true;
 }
 
-// Places `buffer` at the lowest offset that is allowed for it. `head` and `tail` are the first and
-// last buffer of the list that holds it.
+// Places `buffer`, an element of the list from `head` to `tail`, at the lowest offset that is
+// allowed for it.
 void PlacementSearch::put(int buffer, int head, int tail) {
   size_t b = size_t(buffer);
   int64_t end = offset[b] + size[b];
@@ -207,7 +208,7 @@ void PlacementSearch::put(int buffer, int head, int tail) {
   placements.push_back(buffer);
 }
 
-// Removes all placements except the first `mark`.
+// Removes all placements after the first `mark`.
 void PlacementSearch::undo(size_t mark) {
   while (placements.size() > mark) {
     size_t b = size_t(placements.back());
@@ -231,16 +232,16 @@ Outcome PlacementSearch::solveGroups(int head, int tail, int64_t from, int fromR
       last = std::max(last, lastSection[size_t(i)]);
       end = i;
     }
-    // Buffer `i` is not part of this group; it begins the group after it.
+    // Buffer `i` is the first buffer of the next group.
     if (Outcome outcome = solve(begin, end, from, fromRank); outcome != Outcome::Found)
       return outcome;
   }
   return Outcome::Found;
 }
 
-// Packs the unplaced buffers from `head` to `tail`, which are one group. `from` and `fromRank` are
-// the offset and the rank of the buffer placed last. Each buffer placed from here on must have a
-// larger offset, or the same offset and a larger rank, so that no packing is tried twice.
+// Packs the unplaced buffers from `head` to `tail`, which form one group. `from` and `fromRank` are
+// the offset and the rank of the buffer placed last. Each further buffer must have a larger offset,
+// or the same offset and a larger rank, so that no packing is tried twice.
 Outcome PlacementSearch::solve(int head, int tail, int64_t from, int fromRank) {
   if (!fits(head, tail, from))
     return Outcome::Impossible;
@@ -287,9 +288,8 @@ Outcome PlacementSearch::solve(int head, int tail, int64_t from, int fromRank) {
 
 void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingSolution &solution,
                         uint64_t &nodes) {
-  // The recursion is as deep as the number of buffers, and each depth stores its changes and its
-  // candidates: the stack grows linearly with the number of buffers, the heap at most
-  // quadratically.
+  // Each placed buffer is one level of the recursion and stores its changes and its candidates. So
+  // the stack grows linearly with the number of buffers, and the heap at most quadratically.
   constexpr size_t kMaxBuffers = 8192;
   if (problem.buffers.size() > kMaxBuffers)
     return;
@@ -299,13 +299,13 @@ void lmc::searchPacking(const PackingProblem &problem, uint64_t enough, PackingS
   int64_t best = (int64_t(solution.bytes) + unit - 1) / unit;
   int64_t goal = std::max(bound, int64_t(enough) / unit); // no lower packing is needed
   // Bisects over the height of the packing. `best` is the height of the best packing so far. The
-  // first target height is the goal itself, because it is often reached. Each later target is the
-  // middle between `given` and `best`, whether the target before it was proven impossible or only
-  // ran out of nodes. When no height is left between the two, the bisection restarts with `given` =
-  // goal - 1 and four times as many nodes per target.
+  // first target height is the goal itself, because the search often reaches it. Each later target
+  // is the middle between `given` and `best`, whether the previous target was proven impossible or
+  // only ran out of nodes. When no height is left between the two, the bisection restarts with
+  // `given` = goal - 1 and four times as many nodes per target.
   int64_t given = goal - 1; // no packing of this height was found, or none exists
-  // The number of nodes for one target and ranking. It is enough to place every buffer one and a
-  // half times. A longer search hardly ever repairs a bad first placement.
+  // The number of nodes for one target and ranking: enough to place every buffer one and a half
+  // times. A longer search hardly ever repairs a bad first placement.
   uint64_t slice = 3 * problem.buffers.size() / 2 + 1000;
   for (int64_t target = goal; best > goal && nodes > 0; target = given + (best - given) / 2) {
     Outcome outcome = Outcome::Stopped;

@@ -9,7 +9,7 @@
 
 using namespace lmc;
 
-// Sums of bytes must stay below this limit, which is below the infinite value kNever.
+// The limit of sums of bytes. It is below kNever, which stands for infinity.
 static constexpr uint64_t kMaxChoiceBytes = uint64_t(1) << 61;
 
 Result<void> RecomputeChoiceProblem::check() const {
@@ -143,7 +143,7 @@ struct Relaxation {
   std::vector<Corner> corners; // corners in order of falling bytes
 
   // Returns a lower bound, close to the exact value, of the minimum time within `kept` bytes.
-  // `hint` must be zero at first; it speeds up a sequence of calls in which `kept` falls.
+  // `hint` must be zero at the first call; it saves time when `kept` falls from call to call.
   int64_t within(int64_t kept, size_t &hint) const {
     while (hint < corners.size() && corners[hint].kept > kept)
       ++hint;
@@ -154,8 +154,8 @@ struct Relaxation {
     const Corner &a = corners[hint - 1], &b = corners[hint];
     int64_t rise = b.time - a.time;
     double part = double(kept - b.kept) / double(a.kept - b.kept);
-    // The interpolated rise has a relative error below 2^-50. It is increased by this error, so
-    // that the result stays a lower bound.
+    // The interpolated rise has a relative error below 2^-50, which is added to it, so that the
+    // result stays a lower bound.
     return b.time - std::min(rise, int64_t(double(rise) * part) + (rise >> 50) + 1);
   }
 };
@@ -167,7 +167,7 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
     size_t layer;
     int64_t saved, time; // bytes, femtoseconds
   };
-  auto cheaper = [](const Edge &a, const Edge &b) { // compares seconds per byte
+  auto cheaper = [](const Edge &a, const Edge &b) { // compares seconds per byte saved
     return __int128(a.time) * b.saved < __int128(b.time) * a.saved;
   };
   std::vector<Edge> edges;
@@ -222,8 +222,8 @@ std::vector<Relaxation> relax(const std::vector<std::vector<Option>> &options) {
 // give some hundreds of partial choices with 80 layers of 8 options. Thousands arise only where
 // nearly all options cost the same per byte, and then the choice among them hardly matters.
 constexpr size_t kMaxLabels = 4096;
-// The maximum number of partial choices per layer in a quick first search. The thorough search uses
-// its result to discard most partial choices.
+// The maximum number of partial choices per layer in a quick first search, whose result lets the
+// thorough search discard most partial choices.
 constexpr size_t kFewLabels = 64;
 
 class LabelSearch {
@@ -235,8 +235,8 @@ public:
   RecomputeChoice run();
 
 private:
-  // A partial choice: options for layers l..L-1. One partial choice dominates another if it needs
-  // no more bytes and takes no longer: need(l) rises with need(l+1), and times add up.
+  // A partial choice: options for layers l..L-1. It dominates another if it needs no more bytes and
+  // takes no longer: need(l) rises with need(l+1), and times add up.
   struct Label {
     int64_t need, time;
     uint32_t parent; // index, in the list of layer l+1, of the partial choice that this one extends
@@ -249,7 +249,7 @@ private:
   const size_t layers;
   const int64_t capacity;
   std::vector<std::vector<Option>> options; // per layer, the options that fit the capacity
-  // allowed[l] is the maximum of need(l) for which layers 0..l-1 have options that fit too.
+  // allowed[l] is the maximum of need(l) for which layers 0..l-1 still have options that fit.
   std::vector<int64_t> allowed;
   // relaxations[l] is the relaxation over layers 0..l-1.
   std::vector<Relaxation> relaxations;
@@ -257,7 +257,7 @@ private:
   int64_t bestTime = kNever, bestNeed = 0;
   std::vector<int> best;
   int64_t boundTime = 0; // a lower bound of the time of every choice
-  bool cut = false;      // the last sweep dropped partial choices that might have beaten `best`
+  bool cut = false; // true if the last sweep dropped partial choices that might have beaten `best`
 };
 
 LabelSearch::LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity)
@@ -278,10 +278,10 @@ LabelSearch::LabelSearch(const RecomputeChoiceProblem &problem, int64_t capacity
   relaxations = relax(options);
 }
 
-// Decides the layers from the last to the first, and sets `best` to a better choice, if it finds
-// one. At each layer it keeps at most `mostLabels` partial choices, all of which may beat `best`.
+// Decides the layers from the last to the first. Sets `best` to a better choice if it finds one. At
+// each layer it keeps at most `mostLabels` partial choices, all of which may beat `best`.
 void LabelSearch::sweep(size_t mostLabels) {
-  std::vector<std::vector<Label>> labels(layers + 1); // lists per layer, need rising, time falling
+  std::vector<std::vector<Label>> labels(layers + 1); // per layer: need rises, time falls
   labels[layers].push_back({int64_t(problem.headAndLossBytes), 0, 0, 0});
   boundTime = kNever;
   cut = false;
@@ -291,10 +291,10 @@ void LabelSearch::sweep(size_t mostLabels) {
   for (size_t l = layers; l-- > 0;) {
     const std::vector<Label> &from = labels[l + 1];
     std::vector<Label> &to = labels[l];
-    // Each option of layer l extends each partial choice of `from`. This gives a list with rising
-    // needs per option, and these lists are merged into `to`. The partial choices of `from` whose
-    // need is below the option's transient all give the same need, so only the last and fastest of
-    // them counts.
+    // Each option of layer l extends each partial choice of `from`. This gives, per option, a list
+    // with rising needs, and these lists are merged into `to`. All partial choices of `from` whose
+    // need is below the option's transient give the same need, so only the last and fastest of them
+    // counts.
     next.assign(options[l].size(), 0);
     heads.resize(options[l].size());
     auto advance = [&](size_t o) {
@@ -317,7 +317,7 @@ void LabelSearch::sweep(size_t mostLabels) {
       if (need > allowed[l])
         break;
       if (!to.empty() && to.back().time <= time) {
-        // Skips all entries of this option that are no faster either.
+        // Skips all entries of this option that are not faster than the chosen one.
         next[chosen] = size_t(
             std::partition_point(from.begin() + ptrdiff_t(next[chosen]), from.end(),
                                  [&](const Label &label) {
@@ -338,9 +338,9 @@ void LabelSearch::sweep(size_t mostLabels) {
     }
     if (to.size() > mostLabels) {
       // Keeps the first partial choice, because it needs the fewest bytes and can always be
-      // completed. The others are divided into groups of consecutive entries, and the entry with
-      // the smallest bound of each group is kept. If only the smallest bounds of the whole list
-      // were kept, nearly all would need the same bytes, and part of the budget would stay unused.
+      // completed. Divides the others into groups of consecutive entries and keeps the entry with
+      // the smallest bound of each group. The smallest bounds of the whole list would nearly all
+      // need the same bytes, so that part of the budget would stay unused.
       cut = true;
       size_t group = (to.size() - 2) / (mostLabels - 1) + 1, kept = 1;
       for (size_t begin = 1; begin < to.size(); begin += group) {
@@ -429,7 +429,7 @@ std::vector<RecomputeChoice> lmc::recomputeChoices(const RecomputeChoiceProblem 
   for (int i = 0; i <= steps; ++i) // budgets from the smallest peak upwards
     asked.push_back(
         least + uint64_t((unsigned __int128)(most - least) * unsigned(i) / unsigned(steps + 1)));
-  // Budgets are independent of each other, so that threads take one after the other.
+  // Budgets do not depend on each other, so threads compute them at the same time.
   std::vector<std::optional<RecomputeChoice>> chosen(asked.size());
   std::atomic<size_t> next = 0;
   auto work = [&] {

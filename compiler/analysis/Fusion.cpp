@@ -51,8 +51,8 @@ static uint64_t median(const std::map<int, uint64_t> &byLayer) {
 
 namespace {
 
-// The bytes of main gradients that matrix products read and write. The products of the head add to
-// one gradient once for each chunk of the loss.
+// The bytes of main gradients that matrix products read and write. Each chunk of tokens in the loss
+// adds once to the gradient of the head.
 struct GradientTraffic {
   double layers = 0, head = 0;
   double floor = 0; // the bytes if one product computed each gradient
@@ -87,7 +87,7 @@ json fusionReport(const plan::Plan &plan, const cost::DeviceSpec &spec, const js
     const plan::Command *command = function.commands()->Get(c);
     int layer = command->layer();
     const cost::Work work = cost::workOf(plan, *command);
-    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // a product with a kernel behind it
+    const auto *swiglu = std::get_if<cost::SwigluWork>(&work); // a product and its SwiGLU
     if ((command->body_as_Launch() || swiglu) && layer >= 0) {
       ++(c >= backwardStart ? backward : forward)[layer];
       (c >= backwardStart ? forward : backward).try_emplace(layer, 0);

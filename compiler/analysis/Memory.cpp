@@ -11,8 +11,9 @@
 namespace lmc {
 namespace {
 
-// The order in which categories claim bytes that slices of several categories cover. Values kept
-// for the backward pass come first, so that a view never hides them.
+// The order in which categories claim the bytes that slices of several categories cover. Values
+// kept for the backward pass come first: their bytes count as activations, whatever views cover
+// them.
 constexpr plan::Category kOrder[] = {
     plan::Category::Activations,    plan::Category::LibraryWorkspace, plan::Category::Temporaries,
     plan::Category::Parameters,     plan::Category::ComputeCopies,    plan::Category::Gradients,
@@ -88,8 +89,8 @@ std::vector<Slices> groupByBuffer(Slices slices) {
   return buffers;
 }
 
-// Adds the bytes that `buffer` covers at each command to `change`, as differences from the command
-// before.
+// Adds to `change`, for each command, the difference between the bytes that `buffer` covers at this
+// command and at the one before.
 void addBuffer(Slices buffer, std::vector<std::array<int64_t, kCategories>> &change) {
   int commands = int(change.size()) - 1;
   std::vector<int> times;

@@ -18,7 +18,7 @@ uint64_t total(const CategoryBytes &bytes);
 // Returns a name such as "optimizer_state".
 std::string categoryName(plan::Category category);
 
-// A buffer that is live at a command: a slice, with the views that overlap it.
+// A buffer that is live at a command: a slice together with the views that overlap it.
 struct LiveBuffer {
   std::string source; // name of the op that wrote the largest slice of the buffer
   plan::Category category = plan::Category::Temporaries;
@@ -51,7 +51,7 @@ struct MemoryTimeline {
   uint64_t activationBytes() const;
 };
 
-// Sweeps over the commands. Takes O(n log n) for n slices if buffers have few views.
+// Computes the timeline. Takes O(n log n) for n slices if buffers have few views.
 MemoryTimeline memoryTimeline(const plan::Plan &plan);
 
 } // namespace lmc

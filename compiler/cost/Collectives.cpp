@@ -5,7 +5,7 @@
 
 namespace lmc::cost {
 
-// Returns the bytes/s at which a group passes bytes on: those of its slowest link.
+// Returns the rate of a group, in bytes/s: that of its slowest link.
 static double rateOf(const Group &group, const DeviceSpec &spec) {
   const double across = double(group.devicesPerNode) * spec.nodeLink.bandwidth;
   if (group.devicesPerNode == 1)
@@ -44,7 +44,7 @@ static bool hasStages(const Group &group, const DeviceSpec &spec) {
 }
 
 // Returns the seconds of a collective in stages: `inside` passes around the ring of each node, and
-// `across` around the rings between nodes.
+// `across` passes around the rings between nodes.
 static double stagedSeconds(double bytes, const Group &group, int inside, int across,
                             const DeviceSpec &spec) {
   return inside * ringSeconds(bytes, {group.devicesPerNode, 1}, 1, spec) +

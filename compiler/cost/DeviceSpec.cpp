@@ -116,8 +116,8 @@ private:
     return node->as_table();
   }
 
-  // Reads the keys in `known` of a section. Reports every key that is neither in `known` nor in
-  // `sections`, and returns false if there was one.
+  // Reads the keys of a section that are in `known`. Reports every key that is neither in `known`
+  // nor in `sections`, and returns false if there was one.
   bool fields(const toml::table &table, const std::string &section, const std::vector<Field> &known,
               const std::vector<std::string> &sections = {}) {
     std::vector<std::string> names = sections;
@@ -251,8 +251,8 @@ private:
     }
   }
 
-  // Returns the tables of a list [[name]]. Reports [[name]] if it is no list, or is empty and
-  // `required`.
+  // Returns the tables of a list [[name]]. Reports [[name]] if it is not a list of tables, or if it
+  // is empty and `required`.
   std::vector<const toml::table *> tablesOf(const toml::table &root, const char *name,
                                             bool required) {
     std::vector<const toml::table *> tables;
@@ -324,7 +324,7 @@ private:
   }
 
   const std::string &path;
-  bool unknownSection = false; // a missing section is then probably a misspelt one
+  bool unknownSection = false; // if true, a missing section is probably misspelt
 };
 
 } // namespace
@@ -348,8 +348,8 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype) {
           spec->launchSeconds};
 }
 
-// Returns the built-in specs, each with its name. They are parsed once, because a table of many
-// jobs asks for them hundreds of times.
+// Returns the built-in specs, each with its name. They are parsed only once, because a table of
+// many jobs asks for them hundreds of times.
 static const std::vector<std::pair<std::string, Result<DeviceSpec>>> &builtInSpecs() {
   static const auto specs = [] {
     std::vector<std::pair<std::string, Result<DeviceSpec>>> parsed;
@@ -413,13 +413,11 @@ Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &d
                     "file",
                     target.device, fmt::join(deviceSpecNames(), ", "))};
   Result<DeviceSpec> spec = loadDeviceSpec(name, directory);
-  // The rates of the built-in spec were measured on another machine. The memory size is replaced by
-  // that of this machine.
   if (spec && target.spec.empty() && spec->host) {
     int64_t pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {
-      // The host of a virtual machine may take or give single pages between two calls. The size is
-      // rounded down to whole 16 MiB, so that a job has the same budget each time on one machine.
+      // The host of a virtual machine may take or give single pages between two calls. Rounding
+      // down to whole 16 MiB gives a job the same budget each time on one machine.
       constexpr uint64_t kStep = uint64_t(16) << 20;
       uint64_t memory = uint64_t(pages) * uint64_t(bytes) / kStep * kStep;
       spec->memoryBytes = std::max(memory, 2 * spec->reserveBytes);

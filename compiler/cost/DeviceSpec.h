@@ -1,9 +1,9 @@
 // The performance data of a device (its spec).
 //
 // A spec is a TOML file: either compiler/cost/devices/NAME.toml, which is built into the programs,
-// or a file at any path. The cost model (Roofline.h) predicts times from a spec, and a memory
-// budget of 0 means the memory that the spec states. docs/devices.md describes the format. In a
-// built-in spec, a comment beside each number gives its source.
+// or a file at any path. The cost model (Roofline.h) predicts times from a spec. If a job's memory
+// budget is 0, the spec's memory is the budget. docs/devices.md describes the format. In a built-in
+// spec, a comment beside each number gives its source.
 //
 // Stable interface: loadDeviceSpec, deviceSpecNames, defaultDeviceSpec, usableBytes, and the
 // meaning of the fields below. Fields may be added.
@@ -24,7 +24,7 @@ namespace lmc::cost {
 struct GemmModel {
   double sustained = 0;                  // FLOP/s of all units on full tiles, for very large k
   int64_t tileRows = 1, tileColumns = 1; // size of the tile of the product that one unit computes
-  int64_t units = 1;                     // number of tiles computed at the same time (SMs, threads)
+  int64_t units = 1; // number of tiles computed at the same time (SMs or CPU threads)
   double fixedDepth = 0;                 // cost of a tile's start and end, in elements of k
   int64_t maxSplits = 1; // maximum number of parts that the sum over k is divided into
 };
@@ -40,9 +40,9 @@ struct AttentionModel {
   double backward = 0, backwardHalfLength = 0;
 };
 
-// The rates that were measured of the target's own products with SwiGLU in their epilogues, as shares
-// of the rate of a library's product without SwiGLU; 0: not measured. They hold for products of
-// `rows` rows or more, up to the next measurement of these sizes.
+// Measured rates of the target's own products with SwiGLU in their epilogues, as shares of the rate
+// of a library's product without SwiGLU; 0: not measured. They hold from `rows` rows up to the
+// `rows` of the next entry with the same `inner` and `columns`.
 struct SwigluRate {
   int64_t rows = 0, inner = 0, columns = 0; // x is [rows, inner], silu(g) u is [rows, columns]
   double forward = 0, backward = 0;
@@ -53,10 +53,11 @@ struct LinkModel {
   double base = 0;      // seconds that every collective takes, whatever its size
   double latency = 0;   // seconds per hop
   double bandwidth = 0; // bytes/s that a device sends while it receives at the same rate
-  // The part of a device's processors (a GPU's SMs) that a collective over the link has for itself
-  // while it moves data: commands beside it run at 1 - processors of their speed.
+  // The share of a device's processors (a GPU's SMs) that a collective over the link occupies while
+  // it moves data: commands beside it run at 1 - processors of their speed.
   double processors = 0;
-  // Of the link between nodes: true if collectives work first inside nodes, then between them.
+  // Only for the link between nodes: true if collectives work first inside nodes, then between
+  // them.
   bool stages = false;
 };
 
@@ -72,7 +73,7 @@ struct DeviceSpec {
   std::string name;        // "h100-sxm"
   std::string description; // "NVIDIA H100 SXM5, 80 GB"
   std::string arch;        // "sm_90a", "cpu"
-  // The values of target.device for which this is the default spec; see defaultDeviceSpec.
+  // The values of target.device that use this spec by default; see defaultDeviceSpec.
   std::vector<std::string> defaultOf;
   bool host = false; // true if the device is the machine that compiles
 
@@ -87,14 +88,15 @@ struct DeviceSpec {
   std::array<double, 3> peak{};
   // FLOP/s of generated kernels; a function such as exp counts as one operation.
   double vectorFlops = 0;
-  // Clock of a GPU's SMs in Hz: in a training step, under the load of matrix products, and of a kernel
-  // that runs alone, which the limit of power does not slow down. 0 for other devices.
+  // The clock of a GPU's SMs in Hz, 0 for other devices: `clock` in a training step, under the load
+  // of matrix products; `clockAlone` of a kernel that runs alone, which the power limit does not
+  // slow down.
   double clock = 0, clockAlone = 0;
   double launchSeconds = 0; // time from the end of a command to the start of the next
 
   std::array<GemmModel, 3> gemm;         // indexed by DataType
-  // The most scratch memory that a plan gives to a matrix product on a GPU, in bytes. The default
-  // is what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
+  // The maximum of scratch memory, in bytes, that a plan gives to a matrix product on a GPU. The
+  // default is what NVIDIA recommends for Hopper (cuBLAS documentation, cublasSetWorkspace).
   uint64_t gemmWorkspaceBytes = uint64_t(32) << 20;
   std::vector<AttentionModel> attention; // one or more models
   std::vector<SwigluRate> swiglu;        // may be empty
@@ -117,9 +119,9 @@ struct Rates {
   double launchSeconds;  // time from the end of a kernel to the start of the next
 };
 
-// The rates for a planning pass that runs without a device spec: those of an H100 SXM, which
-// sustains about 70% of 989 TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The
-// time between kernels is that of devices/h100-sxm.toml.
+// The rates for a planning pass that has no device spec: those of an H100 SXM, which sustains about
+// 70% of 989 TFLOP/s in dense bf16 and 90% of 3.35 TB/s (NVIDIA's data sheet). The time between
+// kernels is that of devices/h100-sxm.toml.
 inline constexpr Rates kDefaultRates{700e12, 3.0e12, 2e-6};
 
 // Returns the rates of the device for matrix products of `dtype`; kDefaultRates if `spec` is null.
@@ -128,10 +130,10 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype);
 // Returns the names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// Returns the name of the built-in spec that a job on `device` uses if target.spec is empty: the
-// spec whose key `default_of` lists `device` ("cuda:sm_90a" -> "h100-sxm"). If no spec lists it,
-// the part of `device` before its last ':' is looked up, which is needed for the target of a plan
-// ("cpu:x86-64-v3"). Returns "" if no spec lists that either.
+// Returns the name of the built-in spec whose key `default_of` lists `device` ("cuda:sm_90a" ->
+// "h100-sxm"), which is the spec of a job without target.spec. If no spec lists `device`, looks up
+// its part before the last ':', as the target of a plan needs ("cpu:x86-64-v3" -> "cpu"). Returns
+// "" if no spec lists that part either.
 std::string defaultDeviceSpec(std::string_view device);
 
 // Returns true if the text names a file: it contains '/' or ends in ".toml".
@@ -143,8 +145,8 @@ bool isSpecPath(std::string_view nameOrPath);
 Result<DeviceSpec> loadDeviceSpec(const std::string &nameOrPath, const std::string &directory = "");
 
 // Returns the spec of a job: the one that target.spec names, or the default of target.device. If
-// the default spec describes the machine that compiles (`host`), its memory is replaced by the
-// memory of this machine.
+// the default spec describes the machine that compiles (`host`), the memory of this machine
+// replaces the spec's.
 Result<DeviceSpec> deviceSpecOf(const TargetConfig &target, const std::string &directory);
 
 // Parses the text of a spec; errors name `path`.

@@ -1,4 +1,4 @@
-// Predicts the time of the ways in which ranks can orthogonalize matrices (lm.orthogonalize).
+// Predicts the time that ranks need to orthogonalize matrices (lm.orthogonalize).
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -13,14 +13,14 @@ struct MuonWork {
   DataType dtype = DataType::BF16;
 };
 
-// Returns the seconds in which one rank orthogonalizes all of the matrices, which are a stack.
+// Returns the seconds in which one rank orthogonalizes all matrices, which lie in one stack.
 double orthogonalizeSeconds(const MuonWork &work, const CostModel &model);
 
 // Returns the seconds in which one rank copies all matrices to a stack and orthogonalizes them.
 double stackedSeconds(const MuonWork &work, const CostModel &model);
 
 // Returns the seconds in which each rank of `group` orthogonalizes its share of the matrices,
-// rounded up, and gathers the results of the others.
+// rounded up to whole matrices, and gathers the results of the others.
 double ownersSeconds(const MuonWork &work, const Group &group, const CostModel &model);
 
 } // namespace lmc::cost

@@ -44,11 +44,11 @@ static const plan::SortRows *sortOf(const plan::Plan &plan) {
   return nullptr;
 }
 
-// Returns the number of experts per token, for a command that has `rows` rows of choices.
+// Returns the number of experts per token of the command that has `rows` rows of choices.
 static int64_t chosenOf(const plan::Plan &plan, uint64_t rows) {
   const plan::BatchInfo &batch = *plan.batch();
   const uint64_t tokens = std::max<uint64_t>(batch.micro_batch_size() * batch.sequence_length(), 1);
-  if (plan.expert_ranks() > 1) // there are rows only for some of the choices
+  if (plan.expert_ranks() > 1) // the rank has rows only for some of the choices
     if (const plan::SortRows *sort = sortOf(plan))
       return std::max(int64_t(1), int64_t(sort->choices() / plan.expert_ranks() / tokens));
   return std::max(int64_t(1), int64_t(rows / tokens));
@@ -155,7 +155,7 @@ public:
   }
   // A wait touches no memory; planCost() knows how long it takes.
   Work operator()(const plan::Wait &) const { return KernelWork(); }
-  // Any other command does so little arithmetic that only its traffic counts.
+  // Any other command does so little arithmetic that its traffic alone decides its time.
   template <typename Body> Work operator()(const Body &op) const { return trafficOf(op); }
 
 private:
@@ -163,8 +163,8 @@ private:
   DataType typeOf(uint32_t index) const { return dataType(slice(index).dtype()); }
   double bytesOf(uint32_t index) const { return double(slice(index).bytes()); }
   int64_t widthOf(uint32_t index) const { return int64_t(byteWidth(slice(index).dtype())); }
-  // Returns the traffic of a command that reads and writes its operands. Of the slices in `parts`,
-  // only the share `part` is counted.
+  // Returns the traffic of a command that reads and writes its operands. The slices in `parts`
+  // count only with the share `part`.
   template <typename Op>
   KernelWork trafficOf(const Op &op, std::initializer_list<uint32_t> parts = {},
                        double part = 1) const {
@@ -177,24 +177,23 @@ private:
     }
     return work;
   }
-  // Returns the work of a command that moves rows. `ofChoices` are the slices with a row for each
-  // choice that a rank has room for.
+  // Returns the work of a command that moves rows. `ofChoices` are the slices that have one row for
+  // each choice that the rank has room for.
   template <typename Op>
   KernelWork movedOf(const Op &op, std::initializer_list<uint32_t> ofChoices) const {
     return trafficOf(op, ofChoices, shareWithExperts(op));
   }
-  // Returns the share of such rows that have an expert.
+  // Returns the share of the rows of choices that have an expert.
   template <typename Op> double shareWithExperts(const Op &op) const {
     const plan::SortRows *sort = sortOf(plan);
     const uint64_t rows = op.held() ? op.held() : op.tokens() * op.chosen();
     return sort ? double(rowsOfExperts(rows, sort->count())) / double(rows) : 1;
   }
-  // Adds to `work` the traffic of reading each row of `of` several times. `of` has a row for each
-  // token, `to` a row for each choice, and a token's row is read once per choice. Choices are
-  // sorted by expert, so the reads of one row lie far apart, and come from memory if the slice is
-  // larger than a cache. On an H100, combine_rows_grad of 64 MiB took 1.41 times as long as one
-  // read of each row would; with 8 reads of each row the bytes are 1.42 times as many
-  // (bench/results/gpu-2026-11-26-h100.md).
+  // Adds to `work` the traffic of reading each row of `of` (one per token) once per choice; `to`
+  // has a row for each choice. Choices are sorted by expert, so the reads of one row lie far apart.
+  // They come from memory if the slice is larger than a cache. On an H100, combine_rows_grad of 64
+  // MiB took 1.41 times as long as with one read of each row; with 8 reads the bytes are 1.42 times
+  // as many (bench/results/gpu-2026-11-26-h100.md).
   template <typename Op>
   KernelWork readAgain(KernelWork work, const Op &op, uint32_t of, uint32_t to) const {
     constexpr double kLargestCached = 32 << 20;
@@ -203,7 +202,7 @@ private:
       work.readBytes += std::max(0.0, shareWithExperts(op) * bytesOf(to) - once);
     return work;
   }
-  // `tensors` are the slices of rows that the kernels read or write 16 bytes at a time.
+  // `tensors` are the slices whose rows the kernels read or write 16 bytes at a time.
   template <typename Op>
   AttentionWork attention(const Op &op, std::initializer_list<uint32_t> tensors) const {
     AttentionWork work{op.batch(),    op.seq(),    op.heads(),    op.kv_heads(),
@@ -241,9 +240,10 @@ private:
   template <typename Op> int64_t allRowsOf(const Op &op) const {
     return rowsOfExperts(op.rows(), op.experts());
   }
-  // Returns how many of `rows` rows have an expert, of which the rank has `experts`. There is room
-  // for what a rank gets at most: each token of all ranks that divide experts chooses as many of
-  // the rank's experts as it can. On average, it gets as many choices as its own tokens have.
+  // Returns the number of the `rows` rows that have an expert, where the rank has `experts`
+  // experts. The rows have room for the maximum: each token of all ranks that divide the experts
+  // chooses as many of the rank's experts as it can. On average, a rank gets as many choices as its
+  // own tokens make.
   int64_t rowsOfExperts(uint64_t rows, uint64_t experts) const {
     const auto ranks = int64_t(plan.expert_ranks());
     if (ranks == 1 || routing != Routing::Balanced)
@@ -252,7 +252,8 @@ private:
     return std::max(int64_t(1),
                     int64_t(rows) * chosen / (ranks * std::min(chosen, int64_t(experts))));
   }
-  // Returns the extent of the rows that are not whole units of 16 bytes; 0 if all are whole units.
+  // Returns the first row length that is not a multiple of 16 bytes, in elements; 0 if there is
+  // none.
   template <typename Op> int64_t unalignedOf(const Op &op) const {
     for (const auto row : {int64_t(op.inner()), int64_t(op.columns())})
       if (!isAligned(op.x(), row))
@@ -280,8 +281,6 @@ int64_t sameExperts(const plan::Plan &plan) {
   return most;
 }
 
-// Divides the estimate of a command among the kernels that compute it, in the ratio of the times
-// that their own FLOPs and traffic would take.
 static std::vector<Estimate> divided(const Estimate &whole,
                                      const std::vector<const plan::Launch *> &launches,
                                      const plan::Plan &plan, const DeviceSpec &spec) {
@@ -306,14 +305,14 @@ static void addLaunch(KernelCost &kernel, const Estimate &estimate, uint64_t run
 
 namespace {
 
-// The streams of one run of a function, command by command.
+// Simulates the streams in one run of a function, command by command.
 class Streams {
 public:
   Streams(const plan::Plan &plan, const DeviceSpec &spec, FunctionCost &cost)
       : plan(plan), spec(spec), cost(cost) {}
 
-  // Adds a command. `estimate` is that of the command alone. It is replaced by the time that stream
-  // 0 takes; for a collective of another stream it stays as it is.
+  // Adds a command. `estimate` is that of the command alone. For a command of stream 0 or a wait,
+  // it is replaced by the time that stream 0 takes.
   void add(const plan::Command &command, uint32_t number, Estimate &estimate) {
     cost.starts.push_back(cost.seconds);
     if (const plan::Wait *wait = command.body_as_Wait()) {
@@ -334,10 +333,11 @@ public:
   }
 
 private:
-  // Adds a collective, which starts when those that it must wait for have ended. Returns its index.
+  // Adds a collective, which starts when the collectives that it must wait for have ended. Returns
+  // its index.
   uint32_t start(const plan::Command &command, const plan::Collective &collective, uint32_t number,
                  double seconds) {
-    std::optional<uint32_t> before; // the last to end of those that it waits for
+    std::optional<uint32_t> before; // of the collectives that this one waits for, the last
     auto comesAfter = [&](std::optional<uint32_t> other) {
       if (other && (!before || endOf(*other) > endOf(*before)))
         before = other;
@@ -365,9 +365,9 @@ private:
   // Returns the seconds of a command that starts now and takes `alone` seconds by itself.
   double besideCollectives(double alone) {
     std::erase_if(moving, [&](const Moving &each) { return each.end <= cost.seconds; });
-    double now = cost.seconds, left = alone; // `left`: seconds that remain at full speed
+    double now = cost.seconds, left = alone; // `left`: the remaining seconds at full speed
     while (left > 0 && !moving.empty()) {
-      double speed = 1, change = INFINITY; // `change`: until a collective starts or ends
+      double speed = 1, change = INFINITY; // `change`: seconds until a collective starts or ends
       for (const Moving &each : moving) {
         if (each.start <= now && now < each.end)
           speed *= each.speed;
@@ -385,7 +385,7 @@ private:
   }
 
   // Returns the seconds until the collective has ended. Adds them to the exposed time of this
-  // collective and of those that it waited for.
+  // collective and of those that this collective waited for.
   double waitFor(uint32_t index) {
     const double now = cost.seconds, end = endOf(index);
     for (std::optional<uint32_t> each = index; each && endOf(*each) > now; each = causes[*each])
@@ -396,7 +396,7 @@ private:
 
   double endOf(uint32_t index) const { return cost.collectives[index].end; }
 
-  // A collective that has not ended. `speed` is that of commands beside it; 1: their full speed.
+  // A collective that has not ended. Commands beside it run at `speed` of their full speed.
   struct Moving {
     double start, end, speed;
   };
@@ -405,10 +405,10 @@ private:
   const DeviceSpec &spec;
   FunctionCost &cost;
   std::vector<Moving> moving;
-  std::map<uint32_t, uint32_t> indexOf; // index of a collective, by the number of its command
+  std::map<uint32_t, uint32_t> indexOf;        // index of a collective, by the index of its command
   std::map<uint16_t, uint32_t> lastOf;         // the last collective of each stream
-  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // by their links
-  std::vector<std::optional<uint32_t>> causes; // which collective each came after
+  std::optional<uint32_t> lastInNodes, lastBetweenNodes; // the last one on these links
+  std::vector<std::optional<uint32_t>> causes; // per collective, the one whose end it waited for
 };
 
 } // namespace
@@ -428,9 +428,10 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
       std::vector<Estimate> kernels = model.kernels(work);
       Estimate estimate = sumOf(kernels);
       std::vector<const plan::Launch *> launches = plan::launchesOf(*command);
-      double behind = 0; // the share of the command's time in which the kernel after a product runs
+      double behind = 0; // the share of the command's time that the kernel behind a product takes
       if (const auto *swiglu = std::get_if<SwigluWork>(&work)) {
-        // Of the two kernels only one runs: the one behind a library's product, or the one for all.
+        // Only one of the two kernels runs: the one behind a library's product, or the one that
+        // computes all.
         const size_t runs = kernels.size() == 1 ? 1 : 0;
         behind = runs == 0 ? kernels[1].seconds / estimate.seconds : 0;
         for (size_t i = 0; i < launches.size(); ++i)
@@ -439,7 +440,7 @@ PlanCost planCost(const plan::Plan &plan, const CostModel &model, Routing routin
                       i ? model.wholeSwiglu(*swiglu) : cost::estimate(swiglu->rows, model.spec), 0);
         launches = runs < launches.size() ? std::vector{launches[runs]} : decltype(launches)();
         kernels = {kernels.back()};
-      } else if (plan::hasTwoWays(*command)) { // experts: the first launch carries the cost
+      } else if (plan::hasTwoWays(*command)) { // experts: the cost is put on the first launch
         for (size_t i = 1; i < launches.size(); ++i)
           addLaunch(cost.kernels[launches[i]->kernel()], estimate, 0);
         launches.resize(1);

@@ -1,26 +1,22 @@
 // Predicts the cost of a whole plan on a device, from the estimates of all commands.
 //
-// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). Two
-// collectives that both move data inside nodes, or both between nodes, share the same links. The
-// second one then starts when the first has ended, also on another stream: together they take as
-// long as if each had a part of the bandwidth all the time.
+// Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). If two
+// collectives both move data inside nodes, or both between nodes, they share the same links. The
+// model then starts the second one when the first has ended, also on another stream: both together
+// take as long as if each had a part of the bandwidth all the time.
 //
-// A collective that moves data has a part of the processors for itself, `processors` of its link
-// (DeviceSpec.h). A command beside it, alone T seconds long, therefore takes longer:
+// While a collective moves data, it occupies a share of the processors, `processors` of its link
+// (DeviceSpec.h). A command that takes T seconds alone runs at 1 - processors of its speed while a
+// collective moves data, so one that is wholly beside collectives takes T / (1 - processors). With
+// two collectives at a time the factors are multiplied. The model ignores the memory bandwidth that
+// a collective takes.
 //
-//   T = sum over its time of (1 - processors) seconds per second in which a collective moves data,
-//       and of 1 second per second in which none does
+// The time of a function is the sum over the commands of stream 0, waits included. On one device,
+// the time of an optimizer step is
 //
-// so that one that is wholly beside collectives takes T / (1 - processors). With two collectives at
-// a time the factors are multiplied. The part of the memory bandwidth that a collective takes is
-// left out.
+//   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: micro_first + optimizer)
 //
-// The time of a function is the sum over the commands of stream 0, waits included, and the time of
-// an optimizer step is
-//
-//   micro_first + (GAS - 2) micro + micro_last + optimizer     (GAS 1: without the middle)
-//
-// on one device; GAS is the number of micro-steps. Stable interface: planCost, PlanCost, workOf.
+// where GAS is the number of micro-steps. Stable interface: planCost, PlanCost, workOf.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -42,8 +38,9 @@ struct CollectiveTime {
 struct FunctionCost {
   double seconds = 0; // seconds of one run
   uint64_t runsPerStep = 0;
-  // The estimates in the order of the plan's commands. A Wait, and a collective of stream 0, takes
-  // the time until the collective has ended. Any other command takes its time beside collectives.
+  // The estimates in the order of the plan's commands. The time of a Wait, or of a collective of
+  // stream 0, lasts until the collective has ended. The time of any other command includes the
+  // delay by collectives beside it.
   std::vector<Estimate> commands;
   // Per command, the seconds of the kernel that follows a library's product; 0 for most commands.
   std::vector<double> behindProducts;
@@ -53,9 +50,9 @@ struct FunctionCost {
 };
 
 // The cost of all launches of a kernel in one optimizer step. If the cost model has only one
-// estimate for a command that launches several kernels, it is divided among them in the ratio of
-// the times that the FLOPs and the traffic of each would take by themselves. Kernels are priced as
-// if no collective ran beside them.
+// estimate for a command that launches several kernels, the kernels share this estimate in the
+// ratio of the times that their own FLOPs and traffic would take. The cost assumes that no
+// collective runs beside the kernels.
 struct KernelCost {
   uint64_t launches = 0;
   double seconds = 0;
@@ -66,22 +63,22 @@ struct PlanCost {
   std::vector<FunctionCost> functions; // costs in the order of the plan's functions
   std::vector<KernelCost> kernels;     // costs in the order of the plan's kernels
   double stepSeconds = 0;
-  double exposedSeconds = 0;  // seconds of a step in which the device waits for collectives
-  double slowedSeconds = 0;   // seconds of a step that commands lose to collectives beside them
+  double exposedSeconds = 0;  // seconds per step in which the device waits for collectives
+  double slowedSeconds = 0;   // seconds per step that commands lose to collectives beside them
   double tokensPerSecond = 0; // tokens per second of one device
   double peakFlops = 0;       // dense peak of the compute dtype in FLOP/s, for MFU
   double mfuCausal = 0, mfuFull = 0;
 };
 
 // How the routers of a mixture of experts choose. Balanced: all experts are chosen equally often.
-// SameExperts: every token chooses the same experts, which then have all tokens.
+// SameExperts: every token chooses the same experts.
 enum class Routing { Balanced, SameExperts };
 
 PlanCost planCost(const plan::Plan &plan, const CostModel &model,
                   Routing routing = Routing::Balanced);
 
-// Returns the number of experts that have all tokens with Routing::SameExperts, which is the number
-// that a token chooses; 0: the plan has no experts.
+// Returns the number of experts that a token chooses; with Routing::SameExperts these experts have
+// all tokens. 0: the plan has no experts.
 int64_t sameExperts(const plan::Plan &plan);
 
 // Returns the model's warnings for the commands of a plan. Each warning appears once and names its
@@ -92,7 +89,7 @@ std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &mod
 Work workOf(const plan::Plan &plan, const plan::Command &command,
             Routing routing = Routing::Balanced);
 
-// Returns the ranks along an axis of the plan's mesh, as they lie on nodes.
+// Returns the ranks along an axis of the plan's mesh, counted by node.
 Group groupOf(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.

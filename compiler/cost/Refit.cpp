@@ -15,7 +15,7 @@ struct Weighted {
   double value, weight;
 };
 
-// Returns the value at which half of the weight is reached.
+// Returns the weighted median.
 double median(std::vector<Weighted> values) {
   std::ranges::sort(values, {}, &Weighted::value);
   double all = 0, sum = 0;
@@ -34,8 +34,8 @@ struct Rate {
   std::string key;
   double *value;
   double before = 0;
-  double floor = 0; // the highest rate that a command reached, if it is known
-  std::vector<Weighted> factors; // per command, the factor to its measured rate
+  double floor = 0;              // the highest rate that a command reached, if known
+  std::vector<Weighted> factors; // per command: measured rate / this rate
   size_t commands = 0;
 };
 
@@ -44,7 +44,8 @@ public:
   Fit(const DeviceSpec &start, const std::vector<MeasuredWork> &measured,
       const MakeModel &makeModel)
       : measured(measured), makeModel(makeModel), start(start), spec(start) {
-    // The fit has one number for the bandwidth that kernels reach; it is divided again at the end.
+    // The fit has one number for the bandwidth that kernels reach; at the end it is divided into
+    // bandwidth and reachable.
     spec.memoryBandwidth *= spec.reachable;
     spec.reachable = 1;
     add("memory.bandwidth", spec.memoryBandwidth);
@@ -104,7 +105,7 @@ private:
     return bytes <= double(spec.cacheBytes) ? spec.cacheBandwidth : spec.memoryBandwidth;
   }
 
-  // Returns the rate that limits a command, or null if it is not one rate.
+  // Returns the single rate that limits a command, or null if several do.
   Rate *limitOf(const Work &work, const CostModel &model, const std::vector<Estimate> &kernels) {
     if (const auto *attention = std::get_if<AttentionWork>(&work)) {
       // If the target knows its own kernels, attention is priced by the clock.
@@ -130,7 +131,7 @@ private:
     return rateOf(spec.vectorFlops);
   }
 
-  // Sets each rate to the median that its commands give. Returns true if a rate has changed.
+  // Sets each rate to the median over its commands. Returns true if a rate has changed.
   bool improve() {
     const std::unique_ptr<CostModel> model = makeModel(spec);
     std::vector<Weighted> launches;
@@ -186,7 +187,7 @@ private:
   const std::vector<MeasuredWork> &measured;
   const MakeModel &makeModel;
   const DeviceSpec start;
-  DeviceSpec spec; // as fitted so far
+  DeviceSpec spec; // with the rates fitted so far
   std::vector<Rate> rates;
   size_t launchCommands = 0;
 };

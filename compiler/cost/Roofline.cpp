@@ -34,20 +34,20 @@ Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
 }
 
 // Estimates the time of a matrix product. The product is cut into tiles of tileRows x tileColumns,
-// and k into `splits` parts. A unit (an SM, a thread) computes one part of one tile at a time, so
-// the `units` units work in waves:
+// and dimension k into `splits` parts. A unit (an SM, a thread) computes one part of one tile at a
+// time, so the `units` units work in waves:
 //
 //   waves = ceil(tiles * splits / units)
 //   seconds = waves * units * 2 * tileRows * tileColumns * (k / splits + fixedDepth) / sustained
 //
 // fixedDepth is the cost of filling the pipeline and of writing a tile, as a number of additional
-// elements of k. If there are several parts, they are summed through memory in f32: each part is
-// written once and read once. The number of splits is the one that takes the least time, as
-// libraries choose it. Kernels of experts do not split k.
+// elements of k. Several parts are summed through memory in f32: each part is written once and read
+// once. The number of splits is the one that takes the least time, as libraries choose it. Kernels
+// of experts do not split k.
 //
-// The number of rows of an expert is seldom a multiple of tileRows: where m is only the mean of
-// many products (`uneven`), half of the last tile of each is empty on average, so that m rows take
-// max(1, m / tileRows + 1 / 2) tiles, and not ceil(m / tileRows).
+// The number of rows of an expert is seldom a multiple of tileRows. Where m is only the mean of
+// many products (`uneven`), half of the last tile of each product is empty on average, so m rows
+// take max(1, m / tileRows + 1 / 2) tiles instead of ceil(m / tileRows).
 Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   const GemmModel &model = spec.gemm[size_t(work.input)];
   double m = double(work.m), n = double(work.n), k = double(work.k), batch = double(work.batch);
@@ -74,8 +74,8 @@ Estimate estimate(const GemmWork &work, const DeviceSpec &spec) {
   if (work.residual)
     bytes += batch * double(elementBytes(work.output)) * m * n;
   if (work.accumulate) {
-    // The old d is read and the new d is written after the product of a tile is computed, when the
-    // tile has no arithmetic left that could overlap the traffic.
+    // d += a b reads the old d and writes the new one after the product of a tile is computed, when
+    // the tile has no arithmetic left that could overlap the traffic.
     double old = batch * double(elementBytes(work.output)) * m * n;
     bytes += old;
     best += 2 * old / spec.bandwidthFor(bytes);
@@ -100,8 +100,8 @@ size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec) {
 }
 
 // Forward: the products q k^T and p v take 2 d FLOP each per visible pair of query and key, where d
-// is the head dimension. Backward: q k^T is computed again, and dv, dp, dq and dk; these five
-// products take 2.5 times as many FLOP.
+// is the head dimension. Backward: five such products (q k^T again, and those of dv, dp, dq and dk)
+// take 2.5 times as many FLOP.
 Estimate estimate(const AttentionWork &work, const DeviceSpec &spec) {
   const AttentionModel &model = spec.attention[attentionModelOf(work, spec)];
   double b = double(work.batch), s = double(work.seq), h = double(work.heads),

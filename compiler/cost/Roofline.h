@@ -36,14 +36,14 @@ struct GemmWork {
   DataType input = DataType::BF16;
   DataType output = DataType::BF16;
   bool accumulate = false;
-  bool residual = false; // a matrix as large as d is read and added
-  // The number of elements of a row of a, b or d that is no multiple of 16 bytes, or by which the
-  // starts of two rows differ; 0 if all are multiples.
+  bool residual = false; // true if a matrix as large as d is also read and added
+  // The first row length or row pitch, in elements, of a, b or d that is no multiple of 16 bytes; 0
+  // if all are multiples.
   int64_t unalignedRow = 0;
   int64_t batch = 1;
-  bool experts = false; // the products of the `batch` experts that have rows
-  bool uneven = false;  // m is the mean over products with different numbers of rows
-  int64_t zeros = 0;    // matrices d, of experts without rows, that are set to zero
+  bool experts = false; // true for the products of those of the `batch` experts that have rows
+  bool uneven = false;  // true if m is the mean over products with different numbers of rows
+  int64_t zeros = 0;    // number of matrices d that are set to zero: their experts have no rows
 };
 
 // Causal attention or its gradient, with the fields of the attention commands in
@@ -55,8 +55,8 @@ struct AttentionWork {
   bool backward = false;
   bool documents = false; // true if there is a document mask
   bool rope = false;      // true if the gradients of q and k are also rotated back
-  // The number of elements between the starts of two rows of the first tensor whose rows do not all
-  // start at multiples of 16 bytes; 0 if there is none.
+  // The first row pitch, in elements, of a tensor that is no multiple of 16 bytes; 0 if there is
+  // none.
   int64_t unalignedPitch = 0;
 
   auto operator<=>(const AttentionWork &) const = default;
@@ -68,12 +68,12 @@ struct KernelWork {
   double flops = 0; // a function such as exp counts as one operation
 };
 
-// A matrix product and the SwiGLU of its halves, or a product and the gradient of SwiGLU.
+// A matrix product followed by the SwiGLU of its halves or by the gradient of SwiGLU.
 struct SwigluWork {
   GemmWork product;
   KernelWork rows;       // the kernel that follows the product, if a library computes the product
   double wholeBytes = 0; // bytes that one kernel moves if it computes the product and the SwiGLU
-  bool backward = false; // the gradient
+  bool backward = false; // true for the gradient
 };
 
 // A scatter-add: d[ids[t], :] += x[t, :] for each row t of x. If not `accumulate`, all of d is set
@@ -115,12 +115,12 @@ Estimate estimate(const KernelWork &work, const DeviceSpec &spec);
 Estimate estimate(const ScatterWork &work, const DeviceSpec &spec);
 // Returns the estimate of a library's product and of the kernel that follows it.
 Estimate estimate(const SwigluWork &work, const DeviceSpec &spec);
-// Collectives.h has the formulas. The estimate's `bytes` are what one rank sends.
+// The formulas are in Collectives.h. The estimate's `bytes` are what one rank sends.
 Estimate estimate(const CollectiveWork &work, const DeviceSpec &spec);
 Estimate estimate(const Work &work, const DeviceSpec &spec);
 
 // Returns the index of the model in spec.attention that estimate(AttentionWork) uses: the one with
-// the nearest head dimension; models of the same dtype come first.
+// the nearest head dimension, among those of the same dtype if there are any.
 size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
 
 // Returns the time of a command that does arithmetic on `unit` for `computeSeconds` and moves
@@ -128,8 +128,8 @@ size_t attentionModelOf(const AttentionWork &work, const DeviceSpec &spec);
 Estimate roofline(double computeSeconds, Bound unit, double flops, double bytes,
                   const DeviceSpec &spec);
 
-// Returns the number of pairs of a query and a key that the query sees, in one head of one
-// sequence: query i sees min(i + 1, window) keys. A window of 0 means no window.
+// Returns the number of visible (query, key) pairs in one head of one sequence: query i sees min(i
+// + 1, window) keys. A window of 0 means no window.
 double visiblePairs(int64_t seq, int64_t window);
 
 } // namespace lmc::cost

@@ -8,8 +8,8 @@
 
 namespace lmc::cost {
 
-// Comments for numbers and sections of a spec: by "memory.bandwidth", "gemm.bf16", or "attention.0"
-// for the first table of attention.
+// Comments for numbers and sections of a spec, keyed by "memory.bandwidth", "gemm.bf16", or
+// "attention.0" for the first table of attention.
 using SpecComments = std::map<std::string, std::string>;
 
 // Returns the spec as TOML that parseDeviceSpec reads; numbers have six significant digits. `header`
