@@ -149,8 +149,7 @@ private:
   const MinCutProblem &problem;
   std::vector<int> head; // per edge, the node at its end; an edge starts at the head of its reverse
   std::vector<CutCapacity> left;   // per edge, the unused capacity
-  std::vector<size_t> begin,
-      next; // per node, indices into `edges`: the first edge, the next to try
+  std::vector<size_t> begin, next; // per node, indices into `edges`: the first, the next to try
   std::vector<size_t> edges;       // all edges, grouped by the node that they start from
   std::vector<int> level, queue;
 };
