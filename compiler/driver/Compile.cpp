@@ -26,7 +26,7 @@ using namespace lmc;
 
 namespace {
 
-constexpr double kAbsurdStep = 60; // seconds of a step on a CPU above which a warning is given
+constexpr double kAbsurdStep = 60; // a CPU's seconds per step above which lmc warns
 
 std::string durationText(double seconds) {
   if (seconds < 7200)
@@ -40,7 +40,7 @@ public:
   Driver(Config config, const CompileOptions &options, MLIRContext &context);
 
   // Runs the phases from `from` to the buffers phase, or to the last requested phase if that comes
-  // earlier. `module` is the input of phase `from`; it is null for Phase::Model.
+  // earlier. `module` is the input of `from`; it is null for Phase::Model.
   LogicalResult plan(Phase from, OwningOpRef<ModuleOp> module);
 
   // Runs the codegen and emit phases.
@@ -92,20 +92,21 @@ private:
   Location loc() const { return UnknownLoc::get(&context); }
   bool wantsCode() const { return options.compileTo >= Phase::Codegen && options.withCode; }
 
-  Config config; // the search writes the chunk of the loss to it
+  Config config; // the search sets the chunk of the loss in it
   const CompileOptions &options;
   MLIRContext &context;
   PhaseRunner phases;
   PlanDetails details;
   bool choosesLossChunk = false;
-  bool isAttempt = false;    // the plan may not be the final one: no dumps, no printed IR
-  bool hasSmaller = false;   // if the plan does not fit, one that takes less memory will be tried
+  bool isAttempt = false;    // true if the plan may not be the final one: no dumps, no printed IR
+  bool hasSmaller = false;   // true if, should the plan not fit, a smaller one will be tried
   double fastestRate = 0;    // tokens/s of the fastest plan that planFastest() has found so far
-  // The maximum tokens/s that any plan of the job could reach. It is set if the job was not planned
-  // because this is below `fastestRate`.
+  // The maximum tokens/s that any plan of the job could reach. Set only if the job was not planned
+  // because this rate is below `fastestRate`.
   std::optional<double> mostRate;
   // Models with fewer layers after the distribute phase, for the search. The keys are the number of
-  // layers and the settings that the search or planFastest() changes and an earlier phase reads.
+  // layers and those settings that an earlier phase reads and that the search or planFastest()
+  // changes.
   std::map<std::tuple<int64_t, std::string, int64_t>, OwningOpRef<ModuleOp>> shorter;
   Result<cost::DeviceSpec> spec;
   std::unique_ptr<cost::CostModel> model; // built from an empty spec if the job has none
@@ -124,7 +125,7 @@ Driver::Driver(Config job, const CompileOptions &options, MLIRContext &context)
   model = codegen::costModelOf(config.target.device, spec ? *spec : cost::DeviceSpec());
   details.memoryBudget = result.budgetBytes;
   details.target = config.target.device;
-  // A spec of the compiling machine is left out: its peak is measured where the plan runs.
+  // The peak of the compiling machine is not stored: it is measured where the plan runs.
   if (spec && !spec->host)
     details.peakFlops = spec->peakOf(config.training.computeDType);
   details.onlyMeasures = options.onlyMeasures;
@@ -171,7 +172,7 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
                             << codegen::checkDeviceName(config.target.device).error().message;
   if (spec && failed(requireLinks()))
     return failure();
-  if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long part
+  if (wantsCode() && failed(report(target->checkDevice(config.target)))) // before the long phases
     return failure();
   result.module = std::move(module);
   if (from == Phase::Model) {
@@ -192,17 +193,17 @@ LogicalResult Driver::plan(Phase from, OwningOpRef<ModuleOp> module) {
     if (phases.padding.intermediate.isPadded())
       phases.reports["intermediate"] = phases.padding.intermediate.toJson();
     from = Phase::Autodiff;
-    // The chunk is chosen by predicted times, which need a spec.
+    // The chunk is chosen by predicted times, which need a device spec.
     choosesLossChunk = config.memory.lossChunk == 0 && spec;
   }
   if (from > Phase::Memory)
     return runUpTo(from, Phase::Buffers);
-  // The faster of the two values is known only from plans with predicted times.
+  // Only plans with predicted times show which of the two values is faster.
   if (from == Phase::Autodiff && config.distributed.choosesReduce() &&
       config.training.gradientAccumulationSteps > 1 && spec &&
       options.compileTo >= Phase::Buffers)
     // With "last", ranks sum their gradients only in the last micro-step. That moves the fewest
-    // bytes, but until then each rank needs memory for all gradients of its own tokens.
+    // bytes, but each rank needs memory for all gradients of its own tokens until then.
     return planFastest("reduce_gradients", {"last", "each"}, config.distributed.reduce,
                        [&] { return planFrom(Phase::Autodiff); });
   return planFrom(from);
@@ -232,7 +233,7 @@ LogicalResult Driver::planFrom(Phase from) {
   if (config.distributed.overlap != "auto" || config.distributed.ranks() == 1 || !spec || isShort)
     return planMemory(sizes);
   // The values are in order of falling memory: more work beside collectives takes more memory. If
-  // micro-steps gather nothing, "gathers" equals "no".
+  // micro-steps gather no weights, "gathers" equals "no".
   SmallVector<StringRef> values = {"yes", "gathers", "no"};
   if (!config.distributed.dividesWeights())
     values = {"yes", "no"};
@@ -241,8 +242,8 @@ LogicalResult Driver::planFrom(Phase from) {
 }
 
 // Plans the job with each value of a setting of `config`, and takes the fastest plan within the
-// budget; of equally fast ones the smallest. The last of `values` takes the least memory. `plan`
-// makes a plan from the module of this moment. The report `key` lists the attempts.
+// budget; of equally fast plans, the smallest. The last of `values` must take the least memory.
+// `plan` makes a plan from result.module. The report `key` lists the attempts.
 LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std::string &setting,
                                   llvm::function_ref<LogicalResult()> plan) {
   const Config job = config;
@@ -300,10 +301,10 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
     result.fits = true;
     result.smallestBudget = 0;
     phases.reports = std::move(best.reports);
-  } else { // no plan fits: the last value takes the least memory
+  } else { // no plan fits: takes the value that needs the least memory
     best.value = values.back();
   }
-  // Plans a second time, with dumps and printed IR.
+  // Plans the job again, now with dumps and printed IR.
   if (!isAttempt && (!options.dumpDirectory.empty() || !options.printIrAfter.empty()) &&
       failed(planWith(best.value)))
     return failure();
@@ -312,7 +313,7 @@ LogicalResult Driver::planFastest(StringRef key, ArrayRef<StringRef> values, std
 }
 
 LogicalResult Driver::planMemory(ArrayRef<int64_t> chunkSizes) {
-  // This report is replaced by that of the search if the chunk is chosen.
+  // If the chunk is chosen, the report of the search replaces this one.
   if (const LossChunk own = lossChunkOf(*result.module); own.tokens > 0) {
     setLossChunk(config, own.tokens);
     phases.reports["loss_chunk"] = lossChunkNotes(own, {}, tokensPerStep());
@@ -342,7 +343,7 @@ LogicalResult Driver::reportNamedMode() {
   return success();
 }
 
-// Makes the one plan of a job in which nothing is to be chosen, whether it fits the budget or not.
+// Makes the only plan of a job in which nothing is to be chosen, whether it fits the budget or not.
 LogicalResult Driver::planNamedMode() {
   if (failed(reportNamedMode()) || failed(runUpTo(Phase::Memory, Phase::Buffers)))
     return failure();
@@ -352,15 +353,14 @@ LogicalResult Driver::planNamedMode() {
   return success();
 }
 
-// The number of candidates that are planned to find the smallest plan of a job that does not fit.
-// Each takes up to a second. With tight bounds, one or two are enough.
+// The number of candidates that are planned, for up to a second each, to find the smallest plan of
+// a job that does not fit. With tight bounds, one or two are enough.
 static constexpr size_t kMaxSmallest = 4;
 
-// A plan is certainly too slow if it is so even at this multiple of its predicted tokens/s.
-// Predictions by probes of a short model are within a few percent of whole plans.
+// A plan counts as too slow only if it is still too slow at this multiple of its predicted
+// tokens/s. Predictions by probes of a short model are within a few percent of whole plans.
 static constexpr double kSureFactor = 1.1;
 
-// Returns the job's model with `layers` layers after the distribute phase.
 FailureOr<ModuleOp> Driver::shorterModel(int64_t layers) {
   OwningOpRef<ModuleOp> &known =
       shorter[{layers, config.distributed.reduce, config.memory.lossChunk}];
@@ -481,7 +481,7 @@ LogicalResult Driver::searchMemory(ArrayRef<int64_t> chunkSizes) {
     result.module = std::move(*planned);
     return success();
   }
-  // Plans the chosen candidate a second time, now with dumps and printed IR.
+  // Plans the chosen candidate again, now with dumps and printed IR.
   OwningOpRef<ModuleOp> chosen = (*search)->chosen((*search)->candidates()[*candidate]);
   search->reset(); // the search refers to the module that the next line replaces
   result.module = std::move(chosen);
@@ -552,7 +552,7 @@ void Driver::describeLinks(const plan::Plan &plan) {
 }
 
 // Adds to `details` what is known only from an emitted plan: the predicted times of its commands,
-// the warnings about them, and its links. `result.plan` is only measured so far (PlanDetails).
+// the warnings about the commands, and its links. `result.plan` was emitted only to be measured.
 void Driver::price() {
   const plan::Plan &plan = *plan::GetPlan(result.plan.data());
   std::vector<std::string> warnings = config.warnings;
@@ -647,7 +647,7 @@ compileBestMicroBatch(const Config &config, const CompileOptions &options, MLIRC
     if (i != found->best || isShown)
       addTimes(times, drivers[i]->take().times);
   std::unique_ptr<Driver> best = std::move(drivers[found->best]);
-  if (isShown) { // plans the best size a second time, with dumps and IR
+  if (isShown) { // plans the best size again, with dumps and printed IR
     Config job = config;
     setMicroBatchSize(job, found->attempts[found->best].size);
     best = std::make_unique<Driver>(std::move(job), options, context);

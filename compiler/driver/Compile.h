@@ -15,10 +15,10 @@ namespace lmc {
 struct CompileResult {
   mlir::OwningOpRef<mlir::ModuleOp> module; // after the last phase that ran
   std::string plan;                         // the bytes of the plan file; "" before Emit
-  std::vector<PhaseTime> times; // time of each phase, summed over all attempts and all threads
+  std::vector<PhaseTime> times;             // per phase, summed over all attempts and all threads
   uint64_t budgetBytes = 0;                 // the budget of the plan; 0: no limit
   // True if the plan meets the budget. Otherwise the plan is the smallest possible one, without
-  // code, and `smallestBudget` is the minimum budget with which the job compiles.
+  // code, and `smallestBudget` is the minimum budget with which the job would compile.
   bool fits = true;
   uint64_t smallestBudget = 0;
   // True if the plan fits and is as fast as a plan without a budget would be.
@@ -26,7 +26,7 @@ struct CompileResult {
 };
 
 // Compiles the job `config`. Diagnostics go to the handler of `context`; a failure means that at
-// least one error was reported. A plan that exceeds the budget is not a failure (see `fits`).
+// least one error was reported. A plan that exceeds the budget is no failure (see `fits`).
 mlir::FailureOr<CompileResult> compile(const Config &config, const CompileOptions &options,
                                        mlir::MLIRContext &context);
 

@@ -1,23 +1,23 @@
 // Quick forecasts save time in three ways.
 //
-// * The plan is measured on models with 3 and 6 layers, and each additional layer adds a third of
-//   their difference. The bytes of the workspace are its lower bound, which grows evenly with the
-//   layers; packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
+// * The plan is measured on models with 3 and 6 layers; each additional layer adds a third of their
+//   difference. The bytes of the workspace are its lower bound, which grows evenly with the layers;
+//   packing adds less than 0.4% (compiler/algorithms/PackingSearch.h).
 // * Keys that are "auto" (memory.recompute, memory.loss_chunk, distributed.overlap,
-//   distributed.reduce_gradients and distributed.reshard_after_forward) are not searched where the
-//   plan that keeps every value, has the fastest known chunk and the most overlap, sums gradients
-//   in the last micro-step, and keeps weights if that saves time, fits: it is taken as the fastest.
-//   Where even the plan that recomputes whole layers, has the smallest chunk and no overlap, sums
-//   gradients in each micro-step and keeps no weights does not fit, no plan does.
+//   distributed.reduce_gradients and distributed.reshard_after_forward) are not searched if the
+//   plan that is taken as the fastest fits. That plan keeps every value, has the fastest known
+//   chunk and the most overlap, sums gradients in the last micro-step, and keeps weights if that
+//   saves time. If even the smallest plan does not fit (it recomputes whole layers, has the
+//   smallest chunk and no overlap, sums gradients in each micro-step and keeps no weights), no plan
+//   does.
+// * Some callers only ask whether a job reaches a certain rate. The job is not compiled if even the
+//   plan that is taken as the fastest is more than 2% below the rate.
 //
-// * Some callers only ask whether a job reaches a certain rate. The job is not compiled if even
-//   that fastest plan has fewer tokens/s by 2%.
+// All other jobs are compiled: those whose smallest plan fits and whose fastest does not, those
+// within 2% of the budget, and those with few layers.
 //
-// All other jobs are compiled: those in between, those within 2% of the budget, and those with few
-// layers.
-//
-// All jobs of a call share their compiles. Strategies often lead to the same one: ZeRO-2 with sums
-// of gradients in the last micro-step is ZeRO-1, and so is ZeRO-2 with one micro-step.
+// All jobs of a call share their compiles, because several strategies often lead to the same plan:
+// ZeRO-2 is ZeRO-1 if it sums gradients in the last micro-step, or if there is only one micro-step.
 #include "compiler/driver/Forecast.h"
 
 #include "compiler/cost/PlanCost.h"
@@ -81,7 +81,7 @@ Forecast lmc::forecastOf(const plan::Plan &plan, const CompileResult &result,
 }
 
 bool lmc::isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan) {
-  // The state of all ranks of a group together, as far as the ranks divide it among themselves.
+  // The bytes of state that the ranks of a group divide among themselves, over all these ranks.
   const double state =
       double(plan.arenas()->Get(0)->bytes()) * double(own.distributed.shardRanks());
   return plan.memory_budget() > 0 &&
@@ -93,16 +93,16 @@ namespace {
 // The figures of a compiled job that forecasts use.
 struct Compiled {
   Forecast forecast;
-  uint64_t lowerBoundBytes = 0; // of all arenas together
+  uint64_t lowerBoundBytes = 0; // over all arenas
   double flopsPerToken = 0;
 };
 
-// Returns a job that compiles to the same plan as `config`. Strategies that give the same plan give
-// the same job.
+// Returns a job that compiles to the same plan as `config`, and is equal for all strategies that
+// give this plan.
 Config simplest(Config config) {
   DistributedConfig &distributed = config.distributed;
   if (config.training.gradientAccumulationSteps == 1)
-    distributed.reduce = "each"; // the only micro-step is the last one too
+    distributed.reduce = "each"; // the only micro-step is also the last one
   if (distributed.strategy == ShardingStrategy::Zero2 &&
       (distributed.reduce == "last" || config.training.gradientAccumulationSteps == 1))
     distributed.strategy = ShardingStrategy::Zero1;
@@ -111,10 +111,10 @@ Config simplest(Config config) {
   return config;
 }
 
-// The compiled jobs of all threads. A job that a second thread asks for is compiled once.
+// The compiled jobs of all threads, each compiled only once.
 class CompiledJobs {
 public:
-  // nullopt and the text of the error if the job does not compile.
+  // If the job does not compile: nullopt and the text of the error.
   using Outcome = std::pair<std::optional<Compiled>, std::string>;
 
   Outcome get(const Config &config, llvm::function_ref<Outcome()> compile) {
@@ -136,7 +136,7 @@ public:
   }
 
 private:
-  // The jobs of one call are equal in all other parts of their configurations.
+  // Compares only what differs between the jobs of one call.
   static bool areEqual(const Config &one, const Config &other) {
     return one.model == other.model && one.training == other.training &&
            one.optimizer == other.optimizer && one.memory == other.memory &&
@@ -167,7 +167,7 @@ public:
     });
   }
 
-  // Returns nullopt after an error; its text is then in `error`.
+  // Returns nullopt after an error and sets `error` to its text.
   std::optional<Forecast> operator()(const ForecastJob &job) {
     const MemoryConfig &memory = job.config.memory;
     if (!job.isQuick || job.config.training.microBatchAuto || memory.recomputeStride > 1 ||
@@ -239,14 +239,14 @@ private:
   // tokens/s.
   static constexpr double kMargin = 0.02;
 
-  // Returns true if it is certain that the job fits, or that it does not.
+  // Returns true if it is certain that the job fits (`fits`), or that it does not (not `fits`).
   static bool isClear(const Forecast &forecast, bool fits) {
     const double budget = double(forecast.budgetBytes), peak = double(forecast.peakBytes);
     return fits ? budget == 0 || peak < budget * (1 - kMargin)
                 : budget > 0 && peak > budget * (1 + kMargin);
   }
 
-  // Returns true if Driver::planFastest() takes the first of two plans.
+  // Returns true if Driver::planFastest() would prefer plan `a` to plan `b`.
   static bool isBetter(const Forecast &a, const Forecast &b) {
     if (a.fits != b.fits)
       return a.fits;
@@ -272,7 +272,7 @@ private:
   }
 
   // Compiles the job with each way to sum gradients, as compile() does for a job that leaves this
-  // open. A job that several strategies have in common is compiled once for all of them.
+  // open. A job that results from several strategies is compiled once.
   std::optional<Forecast> exact(const Config &config) {
     std::optional<Compiled> last;
     if (config.distributed.choosesReduce() && config.training.gradientAccumulationSteps > 1 &&

@@ -1,4 +1,4 @@
-// Predicts what a job would need and how fast it would be, by compiling it without code.
+// Predicts the memory and the speed of a job by compiling it without code.
 #pragma once
 
 #include "compiler/driver/Compile.h"
@@ -14,48 +14,48 @@ namespace lmc {
 
 struct Forecast {
   bool fits = false;
-  uint64_t peakBytes = 0; // of the plan; if none fits, of the smallest plan
+  uint64_t peakBytes = 0; // of the plan; if no plan fits, of the smallest one
   uint64_t budgetBytes = 0;
   double stepSeconds = 0;   // of an optimizer step
   double tokensPerSecond = 0; // of one device
   double mfuCausal = 0;
-  double exposedSeconds = 0; // seconds per step of communication that nothing hides
-  // True if the job is certain to be slower than ForecastJob::leastRate. Nothing else is known of
-  // it then: the figures are those of a plan that is at least as fast as the job's.
+  double exposedSeconds = 0; // seconds per step in which the device waits for communication
+  // True if the job is certain to be slower than ForecastJob::leastRate. The figures are then those
+  // of a plan that is at least as fast as the job's; nothing more is known of the job.
   bool isTooSlow = false;
 };
 
-// Chunks of the loss, in tokens, for forecasts that do not search for one; 0: none is known.
+// Chunks of the loss, in tokens, for forecasts that do not search for a chunk; 0: none is known.
 struct KnownChunks {
   int64_t fastest = 0, smallest = 0;
 };
 
-// Returns the chunks that the compile of a plan compared; none if the job names its chunk.
+// Returns the chunks that the compiler compared for a plan; none if the job sets its chunk.
 KnownChunks knownChunks(const plan::Plan &plan);
 
 struct ForecastJob {
   Config config;
-  // If true, the forecast need only be within 1% of the compiled plan's (Forecast.cpp has the
-  // method), and takes a third of the time.
+  // If true, the forecast takes a third of the time, and may differ by up to 1% from that of the
+  // compiled plan (Forecast.cpp has the method).
   bool isQuick = false;
   KnownChunks chunks; // the chunks that a quick forecast may use
-  // If true, the first plan that is tried is the one with the fewest bytes. This changes only the
-  // order of what is tried.
+  // If true, the forecast tries the plan with the fewest bytes first. This changes only the order
+  // of the attempts.
   bool isLikelyTooLarge = false;
-  // The rate, in tokens/s of one device, below which the forecast need not say more than that the
-  // job is too slow (Forecast::isTooSlow). 0: every rate is of interest.
+  // If the job is slower than this rate, in tokens/s of one device, the forecast need only say so
+  // (Forecast::isTooSlow). 0: the forecast is always complete.
   double leastRate = 0;
 };
 
-// Returns true if the state alone of `config`, a job that differs from `own` in nothing but its
-// ranks, likely takes more than the budget. `plan` is that of `own`.
+// Returns true if the state alone of `config` likely exceeds the budget. `config` differs only in
+// its ranks from the job `own`, whose plan is `plan`.
 bool isLikelyTooLarge(const Config &config, const Config &own, const plan::Plan &plan);
 
-// Returns the forecast of a job that was compiled. `plan` is that of `result`.
+// Returns the forecast of a job that was compiled to `result`, whose plan is `plan`.
 Forecast forecastOf(const plan::Plan &plan, const CompileResult &result, const Config &config);
 
-// Returns one forecast for each job, or the first error. Jobs are compiled at the same time, on the
-// threads of this machine.
+// Returns one forecast for each job, or the first error. Compiles several jobs at the same time, on
+// the threads of this machine.
 llvm::Expected<std::vector<Forecast>> forecast(llvm::ArrayRef<ForecastJob> jobs,
                                                const CompileOptions &options);
 

@@ -16,8 +16,8 @@ using nlohmann::json;
 
 namespace {
 
-// A changed job. Of several changes of one kind, such as smaller micro-batches, only one is shown:
-// the first that suffices, or the last that helps if none does.
+// A changed job. Of several changes of one kind (for example smaller micro-batches), the hints show
+// one: the first that suffices, or else the last that helps.
 struct Change {
   enum Kind { Optimizer, Recompute, MicroBatch, Strategy, Devices } kind;
   std::string text; // the keys of the TOML file and their values
@@ -28,7 +28,7 @@ struct Change {
 class Changes {
 public:
   Changes(const Config &config, const plan::Plan &plan);
-  // Returns the job with all changes that need no further devices.
+  // Returns the job with all changes that need no additional devices.
   Change together() const;
 
   std::vector<Change> list;
@@ -90,7 +90,7 @@ void Changes::recompute() {
   add(Change::Recompute, "memory.recompute = \"auto\"", std::move(config));
 }
 
-// Adds the divisors of the MBS, so that the GBS stays as it is.
+// Adds the divisors of the MBS as smaller micro-batches: they leave the GBS as it is.
 void Changes::microBatch() {
   const int64_t own = smallest.training.microBatchSize;
   for (int64_t size = own / 2; size >= 1; --size) {
@@ -103,7 +103,7 @@ void Changes::microBatch() {
   }
 }
 
-// Adds the other strategies, those that send fewer bytes first.
+// Adds the other strategies; those that send fewer bytes come first.
 void Changes::strategy() {
   using enum ShardingStrategy;
   const DistributedConfig &own = smallest.distributed;
@@ -115,7 +115,7 @@ void Changes::strategy() {
           withRanks(smallest, own.nodes, own.devicesPerNode, strategy));
 }
 
-// Adds more devices, up to 32 times as many: nodes of up to 8, then more nodes.
+// Adds jobs with up to 32 times as many devices: first nodes of up to 8 devices, then more nodes.
 void Changes::devices() {
   constexpr int64_t kLargestNode = 8, kMaxTimes = 32;
   const DistributedConfig &own = smallest.distributed;
@@ -165,7 +165,7 @@ static json entryOf(const std::string &text, const Forecast &forecast, uint64_t 
 
 json lmc::hintsFor(const Config &config, const plan::Plan &plan, uint64_t budget,
                    const CompileOptions &options) {
-  constexpr double kHelps = 0.99; // a change must lower the bytes to this share
+  constexpr double kHelps = 0.99; // a change must reduce the bytes to this fraction or less
   const uint64_t needed = plannedBytes(plan);
   const Changes changes(config, plan);
   auto forecasts = [&](llvm::ArrayRef<Change> list) -> std::vector<Forecast> {

@@ -7,11 +7,11 @@
 using namespace lmc;
 using nlohmann::json;
 
-// The number of devices of a node in jobs that do not state it: that of a DGX or HGX board.
+// The number of devices per node for jobs that do not state it: that of a DGX or HGX board.
 static constexpr int64_t kUsualNode = 8;
 
-// Adds the totals of the job to its fastest row: the optimizer steps that the job asks for, with the
-// row's GBS.
+// Adds the totals of the whole job to its fastest row: the optimizer steps are the job's, the GBS
+// is the row's.
 static json totalsOf(const Config &job, const Forecast &row) {
   const double steps = double(job.training.trainIters), seconds = steps * row.stepSeconds;
   return {{"steps", job.training.trainIters},
@@ -64,7 +64,7 @@ llvm::Expected<json> lmc::scaleReport(const Config &config, const plan::Plan &pl
     return forecasts.takeError();
   json rows = json::array();
   for (size_t first = 0, end = 0; first < jobs.size(); first = end) {
-    size_t best = jobs.size(); // index of the fastest row with the present number of devices
+    size_t best = jobs.size(); // index of the fastest row for this number of devices
     for (end = first; end < jobs.size() && jobs[end].config.distributed.ranks() ==
                                                jobs[first].config.distributed.ranks();
          ++end) {

@@ -5,12 +5,12 @@
 
 namespace lmc {
 
-// Returns the section "scale" of a report (docs/explain.md): a list with a row for each number of
-// `devices` and each strategy that differs there. `plan` is the plan of `config`.
+// Returns the section "scale" of a report (docs/explain.md): a list with one row for each number in
+// `devices` and each strategy that gives a plan of its own there. `plan` is the plan of `config`.
 //
-// Nodes have the job's distributed.devices_per_node; a job of one device gets nodes of 8. A number
-// of devices below that of a node is one node with fewer devices. Fails if a larger number is no
-// whole number of nodes, or if a job cannot be compiled.
+// Nodes have the job's distributed.devices_per_node; for a job of one device they have 8 devices. A
+// number of devices below that is one smaller node. Fails if a larger number is not a whole number
+// of nodes, or if a job cannot be compiled.
 //
 // Rows of the job's own strategy are compiled as `lmc compile` would; the others are quick
 // forecasts (ForecastJob::isQuick).

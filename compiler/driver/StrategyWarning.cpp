@@ -11,7 +11,7 @@ using namespace lmc;
 std::optional<std::string> lmc::strategyWarning(const Config &config, const plan::Plan &plan,
                                                 const Forecast &own,
                                                 const CompileOptions &options) {
-  constexpr double kWorth = 1.25; // times as fast
+  constexpr double kWorth = 1.25; // factor between the speeds
   const DistributedConfig &distributed = config.distributed;
   if (!own.fits || own.exposedSeconds < (1 - 1 / kWorth) * own.stepSeconds)
     return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<std::string> lmc::strategyWarning(const Config &config, const plan
       job.leastRate = kWorth * own.tokensPerSecond;
     }
   auto others = forecast(jobs, options);
-  if (!others) { // the job itself compiles
+  if (!others) { // ignores the error: the job itself compiles
     llvm::consumeError(others.takeError());
     return std::nullopt;
   }

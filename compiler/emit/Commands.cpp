@@ -12,7 +12,7 @@ using namespace lmc;
 
 namespace {
 
-// Fills the body of each kind of command.
+// Fills the body of the plan file's command for each kind of command.
 class BodyEmitter {
 public:
   explicit BodyEmitter(const PlanNumbers &numbers) : numbers(numbers) {}

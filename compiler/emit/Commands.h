@@ -13,19 +13,19 @@
 
 namespace lmc {
 
-// The numbers in the plan file of slices and kernels that commands refer to.
+// Maps the kernels and slices that commands refer to to their numbers in the plan file.
 struct PlanNumbers {
-  llvm::StringMap<uint32_t> kernels; // numbers of the kernels, by symbol
-  // The rest describes the function whose commands are emitted.
+  llvm::StringMap<uint32_t> kernels; // by the kernel's symbol
+  // The other fields describe the function whose commands are emitted.
   llvm::DenseMap<mlir::Value, uint32_t> slices;
-  // Async collectives that no command has waited for, by the slices that they write.
+  // Async collectives that no command has waited for yet, by the slices that they write.
   llvm::DenseMap<mlir::Value, uint32_t> started;
-  // True: async collectives along the axis `replicate` have a stream of their own.
+  // True if async collectives along the axis `replicate` have a stream of their own.
   bool hasTwoCollectiveStreams = false;
 };
 
 // Returns the table of `command`, with the kernels that `code` launches for it. Fails, with an
-// error at the op, if the op is no command.
+// error at the op, if the op is not a command.
 mlir::FailureOr<std::unique_ptr<plan::CommandT>>
 emitCommand(mlir::Operation &command, const PlanNumbers &numbers, const codegen::TargetCode &code);
 

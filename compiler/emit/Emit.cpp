@@ -35,20 +35,20 @@ private:
   void addReports();
   LogicalResult addFunction(plan_ir::FunctionOp function);
 
-  // Errors name `op`.
+  // Reports errors at `op`.
   FailureOr<uint32_t> addSlice(Operation *op, std::string name, uint32_t arena, int64_t offset,
                                RankedTensorType type, fb::Category category, int function);
 
   ModuleOp module;
   const Config &config;
   const PlanDetails &details;
-  const codegen::TargetCode planned; // where `details` has no code
+  const codegen::TargetCode planned; // used if `details` has no code
   const codegen::TargetCode &code;
   fb::PlanT plan;
   llvm::StringMap<uint32_t> arenas;
   llvm::StringMap<uint32_t> variableSlices;
   PlanNumbers numbers;
-  // Per kernel: its traffic when it writes the initial values of all its variables.
+  // Per kernel, its traffic: it writes the initial values of several variables.
   std::map<size_t, codegen::GlobalBytes> initializerBytes;
 };
 
@@ -144,8 +144,9 @@ void Emitter::addSettings() {
   }
 }
 
-// Returns the kernel that writes the initial values of a variable of `type`, and counts its
-// traffic; returns -1 if none is needed. A copy reads elements of type `source`.
+// Returns the index of the kernel that writes the initial values of a variable of `type`, and adds
+// its traffic to initializerBytes; returns -1 if no kernel is needed. A copy reads elements of type
+// `source`.
 FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorType type,
                                               Type source) {
   FailureOr<std::optional<codegen::TargetCode::Initializer>> launch =
@@ -160,12 +161,12 @@ FailureOr<int32_t> Emitter::initializerKernel(lm::InitAttr init, RankedTensorTyp
   return int32_t((*launch)->kernel);
 }
 
-// Returns the parameter that the state `name` of `kind` belongs to.
+// Returns the name of the parameter whose state of kind `kind` is `name`.
 static std::string parameterOf(StringRef name, lm::VariableKind kind) {
   return name.drop_back(lm::stateName("", kind).size()).str();
 }
 
-// Returns a tensor of `variable`, with the fields that all of its tensors have.
+// Returns a tensor of `variable` with the fields that all of the variable's tensors share.
 static std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, std::string name,
                                                  uint32_t slice, lm::InitAttr init) {
   auto entry = std::make_unique<fb::VariableT>();
@@ -179,7 +180,7 @@ static std::unique_ptr<fb::VariableT> variableOf(plan_ir::VariableOp variable, s
   return entry;
 }
 
-// Adds the tensors of which `variable` is this rank's piece. They share the piece's slice.
+// Adds the tensors of `variable`, which is this rank's piece of them. They share the piece's slice.
 void Emitter::addSharded(plan_ir::VariableOp variable) {
   for (auto tensor : variable.getShardedAttr().getAsRange<lm::ShardedAttr>()) {
     auto entry = variableOf(variable, tensor.getName().str(),
@@ -198,7 +199,7 @@ void Emitter::addSharded(plan_ir::VariableOp variable) {
 
 LogicalResult Emitter::addVariables() {
   SymbolTable symbols(module);
-  llvm::StringMap<Type> elementTypes; // by the names in initialisers
+  llvm::StringMap<Type> elementTypes; // keyed by the names that initializers use
   if (!details.onlyMeasures)
     for (auto variable : module.getOps<plan_ir::VariableOp>())
       for (const NamedRows &rows : namedRows(variable, symbols))
@@ -208,10 +209,10 @@ LogicalResult Emitter::addVariables() {
     uint32_t arena = arenas.lookup(variable.getArena());
     auto type = cast<RankedTensorType>(variable.getType());
     SmallVector<NamedRows> named;
-    if (!details.onlyMeasures) // else only the slice of the variable is measured
+    if (!details.onlyMeasures) // measured plans need only the slice of the variable
       named = namedRows(variable, symbols);
     bool hasOwnName = !variable.getAnonymous() && !variable.getShards() && named.size() == 1;
-    if (!hasOwnName) { // commands use the whole variable, but its rows have names of their own
+    if (!hasOwnName) { // commands use the whole variable, but its rows have their own names
       FailureOr<uint32_t> slice = addSlice(variable, variable.getSymName().str(), arena,
                                            int64_t(variable.getOffset()), type, category, -1);
       if (failed(slice))
@@ -226,7 +227,7 @@ LogicalResult Emitter::addVariables() {
     }
     int64_t rowBytes = type.getRank() ? int64_t(byteSize(type)) / type.getDimSize(0) : 0;
     for (const NamedRows &rows : named) {
-      RankedTensorType whole = rows.type; // with padded columns
+      RankedTensorType whole = rows.type; // includes the padded columns
       if (rows.pitch)
         whole = whole.clone({whole.getDimSize(0), rows.pitch});
       FailureOr<uint32_t> slice =
@@ -264,7 +265,7 @@ static std::string textOf(kern::KernelOp kernel) {
   return text;
 }
 
-// A kernel in module 0, without its text and its launch shape.
+// Returns a kernel of module 0 without its text and its launch shape.
 static std::unique_ptr<fb::KernelT> kernelOf(kern::KernelOp kernel) {
   auto entry = std::make_unique<fb::KernelT>();
   entry->name = entry->entry = kernel.getSymName().str();

@@ -25,17 +25,16 @@ struct PlanDetails {
   std::optional<ModelCounts> counts; // if absent, the plan states zeros
   uint64_t memoryBudget = 0;                 // bytes; 0: none
   nlohmann::json reports = nlohmann::json::object(); // the reports by name: "recompute", "fusion"
-  // If true, only the bytes and times of the plan are of interest. The plan then has no settings,
-  // no variables, no text of kernels and no fingerprint.
+  // If true, only the bytes and times of the plan are needed. The plan then has no settings, no
+  // variables, no text of kernels and no fingerprint.
   bool onlyMeasures = false;
   // The link rates that the predictions assume; empty for one rank and without a spec.
   std::vector<plan::LinkT> links;
   std::vector<plan::AxisSpeedT> axisSpeeds;
-  // Predicted seconds of each command, by function and command of the plan; empty if unknown.
+  // Predicted seconds, indexed by function and command of the plan; empty if unknown.
   std::vector<std::vector<double>> seconds;
 };
 
-// Returns the details of a plan that is only measured.
 inline PlanDetails measuredDetails() {
   PlanDetails details;
   details.onlyMeasures = true;

@@ -10,7 +10,7 @@
 namespace lmc {
 
 // Returns the first plan file with all others inside it (TrainingPhase of ground/plan/plan.fbs).
-// `plans` has one plan file for each of `phases`.
+// `plans` has one plan file for each entry of `phases`.
 std::string joinPhases(const std::deque<PhaseConfig> &phases,
                        const std::vector<std::string> &plans);
 

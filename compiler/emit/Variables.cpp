@@ -78,8 +78,8 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};
   bool own = owner == variable;
-  // Scales of moment blocks may have another number of rows than their parameter; the rows of parts
-  // are scaled in proportion.
+  // Scales of moment blocks may have another number of rows than their parameter; the rows of named
+  // parts are then scaled in proportion.
   int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
   SmallVector<NamedRows> rows;
   int64_t first = 0;
@@ -87,7 +87,7 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     SmallVector<int64_t> shape(type.getShape());
     shape[0] = part.getRows() * type.getDimSize(0) / ownerRows;
     lm::InitAttr init = own ? part.getInit() : variable.getInit();
-    if (init.getKind() == lm::InitKind::CopyOf) // of the parameter's part
+    if (init.getKind() == lm::InitKind::CopyOf) // a part is a copy of the parameter's part
       init = lm::InitAttr::copyOf(part.getName());
     const int64_t columns = part.getColumns(), pitch = columns && columns < shape[1] ? shape[1] : 0;
     if (pitch)
@@ -108,8 +108,8 @@ static bool isSaved(lm::VariableKind kind) {
 
 std::string lmc::modelFingerprint(ModuleOp module, StringRef job) {
   SymbolTable symbols(module);
-  // The lines are sorted by the names in checkpoints, so that the fingerprint does not depend on
-  // how passes merged the variables.
+  // Sorts the lines by the names in checkpoints, so that the fingerprint does not depend on how
+  // compiler passes merged the variables.
   std::vector<std::string> lines;
   for (auto variable : module.getOps<plan_ir::VariableOp>())
     if (isSaved(variable.getKind()) && !variable.getAnonymous())

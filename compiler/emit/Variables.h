@@ -15,20 +15,20 @@ struct NamedRows {
   mlir::RankedTensorType type;
   int64_t first; // first row within the variable
   lm::InitAttr init;
-  // The number of elements from the start of a row to the start of the next, if columns of padding
-  // lie between rows; else 0.
+  // If columns of padding lie between rows, the number of elements from the start of a row to the
+  // start of the next; else 0.
   int64_t pitch = 0;
 };
 
-// Returns the named parts of `variable`, or the whole variable if it has none. `symbols` are those
-// of its module.
+// Returns the named parts of `variable`, or the whole variable if it has none. `symbols` is the
+// symbol table of its module.
 llvm::SmallVector<NamedRows> namedRows(plan_ir::VariableOp variable,
                                        const mlir::SymbolTable &symbols);
 
 // Returns the dtype of an element type. Fails, with an error at `op`, if plans have no such dtype.
 mlir::FailureOr<plan::DType> dtypeOf(mlir::Operation *op, mlir::Type element);
 
-// The plan file numbers kinds, categories, values of steps and axes as the dialects do.
+// These enums have the same numbers in the dialects and in the plan file.
 inline plan::VariableKind kindOf(lm::VariableKind kind) { return plan::VariableKind(kind); }
 inline plan::Category categoryOf(plan_ir::Category category) {
   return plan::Category(unsigned(plan::Category::Activations) + unsigned(category));
@@ -40,12 +40,11 @@ inline plan::Axis axisOf(plan_ir::Axis axis) { return plan::Axis(axis); }
 
 plan::Category categoryOf(lm::VariableKind kind);
 
-// Without a kernel.
+// Leaves the initializer's kernel unset.
 std::unique_ptr<plan::InitializerT> initializerOf(lm::InitAttr init);
 
 // Returns a hash, in 16 hexadecimal digits, of everything on which a checkpoint and a plan must
-// agree: names, shapes and dtypes of all parameters and moments, and `job`, a text of everything
-// else.
+// agree: the names, shapes and dtypes of all parameters and moments, and `job`, a text of the rest.
 std::string modelFingerprint(mlir::ModuleOp module, llvm::StringRef job);
 
 } // namespace lmc

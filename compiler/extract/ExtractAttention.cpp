@@ -11,7 +11,8 @@ using llvm::Twine;
 
 namespace lmc::extract {
 
-// Returns the program for `command`. `products` is the number of matrix products per visible score.
+// Returns the program for `command`. `products` is the number of matrix products per visible score
+// (a pair of query and key).
 template <typename Op>
 static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &command, const Op &op,
                                      bool isGradient, double products) {
@@ -31,7 +32,7 @@ static Expected<Program> attentionOf(CommandProgram &to, const plan::Command &co
   to.constant("float", "Scale", formatv("float({0})", format("%.17g", op.scale())).str());
   to.constant("bool", "IsGradient", boolText(isGradient));
   to.program.main = "attention";
-  // Fuses multiply-adds, as CudaKernel::contract allows.
+  // Allows fused multiply-adds, as CudaKernel::contract does.
   to.program.options = "-std=c++17 -O2 -fmad=true";
   to.program.flops = 2 * products * op.head_dim() * cost::visiblePairs(op.seq(), op.window()) *
                      op.heads() * op.batch();

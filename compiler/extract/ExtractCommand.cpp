@@ -1,5 +1,5 @@
 // Writes the extracted programs of commands whose kernels are templates of the table of commands.
-// The text of the command's name in compiler/extract/text checks them.
+// The text in compiler/extract/text that has the command's name checks the results.
 #include "compiler/extract/Program.h"
 #include "ground/plan/Operands.h"
 
@@ -14,18 +14,18 @@ using llvm::Twine;
 namespace lmc::extract {
 namespace {
 
-// A program whose bytes are those of the tensors that it adds, without the workspace.
+// A program that counts as traffic the bytes of the tensors that it adds, without the workspace.
 class TableProgram : public CommandProgram {
 public:
   TableProgram(const plan::Plan &plan, const plan::Command &command, StringRef main)
       : CommandProgram(plan), command(command), plan(plan) {
     program.main = main.str();
     program.reference = textOf("experts");
-    // Fuses multiply-adds, as CudaKernel::contract allows.
+    // Allows fused multiply-adds, as CudaKernel::contract does.
     program.options = "-std=c++17 -O2 -fmad=true";
   }
 
-  // Adds an input; -1: there is none. Indices are random below `bound`.
+  // Adds an input; `slice` is -1 if the command has none. Indices are random below `bound`.
   void input(StringRef name, int64_t slice, uint64_t bound = 1) {
     add(name, slice, true, int64_t(bound));
     count(slice);
@@ -35,13 +35,13 @@ public:
     add(name, slice, /*isInput=*/false);
     count(slice);
   }
-  // Adds a result that may differ from its reference, which is in f64, by rounding.
+  // Adds a result that rounding may make different from its reference, which is in f64.
   void result(StringRef name, uint32_t slice) {
     exact(name, slice);
     program.arrays.back().allowRoundingTo(program.arrays.back().type);
   }
-  // Adds a result whose elements are sums of many products, the order of which changes the sums'
-  // rounding. With `accumulates`, the sums are added to random first values of the result.
+  // Adds a result whose elements are sums of many products, whose rounding depends on their order.
+  // With `accumulates`, the sums are added to random initial values of the result.
   void sumOfProducts(StringRef name, uint32_t slice, bool accumulates = false) {
     result(name, slice);
     Array &sum = program.arrays.back();
@@ -57,7 +57,8 @@ public:
   void field(StringRef name, double value) {
     constant("double", name, formatv("{0}", format("%.17g", value)).str());
   }
-  // Returns the program. If each launch is a way to compute the command, it has only launch `way`.
+  // Returns the program. If the launches are different ways to compute the command, the program has
+  // only launch `way`.
   Expected<Program> finish(size_t way) {
     if (!hasText(program.main))
       return fail("a {0} has no text in compiler/extract/text that checks it", program.main);
@@ -76,7 +77,7 @@ private:
   const plan::Plan &plan;
 };
 
-// Adds to the program of a command what ground/plan/commands.toml does not say.
+// Adds to the program of a command what ground/plan/commands.toml does not state.
 void complete(TableProgram &, const auto &) {}
 void complete(TableProgram &made, const plan::Route &) {
   made.program.reference += "\n" + textOf("router");

@@ -1,5 +1,5 @@
-// Writes the extracted programs for the kernels of matrix products with SwiGLU: of the one that
-// follows a library's product, or of the one that computes all.
+// Writes the extracted programs for the kernels of matrix products with SwiGLU: for the kernel that
+// follows a library's product, or for the kernel that computes all.
 #include "compiler/extract/Program.h"
 
 using llvm::Expected;
@@ -20,13 +20,13 @@ public:
     constant("int64_t", "Inner", llvm::Twine(product.k()));
   }
 
-  // Adds the matrices that are multiplied, which only one of the kernels reads.
+  // Adds the factors of the product, which only the kernel that computes all reads.
   void operands(StringRef left, const plan::Gemm &product, bool whole) {
     add(left, whole ? int64_t(product.a()) : -1, true);
     add("weight", whole ? int64_t(product.b()) : -1, true);
   }
-  // Adds a result. Values are rounded to bf16 several times on their way, and where the terms of a
-  // sum cancel, the error is small beside the typical value.
+  // Adds a result. Values on the way to it are rounded to bf16 several times. Where the terms of a
+  // sum cancel, the error is small compared with the typical value, not with the sum.
   void result(StringRef name, uint32_t slice, bool isInput = false) {
     add(name, slice, isInput);
     program.arrays.back().relative = program.arrays.back().absolute = 0x1p-6;

@@ -61,8 +61,7 @@ static std::string indexNames(int64_t rank, StringRef prefix, StringRef type = "
   return llvm::join(names, ", ");
 }
 
-// Returns the C++ text of the row-major number of the element with the indices PREFIX0, PREFIX1,
-// ...
+// Returns the C++ text of the row-major index of the element at the indices PREFIX0, PREFIX1, ...
 static std::string flatIndex(ArrayRef<int64_t> shape, StringRef prefix) {
   std::string flat = "0";
   for (auto [i, extent] : llvm::enumerate(shape))
@@ -252,8 +251,8 @@ std::string Printer::scalar(Operation *op, ArrayRef<std::string> x, linalg::Gene
       });
 }
 
-// Prints the declarations of all values that `yielded` depends on, in order, and adds the
-// expression of each to `names`. On entry, `names` contains the expressions of the accumulators.
+// Prints the declarations of all values that `yielded` depends on, in order, and adds to `names`
+// the expression of each. On entry, `names` contains the expressions of the accumulators.
 std::string Printer::statements(linalg::GenericOp generic, Value yielded, StringRef indent,
                                 DenseMap<Value, std::string> &names) {
   std::string made;
@@ -298,9 +297,9 @@ void Printer::elementwise(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + "    return double(" + names[yielded] + ");\n");
 }
 
-// Prints the function of a reduction's result. For one element it computes acc = init, and then acc
-// = body(acc) in loops over the reduced dimensions. It keeps the element in a map, so that each
-// element is computed only once.
+// Prints the function of a reduction's result. For one element it sets acc = init, and then acc =
+// body(acc) in loops over the reduced dimensions. A map stores the elements, so that each is
+// computed only once.
 void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   unsigned number = tensor.getResultNumber();
   OpOperand *init = generic.getDpsInitOperand(number);
@@ -330,8 +329,8 @@ void Printer::reduction(OpResult tensor, linalg::GenericOp generic) {
   function(tensor, code + formatv("    return {0}[flat] = acc;\n", memo).str());
 }
 
-// Prints the function of a tensor.insert_slice. Each element comes from the inserted part, or,
-// outside of the part, from the tensor that the part is inserted into.
+// Prints the function of a tensor.insert_slice. An element inside the inserted part comes from the
+// part; any other comes from the tensor that the part is inserted into.
 void Printer::part(tensor::InsertSliceOp insert) {
   SmallVector<std::string> inside, indices;
   llvm::SmallBitVector dropped = insert.getDroppedDims();
@@ -456,11 +455,11 @@ FloatType precisionOf(Value result) {
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       unsigned number = cast<OpResult>(value).getResultNumber();
       work.insert(generic.getBody()->getTerminator()->getOperand(number));
-      continue; // visits the start value too, if the body reads it
+      continue; // also visits the start value if the body reads it
     }
     auto type = dyn_cast<FloatType>(value.getType());
     // A constant or an input has the same rounded value in the kernel and in the reference, so its
-    // type does not count.
+    // type adds no error.
     if (type && !isa<arith::ConstantOp, tensor::ExtractOp>(op) && (!least || type.getWidth() < least.getWidth()))
       least = type;
     work.insert(op->operand_begin(), op->operand_end());

@@ -53,7 +53,7 @@ std::string Array::print() const {
                  boolText(isPositive), llvm::format("%g", relative), llvm::format("%g", absolute));
 }
 
-// Returns the headers, each once, and then each kernel in a namespace of its own, because helper
+// Returns each header once, and then each kernel in a namespace of its own, because helper
 // functions of two kernels may have the same name.
 std::string Program::kernels() const {
   std::string includes, bodies;
@@ -127,7 +127,7 @@ std::string Program::print(const plan::Plan &plan, StringRef name,
   std::string arch = plan.target()->str();
   arch.erase(0, arch.find("sm_") + 3);
   // With -arch, nvcc would also compile for the family of the architecture, which takes a third
-  // more time and makes code that does not run.
+  // longer and makes code that never runs.
   return formatv("// {0}, out of a plan for sm_{1}, with a check and a bench.\n"
                  "//   nvcc {2} -gencode=arch=compute_{1},code=sm_{1} {0}.cu -o {0} && ./{0}\n"
                  "// With the argument hold it runs for four seconds, with any other it only checks.\n\n",

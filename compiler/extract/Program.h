@@ -22,18 +22,17 @@ template <typename... Args> llvm::Error fail(const char *format, Args &&...args)
   return llvm::createStringError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// Returns a text of compiler/extract/text by its file name without the extension. "NormalStream" is
-// the text of runtime/step/NormalStream.cpp.
+// Returns a text of compiler/extract/text by its file name without the extension; "NormalStream" is
+// runtime/step/NormalStream.cpp.
 std::string textOf(llvm::StringRef stem);
-// Returns true if there is such a text.
 bool hasText(llvm::StringRef stem);
 
 inline bool isInclude(llvm::StringRef line) { return line.trim().starts_with("#include"); }
 
 inline const char *boolText(bool value) { return value ? "true" : "false"; }
 
-// A tensor of the program. It is printed as a host::Array of compiler/extract/text/harness.cu, with
-// its range of random values and its tolerance.
+// A tensor of the program, printed as a host::Array of compiler/extract/text/harness.cu with its
+// range of random values and its tolerance.
 struct Array {
   std::string name;
   const char *type; // name of a host::Type, such as "BF16"
@@ -44,9 +43,9 @@ struct Array {
   bool isPositive = false;
   double relative = 0, absolute = 0;
 
-  // Sets the allowed difference between this result and its reference, which is computed in f64 on
-  // the host. `precision` is the least precise type to which values are rounded on the way to it.
-  // For floats, `absolute` is a multiple of the typical size of the result's values.
+  // Sets the allowed difference between this result and its reference, which the host computes in
+  // f64. `precision` is the least precise type to which values on the way to the result are
+  // rounded. For floats, `absolute` is a multiple of the typical size of the result's values.
   void allowRoundingTo(llvm::StringRef precision);
   std::string print() const;
 };
@@ -61,7 +60,7 @@ struct Program {
   std::vector<Array> arrays;
   std::vector<Launch> launches;
   std::string constants; // constants that the main text uses
-  std::string reference; // text from hostReference(), or texts that several main texts share
+  std::string reference; // text of hostReference(), or texts that several main texts share
   std::string main;      // name of the main text in compiler/extract/text
   std::string options = "-std=c++17 -O2 -fmad=false"; // options of nvcc
   double bytes = 0, flops = 0;
@@ -80,11 +79,11 @@ class CommandProgram {
 public:
   explicit CommandProgram(const plan::Plan &plan) : plan(plan) {}
 
-  // Adds the tensor `slice` as an array. The program's constant kNAME becomes the array's index, or
+  // Adds the tensor `slice` as an array. The program's constant kNAME is the array's index; it is
   // -1 if the slice is absent (negative).
   void add(llvm::StringRef name, int64_t slice, bool isInput, int64_t bound = 1);
   void add(Array array);
-  // Returns the program, with launches of all kernels of `command`, or of number `only` alone.
+  // Returns the program with launches of all kernels of `command`, or only of number `only`.
   llvm::Expected<Program> launching(const plan::Command &command,
                                     std::optional<size_t> only = std::nullopt);
   // Defines the constant kNAME of the program, with the first letter of `name` in upper case.
@@ -94,11 +93,12 @@ public:
 
 private:
   const plan::Plan &plan;
-  llvm::DenseMap<uint32_t, size_t> arrayOf; // array index by slice
+  llvm::DenseMap<uint32_t, size_t> arrayOf; // index of the array for each slice
 };
 
-// Returns the program for the kernels of `command`, whose contents are `op`: for launch number
-// `launch` of a command whose launches are different ways to compute it, else for all its launches.
+// Returns the program for the kernels of `command`, whose contents are `op`. If the launches of the
+// command are different ways to compute it, the program has only number `launch`, else all
+// launches.
 #define LMC_DECLARE(Name)                                                                          \
   llvm::Expected<Program> programOf(const plan::Plan &plan, const plan::Command &command,          \
                                     const plan::Name &op, size_t launch);
@@ -110,7 +110,7 @@ LMC_DECLARE(LinearSwiglu)
 LMC_DECLARE(SwigluLinearGrad)
 #undef LMC_DECLARE
 
-// Any other command has no template kernels.
+// Other commands have no template kernels.
 template <typename Body>
 llvm::Expected<Program> programOf(const plan::Plan &, const plan::Command &command, const Body &,
                                   size_t) {

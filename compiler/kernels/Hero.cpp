@@ -15,14 +15,14 @@ namespace lmc::codegen {
 namespace {
 
 // The amount of work of one call of a CPU kernel: elements of a flat kernel, columns of a column
-// reduction, or bytes that a chunk of rows touches. The values are small enough for a private cache
-// and for balance between threads, and large enough that the overhead of a call (well under a
+// reduction, or bytes that a chunk of work items touches. The values are small enough for a private
+// cache and for balance between threads, and large enough that the overhead of a call (well under a
 // microsecond) does not matter.
 constexpr int64_t kFlatChunk = 16384;
 constexpr int64_t kColumnChunk = 64;
 constexpr uint64_t kRowChunkBytes = 48 << 10;
 
-// Short floats are stored only; kernels compute in f32.
+// Kernels only store these types, and compute in f32.
 bool isShortFloat(Type type) { return type.isBF16() || type.isF16(); }
 
 bool isStorage(Type type) {
@@ -35,7 +35,7 @@ bool isCombiner(Operation *op) {
              arith::MinNumFOp, arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MinSIOp>(op);
 }
 
-// Returns true for ops on scalars that a vector can compute element by element.
+// Returns true for scalar ops that a vector can compute element by element.
 bool isScalarOp(Operation *op) {
   return mathFunction(op) ||
          isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, arith::NegFOp,
@@ -55,8 +55,8 @@ bool isFloatingPointWork(Operation *op) {
 }
 
 struct ValueFacts {
-  bool innermost = false; // varies along the innermost dimension
-  bool outer = false; // varies between work items, or between rows of a column
+  bool innermost = false; // true if the value varies along the innermost dimension
+  bool outer = false;     // true if it varies between work items, or between rows of a column
   unsigned pass = 0;  // number of the first pass in which the value is known
   SmallVector<unsigned> accesses;
 
@@ -115,7 +115,7 @@ private:
 
   Block &body;
   MLIRContext *context;
-  std::string reason; // of the first failure
+  std::string reason; // describes the first failure
   RegionInfo info;
   bool usesIndex = false;
   DenseMap<std::pair<Value, AffineMap>, ValueFacts> memo;
@@ -133,12 +133,12 @@ std::string shapeText(ArrayRef<int64_t> shape) {
 bool hasReduction(linalg::GenericOp op) { return op.getNumReductionLoops() > 0; }
 
 // The loops of a sum over blocks of rows: (outer..., block, index within the block, further...,
-// column), of which those from the index within the block up to the column are reduced.
+// column). Those from the index within the block up to the column, without the column, are reduced.
 struct BlockLoops {
-  SmallVector<int64_t> domain; // extents without the split into blocks
-  unsigned block = 0;          // extent of the loop after `block`, over the rows within a block
-  int64_t within = 1;          // extent of the loop behind it
-  int64_t rows = 1;            // rows of a block
+  SmallVector<int64_t> domain; // extents as without the split into blocks
+  unsigned block = 0; // number of the loop `block`; the next loop is the index within the block
+  int64_t within = 1; // extent of that next loop
+  int64_t rows = 1;   // number of rows of a block
 };
 
 std::optional<BlockLoops> blockLoops(linalg::GenericOp op) {
@@ -333,7 +333,7 @@ FailureOr<ValueFacts> Analyzer::visitTensor(Value value, AffineMap point) {
   if (failed(result))
     return failure();
   // A value that does not vary along the innermost dimension is computed as soon as the passes that
-  // it depends on are done. Its memory reads happen at that moment, not where the value is used.
+  // it depends on are done. Its loads happen at that moment, not where the value is used.
   if (!result->innermost) {
     execute(*result, result->pass);
     result->accesses.clear();
@@ -361,7 +361,7 @@ Value termOf(Operation *combiner, BlockArgument acc) {
 }
 
 // Visits a sum over blocks of R rows. Its term is evaluated at every row r of the domain, which is
-// row r mod R of block r floordiv R.
+// row (r mod R) of block (r floordiv R).
 FailureOr<ValueFacts> Analyzer::visitBlockSum(OpResult value, unsigned output) {
   auto generic = cast<linalg::GenericOp>(value.getOwner());
   generics.insert(generic);
@@ -620,7 +620,7 @@ LogicalResult Analyzer::addBlockSum(unsigned number) {
   return success();
 }
 
-// Adds the parts that result number `number` is assembled from; each part must fit the domain.
+// Adds the parts that form result number `number`; each part must fit the domain.
 LogicalResult Analyzer::addOutputs(unsigned number) {
   SmallVector<kern::ResultPart> parts =
       kern::partsOfResult(body.getTerminator()->getOperand(number));
@@ -628,8 +628,7 @@ LogicalResult Analyzer::addOutputs(unsigned number) {
     return fail("result " + Twine(number) + " is inserted in parts that do not make up a whole");
   if (parts.size() > 1 && isColumn())
     return fail("a result in parts needs hero elementwise, gather or row_reduction");
-  // A vector is stored along the innermost dimension, so a part must begin at index 0 of this
-  // dimension.
+  // Vectors are stored along the innermost dimension, so a part must begin at index 0 of it.
   for (const kern::ResultPart &part : parts) {
     ArrayRef<AffineExpr> place = part.place.getResults();
     unsigned innermost = part.place.getNumDims() - 1;
@@ -736,8 +735,8 @@ llvm::Expected<KernelShape> analyze(kern::KernelOp kernel) {
   return shapeOf(analyzeKernel(kernel));
 }
 
-// Dimensions that lie within one row have dense strides. The stride of a dimension that counts rows
-// is a multiple of the pitch.
+// Dimensions within one row have dense strides; the stride of a dimension that counts rows is a
+// multiple of the pitch.
 int64_t RegionInfo::strideOf(unsigned argument, RankedTensorType type, unsigned dim) const {
   int64_t stride = 1;
   for (int64_t extent : type.getShape().drop_front(dim + 1))
@@ -752,15 +751,14 @@ bool canEmit(kern::Hero hero, Block &body) {
   return !llvm::errorToBool(analyzeRegion(hero, body).takeError());
 }
 
-// Returns true if `access` always reads an element before the kernel stores the element of
-// `output`, a whole result, at the same place.
+// Returns true if `access` reads each element before the kernel stores the element of `output`, a
+// whole result, at the same place.
 static bool readsBefore(const RegionInfo &info, const Access &access, const Output &output) {
   if (!llvm::is_contained(access.dynamic, true) && access.point == output.place)
     return true;
-  // In a row reduction, an access may also read another element of the row that is written, if its
-  // index does not vary along the row: such a read happens before the pass that writes the row.
-  // Without a reduction this is not safe, because on a GPU several unsynchronised threads share a
-  // row.
+  // In a row reduction, an access whose index does not vary along the row may also read another
+  // element of the row that is written: it happens before the pass that writes the row. Without a
+  // reduction this is not safe, because on a GPU several unsynchronised threads share a row.
   unsigned n = info.shape.domain.size();
   if (info.hero != kern::Hero::RowReduction || output.place != output.point ||
       !info.coversDomain(output) || access.point.isFunctionOfDim(n - 1))
@@ -779,7 +777,7 @@ bool mayShareBuffer(const RegionInfo &info, Block &body, unsigned result, unsign
   if (type.getShape() != inputType.getShape() ||
       type.getElementTypeBitWidth() != inputType.getElementTypeBitWidth())
     return false;
-  // At each point of the domain, all loads come before the stores of all parts of a result.
+  // At each point of the domain, all loads come before the stores of any part of a result.
   SmallVector<const Output *> parts;
   for (const Output &output : info.outputs)
     if (output.result == result)

@@ -28,8 +28,7 @@ struct GlobalBytes {
   uint64_t read = 0, written = 0;
 };
 
-// The generated code of a plan's kernels and commands, in the form that the plan file stores
-// (plan.fbs).
+// The generated code of a plan's kernels and commands, in the form of the plan file (plan.fbs).
 class TargetCode {
 public:
   virtual ~TargetCode() = default;
@@ -50,14 +49,13 @@ public:
     kern::KernelOp op; // op of the code; null for a kernel of a command or of a variable
     size_t module;
     std::string entry = "";  // name of the function in the module; "": the op's name
-    std::string source = ""; // source text of the kernel; "": the plan shows the op instead
+    std::string source = ""; // source text of the kernel; "": the plan stores the op instead
     std::optional<Grid> grid = std::nullopt;
-    // These fields are only for a kernel without an op. The kernel's name is then `entry`.
+    // The next fields are only for a kernel without an op, whose name is `entry`.
     std::string hero = "", sourceOp = ""; // sourceOp: "lm.attention"; "" for initial values
     GlobalBytes bytes = {};               // traffic of one launch
   };
 
-  // A launch of a kernel by a command.
   struct Launch {
     size_t kernel;
     llvm::SmallVector<mlir::Value> args; // slices; the kernel only reads the first `inputs` of them
@@ -66,7 +64,7 @@ public:
 
   std::vector<Module> modules;
   std::vector<Kernel> kernels;
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per plan command, in order
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // by plan command, in order
 
   // The kernel that writes a variable's initial values, and the traffic of its launch for this
   // variable.
@@ -75,18 +73,18 @@ public:
     GlobalBytes bytes;
   };
   // Returns the kernel for `init`, the initializer of a plan.variable of type `type`. A copy reads
-  // elements of type `source` (null for other initializers). Returns nothing if no kernel is needed
-  // because the runtime writes the values itself. Fails if the code has no such kernel.
+  // elements of type `source` (null for other initializers). Returns nothing if the runtime writes
+  // the values itself. Fails if the code has no kernel that is needed.
   virtual mlir::FailureOr<std::optional<Initializer>>
   initializer(lm::InitAttr init, mlir::RankedTensorType type, mlir::Type source) const {
     return std::optional<Initializer>();
   }
 };
 
-// Returns every kern.kernel of `plan`, all in one module without code.
+// Returns all kernels of `plan` in one module without code.
 TargetCode kernelsWithoutCode(mlir::ModuleOp plan);
 
-// How much of a multiprocessor's capacity a kernel uses.
+// The share of a multiprocessor's capacity that a kernel uses.
 struct Occupancy {
   unsigned blocks; // thread blocks resident at a time
   double threads;  // resident threads, as a fraction of the maximum
@@ -104,16 +102,15 @@ public:
   virtual bool isDevice(llvm::StringRef device) const = 0;
   // Returns the form of the devices' names, for errors: "cuda:sm_XY, such as cuda:sm_90a".
   virtual llvm::StringRef devices() const = 0;
-  // Fails if no code can be generated for the job's device; the error says which devices are
-  // possible.
+  // Fails if no code can be generated for the job's device; the error names the possible devices.
   virtual llvm::Error checkDevice(const TargetConfig &job) const = 0;
   // Returns the name of the target in a plan: "cpu:x86-64-v3". Fails for an unknown CPU.
   virtual llvm::Expected<std::string> planTarget(const TargetConfig &job) const = 0;
 
-  // Returns the kinds of fusion that only this target's passes do, by their names in
-  // --disable-fusion.
+  // Returns the kinds of fusion that only this target's passes perform, as --disable-fusion names
+  // them.
   virtual llvm::ArrayRef<llvm::StringLiteral> fusionKinds() const { return {}; }
-  // Adds the target's compiler passes that change ops of the model before these become kernels.
+  // Adds the target's compiler passes that change ops of the model before these ops become kernels.
   // `device` is the value of target.device; `isOn` returns true for a kind of fusion that is not
   // disabled.
   virtual void addModelPasses(mlir::OpPassManager &passes, llvm::StringRef device,
@@ -128,17 +125,17 @@ public:
   // Returns the alignment in bytes of all buffers of a plan's functions: a power of two. The
   // default is a cache line, which is also the widest vector.
   virtual uint64_t bufferAlignment() const { return 64; }
-  // Returns true if the runtime runs collectives along the two axes of the mesh at the same time, and
-  // false if it runs all of them one after the other.
+  // Returns true if the runtime runs collectives along the two axes of the mesh at the same time,
+  // false if one after the other.
   virtual bool runsAxesAtOnce() const { return false; }
-  // Returns the multiple to which rows of matrices of this dtype are padded if that takes less
-  // time; 1: rows are never padded.
+  // Returns the multiple to which rows of matrices of this dtype are padded if padding saves time;
+  // 1: rows are never padded.
   virtual int64_t paddedMultiple(DataType dtype) const { return 1; }
   // Registers the compiler passes in the target's folder, for lmc-opt.
   virtual void registerPasses() const {}
 
-  // Generates code for `plan`, a module of the plan level with its kern.kernel ops. `cache` is the
-  // folder of compiled kernels; with "" nothing is cached. Errors are reported at the ops.
+  // Generates code for `plan`, a module of the plan level with its kern.kernel ops. Compiled
+  // kernels are cached in the folder `cache`, unless it is "". Errors are reported at the ops.
   virtual mlir::FailureOr<std::unique_ptr<TargetCode>>
   generate(mlir::ModuleOp plan, const TargetConfig &job, const std::string &cache) const = 0;
   // Returns the default folder of compiled kernels; "" if the target has none.
@@ -146,13 +143,13 @@ public:
 
   // Returns the name of the language that print() writes; "" if the target cannot print.
   virtual llvm::StringRef language() const { return ""; }
-  // Returns the source of one kernel. The error says why a kernel has no code.
+  // Returns the source of one kernel, or an error that says why it has no code.
   virtual llvm::Expected<std::string> print(kern::KernelOp kernel) const {
     return llvm::createStringError("the target prints no kernels");
   }
 
-  // Returns the cost model for plans of `device`, the value of a job's target.device or the target
-  // of a plan, when they run on the device that `spec` describes.
+  // Returns the cost model for plans of `device` (a job's target.device or the target of a plan)
+  // that run on the device that `spec` describes.
   virtual std::unique_ptr<cost::CostModel> costModel(llvm::StringRef device,
                                                      cost::DeviceSpec spec) const {
     return std::make_unique<cost::CostModel>(std::move(spec));
@@ -161,7 +158,7 @@ public:
   // Returns true if the generated code states the resources of kernels (registers, occupancy).
   virtual bool reportsResources() const { return false; }
   // Returns the occupancy of a kernel with `grid` in a plan for the target `planTarget`; nothing if
-  // it is not known.
+  // unknown.
   virtual std::optional<Occupancy> occupancy(llvm::StringRef planTarget,
                                              const TargetCode::Grid &grid) const {
     return std::nullopt;
@@ -178,11 +175,12 @@ llvm::ArrayRef<const Target *> targets();
 // "cpu:x86-64-v3"); null if there is none.
 const Target *findTarget(llvm::StringRef device);
 
-// Returns Target::costModel of the target of `device`; the device spec's prices if there is none.
+// Returns Target::costModel of the target of `device`, or a model that knows only the spec if there
+// is no such target.
 std::unique_ptr<cost::CostModel> costModelOf(llvm::StringRef device, cost::DeviceSpec spec);
 
-// Succeeds if some target accepts this target.device. The error says what it must be: "it must be
-// cpu or cuda:sm_XY, such as cuda:sm_90a".
+// Succeeds if some target accepts this target.device. The error names the possible values: "it must
+// be cpu or cuda:sm_XY, such as cuda:sm_90a".
 Result<void> checkDeviceName(const std::string &device);
 
 } // namespace lmc::codegen

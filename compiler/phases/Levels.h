@@ -7,8 +7,8 @@
 namespace lmc {
 
 // Reports every op of `module` that is not allowed after `phase`. After the buffers phase, also
-// reports every slice and variable that is not inside its arena or variable. Regions of kern.kernel
-// are not checked, because they do not change after the fusion phase.
+// reports every slice and variable that is not inside its arena or variable. Skips regions of
+// kern.kernel, which do not change after the fusion phase.
 mlir::LogicalResult verifyLevel(Phase phase, mlir::ModuleOp module);
 
 } // namespace lmc

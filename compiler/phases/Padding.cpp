@@ -41,11 +41,11 @@ static double secondsOf(const cost::CostModel &model, DataType dtype, int64_t to
   return model.gemm(forward).seconds + model.gemm(input).seconds + model.gemm(weight).seconds;
 }
 
-// The number of tokens for which products are priced. It is fixed, so that the choice does not
-// depend on the batch: all phases of a run have the same state.
+// The number of tokens for which products are priced. It is constant, so that the choice does not
+// depend on the batch: all phases of a run must have the same state.
 static constexpr int64_t kTokens = 4096;
 
-// Returns how often a step has kTokens tokens on a rank.
+// Returns the number of times that a rank computes kTokens tokens in a step.
 static double timesPerStep(const TrainingConfig &training) {
   return double(training.microBatchSize * training.sequenceLength) *
          double(training.gradientAccumulationSteps) / double(kTokens);
@@ -64,7 +64,7 @@ static double mlpSeconds(const Config &config, const cost::CostModel &model, int
   return layer * double(config.model.numHiddenLayers) * timesPerStep(config.training);
 }
 
-// Returns the bytes of all state of an element of a weight.
+// Returns the bytes of all state for one element of a weight.
 static double stateBytes(const Config &config) {
   const double master = config.training.computeDType == DataType::F64 ? 8 : 4;
   const double copy = config.training.computeDType == DataType::BF16 ? 2 : 0;
@@ -73,8 +73,8 @@ static double stateBytes(const Config &config) {
   return master + copy + /*gradient=*/master + moments;
 }
 
-// Returns `size` padded to a multiple of `forced`, or, if `forced` is 0 ("auto"), of `suggested`,
-// the target's multiple. `seconds` gives the time of the products that have a size.
+// Returns `size` padded to a multiple of `forced`; if `forced` is 0 ("auto"), of `suggested`, the
+// target's multiple. `seconds` returns the time of the products that have a given size.
 static PaddedSize padded(const Config &config, const cost::CostModel *model, int64_t size,
                          int64_t forced, int64_t suggested,
                          double (*seconds)(const Config &, const cost::CostModel &, int64_t)) {
@@ -104,12 +104,12 @@ Padding lmc::paddingOf(const Config &config, const cost::CostModel *model) {
       padded(config, model, shape.vocabSize, config.target.vocabMultiple, suggested, headSeconds);
   padding.vocabulary.addedBytes =
       double((padding.vocabulary.padded - shape.vocabSize) * shape.hiddenSize) * stateBytes(config);
-  // Unless the job asks for padding.
+  // True if "auto" must not pad the MLPs.
   const bool isKept = config.optimizer.type == "adamw8bit" || !shape.family->mayPadMlp;
   padding.intermediate =
       padded(config, model, shape.intermediateSize, config.target.intermediateMultiple,
              isKept ? 1 : suggested, mlpSeconds);
-  const int64_t biases = shape.mlpBias ? 2 : 0; // of gate and up
+  const int64_t biases = shape.mlpBias ? 2 : 0; // the biases of gate and up
   padding.intermediate.addedBytes =
       double((padding.intermediate.padded - shape.intermediateSize) * shape.numHiddenLayers *
              (3 * shape.hiddenSize + biases)) *

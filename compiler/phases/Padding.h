@@ -10,15 +10,15 @@
 
 namespace lmc {
 
-// A size of the model, and the size that weights have in the plan instead of it.
+// A size of the model, and the padded size that weights have in the plan.
 struct PaddedSize {
   int64_t size = 0, multiple = 1;
-  int64_t padded = 0; // the next multiple of `multiple`: `size` if nothing is padded
-  // The predicted time per optimizer step of the matrix products that have this size, in seconds of
-  // one rank; absent if the device has no spec.
+  int64_t padded = 0; // the next multiple of `multiple`; `size` if nothing is padded
+  // The predicted seconds per optimizer step and rank of the matrix products that have this size;
+  // absent if the device has no spec.
   std::optional<double> seconds, unpaddedSeconds;
-  // Bytes of parameters, compute copies, gradients and optimizer state that are padding, over all
-  // layers, before ranks divide them.
+  // Bytes of padding in parameters, compute copies, gradients and optimizer state, over all layers,
+  // before ranks divide the state.
   double addedBytes = 0;
 
   bool isPadded() const { return padded != size; }
@@ -31,8 +31,8 @@ struct Padding {
 };
 
 // Returns the padding of a job. A key may force a multiple. A size whose key is "auto" is padded to
-// the multiple that the device's target names, if `model` predicts that its matrix products then
-// take less time, or if `model` is null because the device has no spec. With adamw8bit, whose
+// the multiple that the device's target names, if `model` predicts that this saves time in the
+// matrix products, or if `model` is null because the device has no spec. With adamw8bit, whose
 // checkpoints would change, "auto" does not pad the MLPs.
 Padding paddingOf(const Config &config, const cost::CostModel *model);
 

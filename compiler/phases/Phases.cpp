@@ -38,21 +38,21 @@ std::optional<Phase> lmc::parsePhase(llvm::StringRef name) {
   return std::nullopt;
 }
 
-// The modes before Auto are the first options of every layer, in the same order.
+// Mode number i, before Auto, is option number i of every layer.
 static_assert(size_t(RecomputeMode::Auto) == std::size(kRecomputeModes));
 
 llvm::StringRef lmc::recomputeModeName(RecomputeMode mode) {
   if (mode == RecomputeMode::KeepAll)
     return kKeepAll;
-  // The module's own attribute states the choice of Auto.
+  // With Auto, the module's own attribute states the choice.
   return kRecomputeModes[mode == RecomputeMode::Auto ? 0 : size_t(mode)];
 }
 
-// Kinds of fusion for each of which there is a compiler pass before the fusion phase.
+// Kinds of fusion that have a compiler pass of their own before the fusion phase.
 static constexpr StringRef kMergedLinears = "linears", kFlatState = "state";
 
-// Returns true for a kind of fusion that only passes of targets do. A job for another target may
-// disable it too.
+// Returns true for a kind of fusion that only passes of targets perform. Jobs for any target may
+// disable it.
 static bool isKindOfTargets(StringRef kind) {
   return llvm::any_of(codegen::targets(), [&](const codegen::Target *target) {
     return llvm::is_contained(target->fusionKinds(), kind);
@@ -94,7 +94,7 @@ static std::string optimizerAttributes(const Config &config) {
   const OptimizerConfig &optimizer = config.optimizer;
   if (optimizer.type != "muon")
     return "";
-  // Without ns_dtype, the dtype is that of the parameters.
+  // Without the key ns_dtype, the dtype is that of the parameters.
   const bool isRounded =
       optimizer.muonNsDType == "bf16" && config.training.computeDType != DataType::F64;
   return llvm::formatv("nesterov = {0}, ns_steps = {1} : i64, "
@@ -118,15 +118,15 @@ static OverlapPassOptions overlapOf(const DistributedConfig &distributed) {
   return {.gathers = isOn, .reductions = isOn && distributed.overlap != "gathers"};
 }
 
-// Adds the compiler passes of a phase; without `checks`, passes that only check are left out. The
-// comments here explain the order of the passes; each Passes.td explains what its passes do.
+// Adds the compiler passes of a phase; without `checks`, omits those that only check. The comments
+// here explain the order of the passes; each Passes.td explains what its passes do.
 static void addPasses(Phase phase, const Config &config, const CompileOptions &options,
                       const Padding &padding, const cost::CostModel *costModel,
                       const cost::Rates &rates, uint64_t gemmWorkspaceBytes, bool checks,
                       FusionReport &fusions, PassManager &passes) {
   auto isOn = [&](StringRef kind) { return !llvm::is_contained(options.disableFusion, kind); };
   const codegen::Target &target = *codegen::findTarget(config.target.device);
-  SmallVector<std::string> without; // kinds of fusion that the passes of passes/fusion must not do
+  SmallVector<std::string> without; // kinds of fusion that passes/fusion must not perform
   for (const std::string &kind : options.disableFusion)
     if (kind != kMergedLinears && kind != kFlatState && !isKindOfTargets(kind))
       without.push_back(kind);
@@ -135,8 +135,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (padding.vocabulary.isPadded())
       passes.addPass(
           createPadVocabularyPass(PadVocabularyPassOptions{padding.vocabulary.multiple}));
-    // Linear layers are padded before they are merged: afterwards only the last one's rows are at
-    // the end of the matrix.
+    // Linear layers are padded before they are merged: in a merged matrix, only the rows of the
+    // last layer are at the end.
     if (padding.intermediate.isPadded())
       passes.addPass(
           createPadIntermediatePass(PadIntermediatePassOptions{padding.intermediate.multiple}));
@@ -145,7 +145,8 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     if (isOn(kMergedLinears))
       passes.addPass(createMergeLinearsPass(
           MergeLinearsPassOptions{rates.bytesPerSecond, rates.launchSeconds}, fusions));
-    // Experts are divided before differentiation, so that what ranks exchange has its gradient.
+    // Experts are divided before differentiation, so that the exchange between ranks is also
+    // differentiated.
     if (config.distributed.expertParallel > 1)
       passes.addPass(createParallelExpertsPass(ParallelExpertsPassOptions{
           config.distributed.replicateRanks(), config.distributed.shardRanks(),
@@ -168,7 +169,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Distribute:
     passes.addPass(createSyncOptimizerPass());
-    // Only here is it known which pieces of a matrix a rank steps, and which norm guards it.
+    // Only now is it known which pieces of a matrix a rank updates, and which norm guards it.
     passes.addPass(createExpandMuonPass({config.optimizer.muonOwners}, costModel,
                                         shardGroupOf(config.distributed)));
     if (checks)
@@ -181,7 +182,7 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         config.distributed.reshardAfterForward == "no" ? config.model.numHiddenLayers : 0}));
     break;
   case Phase::Fusion:
-    // The target's passes come after the memory phase, whose recompute options name ops of the
+    // The target's passes come after the memory phase, because recompute options name ops of the
     // model.
     target.addModelPasses(passes, config.target.device, isOn);
     passes.addPass(createConvertLmPass());
@@ -194,10 +195,10 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
     break;
   case Phase::Schedule:
     passes.addPass(createInlineLayersPass());
-    // Only after inlining is the end of one layer next to the start of the layer after it.
+    // Only inlining puts the end of one layer next to the start of the next.
     passes.addPass(createMergeLaunchesPass(
         {without, rates.bytesPerSecond, rates.launchSeconds}, fusions));
-    // Only when each function is one list of launches is it known what runs beside a collective.
+    // What runs beside a collective is known only when each function is one list of launches.
     passes.addPass(createOverlapPass(overlapOf(config.distributed)));
     break;
   case Phase::Buffers:
@@ -205,15 +206,15 @@ static void addPasses(Phase phase, const Config &config, const CompileOptions &o
         {options.reuseMemory, target.name().str(), gemmWorkspaceBytes, /*attach=*/checks}));
     // Packing needs the buffers of all functions, because the functions share the arenas.
     passes.addPass(createPackArenasPass({options.reuseMemory, target.bufferAlignment()}));
-    // A command names its operands by their offsets, which packing has chosen.
+    // A command names its operands by their offsets, which the previous pass chose.
     passes.addPass(createEmitCommandsPass(EmitCommandsPassOptions{/*keepTensors=*/checks}));
-    // The check runs in every compile, and here, because only here both forms of a function exist.
+    // Only here do both forms of a function exist, so the check runs here, in every compile.
     if (checks)
       passes.addPass(createCheckAliasingPass());
     break;
-  case Phase::Model: // buildModel does it
+  case Phase::Model: // buildModel() runs this phase
   case Phase::Codegen:
-  case Phase::Emit: // these read the plan and have no passes
+  case Phase::Emit: // these phases read the plan and have no passes
     break;
   }
 }
@@ -265,8 +266,7 @@ LogicalResult PhaseRunner::run(Phase phase, llvm::function_ref<LogicalResult()> 
   return success();
 }
 
-// Writes `content` to the file "DIRECTORY/05.fusion.EXTENSION", with the number and name of the
-// phase.
+// Writes `content` to a file such as "DIRECTORY/05.fusion.EXTENSION", named after the phase.
 static LogicalResult writeDump(const std::string &directory, Phase phase, StringRef extension,
                                StringRef content, Location loc) {
   std::string path = llvm::formatv("{0}/{1:d2}.{2}.{3}", directory, int(phase) + 1,
@@ -280,8 +280,8 @@ static LogicalResult writeDump(const std::string &directory, Phase phase, String
   return success();
 }
 
-// Prints the module with the names of ops, `loc("mlp")`. All other locations carry no information
-// and are left out.
+// Prints the module with the names of ops, `loc("mlp")`, but without other locations, which carry
+// no information.
 static std::string textOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);

@@ -34,20 +34,20 @@ struct CompileOptions {
   bool withCode = true;
   // The folder of compiled kernels; with "" nothing is cached.
   std::string kernelCache;
-  std::string dumpDirectory;             // gets files such as "05.fusion.mlir", per phase; "": none
+  std::string dumpDirectory; // folder for files such as "05.fusion.mlir", one per phase; "": none
   std::vector<std::string> printIrAfter; // names of passes ("kern-form-fusions")
   std::vector<std::string> disableFusion;  // kinds of fusion to disable ("siblings")
-  bool reuseMemory = true;                 // false: no two values share bytes, for tests
-  // If true, only the bytes and times of the plan are of interest: the IR is not verified, and the
-  // plan has no reports about what was chosen and no predicted times.
+  bool reuseMemory = true;                 // false: no two values share bytes (for tests)
+  // If true, only the bytes and times of the plan are needed: the IR is not verified, and the plan
+  // has no reports of choices and no predicted times.
   bool onlyMeasures = false;
 };
 
-// What a module is used for after its phases.
+// The use of a module after its phases.
 enum class PhaseUse {
   Plan,    // it becomes the plan
   Attempt, // it may become the plan: the IR is neither dumped nor printed
-  Probe,   // it is only measured: as an attempt, and the IR is not verified
+  Probe,   // it is only measured: like an attempt, and the IR is not verified
 };
 
 struct PhaseTime {
@@ -55,8 +55,8 @@ struct PhaseTime {
   double seconds;
 };
 
-// Runs phases and adds up the time of each. A phase may run several times, and as a probe
-// (PhaseUse::Probe) on several threads at once, for different modules.
+// Runs phases and adds up the time of each. A phase may run several times. Probes (PhaseUse::Probe)
+// may run on several threads at once, each on its own module.
 class PhaseRunner {
 public:
   // The runner keeps references to `config` and `options`.
@@ -75,14 +75,14 @@ public:
 
   std::vector<PhaseTime> times; // one per phase, in the order of their first runs
 
-  // The reports of phases, by the report's name in the plan. The runner sets "fusion" for the
-  // module that last went through the fusion and schedule phases.
+  // The reports of phases, by the report's name in the plan. "fusion" describes the module that
+  // last went through the fusion and schedule phases.
   nlohmann::json reports = nlohmann::json::object();
 
   Padding padding; // of the job
 
 private:
-  std::mutex timesMutex; // of `times`
+  std::mutex timesMutex; // guards `times`
   const Config &config;
   const CompileOptions &options;
   // The rates of the job's device; those of the default spec if the device has none.
@@ -95,8 +95,8 @@ private:
 // Returns the bytes of all arenas of a module after the buffers phase.
 uint64_t plannedBytes(mlir::ModuleOp module);
 
-// Returns the name of a recompute mode in the compiler pass lm-apply-recompute, such as "block". A
-// mode of Auto gives "none".
+// Returns the name that the compiler pass lm-apply-recompute has for a recompute mode, such as
+// "block"; "none" for Auto.
 llvm::StringRef recomputeModeName(RecomputeMode mode);
 
 } // namespace lmc

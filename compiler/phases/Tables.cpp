@@ -72,7 +72,7 @@ static StringRef introduction(Phase phase) {
            "writes columns of a wider matrix is a variant of its own (@rope_strided). `items` and\n"
            "`chunk` of a launch divide its work among the threads of a CPU; a GPU has a grid.";
   case Phase::Codegen:
-  case Phase::Emit: // these leave no IR
+  case Phase::Emit: // these phases leave no IR
     break;
   }
   return "";
@@ -82,7 +82,7 @@ static StringRef introduction(Phase phase) {
 
 static std::string bytesText(uint64_t bytes) { return readableBytes(double(bytes)); }
 
-// Adds a list of variables by kind. A variable that is a part of another variable is not counted.
+// Adds a list of variables by kind. Parts of other variables are not counted.
 static void addState(ModuleOp module, std::string &text) {
   struct Kind {
     unsigned variables = 0;
