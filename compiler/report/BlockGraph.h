@@ -11,14 +11,14 @@ namespace lmc {
 
 struct GraphNode {
   int command = -1;                           // number of the command in the micro-step
-  bool backward = false;                      // true: in the backward pass
+  bool backward = false;                      // true if it is in the backward pass
   std::vector<std::string> lines;             // text of the node; the first line is its title
   double x = 0, y = 0, width = 0, height = 0; // x, y: top left corner
 };
 
 struct GraphEdge {
   size_t from = 0, to = 0; // indices of nodes
-  bool kept = false;       // true: a kept value, which the backward pass reads
+  bool kept = false;       // true if it is a kept value, which the backward pass reads
   uint64_t bytes = 0;      // bytes that `to` reads from `from`
 };
 
@@ -30,8 +30,8 @@ struct BlockGraph {
   double backwardX = 0; // left end of the backward pass
 };
 
-// Returns the graph of the middle layer of the model, in one micro-step: its forward pass on the
-// left, its backward pass on the right, both from top to bottom. Every command is below the
+// Returns the graph of the middle layer of the model in one micro-step: the forward pass on the
+// left, the backward pass on the right, both from top to bottom. Every command is below the
 // commands whose results it reads. The graph is empty for a plan without layers.
 BlockGraph blockGraph(const plan::Plan &plan);
 

@@ -45,8 +45,8 @@ json categoriesJson(const CategoryBytes &bytes) {
   return entries;
 }
 
-// Divides the memory at the peak into state, live bytes of the workspace, and unused gaps between
-// and around these. The parts sum to the bytes of all arenas.
+// Divides the memory at the peak into state, live bytes of the workspace, and gaps that nothing
+// uses. The parts sum to the bytes of all arenas.
 json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   CategoryBytes bytes = timeline.state;
   uint64_t arenas = plannedBytes(plan), used = 0;
@@ -59,14 +59,14 @@ json breakdown(const plan::Plan &plan, const MemoryTimeline &timeline) {
   json categories = categoriesJson(bytes);
   uint64_t workspace = plan.arenas()->size() > 1 ? plan.arenas()->Get(1)->bytes() : 0;
   uint64_t gaps = workspace > used ? workspace - used : 0;
-  categories["fragmentation"] = gaps; // always present: shows the packing's quality
+  categories["fragmentation"] = gaps; // also if 0: it shows the quality of the packing
   if (uint64_t sum = total(bytes) + gaps; arenas > sum) // the state arena is rounded up
     categories["alignment"] = arenas - sum;
   return categories;
 }
 
-// Returns the budget of the plan: the one that the compiler recorded; else the job's setting
-// memory.budget; else all memory that the device spec leaves to a plan.
+// Returns the budget of the plan: the one that the compiler recorded, or else memory.budget, or
+// else all memory that the device spec leaves to a plan.
 uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   uint64_t budget = plan.memory_budget();
   std::string_view text = cost::settingOf(plan, "memory.budget");
@@ -75,8 +75,8 @@ uint64_t budgetOf(const plan::Plan &plan, const cost::DeviceSpec &spec) {
   return budget ? budget : cost::usableBytes(spec);
 }
 
-// Returns the bytes of the copy of the state in a host's memory, from which checkpoints and exports
-// are written while training goes on; null if the job has no such copy.
+// Returns the bytes of the copy of the state in host memory, from which a running job writes
+// checkpoints and exports; null if the job has no such copy.
 json hostCopyReport(const plan::Plan &plan) {
   auto isSet = [&](const char *key, std::string_view no) {
     const std::string_view text = cost::settingOf(plan, key);
@@ -85,7 +85,7 @@ json hostCopyReport(const plan::Plan &plan) {
   if (!isSet("checkpoint.background", "false") ||
       !(isSet("checkpoint.interval", "0") || isSet("checkpoint.export_interval", "0")))
     return nullptr;
-  // `rank`: bytes of the rank that has the most; `node`: bytes of all ranks of the first node.
+  // `rank`: bytes of the rank that has most; `node`: bytes of all ranks of the first node.
   uint64_t rank = 0, node = 0;
   for (uint64_t r = 0; r < std::max<uint64_t>(plan.devices_per_node(), 1); ++r) {
     const uint64_t bytes = stateCopyBytes(plan, r);
@@ -123,7 +123,7 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
     const FunctionMemory &function = timeline.functions[f];
     const plan::Function &planned = *plan.functions()->Get(unsigned(f));
     std::string name = planned.name()->str();
-    json live = json::object(); // bytes by category, without unused categories
+    json live = json::object(); // bytes by category, only of used categories
     for (size_t category = 0; category < kCategories; ++category) {
       json bytes = json::array();
       bool used = false;
@@ -172,10 +172,9 @@ json memoryReport(const plan::Plan &plan, const MemoryTimeline &timeline,
   return memory;
 }
 
-// Returns the FLOPs of matrix products that a micro-step recomputes, as a fraction of those that it
-// needs. Without recompute it needs three times the FLOPs of a forward pass (for attention 3.5
-// times). The function eval gives the FLOPs of a forward pass; the result is null if there is no
-// eval.
+// Returns the FLOPs of matrix products that a micro-step recomputes, as a fraction of the FLOPs
+// that it needs: three times those of a forward pass (for attention 3.5 times). The function eval
+// gives the FLOPs of a forward pass; the result is null if the plan has no eval.
 json recomputedFraction(const plan::Plan &plan, const cost::PlanCost &cost) {
   int step = microStep(plan);
   double done = 0, needed = 0;
@@ -234,7 +233,7 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
     for (unsigned c = 0; runs > 0 && c < entry.commands.size(); ++c) {
       const cost::Estimate &estimate = entry.commands[c];
       if (function.commands()->Get(c)->stream() != 0)
-        continue; // the wait for this command has the seconds that it adds to the step
+        continue; // the command's Wait has the seconds that the command adds to the step
       Kind &kind = kinds[plan::commandName(*function.commands()->Get(c))];
       kind.commands += entry.runsPerStep;
       kind.seconds += runs * estimate.seconds;
@@ -262,14 +261,14 @@ json costReport(const plan::Plan &plan, const cost::PlanCost &cost, const cost::
   return report;
 }
 
-// What hides the collectives of a function, and why the rest of their time is exposed.
+// Finds what hides the collectives of a function, and why the rest of their time is exposed.
 class Beside {
 public:
   Beside(const plan::Plan &plan, const plan::Function &function, const cost::FunctionCost &cost,
          const std::string &overlap)
       : plan(plan), function(function), cost(cost), overlap(overlap) {}
 
-  // Adds the seconds in which the forward pass (the backward pass) is computed beside a collective.
+  // Adds the seconds in which the forward (the backward) pass computes beside a collective.
   void addHidden(const cost::CollectiveTime &of, std::array<double, 2> &seconds) const {
     for (unsigned c = of.command; c < cost.commands.size(); ++c) {
       if (!computes(c))
@@ -298,14 +297,14 @@ public:
       if (computes(c) && c < of.command)
         isFirst = false;
       else if (computes(c) && text(function.commands()->Get(c)->source()) != text(command.source()))
-        isLast = false; // work is left that does not wait for the result
+        isLast = false; // work follows that does not wait for the result
     return isFirst  ? "nothing to compute before it"
            : isLast ? "nothing left to compute"
                     : "what comes next needs it";
   }
 
 private:
-  // Returns the reason why a job has less overlap than there could be.
+  // Returns the reason why less than possible runs beside collectives in this job.
   std::string why(const std::string &what) const {
     const bool isOwn = cost::settingOf(plan, "distributed.overlap") != "auto";
     return what + (isOwn ? ": distributed.overlap" : ": budget");
@@ -322,7 +321,7 @@ private:
   const std::string overlap;
 };
 
-// Returns the links that the plan was compiled for, whichever spec explains the plan.
+// Returns the links that the plan was compiled for, also if another spec explains the plan.
 json linksOf(const plan::Plan &plan) {
   json links = json::array();
   for (unsigned i = 0; plan.links() && i < plan.links()->size(); ++i) {
@@ -346,8 +345,8 @@ json axisSpeedsOf(const plan::Plan &plan) {
   return speeds;
 }
 
-// Returns the collectives of an optimizer step; those that do the same are one entry. `overlap` is
-// the plan's setting: yes, gathers or no.
+// Returns the collectives of an optimizer step, with one entry for all that do the same. `overlap`
+// is the plan's setting: yes, gathers or no.
 json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::string &overlap) {
   struct Collective {
     std::string function, kind, axis, source, dtype;
@@ -357,10 +356,10 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
   struct Total {
     uint64_t runs = 0;
     double seconds = 0, bytes = 0, exposed = 0;
-    std::array<double, 2> hidden{};            // seconds, by the forward and the backward pass
+    std::array<double, 2> hidden{}; // seconds beside the forward pass, beside the backward pass
     std::map<std::string, double> exposedBy;   // seconds, by the reason
   };
-  // In the order of the plan.
+  // Entries are in the order of the plan.
   llvm::MapVector<Collective, Total, std::map<Collective, unsigned>> totals;
   double seconds = 0, sent = 0;
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
@@ -373,7 +372,7 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
       const plan::Command &command = *function.commands()->Get(time.command);
       const plan::Collective &body = *command.body_as_Collective();
       const cost::Estimate &estimate = cost.functions[f].commands[time.command];
-      // What is exchanged: "weights" for "weights/unit.3".
+      // Names what is exchanged: "weights" for "weights/unit.3".
       std::string source = text(command.source());
       source = body.axis() == plan::Axis::Expert ? "experts" : source.substr(0, source.find('/'));
       const Collective key{
@@ -430,8 +429,8 @@ json commReport(const plan::Plan &plan, const cost::PlanCost &cost, const std::s
           {"axis_speeds", axisSpeedsOf(plan)}};
 }
 
-// Returns the totals of the job over all optimizer steps; null if the plan does not state their
-// number.
+// Returns the totals of the job over all optimizer steps; null if the plan does not state how many
+// there are.
 json jobReport(const plan::Plan &plan, const cost::PlanCost &cost) {
   std::string_view text = cost::settingOf(plan, "training.train_iters");
   uint64_t steps = 0;
@@ -502,7 +501,7 @@ codegen::TargetCode::Grid gridOf(const plan::Kernel &kernel) {
           kernel.stack_bytes()};
 }
 
-// Returns the resources that a kernel with a grid (a CUDA kernel) uses; an empty object for other
+// Returns the resources of a kernel that has a grid (a CUDA kernel); an empty object for other
 // kernels.
 json resourcesReport(const plan::Plan &plan, const plan::Kernel &kernel) {
   if (!kernel.grid())
@@ -624,7 +623,7 @@ std::string lmc::budgetError(const plan::Plan &plan, const std::string &path, ui
   constexpr size_t kBuffers = 5;
   MemoryTimeline timeline = memoryTimeline(plan);
   uint64_t planned = plannedBytes(plan);
-  // True if the job sets a budget itself; otherwise the budget is the memory that the device spec
+  // True if the job itself sets a budget. If not, the budget is the memory that the device spec
   // leaves.
   const bool isOwn = cost::settingOf(plan, "memory.budget") != "0";
   std::string message = fmt::format(

@@ -15,7 +15,7 @@ namespace lmc {
 struct ExplainSections {
   bool memory = true, fusion = true, recompute = true, cost = true, comm = true, kernels = true,
        commands = true;
-  bool allFusions = false; // prints each refused fusion on a line, not folded by reason
+  bool allFusions = false; // prints each refused fusion on a line, instead of one line per reason
 };
 
 // Returns the report of a plan on a device as JSON. docs/explain.md documents the keys.
@@ -28,20 +28,20 @@ std::vector<std::string> warningsIn(const plan::Plan &plan);
 std::string explainText(const nlohmann::json &report, const ExplainSections &sections);
 
 // Print sections of the report as text. `fusions` has the lists `formed` and `refused` of the
-// section `fusion`. `recompute` is the section of that name; its `layers` and `flops_overhead` may
+// section `fusion`. `recompute` is the section `recompute`; its `layers` and `flops_overhead` may
 // be missing.
 std::string fusionsText(const nlohmann::json &fusions);
 std::string recomputeText(const nlohmann::json &recompute);
 
-// Prints the section `hints`, what would help a job that does not fit; "" for an empty list.
+// Prints the section `hints`: the changes that would let a job fit; "" for an empty list.
 std::string hintsText(const nlohmann::json &hints);
 
-// Prints the section `scale` of a report, a table of numbers of devices and strategies.
+// Prints the section `scale` of a report: a table by number of devices and strategy.
 std::string scaleText(const nlohmann::json &report);
 
 // Returns the error message for a plan that needs more than `budget` bytes. It lists the bytes by
-// category and by buffer, and names `smallestBudget`, the minimum budget with which the job
-// compiles. The first line starts with "PATH: error: "; the other lines are indented.
+// category and by buffer, and names `smallestBudget`, the minimum budget with which the job would
+// compile. The first line starts with "PATH: error: "; the other lines are indented.
 std::string budgetError(const plan::Plan &plan, const std::string &path, uint64_t budget,
                         uint64_t smallestBudget);
 

@@ -1,4 +1,4 @@
-// Prints the report for a terminal. The text uses only the JSON report, so that both agree.
+// Prints the report for a terminal. Everything comes from the JSON report, so that both agree.
 #include "compiler/report/Explain.h"
 #include "compiler/report/Fields.h"
 
@@ -17,8 +17,7 @@ namespace {
 
 std::string percent(double fraction) { return fmt::format("{:.1f}%", fraction * 100); }
 
-// Returns the largest members of an object of numbers as text: "activations 91.0 MiB, gradients 9.2
-// MiB".
+// Returns the largest members of an object of numbers: "activations 91.0 MiB, gradients 9.2 MiB".
 template <typename Print>
 std::string largest(const json &object, size_t count, const Print &print) {
   std::string text;
@@ -28,8 +27,8 @@ std::string largest(const json &object, size_t count, const Print &print) {
   return text;
 }
 
-// Returns the distinct names of a list as text: "swiglu, up_proj". If a line exceeds 110 columns,
-// the text continues on further lines, which are indented by `indent` spaces.
+// Returns the distinct names of a list: "swiglu, up_proj". Lines end before column 110; further
+// lines are indented by `indent` spaces.
 std::string listed(const json &names, size_t indent) {
   std::vector<std::string> distinct;
   for (const json &name : names)
@@ -52,8 +51,8 @@ std::string listed(const json &names, size_t indent) {
   return text;
 }
 
-// Returns the text with '#' in place of each number, so that reasons that differ only in numbers
-// are equal.
+// Replaces each number in the text by '#', so that reasons that differ only in numbers become
+// equal.
 std::string withoutNumbers(const std::string &text) {
   std::string kept;
   for (char c : text)
@@ -76,7 +75,7 @@ std::string timesText(uint64_t times) { return times > 1 ? fmt::format(" x {}", 
 
 // Fusions that the report shows as one entry.
 struct FoldedFusions {
-  std::vector<const json *> entries; // the fusion that saves most bytes comes first
+  std::vector<const json *> entries; // those that save most bytes come first
   uint64_t times = 0;
   double bytes = 0; // sum over all of them
 
@@ -90,8 +89,7 @@ struct FoldedFusions {
   }
 };
 
-// Groups the entries of a list by the text that `key` returns. Groups are in the order of falling
-// bytes.
+// Groups the entries of a list by the text that `key` returns, in order of falling bytes.
 template <typename Key> std::vector<FoldedFusions> folded(const json &entries, const Key &key) {
   std::map<std::string, FoldedFusions> byKey;
   for (const json &entry : entries)
@@ -104,8 +102,7 @@ template <typename Key> std::vector<FoldedFusions> folded(const json &entries, c
   return groups;
 }
 
-// Returns the names of a pair of ops, such as "lm.rms_norm <- lm.add": the consumer, then the
-// producer, which runs before it.
+// Returns the names of a pair of ops, consumer first: "lm.rms_norm <- lm.add".
 std::string pairText(const json &entry) {
   return word(entry, "consumer") + " <- " + word(entry, "producer");
 }
@@ -154,7 +151,7 @@ public:
   std::string text;
 };
 
-// Prints ten lines: what the job is, whether it fits into memory, and how fast it is.
+// Prints ten lines: what the job is, whether it fits into memory, and its speed.
 void Text::summary() {
   const json &batch = report["batch"], &memory = report["memory"], &cost = report["cost"];
   const json &fusion = report["fusion"], &overhead = report["recompute"]["flops_overhead"];
@@ -237,9 +234,9 @@ void Text::memory() {
          word(buffer, "source"));
 }
 
-// Prints what the padding of a size takes and brings, if report[key] has one. `sizes` is the text
-// of the padded and of the own size; `setting` is part of the key in [target]; the size is computed
-// `in` something, with the products of `products`.
+// Prints the cost and the gain of the padding of a size, if report[key] has one. `sizes` is the
+// text of the padded and of the original size; `setting` is part of the key in [target]. The
+// padding is `in` some matrices, and saves time in the products of `products`.
 void Text::padding(const char *key, const char *sizes, const char *setting, const char *in,
                    const char *products) {
   if (!report.contains(key))
@@ -362,7 +359,7 @@ void Text::recompute(const json &recompute) {
     }
   }
   if (!layers.empty()) {
-    // Lists runs of layers with the same option: "0-11: 2, 12-15: 0" (layers: option).
+    // Lists runs of layers with the same option as "LAYERS: OPTION": "0-11: 2, 12-15: 0".
     std::string runs;
     for (size_t first = 0; first < layers.size();) {
       size_t last = first;
@@ -414,7 +411,7 @@ static std::string ratioText(const json &entry) {
   return entry["ratio"].is_number() ? fmt::format("{:.2f}", number(entry["ratio"])) : "-";
 }
 
-// Prints the first entries of a list of the section `measured`. `nameOf` gives an entry's name.
+// Prints the first entries of a list of the section `measured`. `nameOf` returns an entry's name.
 template <typename Name>
 void Text::measuredList(const json &entries, const Name &nameOf, bool showsBound) {
   constexpr size_t kShown = 20;
@@ -459,7 +456,7 @@ void Text::measured() {
          number(fitted["after"]), number(fitted["commands"]));
 }
 
-// Prints the value that the compiler chose for a key of [distributed], with the attempts.
+// Prints the value that the compiler chose for a key of [distributed], and the attempts.
 void Text::fastest(const char *key) {
   if (!report.contains(key))
     return;

@@ -13,24 +13,24 @@
 
 namespace lmc {
 
-// Returns the value of a number; 0 for anything else.
+// Returns the value of a number; 0 for any other JSON value.
 inline double number(const nlohmann::json &value) {
   return value.is_number() ? value.get<double>() : 0;
 }
 
-// Returns a field that is a number; 0 if it is missing or anything else.
+// Returns a field that is a number; 0 if the field is missing or of another type.
 inline double number(const nlohmann::json &object, const char *key) {
   auto it = object.find(key);
   return it != object.end() ? number(*it) : 0;
 }
 
-// Returns the text of a field; "" if the field is missing or no text.
+// Returns the text of a field; "" if the field is missing or of another type.
 inline std::string word(const nlohmann::json &object, const char *key) {
   auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-// Print a number for people: a value, or the field of an object with a key.
+// Print a number for people: `value` itself, or with `key` the field `key` of `value`.
 template <typename... Key> std::string bytesOf(const nlohmann::json &value, Key... key) {
   return readableBytes(number(value, key...));
 }
@@ -52,7 +52,7 @@ inline std::vector<std::pair<double, std::string>> largestFirst(const nlohmann::
   return members;
 }
 
-// Returns the kernels of a report; those that take most of a step come first.
+// Returns the kernels of a report, in order of falling time per step.
 inline std::vector<const nlohmann::json *> kernelsByTime(const nlohmann::json &report) {
   std::vector<const nlohmann::json *> kernels;
   for (const nlohmann::json &kernel : report["kernels"])
@@ -63,8 +63,8 @@ inline std::vector<const nlohmann::json *> kernelsByTime(const nlohmann::json &r
   return kernels;
 }
 
-// Returns the number of layers that take option number `index`, given the list `layers` of the
-// section "recompute".
+// Returns the number of layers that take option number `index`. `layers` is the list of that name
+// in the section "recompute".
 inline size_t takersOf(const nlohmann::json &layers, size_t index) {
   return size_t(std::ranges::count_if(layers, [&](const nlohmann::json &choice) {
     return choice.is_number() && choice.get<size_t>() == index;

@@ -112,8 +112,8 @@ std::string escape(const std::string &text) {
   return out;
 }
 
-// Returns the distance between the ticks of an axis of bytes from 0 to `most`: 1, 2 or 5 times a
-// power of ten times KiB, MiB or GiB, such that there are 4 to 10 intervals.
+// Returns the distance between the ticks of an axis from 0 to `most` bytes: 1, 2 or 5 times a power
+// of ten of KiB, MiB or GiB, such that there are 4 to 10 intervals.
 double tickStep(double most) {
   double unit = most >= 1 << 30 ? 1 << 30 : most >= 1 << 20 ? 1 << 20 : 1 << 10;
   double step = std::pow(10, std::floor(std::log10(std::max(1.0, most / unit) / 4)));
@@ -144,7 +144,7 @@ private:
     add("</div>");
   }
 
-  // Begins a table, after the text `before`; the caller ends it. `kinds` has a letter for each
+  // Begins a table after the text `before`; the caller ends the table. `kinds` has one letter per
   // column: c (code), n (numbers) or t (text).
   void table(const char *kinds, std::initializer_list<std::string> heads,
              const std::string &before = "") {
@@ -172,7 +172,7 @@ private:
 
   const plan::Plan &plan;
   const json &report;
-  const char *columns = ""; // of the table that was begun last
+  const char *columns = ""; // the kinds of the columns of the latest table
   std::string html;
 };
 
@@ -197,8 +197,8 @@ void Page::summary() {
   add("</div>");
 }
 
-// Draws live bytes by category as stacked areas. The x axis is the commands of the functions of an
-// optimizer step, one function after the other.
+// Draws live bytes by category as stacked areas. Along the x axis are the commands of an optimizer
+// step's functions, one function after the other.
 void Page::memoryChart() {
   const json &memory = report["memory"];
   struct Part {
@@ -229,7 +229,7 @@ void Page::memoryChart() {
   double gap = 10, plot = kWidth - left - right - gap * double(parts.size() - 1);
   auto yOf = [&](double bytes) { return top + chart * (1 - bytes / most); };
 
-  std::map<std::string, double> state; // bytes by category of the chart
+  std::map<std::string, double> state; // bytes by the chart's categories
   for (const auto &[category, size] : memory["by_category"].items()) {
     if (category == "tables" || category == "inputs" || category == "scalars" ||
         category == "alignment")
@@ -263,7 +263,7 @@ void Page::memoryChart() {
       }
       if (highest == 0)
         continue;
-      // Bytes are constant during a command, so only the corners of the outline are written.
+      // Bytes are constant during a command, so only the corners of the outline are printed.
       auto corners = [&](const std::vector<double> &level, bool backwards) {
         std::string path;
         size_t n = part.commands;
@@ -399,9 +399,9 @@ void Page::graph() {
   add("</svg></div>");
 }
 
-// Draws the commands of the micro-step with widths proportional to time and one row per stream.
-// Those of stream 0 stand one after the other, also where commands between them are left out; a
-// collective of another stream stands below those that run at the same time.
+// Draws the commands of the micro-step with widths proportional to time, one row per stream. The
+// commands of stream 0 are drawn without gaps, also where commands between them are left out. A
+// collective of another stream is drawn below the commands that run at the same time.
 void Page::bars(const std::vector<unsigned> &commands, double y, double height) {
   int step = microStep(plan);
   const json &all = report["functions"][size_t(step)]["commands"];
@@ -416,7 +416,7 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
   if (total <= 0)
     return;
   const double bottom = y + 32 + height + (streams - 1) * (height + 3);
-  // Returns the seconds of `commands` on stream 0 that precede a given time of the function.
+  // Returns the seconds that `commands` take on stream 0 before the time `time` of the function.
   auto shown = [&](double time) {
     double sum = 0;
     for (unsigned c : commands)
@@ -424,7 +424,7 @@ void Page::bars(const std::vector<unsigned> &commands, double y, double height) 
         sum += std::clamp(time - number(all[c]["start_seconds"]), 0.0, number(all[c]["seconds"]));
     return sum;
   };
-  double now = 0; // the end of stream 0
+  double now = 0; // where stream 0 ends so far
   int layer = -2;
   bool backward = false;
   for (unsigned c : commands) {

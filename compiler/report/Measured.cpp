@@ -21,8 +21,8 @@ namespace lmc {
 
 namespace {
 
-// Returns the title of each command. Commands that do the same have the same title: the name of a
-// kernel, "gemm 2048x512x64 bf16 to f32", "attention 4x2048, 16/8 heads of 64, bf16".
+// Returns the title of each command, the same for commands that do the same: the name of a kernel,
+// "gemm 2048x512x64 bf16 to f32", "attention 4x2048, 16/8 heads of 64, bf16".
 class Titles {
 public:
   Titles(const plan::Plan &plan, std::string kind) : plan(plan), kind(std::move(kind)) {}
@@ -67,7 +67,7 @@ static json entryOf(double measured, double predicted) {
           {"ratio", predicted > 0 ? json(measured / predicted) : json()}};
 }
 
-// Sorts entries by their difference in seconds per step, the largest first.
+// Sorts entries by the difference in seconds per step, largest first.
 static json sorted(std::vector<json> entries) {
   auto difference = [](const json &entry) {
     return std::abs(entry["seconds"].get<double>() - entry["predicted_seconds"].get<double>()) *
@@ -83,8 +83,8 @@ json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost, const plan
   struct Group {
     std::string kind;
     std::string_view bound;
-    uint64_t runs = 0; // in a step
-    double seconds = 0, predicted = 0; // of a step
+    uint64_t runs = 0;                 // runs per step
+    double seconds = 0, predicted = 0; // per step
   };
   std::map<std::string, Group> groups;
   std::vector<json> functions, commands, kernels;

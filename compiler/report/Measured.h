@@ -1,5 +1,5 @@
-// Lays the measured times of a plan's commands beside the predicted ones, for
-// `lmc explain --measured`.
+// Compares the measured times of a plan's commands with the predicted ones, for `lmc explain
+// --measured`.
 #pragma once
 
 #include "compiler/cost/PlanCost.h"
@@ -12,7 +12,7 @@
 
 namespace lmc {
 
-// Returns the section `measured` of the report (docs/explain.md). `cost` is the prediction.
+// Returns the section `measured` of the report (docs/explain.md). `cost` has the predicted times.
 nlohmann::json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost,
                             const plan::MeasuredTimes &times);
 
@@ -20,11 +20,12 @@ nlohmann::json measuredJson(const plan::Plan &plan, const cost::PlanCost &cost,
 cost::Refit refitSpec(const plan::Plan &plan, const plan::MeasuredTimes &times,
                       const cost::DeviceSpec &spec);
 
-// Returns a fitted spec as TOML. `name` is the spec's new name, `source` the file that has the times.
+// Returns a fitted spec as TOML. `name` is the name of the new spec, `source` the file with the
+// times.
 std::string refitToml(const cost::Refit &refit, const plan::MeasuredTimes &times,
                       const std::string &name, const std::string &source);
 
-// Returns the rates that a fit has changed: the list `fitted` of the section `measured`.
+// Returns the list `fitted` of the section `measured`: the rates that a fit has changed.
 nlohmann::json fittedJson(const cost::Refit &refit);
 
 } // namespace lmc

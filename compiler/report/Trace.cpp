@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// The process number of the predicted trace. It differs from that of measured steps
+// The process number of the predicted trace. Measured steps have another one
 // (runtime/step/StepTrace.cpp), so that a viewer can show both together.
 constexpr int kProcess = 1;
 
@@ -21,7 +21,7 @@ json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec) {
       cost::planCost(plan, *codegen::costModelOf(plan.target()->string_view(), spec));
   MemoryTimeline memory = memoryTimeline(plan);
   plan::TraceEvents events(plan, kProcess, fmt::format("predicted step on {}", spec.name));
-  double begin = 0; // of a function, in seconds
+  double begin = 0; // start of the function, in seconds
   for (unsigned f = 0; f < plan.functions()->size(); ++f) {
     const plan::Function &function = *plan.functions()->Get(f);
     const cost::FunctionCost &entry = cost.functions[f];

@@ -10,7 +10,7 @@
 namespace lmc {
 
 // Returns the trace of the functions of an optimizer step, one after the other; a micro-step that
-// runs several times appears once. The trace has one track per stream with an event per command, a
+// runs several times appears once. The trace has one track per stream with one event per command, a
 // track of the functions, and a counter of live bytes by category. Times are in microseconds and
 // never decrease.
 nlohmann::json traceJson(const plan::Plan &plan, const cost::DeviceSpec &spec);

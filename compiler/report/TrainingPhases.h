@@ -1,4 +1,4 @@
-// Writes the section "training_phases" of a report (docs/explain.md): the needs of each phase.
+// Writes the section "training_phases" of a report (docs/explain.md): what each phase needs.
 #pragma once
 
 #include "compiler/cost/DeviceSpec.h"

@@ -29,8 +29,8 @@ private:
   PlanMeasures measures;
 };
 
-// Returns the measures of layer `index`, or null if `index` is negative, which means that a command
-// belongs to no layer.
+// Returns the measures of layer `index`; null if `index` is negative (a command that belongs to no
+// layer).
 LayerMeasure *Measurer::layer(int index) {
   if (index < 0)
     return nullptr;
@@ -48,7 +48,7 @@ void Measurer::addSeconds() {
     for (unsigned c = 0; c < spent.commands.size(); ++c) {
       const double seconds = double(spent.runsPerStep) * spent.commands[c].seconds;
       if (function.commands()->Get(c)->stream() != 0)
-        continue; // the wait for this collective has the seconds that it costs
+        continue; // the wait for this collective has its seconds
       if (LayerMeasure *of = layer(function.commands()->Get(c)->layer()))
         of->seconds += seconds;
       else if (isMicroStep)
@@ -76,8 +76,8 @@ int Measurer::fullestMicroStep(const MemoryTimeline &timeline) const {
 }
 
 // Computes the bytes that each layer keeps at the start of the backward pass. A slice belongs to
-// the layer of the first command of its live range, which writes it. Slices may be views of one
-// buffer, so a layer counts only the bytes that it adds to those of the layers before it.
+// the layer of the first command of its live range, which writes the slice. Slices may be views of
+// one buffer, so a layer counts only the bytes that it adds to those of the layers before it.
 void Measurer::addKept(int function) {
   const auto &commands = *plan.functions()->Get(unsigned(function))->commands();
   int64_t backwardStart = firstBackward(*plan.functions()->Get(unsigned(function)));

@@ -1,10 +1,10 @@
-// Measures what each layer of a compiled plan keeps, needs and costs. The choice among recompute
-// options (RecomputeChoice.h) is made with these numbers.
+// Measures what each layer of a compiled plan keeps, needs and costs, for the choice among
+// recompute options (RecomputeChoice.h).
 //
-// The bytes are those of the micro-step function with the highest peak. The kept bytes of a layer
-// are those that its own commands write before the start of the backward pass (the first backward
-// command) and that are still live then. The transient bytes of a layer are the maximum of bytes
-// live in its backward pass, in addition to what this layer and the layers before it keep.
+// The bytes are those of the micro-step function with the highest peak. A layer's kept bytes are
+// the bytes that its own commands write before the start of the backward pass (the first backward
+// command) and that are still live at that point. A layer's transient bytes are the maximum of live
+// bytes in its backward pass, in addition to what this layer and the layers before it keep.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -23,22 +23,23 @@ struct LayerMeasure {
 };
 
 struct PlanMeasures {
-  std::vector<LayerMeasure> layers; // index N: ops named "layers.N/..."
+  std::vector<LayerMeasure> layers; // indexed by the N in the names of ops, "layers.N/..."
   uint64_t fixedBytes = 0;          // bytes of the state arena
   uint64_t headAndLossBytes = 0;    // bytes that head and loss need in addition to kept bytes
-  // Predicted seconds, in an optimizer step, of the micro-steps' commands that belong to no layer:
+  // Predicted seconds per optimizer step of those commands in micro-steps that belong to no layer:
   // embedding, last norm, head and loss.
   double otherSeconds = 0;
 };
 
-// Returns the measures of `plan`, with seconds as `model` predicts them. Every packing needs
-// at least the kept and transient bytes, because buffers live at the same time never overlap.
+// Returns the measures of `plan`, with seconds that `model` predicts. No packing can need less than
+// the kept and transient bytes, because buffers that are live at the same time never overlap.
 PlanMeasures measureLayers(const plan::Plan &plan, const cost::CostModel &model);
 
-// Returns the predicted seconds of the micro-steps, in an optimizer step, of a model that has `layers`
-// layers and is otherwise the measured one. The first and the last layer take what they were measured
-// to take, and those between them the mean of the measured ones: gathers of the outermost layers'
-// weights have fewer commands beside them. `measures` has at least 3 layers, or exactly `layers`.
+// Returns the predicted seconds per optimizer step of all micro-steps, for a model that has
+// `layers` layers and is otherwise the measured one. The first and the last layer count with their
+// own measured seconds, each other layer with the mean of the other measured layers: gathers of the
+// outermost layers' weights have fewer commands beside them. `measures` has at least 3 layers, or
+// exactly `layers`.
 double microStepSeconds(const PlanMeasures &measures, size_t layers);
 
 } // namespace lmc

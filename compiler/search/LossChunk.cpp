@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace lmc;
 using nlohmann::json;
 
-// Calls `visit` with every loss of the module: ops with the operands x and weight and with a chunk.
+// Calls `visit` with every loss of the module: every op that has operands x and weight and a chunk.
 template <typename Visit> static void forEachLoss(ModuleOp module, Visit &&visit) {
   module.walk([&](Operation *op) {
     llvm::TypeSwitch<Operation *>(op).Case<lm::LinearCrossEntropyOp, lm::LinearCrossEntropyGradOp>(

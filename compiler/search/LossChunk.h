@@ -1,10 +1,10 @@
-// Chooses how many tokens have their logits at a time, for memory.loss_chunk = "auto".
+// Chooses the number of tokens whose logits exist at one time, for memory.loss_chunk = "auto".
 //
-// The head's products and the loss are computed for one chunk of tokens after the other. For each
-// chunk, the main gradient of the head's weights (f32 [vocabulary, hidden]) is read and written
-// once, so larger chunks move fewer bytes, and their products have more tiles. The logits of a
-// chunk take memory. The candidates are therefore compared by predicted time and by the bytes of
-// their plans, together with what the layers recompute (RecomputeSearch.h).
+// The head's products and the loss are computed for one chunk of tokens after the other. Each chunk
+// reads and writes the main gradient of the head's weights (f32 [vocabulary, hidden]) once. So
+// larger chunks move fewer bytes, and their products have more tiles, but their logits take more
+// memory. The candidates are therefore compared by predicted time and by the bytes of their plans,
+// together with what the layers recompute (RecomputeSearch.h).
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -27,13 +27,13 @@ struct LossChunk {
 };
 
 // Returns the chunk of the first loss of a module before the fusion phase, with the bytes of its
-// logits; tokens are 0 if the module has no loss.
+// logits; `tokens` is 0 if the module has no loss.
 LossChunk lossChunkOf(mlir::ModuleOp module);
 
 // Returns the candidates for the loss of `module`, in rising order: the module's own chunk; the
-// powers of two, from 256 tokens on, that are smaller than the micro-batch; and the whole
-// micro-batch. Left out are chunks with more than 4 GiB of logits, and those that would make more
-// than 128 chunks, unless they are the module's own. Returns nothing if the module has no loss.
+// powers of two from 256 tokens up that are smaller than the micro-batch; and the whole
+// micro-batch. Except for the module's own, chunks with more than 4 GiB of logits, and those that
+// would make more than 128 chunks, are left out. Returns nothing if the module has no loss.
 //
 // Beyond 4 GiB there is little to gain: with a vocabulary of 131072 and bf16, 4 GiB are the logits
 // of 16384 tokens. On an H100 the gradient of the head's weights (131072 x 2048) is computed at 508
@@ -43,9 +43,8 @@ std::vector<int64_t> lossChunkSizes(mlir::ModuleOp module);
 // Sets the chunk of every loss of the module to `tokens`, or to all tokens if there are fewer.
 void setLossChunk(mlir::ModuleOp module, int64_t tokens);
 
-// Returns the report "loss_chunk" of a plan (docs/explain.md): the chunk that the plan has, and
-// what it was chosen from, which is nothing if there was no choice. `tokensPerStep` is the number
-// of tokens of an optimizer step on one device.
+// Returns the report "loss_chunk" of a plan (docs/explain.md): the plan's chunk, and the candidates
+// if there was a choice. `tokensPerStep` is the number of tokens per optimizer step on one device.
 nlohmann::json lossChunkNotes(const LossChunk &taken, llvm::ArrayRef<LossChunk> candidates,
                               int64_t tokensPerStep);
 

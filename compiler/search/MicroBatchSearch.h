@@ -21,14 +21,13 @@ struct MicroBatchResult {
   size_t best = 0;                         // index into `attempts`; 0 if no size fits
 };
 
-// A function that makes a plan for a micro-batch size. Returns nullopt if this fails, which ends
-// the search.
+// Makes a plan for a micro-batch size. If it returns nullopt, the search fails.
 using TryMicroBatch = std::function<std::optional<MicroBatchAttempt>(int64_t size)>;
 
 // Tries the divisors of `perDevice` (sequences per optimizer step and device) in rising order, up
 // to the first that does not fit, because a plan's bytes grow with the micro-batch size. If the
-// tokens/s of two sizes differ by less than a billionth, the smaller size is better, because it
-// takes less memory. Returns nullopt if an attempt failed.
+// tokens/s of two sizes differ by less than a billionth, the smaller size wins, because it takes
+// less memory. Returns nullopt if an attempt failed.
 std::optional<MicroBatchResult> searchMicroBatch(int64_t perDevice, const TryMicroBatch &tryOne);
 
 } // namespace lmc

@@ -5,8 +5,8 @@
 using namespace lmc;
 using nlohmann::json;
 
-// Returns, per kind of layer, the index of its first option in the report, which lists the options
-// of all kinds one after the other.
+// Returns, per kind of layer, the index of its first option in the report's list, in which the
+// options of one kind follow those of another.
 static std::vector<size_t> firstOptions(const RecomputeOptions &options) {
   std::vector<size_t> first;
   size_t sum = 0;

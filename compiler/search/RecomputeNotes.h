@@ -7,17 +7,17 @@
 
 namespace lmc {
 
-// Reports a choice that was made without a search, with the seconds that lm-analyze-recompute
+// Reports a choice that was made without a search. Its seconds are those that lm-analyze-recompute
 // predicts.
 nlohmann::json recomputeNotes(const RecomputeOptions &options, llvm::ArrayRef<int64_t> choice);
 
-// Reports a candidate, which a search chose for layers, with the numbers that the probes measured
-// and all candidates whose plans were packed. `mode` is the job's memory.recompute. `microSteps` is
-// the number of micro-steps per optimizer step: the seconds of options are reported per micro-step.
+// Reports a candidate that a search chose, with the numbers that probes measured and with all
+// candidates whose plans were packed. `mode` is the job's memory.recompute. `microSteps` is the
+// number of micro-steps per optimizer step: the report gives the seconds of options per micro-step.
 nlohmann::json recomputeNotes(RecomputeSearch &search, size_t candidate, llvm::StringRef mode,
                               int64_t microSteps);
 
-// Writes the report "reshard" of a plan (docs/explain.md): the layers of a candidate that keep
+// Returns the report "reshard" of a plan (docs/explain.md): the layers of a candidate that keep
 // their gathered weights for the backward pass.
 nlohmann::json keptWeightsNotes(const RecomputeSearch &search, size_t candidate);
 

@@ -23,15 +23,15 @@ using namespace lmc;
 
 // The number of candidates from the fastest choice to the one with the fewest bytes. With 32
 // candidates, a budget leaves unused at most a thirtieth of the bytes that recompute can save, and
-// half of that on average. For a model of 1B parameters this costs a quarter of a percent of the
-// step's time.
+// on average half of that, which costs a quarter of a percent of the step's time for a model of 1B
+// parameters.
 static constexpr int kCandidates = 32;
 
-// The bytes that probes predict for a candidate are lowered by 1/256 and by this number, so that
-// they are a lower bound of the bytes of its plan.
+// The bytes that probes predict for a candidate are lowered by 1/256 and by this number. The result
+// is a lower bound of the bytes of the candidate's plan.
 static constexpr uint64_t kSlackBytes = 64 << 10;
 
-// If probes predict less than this share of the peak for the loss, no peak is at the loss.
+// If the probes' prediction for the loss is below this share of the peak, no peak is at the loss.
 static constexpr double kFarBelow = 0.95;
 
 //===-- Candidates --------------------------------------------------------------------------===//
@@ -45,8 +45,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   auto differs = [&](size_t layer, size_t other) {
     return other < count && options[other] != options[layer];
   };
-  // The seconds are added in the order of (kind, option), so that two choices with the same number
-  // of layers per kind and option have exactly the same sum.
+  // Adds the seconds in the order of (kind, option), so that two choices with the same number of
+  // layers per kind and option have exactly the same sum.
   std::map<std::pair<int, int>, int64_t> counts, borders;
   uint64_t held = 0, most = 0;
   for (size_t layer = 0; layer < count; ++layer) {
@@ -73,8 +73,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
       candidate.seconds +=
           double(number) * (positions.border[size_t(of.first)][size_t(of.second)].seconds -
                             problem.kinds[size_t(of.first)][size_t(of.second)].seconds);
-  // The bound is a little lower than the prediction: alignment and the outermost layers of a plan
-  // may differ from those of a probe.
+  // The bound is a little lower than the prediction, because alignment and the outermost layers of
+  // a plan may differ from those of a probe.
   uint64_t workspace = std::max(most, problem.headAndLossBytes + held);
   candidate.isAtLayer = double(problem.headAndLossBytes + held) < kFarBelow * double(most);
   workspace -= std::min(workspace, positions.border.empty() ? 0 : workspace / 256 + kSlackBytes);
@@ -82,8 +82,8 @@ static RecomputeCandidate candidateOf(const RecomputeChoiceProblem &problem,
   return candidate;
 }
 
-// Returns the problem with its seconds scaled down to the range that chooseRecompute() accepts: a
-// step on a slow device may take days.
+// Returns the problem with its seconds scaled down to the range that chooseRecompute() accepts,
+// because a step on a slow device may take days.
 static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   constexpr double kMax = 1000; // maximum of the seconds of all layers together
   double longest = 0;
@@ -101,8 +101,8 @@ static RecomputeChoiceProblem scaled(const RecomputeChoiceProblem &problem) {
   return same;
 }
 
-// Returns the index of the first option with the same bytes and seconds as option `option`. An
-// index beyond the list stands for the last option.
+// Returns the index of the first option that has the same bytes and seconds as option `option`. An
+// index beyond the list means the last option.
 static int firstLike(const std::vector<LayerOption> &options, size_t option) {
   const LayerOption &wanted = options[std::min(option, options.size() - 1)];
   return int(llvm::find(options, wanted) - options.begin());
@@ -147,9 +147,9 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
   if (chunks.empty())
     return candidatesOf(choicesOf(problem, steps), problem, positions);
   // If head and loss need more than the transient bytes of any layer, the peak of every choice is
-  // at the loss: a larger chunk raises all peaks alike, and the choices stay the same. If head and
-  // loss need less than the transient bytes of the last layer, no peak is at the loss, and the
-  // choices stay the same, too.
+  // at the loss: a larger chunk raises all peaks alike, and the choices stay the same. If they need
+  // less than the transient bytes of the last layer, no peak is at the loss, and the choices stay
+  // the same, too.
   uint64_t mostTransient = 0, leastLast = problem.layers.empty() ? 0 : UINT64_MAX;
   for (const std::vector<LayerOption> &kind : problem.kinds)
     for (const LayerOption &option : kind)
@@ -159,7 +159,7 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
       leastLast = std::min(leastLast, option.transientBytes);
   std::optional<std::set<std::vector<int>>> atTheLoss, atALayer;
   std::vector<RecomputeCandidate> all;
-  // If the peak is at a layer, every chunk gives the same bytes, so that only the fastest chunk is
+  // If the peak is at a layer, the bytes are the same for every chunk, so only the fastest chunk is
   // a candidate.
   std::map<std::vector<int64_t>, size_t> ofLayers; // indices in `all`, by options
   for (const LossChunk &chunk : chunks) {
@@ -191,7 +191,7 @@ std::vector<RecomputeCandidate> lmc::recomputeCandidates(const RecomputeChoicePr
 
 //===-- Probes ------------------------------------------------------------------------------===//
 
-// Returns the work of computing the attention of the forward pass.
+// Returns the attention of the forward pass as the cost model's work.
 static cost::AttentionWork workOf(lm::AttentionOp op, DataType dtype) {
   auto q = cast<RankedTensorType>(op.getQ().getType());
   auto k = cast<RankedTensorType>(op.getK().getType());
@@ -227,7 +227,7 @@ FailureOr<RecomputeOptions> lmc::recomputeOptionsOf(ModuleOp start, const Config
   });
 }
 
-// Returns the index of the first option of the kind that recomputes the same ops as `option`; this
+// Returns the index of the first option of the kind that recomputes the same ops as `option`, which
 // may be `option` itself.
 static size_t sameAs(const RecomputeKind &kind, size_t option) {
   size_t first = 0;
@@ -237,8 +237,8 @@ static size_t sameAs(const RecomputeKind &kind, size_t option) {
   return first;
 }
 
-// Returns, for each kind of layer, the indices of its options, without options that recompute the
-// same ops as an earlier one.
+// Returns, for each kind of layer, the indices of its options, without those that recompute the
+// same ops as an earlier option.
 static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct;
   for (const RecomputeKind &kind : options.kinds) {
@@ -251,18 +251,18 @@ static std::vector<std::vector<size_t>> distinctOptions(const RecomputeOptions &
 }
 
 // The number of consecutive layers that take one option in a probe. The middle one of three has
-// neighbours with its own option, as most layers of a plan have.
+// neighbours with its own option, like most layers of a plan.
 static constexpr size_t kRun = 3;
 
 // Returns choices that together give every distinct option of every kind of layer to kRun
-// consecutive layers of this kind at least once. Layers that are too few for another run take the
-// option of the run before them, so that no run goes on in the next choice.
+// consecutive layers of this kind at least once. If too few layers are left for another run, they
+// take the option of the previous run, so that no run continues in the next choice.
 static std::vector<std::vector<int64_t>> probeChoices(const RecomputeOptions &options) {
   std::vector<std::vector<size_t>> distinct = distinctOptions(options);
-  std::vector<size_t> runs(distinct.size()); // per kind: runs in a choice
+  std::vector<size_t> runs(distinct.size()); // per kind: number of runs in a choice
   for (size_t kind = 0; kind < distinct.size(); ++kind)
     runs[kind] = std::max<size_t>(size_t(llvm::count(options.layers, int64_t(kind))) / kRun, 1);
-  std::vector<size_t> taken(distinct.size(), 0); // per kind: runs in all choices so far
+  std::vector<size_t> taken(distinct.size(), 0); // per kind: number of runs in all choices so far
   std::vector<std::vector<int64_t>> choices;
   auto unfinished = [&] {
     for (size_t kind = 0; kind < distinct.size(); ++kind)
@@ -293,7 +293,7 @@ namespace {
 // bytes.
 struct OptionMeasure {
   std::optional<LayerOption> between, anywhere, last;
-  double longest = 0; // maximum of the seconds seen
+  double longest = 0; // maximum of the seconds
 
   void add(const LayerMeasure &layer, bool isBetween, bool isLast) {
     auto take = [&](std::optional<LayerOption> &known) {
@@ -309,8 +309,8 @@ struct OptionMeasure {
     if (isLast)
       take(last);
   }
-  // typical() is the cost of a layer between two layers of the same option, border() of a layer
-  // beside one with another option (which may take longer), and end() of the last layer.
+  // typical() is the cost of a layer between two layers of the same option, border() that of a
+  // layer beside one with another option (which may take longer), and end() that of the last layer.
   LayerOption typical() const {
     LayerOption option = between.value_or(anywhere.value_or(LayerOption()));
     if (!between)
@@ -327,15 +327,15 @@ struct OptionMeasure {
 
 } // namespace
 
-// Erases every function that recompute does not affect: only the micro-steps and the layers that
-// they call remain.
+// Erases every function except the micro-steps and the layers that they call: recompute affects
+// only these.
 static void keepMicroSteps(ModuleOp module) {
   const SymbolTable symbols(module);
   llvm::SetVector<func::FuncOp> kept;
   for (auto function : module.getOps<func::FuncOp>())
     if (names::isMicroStep(function.getSymName()))
       kept.insert(function);
-  for (size_t next = 0; next < kept.size(); ++next) { // appends the functions that it calls
+  for (size_t next = 0; next < kept.size(); ++next) { // appends what function `next` calls
     func::FuncOp function = kept[next];
     function.walk(
         [&](func::CallOp call) { kept.insert(symbols.lookup<func::FuncOp>(call.getCallee())); });
@@ -346,7 +346,7 @@ static void keepMicroSteps(ModuleOp module) {
 }
 
 // Returns the options of `shorter`, a model with fewer layers, if they equal those of the whole
-// model, so that measures of one hold for the other; otherwise nullopt.
+// model, so that measures of one model hold for the other; otherwise nullopt.
 std::optional<RecomputeOptions> RecomputeSearch::optionsLike(ModuleOp shorter) const {
   FailureOr<RecomputeOptions> options = optionsOf(shorter);
   if (failed(options) || options->kinds.size() != found.kinds.size())
@@ -380,7 +380,7 @@ static std::vector<int64_t> layersWithWeights(const RecomputeOptions &options,
 }
 
 // Returns the index of the option that recomputes the same ops and keeps no weights. The first half
-// of a kind's options keeps none, and their twins follow in the same order (withTwins()).
+// of a kind's options keep no weights, and their twins follow in the same order (addTwins()).
 static size_t withoutWeights(const RecomputeKind &kind, size_t option) {
   return kind.options[option].keepsWeights ? option - kind.options.size() / 2 : option;
 }
@@ -445,8 +445,8 @@ FailureOr<RecomputeOptions> RecomputeSearch::optionsOf(ModuleOp module) const {
   return options;
 }
 
-// Decides whether options that keep weights are worth measuring. Compares the first option of each
-// layer with its twin, on a short model, scaled to the whole number of layers.
+// Decides whether options that keep weights are worth measuring: compares the first option of each
+// layer with its twin on a short model, and scales both to the whole number of layers.
 LogicalResult RecomputeSearch::probeKeptWeights() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
@@ -481,7 +481,7 @@ FailureOr<std::optional<double>> RecomputeSearch::leastSeconds() {
     if (kept && !keepsWeights)
       continue;
     const RecomputeKind &kind = model->options.kinds[0];
-    // The option that keeps the most bytes: "keep1" where it exists, else "none".
+    // Takes the option that keeps the most bytes: "keep1" where it exists, else "none".
     const int64_t most = std::max<int64_t>(kind.find("keep1"), 0);
     const std::vector<int64_t> choice(model->options.layers.size(),
                                       most + (kept ? int64_t(kind.options.size() / 2) : 0));
@@ -509,7 +509,7 @@ RecomputeSearch::keptWeights(const RecomputeCandidate &candidate) const {
   return kept;
 }
 
-// Compiles the plan of a probe and measures its layers. Threads may do so at the same time.
+// Compiles the plan of a probe and measures its layers. Several threads may call it at once.
 FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   OwningOpRef<ModuleOp> module = withChoice(probe.module, *probe.options, probe.choice);
   if (probe.lossChunk > 0)
@@ -530,11 +530,11 @@ FailureOr<PlanMeasures> RecomputeSearch::compiled(const Probe &probe) const {
   return made;
 }
 
-// Measures probes on the threads of the context, in the order of the list. Probes with known
-// measures are skipped.
+// Measures probes on the threads of the context, in the order of the list. Skips probes with known
+// measures.
 LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
   // The key of a probe: its choice of options, and its chunk of the loss. The length of the choice
-  // tells models apart. An option keeps its index when twins are added.
+  // identifies the model. Adding twins does not change the index of an option.
   using Key = std::pair<std::vector<int64_t>, int64_t>;
   std::map<Key, FailureOr<PlanMeasures>> results;
   std::vector<std::pair<const Probe *, FailureOr<PlanMeasures> *>> missing;
@@ -545,7 +545,7 @@ LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
     if (auto [entry, isNew] = results.try_emplace(std::move(key), failure()); isNew)
       missing.push_back({&probe, &entry->second});
   }
-  start.getContext()->loadAllAvailableDialects(); // no thread may load one
+  start.getContext()->loadAllAvailableDialects(); // because no thread may load one
   parallelForEach(start.getContext(), missing,
                   [&](auto &each) { *each.second = compiled(*each.first); });
   for (auto &[key, measure] : results) {
@@ -556,7 +556,7 @@ LogicalResult RecomputeSearch::measure(ArrayRef<Probe> probes) {
   return success();
 }
 
-// Measures a probe, unless its measures are known: several parts of the search need the same probe.
+// Measures a probe, unless its measures are known because another part of the search needed them.
 FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const RecomputeOptions &options,
                                                  ArrayRef<int64_t> choice, int64_t lossChunk) {
   if (failed(measure(Probe{probed, &options, choice.vec(), lossChunk})))
@@ -564,8 +564,8 @@ FailureOr<PlanMeasures> RecomputeSearch::measure(ModuleOp probed, const Recomput
   return measures.at({choice.vec(), lossChunk ? lossChunk : lossChunkOf(probed).tokens});
 }
 
-// Returns a model with `layers` layers and its options. If the options of a model with so few
-// layers would differ from those of the whole model, returns the whole model.
+// Returns a model with `layers` layers and its options. Returns the whole model if the options of
+// such a short model would differ from those of the whole model.
 FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
   if (makeShorter && layers < found.layers.size()) {
     FailureOr<OwningOpRef<ModuleOp>> made = makeShorter(int64_t(layers));
@@ -580,7 +580,7 @@ FailureOr<RecomputeSearch::Probed> RecomputeSearch::probed(size_t layers) {
 }
 
 LogicalResult RecomputeSearch::probe() {
-  size_t wanted = 0, most = 0; // layers that a probe needs; maximum number of options of a kind
+  size_t wanted = 0, most = 0; // layers that a probe needs; maximum of options of a kind
   std::vector<std::vector<size_t>> distinct = distinctOptions(found);
   for (const std::vector<size_t> &list : distinct) {
     wanted += kRun * list.size();
@@ -606,8 +606,8 @@ LogicalResult RecomputeSearch::probe() {
     return success();
   };
 
-  // The last layer needs measures of its own: the most bytes are live there, and the commands after
-  // it belong to no layer. Short probes therefore have each option once at the last layer.
+  // The last layer needs measures of its own, because the most bytes are live there, and the
+  // commands after it belong to no layer. So short probes put each option once at the last layer.
   FailureOr<Probed> longer = probed(wanted), shortest = probed(kRun);
   if (failed(longer) || failed(shortest))
     return failure();
@@ -658,7 +658,7 @@ LogicalResult RecomputeSearch::probe() {
   return success();
 }
 
-// Measures head and loss for each chunk, in a model whose layers recompute nothing.
+// For each chunk, measures head and loss in a model whose layers recompute nothing.
 LogicalResult RecomputeSearch::probeLossChunks() {
   FailureOr<Probed> model = probed(kRun);
   if (failed(model))
@@ -682,11 +682,10 @@ LogicalResult RecomputeSearch::probeLossChunks() {
 
 //===-- The search --------------------------------------------------------------------------===//
 
-// If weights may be kept, "auto" also has the candidates of each named mode, marked as spare: only
-// fastestPlanned() compares them.
-//
-// If no options are chosen for layers, the layers were not measured: each chunk of the loss is a
-// candidate, and the bytes of the state are its lower bound.
+// Returns the candidates. If weights may be kept, "auto" also has those of each named mode, marked
+// as spare: only fastestPlanned() compares them. If no options are chosen for layers, the layers
+// were not measured. Each chunk of the loss is then a candidate, with the bytes of the state as its
+// lower bound.
 std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   auto candidatesOf = [&](const RecomputeChoiceProblem &of, const PositionCosts &at) {
     return recomputeCandidates(of, kCandidates, at, chunks);
@@ -700,7 +699,7 @@ std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
       known.insert({candidate.options, candidate.lossChunk});
     for (size_t mode = 0; mode < std::size(kRecomputeModes); ++mode) {
       if (llvm::all_of(found.kinds, [&](const auto &kind) { return sameAs(kind, mode) != mode; }))
-        continue; // this mode recomputes the same ops as an earlier one
+        continue; // the mode recomputes the same ops as an earlier one
       RecomputeChoiceProblem alike = problem;
       PositionCosts at = positions;
       for (auto *kinds : {&alike.kinds, &at.border, &at.last})
@@ -720,7 +719,7 @@ std::vector<RecomputeCandidate> RecomputeSearch::makeCandidates() const {
   std::vector<RecomputeCandidate> candidates;
   for (const LossChunk &chunk : chunks)
     candidates.push_back({{}, chunk.tokens, chunk.seconds, stateBytes(start)});
-  if (candidates.empty()) // nothing to choose at all
+  if (candidates.empty()) // there is nothing to choose
     candidates.push_back({{}, 0, 0, stateBytes(start)});
   sortByTime(candidates);
   return candidates;
@@ -741,7 +740,7 @@ LogicalResult RecomputeSearch::plan(ModuleOp module, Phase from, PhaseUse use) c
   return success();
 }
 
-// Makes the plan of a candidate, as `last`.
+// Makes the plan of a candidate and stores it in `last`.
 LogicalResult RecomputeSearch::makePlan(size_t candidate) {
   last = chosen(choices[candidate]);
   lastCandidate = candidate;
@@ -755,7 +754,7 @@ FailureOr<OwningOpRef<ModuleOp>> RecomputeSearch::planned(size_t candidate) {
   return std::move(last);
 }
 
-// Returns the predicted seconds of all micro-steps of an optimizer step.
+// Returns the predicted seconds per optimizer step of all micro-steps.
 FailureOr<double> RecomputeSearch::microStepsOf(ModuleOp planned) const {
   std::string bytes;
   if (failed(emitPlan(planned, config, measuredDetails(), bytes)))
@@ -772,12 +771,12 @@ FailureOr<double> RecomputeSearch::microStepsOf(ModuleOp planned) const {
 FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t budget) {
   if (config.distributed.ranks() == 1 || choices[candidate].options.empty())
     return candidate;                            // no collectives, or no other choices
-  std::vector<std::pair<double, size_t>> others; // (seconds by the probes, candidate)
+  std::vector<std::pair<double, size_t>> others; // (sum over probes in seconds, candidate)
   auto byProbes = [&](const RecomputeCandidate &of) {
     return of.seconds + outerSeconds[size_t(of.options[0])];
   };
-  // If all layers of `candidate` take one option, as in a probe, its sum leaves out no more waits
-  // than the sums of the others do. Only candidates with smaller sums can then be faster.
+  // If all layers of `candidate` take one option, as in a probe, its sum includes at least as many
+  // waits as the sums of the others. Then only candidates with smaller sums can be faster.
   const double most =
       llvm::all_equal(choices[candidate].options) ? byProbes(choices[candidate]) : HUGE_VAL;
   for (size_t other = 0; other < choices.size(); ++other)
@@ -794,14 +793,14 @@ FailureOr<size_t> RecomputeSearch::fastestPlanned(size_t candidate, uint64_t bud
   if (failed(seconds))
     return failure();
   const size_t first = candidate;
-  // A whole plan is made only if it may save at least this share of a step.
+  // A whole plan must promise to save at least this share of a step.
   constexpr double kWorth = 2.5e-3;
-  // The minimum ratio of a whole plan's seconds to the sum of its probes, over the plans made so
+  // The minimum ratio of a whole plan's seconds to its sum over probes, among the plans made so
   // far. Whole plans also wait for collectives in ways that probes do not show.
   std::optional<double> longer;
-  planUse = PhaseUse::Probe; // most others are slower
+  planUse = PhaseUse::Probe; // most of these plans are slower
   for (auto [sum, other] : others) {
-    if (sum * longer.value_or(1) >= *seconds * (1 - kWorth)) // so are all that follow
+    if (sum * longer.value_or(1) >= *seconds * (1 - kWorth)) // all that follow are slower too
       break;
     const std::optional<uint64_t> bytes = search->bytes(other);
     if (!bytes)
@@ -863,7 +862,7 @@ LogicalResult RecomputeSearch::complete() {
 }
 
 // Returns the second number of the pair with the fewest seconds; nullopt if another pair has as
-// many seconds within kTie.
+// many seconds, up to kTie.
 static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list) {
   constexpr double kTie = 1e-9;
   const auto *least = llvm::min_element(list);
@@ -874,9 +873,9 @@ static std::optional<size_t> fastestOf(ArrayRef<std::pair<double, size_t>> list)
   return least->second;
 }
 
-// If all layers are of one kind, no choice is faster than the one with the fastest option for every
-// layer: a layer beside one with another option takes at least as long. The long probes measure
-// each option between two layers with the same one.
+// If all layers are of one kind, no choice is faster than the fastest option for every layer: a
+// layer beside one with another option takes at least as long as one between layers of its own
+// option. The long probes measure each option between two layers with the same option.
 FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budget) {
   if (!choosesLayers() || found.kinds.size() != 1)
     return Fastest{};
@@ -901,7 +900,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
   const std::optional<size_t> option = fastestOf(options);
   if (!option)
     return Fastest{};
-  // No plan is made that is certain to be too large.
+  // A plan that is certain to be too large is not made.
   if (double(stateBytes(start) + found.layers.size() * between[*option].keptBytes) >
       1.01 * double(budget))
     return Fastest{};
@@ -914,7 +913,7 @@ FailureOr<RecomputeSearch::Fastest> RecomputeSearch::fastestOfAll(uint64_t budge
     if (!shortest->owned)
       return Fastest{};
   }
-  std::vector<std::pair<double, size_t>> sizes; // seconds, and a chunk
+  std::vector<std::pair<double, size_t>> sizes; // (seconds, chunk)
   for (int64_t size : chunkSizes) {
     const std::vector<int64_t> first(shortest->options.layers.size(), 0);
     FailureOr<PlanMeasures> measures = measure(shortest->module, shortest->options, first, size);

@@ -1,23 +1,23 @@
 // memory.recompute = "auto" chooses one recompute option per layer, and memory.loss_chunk = "auto"
-// the chunk of the loss (LossChunk.h), such that the packed plan fits the budget and is fast.
-// Either may be given by the job; what is not given is chosen together.
+// the chunk of the loss (LossChunk.h), such that the packed plan fits the budget and is fast. If
+// both are "auto", they are chosen together.
 //
 // The options of layers come from lm-analyze-recompute. They are measured on real plans, the
 // probes, in which consecutive layers take different options: a probe shows the bytes that a layer
 // with each option keeps and needs, and its seconds. From these numbers the search builds
-// candidates: choices for all layers, from the fastest to the one with the fewest bytes. Choices
-// with one option for all layers, and so the named modes, are among them. The candidates do not
-// depend on the budget. Only the packed bytes decide which candidate a budget gets
+// candidates: choices for all layers, from the fastest to the one with the fewest bytes. Among them
+// are the choices with one option for all layers, and so the named modes. The candidates do not
+// depend on the budget. The packed bytes alone decide which candidate is chosen for a budget
 // (BudgetSearch.h).
 //
-// Where ranks divide weights (ZeRO-3), the search also chooses the layers that keep their gathered
-// weights for the backward pass: distributed.reshard_after_forward = "auto". Keeping them saves an
-// all-gather and takes their bytes. Each option of a layer then has a twin that also keeps the
-// weights, and all are measured and chosen together. If the job names the recompute mode, the
-// options are this mode and its twin.
+// If ranks divide weights (ZeRO-3), the search also chooses the layers that keep their gathered
+// weights for the backward pass: distributed.reshard_after_forward = "auto". Keeping the weights of
+// a layer saves an all-gather and takes memory. Each option of a layer then has a twin that also
+// keeps the weights, and all options are measured and chosen together. If the job names the
+// recompute mode, the options are this mode and its twin.
 //
-// A chunk of the loss changes the time and the bytes of head and loss only. Both are measured on a
-// short model per chunk, and every choice for the layers is a candidate with every chunk.
+// A chunk of the loss changes only the time and the bytes of head and loss. For each chunk, both
+// are measured on a short model. Every choice for the layers is a candidate with every chunk.
 #pragma once
 
 #include "compiler/algorithms/BudgetSearch.h"
@@ -36,42 +36,42 @@
 namespace lmc {
 
 struct RecomputeCandidate {
-  // The option of each layer, as an index into the options that RecomputeChoiceProblem::kinds lists
-  // for the layer's kind; empty if only the chunk of the loss is chosen.
+  // Per layer, an index into the options that RecomputeChoiceProblem::kinds lists for the layer's
+  // kind; empty if only the chunk of the loss is chosen.
   std::vector<int64_t> options;
   int64_t lossChunk = 0; // tokens; 0: the chunk of the start module
-  // Predicted seconds of all layers in an optimizer step. If the chunk of the loss is chosen, the
-  // seconds outside of the layers are added.
+  // Predicted seconds per optimizer step of all layers; if the chunk of the loss is chosen, also of
+  // everything outside of the layers.
   double seconds = 0;
   uint64_t boundBytes = 0; // predicted from probes: a lower bound of the plan's bytes
-  // True if the peak is at a layer by a clear margin: fewer bytes at the loss do not lower it.
+  // True if the peak is clearly at a layer, so that fewer bytes at the loss do not lower the peak.
   bool isAtLayer = false;
   bool isSpare = false; // true if only fastestPlanned() considers the candidate
 };
 
-// The costs of a layer, per kind and option, in positions where those of the problem do not hold:
+// The costs of a layer, per kind and option, in positions that differ from those of the problem:
 // `border` for the first layer and for layers beside one with another option, `last` for the last
-// layer. If the lists are empty, the problem's costs hold everywhere.
+// layer. If a list is empty, the problem's costs hold everywhere.
 struct PositionCosts {
   std::vector<std::vector<LayerOption>> border, last;
 };
 
 // Returns candidates in order of rising seconds: up to about `steps` choices between the fastest
 // one and the one with the fewest bytes, and for each option index the choice in which every layer
-// takes that option (a layer whose kind has fewer options takes the last one). If there are
-// `chunks`, each of them gives these candidates.
+// takes that option (a layer whose kind has fewer options takes its last one). If `chunks` is not
+// empty, there are such candidates for each chunk.
 std::vector<RecomputeCandidate> recomputeCandidates(const RecomputeChoiceProblem &problem,
                                                     int steps, const PositionCosts &positions = {},
                                                     llvm::ArrayRef<LossChunk> chunks = {});
 
-// Returns true if distributed.reshard_after_forward = "auto" is a choice for the job: ranks divide
-// the weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
-// above 1 there is no choice: "auto" then means "yes".
+// Returns true if distributed.reshard_after_forward = "auto" leaves a choice: ranks divide the
+// weights, and all layers have the same recompute mode or "auto". With memory.recompute_stride
+// above 1 there is none, and "auto" means "yes".
 bool choosesKeptWeights(const Config &config);
 
-// Returns true if keeping gathered weights saves more than 0.2% of the time, and so may be worth its
-// memory. `again` and `kept` are the seconds of a step, or of its micro-steps, of two plans of the
-// whole model, of which the first gathers weights again.
+// Returns true if keeping gathered weights saves more than 0.2% of the time, and so may be worth
+// its memory. `again` and `kept` are the seconds, of a step or of its micro-steps, of two plans of
+// the whole model: one that gathers weights again, and one that keeps them.
 bool isWorthKeeping(double again, double kept);
 
 // Returns the bytes of all variables of a module, which are live throughout a step.
@@ -80,35 +80,35 @@ uint64_t stateBytes(mlir::ModuleOp module);
 class RecomputeSearch {
 public:
   // Builds the job's model with the given number of layers, and runs the phases up to distribute on
-  // it.
+  // this model.
   using MakeShorter = std::function<mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>>(int64_t)>;
 
-  // Finds the options of the layers. `start` is a module after the distribute phase. `start`,
-  // `config`, `model` and `phases` must outlive the search, and so must `chunkSizes`. Probes use a
-  // shorter model if it has the same kinds of layers, so that the time for probing does not grow
-  // with the number of layers. The chunk of the loss is chosen among `chunkSizes`
-  // (lossChunkSizes()); if these are empty, the start module's chunk stays.
+  // Finds the options of the layers. `start` is a module after the distribute phase. All arguments
+  // except `makeShorter` must outlive the search. Probes use a shorter model if it has the same
+  // kinds of layers, so that the time for probing does not grow with the number of layers. The
+  // chunk of the loss is chosen among `chunkSizes` (lossChunkSizes()); if they are empty, the start
+  // module's chunk stays.
   static mlir::FailureOr<std::unique_ptr<RecomputeSearch>>
   begin(mlir::ModuleOp start, const Config &config, const cost::CostModel &model,
         PhaseRunner &phases, const MakeShorter &makeShorter = nullptr,
         llvm::ArrayRef<int64_t> chunkSizes = {});
-  // Measures all options and makes the candidates. Before this, only fastestOfAll(), leastSeconds()
-  // and chosen() may be called.
+  // Measures all options and makes the candidates. Before this call, only fastestOfAll(),
+  // leastSeconds() and chosen() may be called.
   mlir::LogicalResult complete();
 
   struct Fastest {
     mlir::OwningOpRef<mlir::ModuleOp> module; // after the buffers phase
     int64_t lossChunk = 0;                    // as in RecomputeCandidate
   };
-  // Makes the plan of the candidate that is the fastest without a budget, if fewer probes than
-  // complete() makes show which one it is. Returns no module if they do not show it, or if the plan
+  // Makes the plan of the candidate that is the fastest without a budget, if a few probes, fewer
+  // than complete() makes, show which one it is. Returns no module if they do not, or if the plan
   // takes more than `budget` bytes.
   mlir::FailureOr<Fastest> fastestOfAll(uint64_t budget);
 
-  // Returns the predicted seconds of all micro-steps of an optimizer step that recomputes nothing
-  // that costs a kernel, from probes of a short model: no plan takes noticeably fewer seconds,
-  // whatever its budget. Returns nothing if the layers are of several kinds, as a short model does
-  // not tell how many layers each kind has. It may be called before complete().
+  // Returns the predicted seconds per optimizer step of all micro-steps, if no value is recomputed
+  // that costs a kernel, from probes of a short model. No plan with any budget takes noticeably
+  // fewer seconds. Returns nothing if the layers are of several kinds, because a short model does
+  // not show how many layers each kind has. May be called before complete().
   mlir::FailureOr<std::optional<double>> leastSeconds();
 
   const RecomputeOptions &options() const { return found; }
@@ -117,34 +117,34 @@ public:
   const std::vector<RecomputeCandidate> &candidates() const { return choices; }
   BudgetSearch &budgets() { return *search; }
 
-  // What a candidate's kept weights take and bring; all zero if no layer keeps its weights.
+  // The cost and the gain of a candidate's kept weights; all zero if no layer keeps its weights.
   struct KeptWeights {
     std::vector<int64_t> layers;
     uint64_t bytes = 0; // bytes that the kept weights take on each rank
-    double seconds = 0; // seconds that they save in an optimizer step
+    double seconds = 0; // seconds per optimizer step that they save
   };
   KeptWeights keptWeights(const RecomputeCandidate &candidate) const;
 
   // Returns the candidate whose whole plan is predicted to be the fastest: `candidate`, which fits
-  // `budget`, or one that fits too, has the same chunk of the loss, and recomputes the same in all
-  // layers of a kind. The seconds of candidates are sums of what layers take in probes, and where
-  // collectives run beside layers, how long a layer waits also depends on all layers before it.
-  // Whole plans are made only of those others that are faster than the whole plan of the best one
-  // by their sums, times the least ratio of a whole plan to its sum among the others made so far,
-  // and by more than 0.25%: a smaller gain is not worth the time. If all layers of `candidate` have
-  // one option, the others must also be faster than it by their sums.
+  // `budget`, or another one that also fits, has the same chunk of the loss, and recomputes the
+  // same in all layers of a kind. A candidate's seconds are a sum of what layers take in probes.
+  // This sum is not exact where collectives run beside layers, because a layer's waits also depend
+  // on all layers before it. A whole plan is made of another candidate only if its sum, times the
+  // minimum ratio of a whole plan to its sum among the others made so far, is below the seconds of
+  // the best whole plan by more than 0.25%; a smaller gain is not worth the time. If all layers of
+  // `candidate` have one option, the others must also have smaller sums than it.
   mlir::FailureOr<size_t> fastestPlanned(size_t candidate, uint64_t budget);
 
   // Returns the number of layers per option, for reports: "block x 12, none x 4"; the job's
-  // recompute mode if nothing is chosen for layers.
+  // recompute mode if no options are chosen for layers.
   std::string nameOf(const RecomputeCandidate &candidate) const;
 
-  // Returns a copy of the start module that has the candidate's chunk, and its choice for the
-  // layers as an attribute, not applied yet.
+  // Returns a copy of the start module that has the candidate's chunk. An attribute states its
+  // choice for the layers, which is not applied yet.
   mlir::OwningOpRef<mlir::ModuleOp> chosen(const RecomputeCandidate &candidate);
 
-  // Returns the module of a candidate after the buffers phase. The module of the latest
-  // attempt of the search is reused if it is of this candidate.
+  // Returns the module of a candidate after the buffers phase: that of the latest attempt if it was
+  // of this candidate, else a new one.
   mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> planned(size_t candidate);
 
 private:
@@ -171,8 +171,8 @@ private:
   std::vector<RecomputeCandidate> makeCandidates() const;
   mlir::FailureOr<double> microStepsOf(mlir::ModuleOp planned) const;
   mlir::FailureOr<Probed> probed(size_t layers);
-  // A plan that is made only to be measured. Each layer of `module` has its option of `choice`, and
-  // the loss has chunks of `lossChunk` tokens; 0: the chunk of `module`.
+  // A plan that is made only to be measured. Each layer of `module` takes its option in `choice`,
+  // and the loss has chunks of `lossChunk` tokens; 0: the chunk of `module`.
   struct Probe {
     mlir::ModuleOp module;
     const RecomputeOptions *options;
@@ -197,9 +197,9 @@ private:
   RecomputeOptions found;
   RecomputeChoiceProblem problem;
   PositionCosts positions;
-  // Indexed by the option of the first layer: in a plan whose layers all have this option, the
-  // seconds of an optimizer step that the first and the last layer take beyond those of an inner
-  // layer. No candidate's seconds include them.
+  // Per option of the first layer: in a plan whose layers all take this option, the seconds per
+  // optimizer step of the first and the last layer that exceed those of two inner layers. No
+  // candidate's seconds include them.
   std::vector<double> outerSeconds;
   // The measures of probes, by the options of their layers and their chunk of the loss.
   std::map<std::pair<std::vector<int64_t>, int64_t>, PlanMeasures> measures;
@@ -208,7 +208,7 @@ private:
   std::unique_ptr<BudgetSearch> search;
   mlir::OwningOpRef<mlir::ModuleOp> last; // the module of candidate `lastCandidate`
   size_t lastCandidate = SIZE_MAX;
-  PhaseUse planUse = PhaseUse::Attempt; // use for which plans of candidates are made now
+  PhaseUse planUse = PhaseUse::Attempt; // the use of the plans of candidates that are made now
 };
 
 // Returns the recompute options of each layer, none of which keeps weights. The costs come from
