@@ -22,7 +22,7 @@ public:
     return planTarget(job).takeError();
   }
 
-  // The plan names the CPU that "native" stands for, even if the plan has no code.
+  // Resolves "native": the plan names a real CPU, even if it has no code.
   llvm::Expected<std::string> planTarget(const TargetConfig &job) const override {
     llvm::Expected<std::string> cpu = resolveCpu(job.cpu);
     if (!cpu)
@@ -30,7 +30,8 @@ public:
     return (name() + ":" + *cpu).str();
   }
 
-  // The scratch is dq in f32, in which attention's gradient adds if q has a narrower type.
+  // Attention's gradient adds to dq in f32; if q has a narrower type, the scratch holds this f32
+  // dq.
   RankedTensorType scratchOf(Operation *op, uint64_t) const override {
     auto grad = dyn_cast<kern::AttentionGradOp>(op);
     if (!grad)
@@ -45,8 +46,8 @@ public:
 
   FailureOr<std::unique_ptr<TargetCode>> generate(ModuleOp plan, const TargetConfig &job,
                                                   const std::string &cache) const override {
-    // The kernels are compiled without the plan's functions: the code does not depend on how
-    // kernels are launched.
+    // The kernels are compiled without the plan's functions, because the code does not depend on
+    // how kernels are launched.
     OwningOpRef<ModuleOp> kernels = ModuleOp::create(plan.getLoc());
     for (auto kernel : plan.getOps<kern::KernelOp>())
       kernels->push_back(kernel->clone());

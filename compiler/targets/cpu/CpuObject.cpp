@@ -41,8 +41,8 @@ template <typename... Args> llvm::Error error(const char *format, Args &&...args
                                  llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 
-// The CPU features that kernels may be compiled to use: LLVM's name of each, and its name in
-// /proc/cpuinfo (Linux, arch/x86/include/asm/cpufeatures.h).
+// The CPU features that kernels may use: LLVM's name of each, and its name in /proc/cpuinfo (Linux,
+// arch/x86/include/asm/cpufeatures.h).
 struct Feature {
   const char *llvm, *linux;
 };
@@ -137,7 +137,7 @@ struct PrivateDirectory {
   }
 };
 
-// Only one thread may link at a time, because the linker keeps its state in global variables.
+// Lets only one thread link at a time, because the linker keeps its state in global variables.
 std::mutex linkerMutex;
 
 llvm::Expected<std::vector<uint8_t>> link(llvm::StringRef object) {
@@ -195,7 +195,7 @@ void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager callGraph;
   llvm::ModuleAnalysisManager modules;
-  // The kernels are already vectorised and unrolled.
+  // The compiler pass has already vectorised and unrolled the kernels.
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
   tuning.LoopInterleaving = false;
@@ -241,8 +241,8 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
     return subtarget.checkFeatures(("+" + feature).str());
   };
 
-  // A CPU with AVX but without AVX2 counts as one with vectors of 128 bits, because it has no
-  // integer arithmetic on 256 bits.
+  // A CPU with AVX but without AVX2 counts as one with vectors of 128 bits: it has no integer
+  // arithmetic on 256 bits.
   unsigned widest = !x86 ? 128 : has("avx512f") ? 512 : has("avx2") ? 256 : 128;
   image.vectorWidth = target.vectorWidth ? target.vectorWidth : widest;
   if (image.vectorWidth != 128 && image.vectorWidth != 256 && image.vectorWidth != 512)
@@ -286,8 +286,8 @@ llvm::Expected<CpuImage> buildCpuImage(ModuleOp kernels, const CpuTarget &target
   for (llvm::Function &function : *module) {
     function.addFnAttr(llvm::Attribute::NoUnwind);
     if (function.isDeclaration()) {
-      // This is a function of libm. It has no memory effects that matter, because kernels do not
-      // read errno.
+      // `function` is one of libm. Kernels do not read errno, so it has no memory effects that
+      // matter.
       function.setMemoryEffects(llvm::MemoryEffects::none());
       function.addFnAttr(llvm::Attribute::WillReturn);
       continue;

@@ -15,30 +15,30 @@ struct CpuTarget {
   // "native", or any CPU name of LLVM: "x86-64", "x86-64-v3", "x86-64-v4", "znver4" ...
   std::string cpu = "native";
   // The number of bits of a vector: 128, 256 or 512; 0 means the widest that the CPU has. A vector
-  // that is wider than the CPU's registers is divided among several registers.
+  // that is wider than the CPU's registers is split over several registers.
   unsigned vectorWidth = 0;
-  bool keepAssembly = false; // true: fill CpuImage::assembly
+  bool keepAssembly = false; // true: sets CpuImage::assembly
 };
 
 struct CpuImage {
-  std::string cpu; // the CPU's name; "native" is replaced by it
+  std::string cpu; // name of the CPU, never "native"
   unsigned vectorWidth = 0;
   // The CPU features that the image may use, by their names in the flags of /proc/cpuinfo. The
-  // runtime refuses a machine that lacks one.
+  // runtime refuses a machine without one of them.
   std::vector<std::string> features;
-  // An ELF shared object. It exports one function per kernel, which has the kernel's name, and
-  // imports only functions of libm and libc.
+  // An ELF shared object. It exports one function per kernel, named after the kernel, and imports
+  // only functions of libm and libc.
   std::vector<uint8_t> object;
   std::string assembly;
 };
 
-// Returns the LLVM name of a CPU: this machine's CPU for "native", else `name` itself. Fails for a
-// name that LLVM does not know.
+// Returns the LLVM name of a CPU: this machine's CPU for "native", else `name` itself. Fails if
+// LLVM does not know the name.
 llvm::Expected<std::string> resolveCpu(const std::string &name);
 
 // Compiles every kern.kernel of `kernels` for `target`; `kernels` is not changed. Errors: an
-// unknown CPU or vector width, a kernel that cannot be compiled (the message gives the reason), or
-// a failure of the linker.
+// unknown CPU or vector width, a kernel that cannot be compiled (the message gives the reason), a
+// failure of the linker.
 llvm::Expected<CpuImage> buildCpuImage(mlir::ModuleOp kernels, const CpuTarget &target);
 
 } // namespace lmc::codegen

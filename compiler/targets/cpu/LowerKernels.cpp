@@ -1,8 +1,7 @@
-// Turns each kern.kernel into a vectorised function on raw pointers. Passes.td describes the
-// function.
+// Turns each kern.kernel into a vectorised function on raw pointers, which Passes.td describes.
 //
-// A value is evaluated at a *point*, a map from the domain to the indices of the value, by
-// recursion through the linalg.generics down to loads of the inputs. The dimensions along which a
+// A value is evaluated at a *point*, a map from the domain to the indices of the value. Evaluation
+// recurses through the linalg.generics down to loads of the inputs. The dimensions along which a
 // value varies decide where its code is placed:
 //
 //   none                 before all loops
@@ -12,8 +11,8 @@
 //                        the loop over rows)
 //   both                 in the innermost loop
 //
-// Within one iteration all loads come before all stores, so a result may overwrite an input if the
-// kernel reads the input only at the same points at which it writes the result.
+// In each iteration all loads come before all stores. So a result may overwrite an input if the
+// kernel reads the input only at the points at which it writes the result.
 
 #include "compiler/kernels/Hero.h"
 #include "compiler/kernels/MathFunctions.h"
@@ -48,7 +47,7 @@ namespace lmc::codegen {
 
 namespace {
 
-// A column reduction adds this many rows (a block), and then adds the sums of the blocks: the error
+// A column reduction sums blocks of this many rows, and then adds the sums of the blocks: the error
 // of a sum of r rows grows with 64 + r / 64 instead of r.
 constexpr int64_t kRowBlock = 64;
 
@@ -74,15 +73,14 @@ public:
 private:
   enum class Scope { Kernel, Outer, Lane, Inner };
 
-  // What one pass over a row computes: reductions, sums over blocks of rows, and results (their
-  // numbers).
+  // What one pass over a row computes: reductions, sums over blocks of rows, and results (by
+  // number).
   struct RowPass {
     SmallVector<const Reduction *> reductions;
     SmallVector<const BlockSum *> blockSums;
     SmallVector<unsigned> outputs;
   };
 
-  // These functions emit loops.
   void emitFlat();
   void emitRows();
   void setRow(Value row);
@@ -101,7 +99,6 @@ private:
   void endLane();
   SmallVector<Value> delinearize(Value number, ArrayRef<int64_t> extents);
 
-  // These functions emit the code of values.
   Val eval(Value value, AffineMap point);
   Val evalTensor(Value value, AffineMap point);
   Val evalScalar(Value value, AffineMap point);
@@ -116,7 +113,6 @@ private:
   Value spread(Val value);
   Val remember(Value value, AffineMap point, Val result);
 
-  // These functions emit addresses, loads and stores.
   Value address(unsigned argument, Value base, RankedTensorType type, AffineMap point,
                 ArrayRef<Value> dynamic, bool &outer);
   Value element(Value pointer, Type element, Value index);
@@ -128,7 +124,6 @@ private:
     return getElementTypeOrSelf(yield->getOperand(info.outputs[output].result).getType());
   }
 
-  // These functions emit parts of reductions.
   Value identityOf(const Reduction &reduction, unsigned lanes);
   Value combine(const Reduction &reduction, Value acc, Value term, bool innermost);
   Value combineTree(const Reduction &reduction, SmallVector<Value> parts);
@@ -167,7 +162,7 @@ private:
   }
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   unsigned rank() const { return info.shape.domain.size(); }
-  // Returns true if the map varies from segment to segment of a row of several dimensions.
+  // Returns true if the map varies between the segments of a row of several dimensions.
   bool variesInRow(AffineMap map) {
     for (unsigned d = info.outerDims(); d + 1 < rank(); ++d)
       if (map.isFunctionOfDim(d))
@@ -188,11 +183,11 @@ private:
   Value begin, end;
   SmallVector<Value> inputs, results; // base pointers of the arguments
 
-  SmallVector<Value> outerDims; // indices of the work item, or of a column reduction's row
-  SmallVector<Value> rowDims;   // indices of the dimensions of a row but the innermost one
+  SmallVector<Value> outerDims; // indices of the work item, or of the row in a column reduction
+  SmallVector<Value> rowDims;   // indices of a row's dimensions except the innermost one
   SmallVector<Value> laneBase;  // per copy of the loop body, innermost index of its first element
   unsigned lanes = 1, copy = 0; // lanes per vector; number of the copy that is being emitted
-  // Per scope, the op before which its code is inserted; null means the current insertion point.
+  // Per scope, the op before which its code is inserted; null: the current insertion point.
   Operation *kernelAnchor = nullptr, *outerAnchor = nullptr, *laneAnchor = nullptr;
   Cache kernelCache, outerCache;
   SmallVector<Cache> laneCaches, innerCaches;
@@ -213,13 +208,14 @@ unsigned KernelEmitter::fullLanes() const {
   return options.vectorWidth / (wide ? 64 : 32);
 }
 
-// Returns the number of copies of the innermost loop's body: enough independent accumulators to
-// hide the latency of an add, else enough vectors in flight, but no more than the registers hold.
+// Returns the number of copies of the innermost loop's body. Reductions need enough independent
+// accumulators to hide the latency of an add, other loops enough vectors in flight; both are
+// limited by the number of registers.
 unsigned KernelEmitter::unrollOf(size_t reductions) const {
   if (info.hero == kern::Hero::ColumnReduction)
     return reductions <= 1 ? 8 : reductions == 2 ? 4 : 2;
-  // A row reduction has the same number of copies for any number of sums: the order of a sum must
-  // not depend on the other ops of the kernel.
+  // A row reduction always has the same number of copies, however many sums it has: the order of a
+  // sum must not depend on the other ops of the kernel.
   return reductions == 0 ? 2 : 4;
 }
 
@@ -325,7 +321,7 @@ Val KernelEmitter::evalScalar(Value value, AffineMap point) {
 
 // Compares the innermost index with a value k (`index == k`), as the one-hot vector of the target
 // class does. A vector of 64-bit indices would have half as many lanes. So the constant vector 0,
-// 1, 2, ... is compared with k - base, which is clamped to [-1, lanes] and then fits 32 bits.
+// 1, 2, ... is compared with k - base, which is clamped to [-1, lanes] and thus fits 32 bits.
 Val KernelEmitter::compareLane(arith::CmpIOp op, AffineMap point) {
   using Predicate = arith::CmpIPredicate;
   if (lanes == 1 || (op.getPredicate() != Predicate::eq && op.getPredicate() != Predicate::ne))
@@ -402,9 +398,9 @@ Value KernelEmitter::call(StringRef name, ValueRange operands) {
 }
 
 // Turns an addf or subf of a product into one fma. If the sum varies along the innermost dimension,
-// the product must vary along it too: otherwise scalar tails would use an fma where vector loops
-// cannot. Both ops must be in the same linalg.generic: otherwise results would depend on which ops
-// were fused into the kernel.
+// the product must vary along it too: otherwise the scalar loops for the remaining elements would
+// use an fma where vector loops cannot. Both ops must be in the same linalg.generic: otherwise
+// results would depend on which ops were fused into the kernel.
 Value KernelEmitter::contract(Operation *op, ValueRange operands, bool innermost) {
   if (!options.fma || !isa<arith::AddFOp, arith::SubFOp>(op))
     return {};
@@ -439,8 +435,8 @@ Value KernelEmitter::build(Operation *op, ValueRange operands, bool innermost) {
     Value wide = scalarMath.fromBf16(operands[0]);
     return element.isF32() ? wide : arith::ExtFOp::create(b, loc, typeOf(element, innermost), wide);
   }
-  // AVX-512 has an instruction that converts f32 to bf16, but it rounds results below 2^-126 to
-  // zero.
+  // AVX-512's instruction that converts f32 to bf16 is not used, because it rounds results below
+  // 2^-126 to zero.
   if (element.isBF16() && isa<arith::TruncFOp>(op))
     return scalarMath.toBf16(operands[0]);
   if (source.isF32() && isa<math::ExpOp>(op))
@@ -478,8 +474,8 @@ Value KernelEmitter::element(Value pointer, Type element, Value at) {
                              ArrayRef<LLVM::GEPArg>{offset});
 }
 
-// Returns the address of the element at `point` (for a vector, of its first lane). The part of the
-// address that does not vary along the innermost dimension is computed in its own scope.
+// Returns the address of the element at `point` (for a vector, of its first lane). The part that
+// does not vary along the innermost dimension is computed in a scope of its own.
 Value KernelEmitter::address(unsigned argument, Value base, RankedTensorType type,
                              AffineMap point, ArrayRef<Value> dynamic, bool &outer) {
   unsigned n = rank(), dims = point.getNumResults();
@@ -511,7 +507,7 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   Val result;
   result.outer = llvm::any_of(dynamic, [](Value v) { return bool(v); }) || info.isOuter(point);
   result.innermost = n > 0 && point.isFunctionOfDim(n - 1);
-  // In a flat domain the innermost index is the index of the element, and there are no outer
+  // In a flat domain, the innermost index is the element's index, and there are no outer
   // dimensions.
   if (info.shape.flat)
     result.outer = false;
@@ -525,8 +521,8 @@ Val KernelEmitter::load(BlockArgument input, AffineMap point, ArrayRef<Value> dy
   return result;
 }
 
-// Loads an element at an index that was read from memory. The index is clamped to the tensor, so
-// that a wrong index gives wrong numbers, but no read outside of the tensor.
+// Loads an element at an index that was read from memory. The index is clamped to the tensor: a
+// wrong index gives wrong numbers, but never a read outside of the tensor.
 Val KernelEmitter::extract(tensor::ExtractOp op, AffineMap point) {
   SmallVector<AffineExpr> exprs;
   SmallVector<Value> dynamic;
@@ -604,7 +600,7 @@ Value KernelEmitter::combineTree(const Reduction &reduction, SmallVector<Value> 
   return parts.front();
 }
 
-// Reduces a vector to a scalar: combines the upper half with the lower half until one lane is left.
+// Reduces a vector to a scalar: combines its upper and lower half until one lane is left.
 Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
   int64_t count = cast<VectorType>(vector.getType()).getNumElements();
   for (int64_t half = count / 2; half >= 1; half /= 2) {
@@ -623,7 +619,7 @@ Value KernelEmitter::horizontal(const Reduction &reduction, Value vector) {
 //===--------------------------------------------------------------------===//
 // Emission of loops
 
-// Begins the code of `copies` vectors, of which the first begins at the innermost index `first`.
+// Begins the code of `copies` vectors; the first one starts at the innermost index `first`.
 void KernelEmitter::startLane(unsigned copies, unsigned vectorLanes, Value first) {
   lanes = vectorLanes;
   laneCaches.assign(copies, Cache());
@@ -700,8 +696,8 @@ SmallVector<Value> KernelEmitter::innerLoop(Value from, Value to, unsigned unrol
   return SmallVector<Value>(loop.getResults());
 }
 
-// Emits a pass over a row. If a row has several dimensions, a loop runs over its segments, along
-// each of which only the innermost dimension varies, and adds up their sums.
+// Emits a pass over a row. If a row has several dimensions, a loop runs over its segments (ranges
+// in which only the innermost index varies) and adds up their sums.
 void KernelEmitter::emitPass(unsigned number) {
   RowPass pass;
   for (const Reduction &r : info.reductions)
@@ -747,8 +743,8 @@ void KernelEmitter::emitPass(unsigned number) {
 }
 
 // Emits at most three loops along the innermost dimension: over groups of `unroll` vectors, over
-// single vectors and over scalars. Between two loops the accumulators are combined. Returns the
-// total of each reduction.
+// single vectors and over scalars. Combines the accumulators between two loops. Returns the total
+// of each reduction.
 SmallVector<Value> KernelEmitter::emitSegment(const RowPass &pass) {
   ArrayRef<const Reduction *> reductions = pass.reductions;
   int64_t extent = info.shape.domain.back();
@@ -783,8 +779,8 @@ SmallVector<Value> KernelEmitter::emitSegment(const RowPass &pass) {
   return accumulators;
 }
 
-// Divides the work items into groups of `unroll` vectors, single vectors and scalars, and emits the
-// code of each of the three.
+// Divides the work items into groups of `unroll` vectors, single vectors and scalars, and emits
+// code for each of the three.
 void KernelEmitter::overItems(
     int64_t unroll,
     llvm::function_ref<void(Value from, Value to, unsigned copies, unsigned lanes)> emit) {
@@ -812,8 +808,8 @@ void KernelEmitter::emitFlat() {
   });
 }
 
-// Stores the start values of sums over blocks of rows to memory; every row of the block then adds
-// to them.
+// Stores the start values of sums over blocks of rows to memory, where every row of the block then
+// adds its terms.
 void KernelEmitter::startBlockSums(Value item) {
   SmallVector<Value> outer = outerDims;
   setRow(arith::MulIOp::create(b, loc, item, index(info.shape.rowsPerItem)));

@@ -21,8 +21,8 @@ Value splat(OpBuilder &b, Location loc, Type type, TypedAttr scalar) {
   return arith::ConstantOp::create(b, loc, scalar);
 }
 
-// ln 2 as the sum of two constants. The first ends in zero bits, so that its product with an
-// exponent is exact.
+// ln 2 as the sum of two constants. The first ends in zero bits, so its product with an exponent is
+// exact.
 constexpr double kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
 
 } // namespace
@@ -63,8 +63,7 @@ Value ScalarMath::powerOfTwo(Value exponent) {
 // the minimax polynomial of Cephes' expf (S. Moshier, netlib.org/cephes).
 Value ScalarMath::exp(Value x) {
   auto &b = builder;
-  // Above 89 the result is inf, and below -104 it is 0. NaN fails both comparisons and stays
-  // unchanged.
+  // Above 89 the result is inf, below -104 it is 0. NaN fails both comparisons and stays NaN.
   Value high = constant(x, 89.0), low = constant(x, -104.0);
   Value above = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, high);
   x = arith::SelectOp::create(b, loc, above, high, x);
@@ -86,8 +85,7 @@ Value ScalarMath::exp(Value x) {
   p = mulAdd(p, square, r);
   p = arith::AddFOp::create(b, loc, p, constant(x, 1.0));
 
-  // The result is multiplied by two factors of about 2^(k/2), because 2^k may overflow or be
-  // subnormal.
+  // 2^k may overflow or be subnormal, so the result is multiplied by two factors of about 2^(k/2).
   Value half = arith::ShRSIOp::create(b, loc, exponent, integer(exponent, 1));
   Value rest = arith::SubIOp::create(b, loc, exponent, half);
   p = arith::MulFOp::create(b, loc, p, powerOfTwo(half));
@@ -130,15 +128,15 @@ Value ScalarMath::log(Value x) {
     p = arith::SelectOp::create(b, loc, arith::CmpFOp::create(b, loc, predicate, x, bound), value,
                                 p);
   };
-  // The predicate UEQ (unordered or equal) is also true if x is NaN, so NaN stays NaN. +inf stays
-  // +inf. A negative x gives NaN.
+  // The predicate UEQ (unordered or equal) is also true if x is NaN: +inf and NaN stay unchanged. A
+  // negative x gives NaN.
   choose(arith::CmpFPredicate::UEQ, constant(x, inf), x);
   choose(arith::CmpFPredicate::OLT, zero, constant(x, std::numeric_limits<double>::quiet_NaN()));
   choose(arith::CmpFPredicate::OEQ, zero, constant(x, -inf));
   return p;
 }
 
-// Near zero, uses the polynomial of Cephes' tanhf; elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign
+// Uses the polynomial of Cephes' tanhf near zero, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign
 // of x.
 Value ScalarMath::tanh(Value x) {
   auto &b = builder;
@@ -171,8 +169,8 @@ Value ScalarMath::toBf16(Value x) {
   Type type = x.getType();
   Value bits = arith::BitcastOp::create(b, loc, withElement(type, b.getI32Type()), x);
   Value upper = arith::ShRUIOp::create(b, loc, bits, integer(bits, 16));
-  // Rounds to nearest, ties to even: adds half a unit of the last bit that is kept, minus one in
-  // the lowest bit of the f32 if that last bit is 0.
+  // Rounds to nearest, ties to even: adds half a unit of the last bit that is kept. If that bit is
+  // 0, it adds 1 less, counted in the lowest bit of the f32.
   Value odd = arith::AndIOp::create(b, loc, upper, integer(bits, 1));
   Value rounded = arith::AddIOp::create(
       b, loc, arith::AddIOp::create(b, loc, bits, integer(bits, 0x7fff)), odd);

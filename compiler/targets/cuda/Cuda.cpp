@@ -1,5 +1,6 @@
-// The CUDA target: it compiles each kernel to a cubin. The kernels of attention, scatter-add and
-// initial values are instantiated from templates in compiler/targets/cuda/device.
+// The CUDA target: it compiles each kernel to a cubin. The kernels of some commands, such as
+// attention, and those of initial values are instantiated from templates in
+// compiler/targets/cuda/device.
 #include "compiler/kernels/Target.h"
 #include "compiler/targets/cuda/CudaCostModel.h"
 #include "compiler/targets/cuda/CudaProgram.h"
@@ -30,7 +31,7 @@ public:
   llvm::StringMap<size_t> initializers; // index of the kernel, by initializerKey()
 };
 
-// Converts a compiled program to the form that plans store. Kernels with equal code share a module.
+// Converts a compiled program to the form of plans. Kernels with equal code share a module.
 std::unique_ptr<Code> codeOf(CudaProgram program) {
   auto code = std::make_unique<Code>();
   std::map<std::vector<uint8_t>, size_t> modules;
@@ -86,7 +87,7 @@ public:
     if (isOn(kFusionKinds[2]) && arch && arch->hasWarpgroups())
       passes.addPass(createFoldSwigluPass());
   }
-  // Splits the column reductions that remain after fusion, which has already moved every sum over
+  // Splits the column reductions that are left after fusion, which has already moved every sum over
   // rows that it can into another kernel. cuBLASLt adds a bias only in the type of the result.
   void addFusionPasses(OpPassManager &passes) const override {
     passes.addPass(createSplitColumnReductionsPass());
@@ -96,7 +97,7 @@ public:
   RankedTensorType scratchOf(Operation *op, uint64_t gemmBytes) const override {
     return cudaScratchOf(op, gemmBytes);
   }
-  // cuBLASLt takes workspaces at multiples of 256 bytes.
+  // cuBLASLt needs workspaces at multiples of 256 bytes.
   uint64_t bufferAlignment() const override { return 256; }
   // Tensor cores are fastest with rows at multiples of 128 bytes:
   // https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication

@@ -8,18 +8,18 @@
 
 namespace lmc::codegen {
 
-// Properties of a whole GPU. The choice of a kernel's variant depends on them.
+// Properties of a whole GPU, on which the choice of a kernel's variant depends.
 struct CudaChip {
   int sms;                   // number of SMs
   double tensorFlops;        // FLOPs of mma.sync on bf16, per clock cycle and SM
   double warpgroupFlops;     // FLOPs of wgmma on bf16, per clock cycle and SM; 0: no wgmma
   int64_t cacheBytes;        // size of the L2 cache
   double cacheBytesPerClock; // bandwidth of the L2 cache to all SMs together
-  // Measured cycles of attention by mma.sync, divided by those of the cost model in
+  // Measured clock cycles of attention by mma.sync, divided by those of the cost model in
   // AttentionTiles.cpp; 1: not measured.
   double attentionShare;
-  // Measured rates of warpgroups, divided by the library's rate: of the products of experts, and of
-  // the gradient of their matrices; 1: not measured.
+  // Measured rates of the experts' products and of their matrices' gradients by warpgroups, divided
+  // by the library's rate; 1: not measured.
   double expertShare = 1, expertGradShare = 1;
 };
 
@@ -33,18 +33,18 @@ struct CudaArch {
   unsigned blocksPerSm;
   CudaChip chip;
 
-  // True if the code may use wgmma, which sm_90a alone has; sm_90 has not.
+  // True if the code may use wgmma, which only sm_90a has (sm_90 has it not).
   bool hasWarpgroups() const { return name == "sm_90a"; }
 };
 
 // Returns all architectures that code is generated for, oldest first: sm_80 and later.
 llvm::ArrayRef<CudaArch> cudaArchs();
 
-// Returns the architecture of this name, or null if it is not one of cudaArchs().
+// Returns the architecture of this name; null if cudaArchs() has none.
 const CudaArch *findCudaArch(llvm::StringRef name);
 
-// Returns the number of thread blocks of `threads` threads that fit on an SM at the same time.
-// `registers` is per thread and `sharedBytes` per block. Returns 0 if no block fits.
+// Returns the number of thread blocks of `threads` threads that are resident on an SM at the same
+// time. `registers` is per thread, `sharedBytes` per block. Returns 0 if no block fits.
 unsigned residentBlocks(const CudaArch &arch, unsigned threads, unsigned registers,
                         unsigned sharedBytes);
 

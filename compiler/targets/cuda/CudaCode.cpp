@@ -48,7 +48,7 @@ Expected<std::vector<CudaCode>> compileCuda(std::vector<CudaKernel> kernels, llv
   }
   {
     // Parallel compiles gain little, because NVRTC's front end holds a lock: with CUDA 13.0, two
-    // threads need about 0.75 of the time that one needs.
+    // threads need about 0.75 of the time of one.
     llvm::DefaultThreadPool pool(llvm::hardware_concurrency());
     for (Unit &unit : units)
       pool.async([&] { fill(unit, **nvrtc, arch, cache); });

@@ -1,5 +1,5 @@
-// Compiles many kernels to cubins. Each cubin is taken from the cache or compiled by NVRTC;
-// compiles run on all CPU cores.
+// Compiles many kernels to cubins, on all CPU cores. A cubin comes from the cache if possible, else
+// from NVRTC.
 #pragma once
 
 #include "compiler/targets/cuda/nvrtc/KernelCache.h"

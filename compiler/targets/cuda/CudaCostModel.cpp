@@ -13,9 +13,9 @@ static const CudaArch &archOr(llvm::StringRef name, const CudaArch &fallback) {
   return arch ? *arch : fallback;
 }
 
-// Returns the spec with the tiles of the templates for experts. With warpgroups their rate is the
-// library's times CudaChip::expertShare. Other architectures use mma.sync, whose peak is lower than
-// the library's on the chips after Ampere and whose rate has not been measured.
+// Returns the spec with the tiles of the templates for experts. With warpgroups, their rate is the
+// library's times CudaChip::expertShare. Other architectures use mma.sync, whose peak is below the
+// library's on chips after Ampere, and whose rate has not been measured.
 static cost::DeviceSpec withExpertTiles(cost::DeviceSpec spec, const CudaArch &arch,
                                         const CudaChip &chip) {
   for (size_t type = 0; type < std::size(spec.gemm); ++type)
@@ -48,21 +48,21 @@ static AttentionShape shapeOf(const cost::AttentionWork &work) {
   return shape;
 }
 
-// cuBLASLt multiplies bf16 by its fast kernels if all rows start at multiples of 16 bytes (cuBLAS
+// cuBLASLt uses tensor cores for bf16 only if all rows start at multiples of 16 bytes (cuBLAS
 // documentation, "Tensor Core Usage"). f32 is multiplied without TF32.
 static bool usesTensorCores(const cost::GemmWork &work) {
   return work.input == DataType::F64 || (work.input == DataType::BF16 && work.unalignedRow == 0);
 }
 
-// bf16 with other rows is priced as f32. This is the cautious end of what is known: with an odd row
-// cuBLAS was 26 to 280 times slower on an A100 (PyTorch issues 106469 and 146817), and 1.4 times
-// slower on an RTX 4090 (issue 181718).
+// bf16 with other rows is priced like f32, the cautious end of what is known: with an odd row
+// length, cuBLAS was 26 to 280 times slower on an A100 (PyTorch issues 106469 and 146817), and 1.4
+// times slower on an RTX 4090 (issue 181718).
 cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   auto priced = [&](const cost::GemmWork &work) {
     if (!work.experts)
       return CostModel::gemm(work);
     cost::Estimate estimate = cost::estimate(work, expertSpec);
-    // A product with an f32 result is the gradient of the experts' matrices.
+    // A product of experts with an f32 result is the gradient of the experts' matrices.
     if (arch.hasWarpgroups() && work.input == DataType::BF16 &&
         estimate.bound == cost::Bound::MatrixUnits)
       estimate.seconds /= work.output == DataType::F32 ? device.chip.expertGradShare
@@ -81,11 +81,11 @@ cost::Estimate CudaCostModel::gemm(const cost::GemmWork &work) const {
   return estimate;
 }
 
-// Returns the rate of the target's own kernel for `work` as a share of that of a library's product
-// without SwiGLU; 0: it was not measured for this shape.
+// Returns the rate of the target's own kernel for `work`, divided by that of a library's product
+// without SwiGLU; 0: not measured for this shape.
 static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec &spec) {
   const int64_t columns = work.backward ? work.product.n : work.product.n / 2;
-  int64_t rows = 0; // rows of the measurement that is nearest to the work
+  int64_t rows = 0; // rows of the nearest measurement
   double share = 0;
   for (const cost::SwigluRate &rate : spec.swiglu) {
     const double measured = work.backward ? rate.backward : rate.forward;
@@ -98,8 +98,8 @@ static double measuredShare(const cost::SwigluWork &work, const cost::DeviceSpec
   return share;
 }
 
-// At run time the faster way is taken. Until a measurement says that the own kernel reaches 95% of
-// the library's rate, the price is that of the library's product and the kernel behind it.
+// lmc-run takes the faster way. The predicted time is that of the library's product and the kernel
+// behind it, unless a measurement says that the own kernel reaches 95% of the library's rate.
 std::vector<cost::Estimate> CudaCostModel::swiglu(const cost::SwigluWork &work) const {
   constexpr double kLeastShare = 0.95;
   std::vector<cost::Estimate> apart = CostModel::swiglu(work);
@@ -159,8 +159,8 @@ std::vector<cost::Estimate> CudaCostModel::attentionKernels(const cost::Attentio
   if (!isNew)
     return entry->second;
   const AttentionShape shape = shapeOf(work);
-  // The FLOPs that the gradient needs are those of 5 products. They are divided among the kernels
-  // by the products that each computes, of which some are computed twice.
+  // The gradient needs the FLOPs of 5 products. The kernels share these FLOPs in the ratio of the
+  // products that they compute, some of which are computed twice.
   const double flops = cost::estimate(work, spec).flops;
   llvm::ArrayRef<AttentionPart> parts = partsOfAttention(work.backward);
   double products = 0;

@@ -1,5 +1,5 @@
-// The times of the CUDA target's own kernels of attention, and of matrix products without tensor
-// cores.
+// Predicts the times of the CUDA target's own attention kernels, and of matrix products without
+// tensor cores.
 #pragma once
 
 #include "compiler/cost/CostModel.h"
@@ -11,11 +11,11 @@
 namespace lmc::codegen {
 
 // Prices attention by the cost models of the kernels that the target chooses for a shape
-// (AttentionTemplates.h): their clock cycles on the device's architecture, at the clock of the
-// device spec. A device that is no GPU has no such prices.
+// (AttentionTemplates.h): their clock cycles on the device's architecture, divided by the clock of
+// the device spec. If the spec describes no GPU, the base class prices attention.
 class CudaCostModel : public cost::CostModel {
 public:
-  // `arch` is the architecture that the code is generated for. It must outlive the model.
+  // `arch` is the architecture that the code is generated for. `arch` must outlive the model.
   CudaCostModel(const CudaArch &arch, cost::DeviceSpec spec);
 
   std::vector<cost::Estimate> attentionKernels(const cost::AttentionWork &work) const override;

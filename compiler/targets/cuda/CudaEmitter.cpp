@@ -12,11 +12,10 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The maximum length, in characters, of an expression that is not stored in a variable.
+// The maximum length, in characters, of an expression that is not put into a variable.
 constexpr size_t kLongExpression = 60;
 
-// An offset into a tensor has 32 bits if the tensor, with the gaps between its rows, spans fewer
-// elements than this.
+// A tensor that spans fewer elements than this, gaps between its rows included, has 32-bit offsets.
 constexpr int64_t kWideOffset = int64_t(1) << 31;
 
 int64_t spanOf(const RegionInfo &info, unsigned argument, RankedTensorType type) {
@@ -128,12 +127,12 @@ bool CudaEmitter::coversDomain(AffineMap point) {
 }
 
 // Returns the number of elements per vector. Tensors with an element for every point of the domain
-// cause nearly all traffic. The widest type among them is moved in words of 16 bytes. A narrower
-// type (bf16 or i8 beside f32) is then moved in 8 or 4 bytes per thread, which are 256 or 128 bytes
-// per warp and still whole sectors. With more elements per vector, the 16-byte words of the wider
-// type would lie 32 bytes apart, and each instruction would request every sector but move only half
-// of it. Tensors that all rows share (weights, sums of rows) do not limit the width and may take
-// several words per thread: they are small, or come from the caches.
+// cause nearly all traffic. The widest type among them is moved in words of 16 bytes, and a
+// narrower type (bf16 or i8 beside f32) in 8 or 4 bytes per thread, which are 256 or 128 bytes per
+// warp and still whole sectors. With more elements per vector, the 16-byte words of the wider type
+// would lie 32 bytes apart: each instruction would request every sector but move only half of it.
+// Tensors that all rows share (weights, sums of rows) do not limit the width and may take several
+// words per thread: they are small, or come from the caches.
 unsigned CudaEmitter::findWidth() {
   struct Place {
     unsigned argument;
@@ -192,8 +191,8 @@ std::string CudaEmitter::fresh(StringRef prefix) {
   return prefix.str() + std::to_string(counters[prefix.str()]++);
 }
 
-// Returns true for literals, variables and elements of vectors, which need no variable of their
-// own.
+// Returns true for literals, variables and elements of vectors, which are never put into a
+// variable.
 static bool isSimple(const CudaExpr &expr) {
   return expr.binding <= CudaExpr::Prefix && expr.text.find('(') == std::string::npos;
 }
@@ -206,7 +205,7 @@ std::string &CudaEmitter::nameOfExpr(const CudaValue &made, const std::string &t
   return names[&cacheOf(made)][type + " " + made.expr.text];
 }
 
-// Stores `made` in a variable of its scope, unless a variable already holds this value; returns the
+// Stores `made` in a variable of its scope, unless a variable already holds this value. Returns the
 // variable.
 CudaValue CudaEmitter::name(Value value, AffineMap point, CudaValue made) {
   if (isSimple(made.expr) || isa<RankedTensorType>(value.getType()))
@@ -304,8 +303,8 @@ CudaExpr CudaEmitter::inScope(Value value, AffineMap point, const CudaValue &use
 }
 
 // Prints an addf or subf of a product as one fma if both ops are in the same linalg.generic, and
-// either both vary along the innermost dimension or neither does. The CPU kernels
-// (LowerKernels.cpp) use this rule too. It does not depend on which ops were fused into the kernel.
+// either both vary along the innermost dimension or neither does. This rule, which the CPU kernels
+// (LowerKernels.cpp) also follow, does not depend on which ops were fused into the kernel.
 std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
                                               const CudaValue &made) {
   if (!isa<arith::AddFOp, arith::SubFOp>(op))
@@ -329,8 +328,7 @@ std::optional<CudaExpr> CudaEmitter::contract(Operation *op, AffineMap point,
 CudaValue CudaEmitter::apply(Operation *op, AffineMap point) {
   CudaValue made;
   SmallVector<Value> operands(op->getOperands());
-  // The product inside an fma is not evaluated separately, because it would then be stored in a
-  // variable.
+  // The product inside an fma is not evaluated on its own, which would put it into a variable.
   for (size_t i = 0; i < operands.size(); ++i) {
     auto product = operands[i].getDefiningOp<arith::MulFOp>();
     if (isa<arith::AddFOp, arith::SubFOp>(op) && product && operands[i].hasOneUse()) {
@@ -367,8 +365,8 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
     late |= value.late;
     std::string extent = std::to_string(op.getTensor().getType().getDimSize(dim));
     dynamic.back() = "clampIndex(" + value.expr.text + ", " + extent + ")";
-    // If values of the outer scope are loaded once per vector, the index stays part of the address
-    // of the load.
+    // If values of the outer scope are loaded once per vector, the index stays part of the load's
+    // address.
     if (value.outer && !outerPerChunk) {
       std::string index = std::exchange(dynamic.back(), fresh("row"));
       (late ? *lateText : *outerText).line("const u32 " + dynamic.back() + " = " + index + ";");
@@ -382,13 +380,13 @@ CudaValue CudaEmitter::extract(tensor::ExtractOp op, AffineMap point) {
 // Addresses, loads and stores
 
 // Returns the C++ text of an index of the domain. In a row of several dimensions, the column counts
-// the elements of all of them.
+// the elements over all of them.
 std::string CudaEmitter::indexOfDim(unsigned dim) {
   if (dim < outerDims.size())
     return outerDims[dim];
   const bool innermost = dim + 1 == rank();
   std::string text = innermost ? column : column + " / " + std::to_string(elementsBelow(dim));
-  if (dim <= info.outerDims()) // no dimension of the row lies in front of it
+  if (dim <= info.outerDims()) // no dimension of the row precedes it
     return text;
   return (innermost ? text : "(" + text + ")") + " % " + std::to_string(info.shape.domain[dim]);
 }
@@ -397,8 +395,8 @@ int64_t CudaEmitter::elementsBelow(unsigned dim) const {
   return llvm::product_of(ArrayRef<int64_t>(info.shape.domain).drop_front(dim + 1));
 }
 
-// Returns the C++ text of an index. Indices are never negative, so floordiv is / and mod is % in
-// C++.
+// Returns the C++ text of an index. Indices are never negative, so floordiv and mod are C++'s / and
+// %.
 std::string CudaEmitter::indexText(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return std::to_string(constant.getValue());
@@ -598,7 +596,7 @@ void CudaEmitter::storeOutputs(CudaText &chunk, CudaText &elements, ArrayRef<uns
 }
 
 // Returns true if a result may overwrite an input of which all threads of a row read the same
-// element: one thread could overwrite the element before another thread reads it.
+// element: one thread could overwrite that element before another thread reads it.
 bool CudaEmitter::readsWhatOthersWrite() {
   const auto results = llvm::seq(region.getTerminator()->getNumOperands());
   return llvm::any_of(info.accesses, [&](const Access &access) {
@@ -611,7 +609,7 @@ bool CudaEmitter::readsWhatOthersWrite() {
 CudaKernel CudaEmitter::finish(uint32_t blocks, uint32_t threads, uint32_t sharedBytes,
                                const CudaText &body, ArrayRef<std::string> notes) {
   CudaKernel result;
-  // The prefix avoids a conflict with CUDA's own functions, such as norm and add.
+  // The prefix avoids conflicts with CUDA's own functions, such as norm and add.
   result.name = "lmc_" + kernel.getSymName().str();
   result.hero = kern::stringifyHero(info.hero).str();
   result.grid = {blocks, 1, 1};

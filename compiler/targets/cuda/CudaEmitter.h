@@ -2,9 +2,9 @@
 // expressions, each in the outermost scope in which it can be computed.
 //
 // A thread works on vectors (called chunks in the code) of `width` elements along the innermost
-// dimension. In a column reduction, this is the dimension of the columns. A value is evaluated at a
-// point of the domain, by recursion down to its loads. The dimensions along which it varies decide
-// in which scope its code is printed:
+// dimension, which is the dimension of the columns in a column reduction. A value is evaluated at a
+// point of the domain, by recursion down to its loads. The dimensions along which the value varies
+// decide in which scope its code is printed:
 //
 //   none                           `kernel`, once
 //   outer dimensions only          `outer`, once per row; or `loads`, once per vector
@@ -12,8 +12,8 @@
 //                                  vary with the rows of a thread
 //   everything else                `inner`, in a loop over the elements of a vector
 //
-// A value that is used once, in the scope that computes it, becomes part of its user's expression.
-// Every other value is stored in a variable.
+// A value that is used once, in the scope that computes it, becomes part of the expression that
+// uses it. Every other value is stored in a variable.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -25,7 +25,7 @@
 
 namespace lmc::codegen {
 
-// Lines of C++ code. block() indents lines when it puts them into a block.
+// Lines of C++ code.
 struct CudaText {
   std::vector<std::string> lines;
 
@@ -45,7 +45,7 @@ struct CudaValue {
   bool late = false;  // true if it depends on the result of a reduction
 };
 
-// Index variables. Each loop whose body uses them declares them.
+// Index variables. Each loop declares those that its body uses.
 struct CudaIndex {
   struct Variable {
     std::string type, name, expr;
@@ -59,8 +59,8 @@ struct CudaIndex {
   void print(CudaText &to, const CudaText &body, llvm::StringRef also) const;
 };
 
-// A group of vectors that a thread loads together, and its C++ code. A loop over the vectors counts
-// them in the variable `k`; one vector without a guard needs no loop.
+// A group of vectors that a thread loads together, and its C++ code. A loop with the variable `k`
+// counts the vectors; one vector without a guard needs no loop.
 struct CudaChunks {
   unsigned count = 1;
   std::string guard;     // condition that a vector is inside the domain; may be empty
@@ -79,8 +79,8 @@ protected:
   using Key = std::pair<mlir::Value, mlir::AffineMap>; // a value and a point
   using Cache = llvm::DenseMap<Key, CudaValue>;
 
-  // Each function returns a value at `point` as a C++ expression, and prints what the expression
-  // needs.
+  // Each of these functions returns a value at `point` as a C++ expression, and prints what the
+  // expression needs.
   CudaValue eval(mlir::Value value, mlir::AffineMap point);
   CudaValue evalTensor(mlir::Value value, mlir::AffineMap point);
   CudaValue evalScalar(mlir::Value value, mlir::AffineMap point);
@@ -88,8 +88,8 @@ protected:
   CudaValue extract(mlir::tensor::ExtractOp op, mlir::AffineMap point);
   CudaValue load(mlir::BlockArgument input, mlir::AffineMap point,
                  llvm::ArrayRef<std::string> dynamic, bool late);
-  // Returns the expression of a vector that is loaded into the variable `name` in each row, from
-  // `from`. `key` names the input and the point; its parts are null if the index is computed.
+  // Returns the expression of a vector that each row loads from `from` into the variable `name`.
+  // `key` names the input and the point; both are null if the index is computed.
   virtual std::string vectorOfRow(Key key, unsigned input, const std::string &name,
                                   const std::string &from) {
     return "load<" + std::to_string(width) + ">(" + from + ")";
@@ -105,24 +105,23 @@ protected:
   // is neutral (0 for a sum).
   std::string withInit(const Reduction &reduction, const std::string &sum);
 
-  // Clear the caches of values that a loop computes. Must be called before the loop's body is
+  // Clear the caches of values that a loop computes. To be called before the loop's body is
   // printed.
   void startInner();
   void startLoads(CudaChunks &chunks);
 
-  // These functions print addresses and types.
   std::string indexText(mlir::AffineExpr expr);
   std::string indexOfDim(unsigned dim);
-  int64_t elementsBelow(unsigned dim) const; // per index of `dim`
-  // Returns the address of the element of argument number `argument` (inputs come first, then
-  // results) at `point`. For a vector it is the address of its first element.
+  int64_t elementsBelow(unsigned dim) const; // elements per index of `dim`
+  // Returns the address of the element at `point`, for a vector of its first element. `argument`
+  // counts the inputs first, then the results.
   std::string address(unsigned argument, mlir::RankedTensorType type, mlir::AffineMap point,
                       llvm::ArrayRef<std::string> dynamic = {});
   mlir::RankedTensorType typeOf(unsigned argument);
   unsigned argumentOf(const Output &output) { return inputs + output.result; }
   std::string nameOf(unsigned argument);
   std::string vectorType(mlir::Type element);
-  // Returns the element of a vector that a loop over elements computes.
+  // Returns the element of a vector that the loop over elements is at.
   std::string elementOf(const std::string &vector) const {
     return vector + (width == 1 ? ".at[0]" : ".at[e]");
   }
@@ -130,22 +129,21 @@ protected:
     return mlir::getElementTypeOrSelf(reduction.result.getType());
   }
 
-  // Prints a loop over vectors with `body` in it, or `body` alone if there is one vector; prints
-  // nothing for an empty body.
+  // Prints a loop over vectors around `body`, or only `body` if there is one vector; prints nothing
+  // for an empty body.
   void loopOverChunks(CudaText &to, const CudaChunks &chunks, const CudaText &body);
   // Prints the declarations and the loads of vectors.
   void printLoads(CudaText &to, const CudaChunks &chunks);
   // If there is no loop over vectors, moves the index variables out of `chunks` and returns them,
-  // so that they are declared once in front of all bodies. If there is a loop, each loop declares
-  // its own.
+  // so that they are declared once before all bodies. Otherwise each loop declares its own.
   CudaIndex shareIndex(CudaChunks &chunks);
   void loopOverElements(CudaText &to, const CudaText &body);
-  // Prints the code of the results: the loop over elements computes them, and then whole vectors
-  // are stored.
+  // Prints the code of the results: a loop over elements computes them, and then whole vectors are
+  // stored.
   void storeOutputs(CudaText &chunk, CudaText &elements, llvm::ArrayRef<unsigned> outputs);
 
   // Returns the number of elements per vector: at most 16 bytes of the widest type that covers the
-  // domain, as far as extents, pitches and offsets allow.
+  // domain, and as many as extents, pitches and offsets allow.
   unsigned findWidth();
   bool coversDomain(mlir::AffineMap point);
   bool widthFits(unsigned argument, mlir::AffineMap point, unsigned width);
@@ -170,13 +168,13 @@ protected:
   CudaText *outerText = nullptr, *lateText = nullptr, *innerText = nullptr;
   CudaChunks *chunks = nullptr, *hoisted = nullptr;
   bool outerPerChunk = false;
-  // True after a load, repeated for each vector, whose index depends on a reduction.
+  // True after a load that is repeated for each vector and whose index depends on a reduction.
   bool lateLoad = false;
-  // Bytes per vector that all loads so far read, not counting loads that are the same for all rows.
+  // Bytes per vector that all loads so far read, without loads that are the same for all rows.
   int64_t rowBytesLoaded = 0;
   GlobalBytes again; // traffic of CudaKernel::again
 
-  std::vector<std::string> outerDims; // names of the index variables of the outer dimensions
+  std::vector<std::string> outerDims; // names of the outer dimensions' index variables
   std::string column = "c";           // name of the index of the vector's first element
 
   Cache kernelCache, outerCache, hoistedCache, loadCache, innerCache;
@@ -192,7 +190,7 @@ private:
   std::string &nameOfExpr(const CudaValue &made, const std::string &type);
 
   std::map<std::string, unsigned> counters;
-  // Per scope and C++ type: a map from an expression to the variable that holds its value.
+  // Per scope and C++ type, a map from expressions to the variables that hold their values.
   std::map<Cache *, std::map<std::string, std::string>> names;
 };
 

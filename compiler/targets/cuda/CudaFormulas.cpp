@@ -1,5 +1,5 @@
-// Prints the formulas of a kernel region, for the comment above a kernel. A tensor that every use
-// reads at the same element is printed without indices. Conversions from a narrower type to f32 are
+// Prints the formulas of a kernel region, for the comment above a kernel. A tensor that is always
+// read at the same element is printed without indices. Conversions from a narrower type to f32 are
 // left out; roundings to bf16 are printed.
 #include "compiler/kernels/MathFunctions.h"
 #include "compiler/targets/cuda/CudaEmitter.h"
@@ -104,7 +104,8 @@ CudaExpr FormulaPrinter::reduction(OpResult value) {
       generic.getBody()->getTerminator()->getOperand(value.getResultNumber()).getDefiningOp();
   Value term = combiner->getOperand(combiner->getOperand(0) == acc ? 1 : 0);
   std::string name = nameOfReduction(combiner).str();
-  // A sum of blocks of rows keeps the columns, and more than a column reduction does.
+  // A sum over blocks of rows keeps the columns and the blocks; a column reduction keeps only the
+  // columns.
   SmallVector<utils::IteratorType> kinds = generic.getIteratorTypesArray();
   bool ofRows = kinds.front() == utils::IteratorType::parallel &&
                 kinds.back() == utils::IteratorType::parallel;

@@ -43,7 +43,7 @@ private:
 
   const CudaArch &arch;
   const LongRows longRows;
-  // Per source text, the indices of its kernels; these differ only in their launch.
+  // Per source text, the indices of its kernels, which differ only in their launch.
   llvm::StringMap<std::vector<size_t>> templates;
   llvm::StringSet<> names; // names of all kernels
 };
@@ -81,8 +81,8 @@ void Planner::addInitializers(ModuleOp module) {
 }
 
 // Adds the kernels that `make` returns for `command`, and the command's `launches`. In `launches`,
-// kernel number 0 means the first of these kernels. The name of a kernel is part of its text, so
-// the kernels for a second shape are named NAME_2, for a third NAME_3, and so on.
+// kernel number 0 is the first of these kernels. A kernel's name is part of its text, so the
+// kernels for a second shape are named NAME_2, for a third NAME_3, and so on.
 LogicalResult Planner::addTemplates(
     Operation *command, StringRef sourceOp, StringRef name,
     llvm::function_ref<llvm::Expected<std::vector<CudaKernel>>(const std::string &name)> make,
@@ -137,7 +137,7 @@ template <typename AttentionLike> static AttentionShape shapeOf(AttentionLike op
   return shape;
 }
 
-// Returns a launch with its arguments; null inputs are left out of the arguments.
+// Returns a launch with its arguments, without null inputs.
 static CudaProgram::Launch launchOf(size_t kernel, ArrayRef<Value> inputs,
                                     ArrayRef<Value> results) {
   CudaProgram::Launch launch{kernel, {}, 0};
@@ -203,8 +203,8 @@ LogicalResult Planner::addSwigluLinearGrad(plan_ir::SwigluLinearGradOp op) {
                     launchOf(1, {op.getDy(), op.getWeight(), halves}, {halves, op.getA()})});
 }
 
-// Adds the kernel that follows a library's product, and the one that computes all, if the
-// architecture has one.
+// Adds the kernel that follows a library's product and, if the architecture has one, the kernel
+// that computes all.
 LogicalResult Planner::addSwiglu(CommandOpInterface command, const SwigluGemmShape &shape,
                                  SwigluGemmKernels (*kernelsOf)(const SwigluGemmShape &,
                                                                 const std::string &),
@@ -247,7 +247,7 @@ LogicalResult Planner::addCommand(Operation &command) {
   })
           LMC_COMMANDS_OF_TEMPLATES(LMC_CASE)
 #undef LMC_CASE
-      // The kernels of launches are printed elsewhere; a library or the driver runs the others.
+      // Launches have printed kernels; a library or the driver runs the other commands.
       .Case<plan_ir::LaunchOp, plan_ir::GemmOp, plan_ir::CopyOp, plan_ir::AllGatherOp,
             plan_ir::ReduceScatterOp, plan_ir::AllReduceOp, plan_ir::WaitOp>(
           [](auto) { return success(); })
@@ -257,7 +257,7 @@ LogicalResult Planner::addCommand(Operation &command) {
       .Default(success()); // slices
 }
 
-// Returns the scratch memory of a product d of `op` with sums of `k` terms.
+// Returns the scratch memory for a product d of `op` with sums of `k` terms.
 static RankedTensorType gemmScratchOf(Operation *op, RankedTensorType d, int64_t k,
                                       uint64_t mostBytes) {
   constexpr uint64_t kTileDepth = 64;
@@ -286,7 +286,7 @@ RankedTensorType cudaScratchOf(Operation *op, uint64_t gemmBytes) {
         return gemmScratchOf(op, grad.getA().getType(), grad.getDy().getType().getDimSize(1),
                              gemmBytes);
       })
-      // The first kernel leaves the row sums of dout * out, one per query and head, for the second.
+      // The first kernel leaves the row sums of dout * out, one per query and head, to the second.
       .Case([](kern::AttentionGradOp grad) { return contentOf(grad.getLse()); })
 #define LMC_CASE(Name) .Case([](kern::Name##Op op) { return scratchOf(op); })
           LMC_COMMANDS_OF_TEMPLATES(LMC_CASE) LMC_CASE(ScatterAdd)

@@ -1,6 +1,6 @@
 // All CUDA kernels of a plan: those printed from its kern.kernel ops, and those instantiated from
-// templates: attention, scatter-add, the routing, rows and products of experts, and the initial
-// values of variables.
+// templates (attention, scatter-add, the routing, rows and products of experts, and the initial
+// values of variables).
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -25,11 +25,11 @@ struct CudaProgram {
   using Launch = TargetCode::Launch;
 
   std::vector<Kernel> kernels; // the module's kernels in order, then templates, each once
-  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // per command, in order
-  llvm::StringMap<size_t> initializers; // index of the kernel, by initializerKey()
+  llvm::DenseMap<mlir::Operation *, std::vector<Launch>> launches; // by command, in order
+  llvm::StringMap<size_t> initializers; // index of the kernel by initializerKey()
 };
 
-// Returns the kernels, not yet compiled, that `module`, a plan with its kern.kernel ops, needs.
+// Returns the kernels that `module`, a plan with its kern.kernel ops, needs, not yet compiled.
 // Fails, with an error at the op, if a kernel cannot be printed or no template supports a command.
 mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaArch &arch,
                                              LongRows longRows = LongRows::Shared);
@@ -37,16 +37,14 @@ mlir::FailureOr<CudaProgram> planCudaProgram(mlir::ModuleOp module, const CudaAr
 // Returns the type of the scratch memory that the command of `op`, a kern op, needs; null for none.
 //
 // cuBLASLt may cut the sum over k of a matrix product d[m,n] into parts, so that a product with few
-// tiles keeps all multiprocessors busy. It keeps the sums of each part in the scratch memory, in
-// the type that sums have (f32; f64 for f64). A part is at least as deep as a tile, which is 64
-// elements of k or more, so the product can use at most
+// tiles keeps all multiprocessors busy. The scratch memory holds the sums of each part, in the type
+// of sums (f32; f64 for f64). A part is at least as deep as a tile, which is 64 elements of k or
+// more, so the scratch memory has
 //
-//   ceil(k / 64) m n * bytes of a sum
-//
-// bytes. It gets this many, but at most `gemmBytes`.
+//   min(gemmBytes, ceil(k / 64) m n * bytes of a sum)   bytes.
 mlir::RankedTensorType cudaScratchOf(mlir::Operation *op, uint64_t gemmBytes);
 
-// Compiles every kernel that has no image yet.
+// Compiles every kernel that has no cubin yet.
 llvm::Error compileProgram(CudaProgram &program, const CudaArch &arch, const KernelCache &cache);
 
 } // namespace lmc::codegen

@@ -20,8 +20,8 @@ std::string within(const CudaExpr &operand, Binding allowed) {
   return operand.binding <= allowed ? operand.text : "(" + operand.text + ")";
 }
 
-// Joins two operands with a left-associative operator: the right operand needs parentheses if it
-// has the same precedence.
+// Joins two operands with a left-associative operator: a right operand of the same precedence needs
+// parentheses.
 CudaExpr infix(const CudaExpr &a, StringRef sign, const CudaExpr &b, Binding binding) {
   return {within(a, binding) + " " + sign.str() + " " + within(b, Binding(binding - 1)), binding};
 }
@@ -71,7 +71,7 @@ CudaExpr shift(Operation *op, ArrayRef<CudaExpr> operands) {
 
 CudaExpr compareIntegers(arith::CmpIOp op, ArrayRef<CudaExpr> operands) {
   using P = arith::CmpIPredicate;
-  // By the number of the predicate: eq, ne, then slt to sge and ult to uge.
+  // Indexed by the predicate's number: eq, ne, then slt to sge and ult to uge.
   constexpr StringLiteral signs[] = {"==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="};
   const P predicate = op.getPredicate();
   CudaExpr a = operands[0], b = operands[1];
@@ -110,7 +110,7 @@ CudaExpr compareFloats(arith::CmpFOp op, ArrayRef<CudaExpr> operands) {
   default:
     break;
   }
-  // By the number of the predicate: OEQ to OLE; UGT to ULE, as the opposite of a sign; UNE.
+  // Indexed by the predicate's number: OEQ to OLE; UGT to ULE as the negated opposite sign; UNE.
   constexpr StringLiteral signs[] = {"", "==", ">",  ">=", "<",  "<=", "",
                                      "", "",   "<=", "<",  ">=", ">",  "!="};
   const StringRef sign = signs[size_t(predicate)];
@@ -144,7 +144,7 @@ CudaExpr bitcast(Operation *op, const CudaExpr &x) {
   return x;
 }
 
-// Returns the suffix of math function names: those for f32 end in f.
+// Returns the suffix of the names of math functions: "f" for f32.
 std::string suffix(Type type) { return type.isF32() ? "f" : ""; }
 
 // Returns the fewest digits that give the same number when read.

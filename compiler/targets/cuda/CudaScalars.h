@@ -8,8 +8,8 @@
 
 namespace lmc::codegen {
 
-// A C++ expression and the precedence of its outermost operator. An operand whose precedence is too
-// low for its place is put in parentheses.
+// A C++ expression and the precedence of its outermost operator, which decides whether it needs
+// parentheses as an operand.
 struct CudaExpr {
   // In the order of C++ precedence, highest first.
   enum Binding {
@@ -32,12 +32,12 @@ struct CudaExpr {
   Binding binding = Atom;
 };
 
-// Returns the C++ type, such as "float" for f32. The type of `index` is signed and has 64 bits; i1
-// is bool.
+// Returns the C++ type of an MLIR type, such as "float" for f32. `index` becomes a signed 64-bit
+// type, i1 becomes bool.
 std::string cudaType(mlir::Type type);
 
-// Returns the literal of an attribute (an int literal for integers narrower than 32 bits). f32 and
-// f64 are printed with the fewest digits that give the same value when read.
+// Returns the literal of an attribute: an int literal for integers narrower than 32 bits; for f32
+// and f64 the fewest digits that give the same value when read.
 CudaExpr cudaConstant(mlir::TypedAttr value);
 
 // Returns `op` applied to `operands`. The op must be one that the analysis of Hero.h accepts.
@@ -49,8 +49,8 @@ CudaExpr cudaApply(mlir::Operation *op, llvm::ArrayRef<CudaExpr> operands);
 CudaExpr cudaFma(mlir::Type type, const CudaExpr &x, const CudaExpr &y, const CudaExpr &z);
 CudaExpr cudaNegate(const CudaExpr &x);
 
-// Returns the name of the functor of reduce.cuh that computes the same as `combiner`, the op that a
-// reduction combines values with.
+// Returns the name of the functor of reduce.cuh that computes the same as `combiner`, the op by
+// which a reduction combines values.
 llvm::StringRef cudaCombiner(mlir::Operation *combiner);
 
 // Returns "sum", "product", "max" or "min".

@@ -46,7 +46,7 @@ static void inlineInto(std::string &to, StringRef text, llvm::StringSet<> &done)
         inlineInto(to, header->text, done);
       continue;
     }
-    if (line.trim() == "#pragma once") // this line has a meaning only in a header
+    if (line.trim() == "#pragma once") // this line is needed only in a header
       continue;
     to += line;
     to += '\n';

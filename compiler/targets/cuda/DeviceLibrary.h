@@ -16,8 +16,8 @@ struct DeviceHeader {
 // Returns all headers, sorted by name.
 llvm::ArrayRef<DeviceHeader> deviceHeaders();
 
-// Returns `source` with the text of each device header in place of its first include. This covers
-// headers that other headers include; later includes are removed. The result compiles without an
+// Returns `source` with the text of each device header in place of its first include, and without
+// later includes, also for headers that other headers include. The result compiles without an
 // include path.
 std::string inlineDeviceHeaders(llvm::StringRef source);
 

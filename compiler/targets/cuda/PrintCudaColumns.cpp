@@ -1,8 +1,8 @@
 // Prints kernels with the hero column_reduction. A thread block computes a tile of columns, `lanes`
 // vectors wide. The block's threads are divided into `groups` groups of `lanes` threads. Group g
-// adds the rows g, g + groups, g + 2 groups, ... and loads several rows at a time. The sums of the
-// groups are added in shared memory, in an order that depends only on the shape, and group 0 stores
-// the result.
+// adds the rows g, g + groups, g + 2 groups, ... and loads several rows at a time. The groups' sums
+// are added in shared memory, in an order that depends only on the shape. Group 0 stores the
+// result.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kColumnThreads = 512;
 constexpr int64_t kColumnBytesInFlight = 128; // bytes that a thread should load at a time
 constexpr int64_t kMaxRows = 8;         // rows that a thread loads at a time
-// A tile is at least as wide as two sectors (64 bytes), the unit of an HBM access. Wider tiles are
-// narrowed until there are enough thread blocks to fill the SMs.
+// A tile is at least two sectors (64 bytes) wide, the unit of an HBM access. Wider tiles are
+// narrowed until there are enough thread blocks for all SMs.
 constexpr int64_t kTileBytes = 64, kWantedBlocks = 128;
 
 class ColumnPrinter : CudaEmitter {
@@ -58,7 +58,7 @@ void ColumnPrinter::findTile() {
 
 void ColumnPrinter::printRows(CudaText &body) {
   bool wholeTiles = columns % (lanes * width) == 0;
-  CudaChunks once, group; // values that all rows share; those of a few rows
+  CudaChunks once, group; // values that all rows share; values of a few rows
   once.guard = wholeTiles ? "" : "inside";
   hoisted = &once;
   group.count = unsigned(rowsAtOnce);

@@ -13,9 +13,9 @@ namespace lmc::codegen {
 namespace {
 
 constexpr int64_t kElementThreads = 256;
-// The number of bytes that a thread should load at a time. An SM with 2048 such threads has 256 KB
-// in flight. An H100 covers the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us,
-// divided by the number of SMs in CudaArch.cpp), so a fraction of the threads is enough.
+// The number of bytes that a thread should load at a time. With 2048 such threads, an SM has 256 KB
+// in flight. An H100 hides the latency of its memory with 18 KB per SM (3.35 TB/s * 0.7 us, divided
+// by the number of SMs in CudaArch.cpp), so a fraction of the threads is enough.
 constexpr int64_t kElementBytesInFlight = 128;
 constexpr int64_t kMaxChunks = 8;
 // With fewer thread blocks than this, the SMs of the largest GPUs (CudaArch.cpp) get unequal work.
@@ -46,7 +46,7 @@ int64_t ElementPrinter::chunksPerThread() {
 }
 
 // Adds the variables for the indices of a vector's first element, computed from the vector's
-// number.
+// `number`.
 void ElementPrinter::findIndex(CudaIndex &index, const std::string &number) {
   ArrayRef<int64_t> domain = info.shape.domain;
   const char *type = vectors * width >> 31 ? "u64" : "u32";

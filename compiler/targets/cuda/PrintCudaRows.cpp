@@ -1,22 +1,22 @@
 // Prints kernels with the hero row_reduction. A thread block computes one row, or several rows one
-// after the other. A short row is computed by a single warp, and each warp of a block computes a
-// different row.
+// after the other. If rows are short, each warp of a block computes a row of its own.
 //
 //   kept      Each thread keeps its vectors of the row in registers through all passes, so inputs
 //             are read once.
 //   streamed  A row that is too long for registers is read again in each pass, a few vectors at a
 //             time. The maximum and the sum of exp(value - maximum) are then computed in one
-//             pass, by the online softmax (Milakov and Gimelshein 2018). Of a very long row, each
-//             thread puts its vectors into shared memory in the first pass and takes them from
-//             there in the later ones, as many as fit.
+//             pass, by the online softmax (Milakov and Gimelshein 2018). In a very long row, the
+//             first pass puts as many vectors as fit into shared memory, from which later passes
+//             load them.
 //
 // The columns that a thread computes, and so the order of every sum, depend only on the row's
 // length and the vector width, not on the other ops of the kernel. A sum over a block of rows is
 // kept in the registers of the thread that computes the column, if they suffice.
 //
-// Measured on an H100, cross entropy over 131,072 columns of bf16 that reads each row again takes 1.49
-// times as long as its reads and writes: two blocks on each SM have 69 MB of rows in flight, and the
-// L2 cache has 50 MB (bench/results/gpu-2026-11-26-h100.md). What shared memory keeps is read once.
+// Measured on an H100, cross entropy over 131,072 columns of bf16 that reads each row again takes
+// 1.49 times as long as its reads and writes: two blocks on each SM have 69 MB of rows in flight,
+// and the L2 cache has 50 MB (bench/results/gpu-2026-11-26-h100.md). Rows in shared memory are read
+// only once.
 #include "compiler/targets/cuda/CudaEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,33 +29,34 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// The number of threads of a block. If there is only one row, its block has the GPU to itself and
-// may be larger.
+// The number of threads of a block. The block of a single row has the GPU to itself and may be
+// larger.
 constexpr int64_t kWarp = 32, kMaxThreads = 512, kMaxThreadsAlone = 1024;
-// A row that is read in several passes and too long for the registers of a block has a block of
-// kMaxThreadsAlone where shared memory keeps at least so many bytes of it. One such block fills an SM.
+// A row that several passes read and that is too long for a block's registers gets a block of
+// kMaxThreadsAlone if shared memory can keep at least this many bytes of it. Such a block fills an
+// SM.
 constexpr uint32_t kLeastShared = 128 << 10;
 constexpr int64_t kWarpsPerBlock = 4; // warps of a block if each warp computes a row
-// A block may compute several rows one after the other, to load values that all rows share only
-// once. At least this many blocks must remain: about seven waves of two blocks on each SM of an
-// H100.
+// A block may compute several rows one after the other, so that it loads the values that all rows
+// share only once. At least this many blocks must remain: about seven waves of two blocks on each
+// SM of an H100.
 constexpr int64_t kEnoughBlocks = 2048;
 constexpr int64_t kRowBytesInFlight = 64; // bytes that a thread should load at a time
-// The maximum number of vectors of a row that a thread loads at a time. It is half as large if a
-// thread has only 64 registers (blocks of more than 512 threads).
+// The maximum number of a row's vectors that a thread loads at a time; half of it if a thread has
+// only 64 registers (blocks of more than 512 threads).
 constexpr int64_t kMaxStreamed = 16;
 
-// Returns the number of vectors of a row that a thread should compute. 16 elements leave room in
-// registers for several inputs, a weight and sums of rows, all as f32. They also give a row enough
-// warps, so that some work while others wait at the row's barriers.
+// Returns the number of vectors of a row that a thread should compute. 16 elements leave registers
+// for several inputs, a weight and sums of rows, all as f32. They also give a row enough warps:
+// some work while others wait at the row's barriers.
 int64_t chunksFor(int64_t width) { return width > 4 ? 2 : 4; }
 
-// Returns the number of 32-bit registers that a thread may use to keep a row. Together with the
-// temporary values of the passes, the thread then stays within its share of the SM's 65536
-// registers, and within the limit of 255.
+// Returns the number of 32-bit registers in which a thread may keep a row. With the temporary
+// values of the passes, the thread then stays within its share of the SM's 65536 registers, and
+// within the limit of 255.
 int64_t registersFor(int64_t threads) { return threads > 512 ? 36 : threads > 256 ? 80 : 144; }
 
-// Returns true if `a` at point `p` and `b` at point `q` are computed in the same way from the same
+// Returns true if `a` at point `p` and `b` at point `q` are the same computation on the same
 // values.
 bool sameValue(Value a, AffineMap p, Value b, AffineMap q) {
   auto through = [](Value &value, AffineMap &point) {
@@ -113,7 +114,7 @@ private:
     SmallVector<const BlockSum *> sums;
     SmallVector<unsigned> outputs;
     const Online *online = nullptr;
-    // Results with one element per row: the number of the output and the element's expression.
+    // Results with one element per row: the output's number and the element's expression.
     SmallVector<std::pair<unsigned, std::string>> stores;
 
     bool walks() const { return !reductions.empty() || !sums.empty() || !outputs.empty(); }
@@ -122,9 +123,9 @@ private:
 
   // A vector of the row that the first pass puts into shared memory.
   struct Held {
-    Key key; // of vectorOfRow
+    Key key; // the key of vectorOfRow
     unsigned input;
-    std::string name; // of its place: "held0"
+    std::string name; // name of its place in shared memory: "held0"
   };
 
   void findMapping();
@@ -165,19 +166,19 @@ private:
   std::string threadOfRow() const { return byWarp ? "threadIdx.x % 32" : "threadIdx.x"; }
 
   const CudaPrinting how;
-  bool isLong = false; // shared memory keeps a part of the row
+  bool isLong = false; // true if shared memory keeps a part of the row
   bool mayKeep, kept = false, byWarp = false, hoists = false, sumsInRegisters = false;
-  bool walkedBefore = false; // a pass over this row was printed before
+  bool walkedBefore = false; // true if a pass over this row was already printed
   bool guardStores = false;  // true if a barrier must precede the stores of a row
   int64_t columns = 1, rows = 1, vectors = 1;
-  // Threads of a row and of a block, and rows that a block computes in parallel.
+  // Threads of a row; threads of a block; rows that a block computes in parallel.
   int64_t rowThreads = kWarp, blockThreads = kWarp, rowsAtOnce = 1;
   int64_t rowsInTurn = 1; // rows that a block computes one after the other
   int64_t chunksOfRow = 1, chunksAtOnce = 1;
-  int64_t chunksHeld = 0;  // vectors of a thread that shared memory keeps, of each input
-  int64_t leastShared = 0; // shared memory that the kernel asks for, so that few blocks share an SM
+  int64_t chunksHeld = 0;  // per thread and input, the vectors that shared memory keeps
+  int64_t leastShared = 0; // bytes that the kernel requests, so that few blocks share an SM
   SmallVector<Held> held;
-  std::vector<std::string> holds; // lines that put the vectors of the present pass into their places
+  std::vector<std::string> holds; // lines that put this pass's vectors into their places
   SmallVector<Online> onlines;
   CudaText rowTop, rowBody;
   CudaChunks rowChunks, sharedChunks; // vectors of a kept row; vectors that all rows share
@@ -199,7 +200,8 @@ int64_t RowPrinter::bytesOfRow(bool alsoShared) {
   return bytes;
 }
 
-// Returns true if one pass over the row is enough: sums of `onlines` need no pass of their own.
+// Returns true if one pass over the row is enough, where the sums of `onlines` need no pass of
+// their own.
 bool RowPrinter::hasOnePass(ArrayRef<Online> onlines) {
   SmallVector<unsigned> passes;
   for (const Reduction &r : info.reductions)
@@ -249,8 +251,8 @@ void RowPrinter::findMapping() {
   bool readsScalars = llvm::any_of(info.accesses, [](const Access &access) {
     return access.point.getNumDims() > 1 && access.point.isConstant();
   });
-  // A kernel that keeps its rows in registers computes at most two in a block for the sake of
-  // scalars: NVIDIA's compiler may unroll a longer loop over rows, and then spills registers.
+  // If rows are kept in registers and share only scalars, a block computes at most two of them:
+  // NVIDIA's compiler may unroll a longer loop over rows, and then spills registers.
   if ((hoists || readsScalars) && info.blockSums.empty())
     for (int64_t turn : {8, 4, 2})
       if (rowsInTurn == 1 && (hoists || !kept || turn == 2) &&
@@ -273,7 +275,7 @@ void RowPrinter::findHeld() {
   if (!isLong)
     return;
   if (how.longRows == LongRows::Alone)
-    leastShared = int64_t(how.sharedBytesPerSm / 2); // with what the driver adds, over half
+    leastShared = int64_t(how.sharedBytesPerSm / 2); // with what the driver adds, more than half
   int64_t bytes = bytesOfRow(false) * rowThreads, totals = 0;
   for (const Reduction &r : info.reductions)
     totals += totalsBytes(r);
@@ -283,7 +285,7 @@ void RowPrinter::findHeld() {
       (int64_t(how.sharedBytesPerBlock) - int64_t(llvm::alignTo(totals, 128))) / bytes, chunksOfRow);
 }
 
-// Returns the bytes of shared memory for the totals of the warps of a block.
+// Returns the bytes of shared memory for the totals of a block's warps.
 int64_t RowPrinter::totalsBytes(const Reduction &r) const {
   bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
   int64_t bytes = (loop ? 2 : 1) * rowThreads / kWarp * typeOf(r).getIntOrFloatBitWidth() / 8;
@@ -310,8 +312,8 @@ std::string RowPrinter::vectorOfRow(Key key, unsigned input, const std::string &
   return text;
 }
 
-// Returns the sums of exp(u - m) where m is the maximum of u; each of them can be computed in one
-// pass with its maximum.
+// Returns the sums of exp(u - m) where m is the maximum of u. One pass can compute each of these
+// sums together with its maximum.
 SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
   SmallVector<Online> found;
   for (const Reduction &sum : info.reductions) {
@@ -329,9 +331,8 @@ SmallVector<RowPrinter::Online> RowPrinter::onlineSums() {
   return found;
 }
 
-// Returns the address in shared memory at which the warps of a block store their totals of the
-// reduction. Consecutive rows alternate between two addresses, so that one barrier per row is
-// enough.
+// Returns the shared-memory address of the warps' totals of the reduction. Consecutive rows
+// alternate between two addresses, so that one barrier per row is enough.
 std::string RowPrinter::totals(const Reduction &r) const {
   std::string text = "totals" + std::to_string(&r - info.reductions.begin());
   bool loop = rowsInTurn > 1 || info.shape.rowsPerItem > 1;
@@ -364,16 +365,15 @@ void RowPrinter::printTotals(ArrayRef<const Reduction *> reductions) {
   }
 }
 
-// Prints the code that adds the terms of one row to the sums over the block of rows that contains
-// it.
+// Prints the code that adds the terms of one row to the sums over its block of rows.
 void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &chunkHead,
                              CudaText &chunkTail) {
   std::string vector = nameOf(sum);
   if (sumsInRegisters) {
     vector += chunksOfRow > 1 ? "[k]" : "";
   } else {
-    // The sum is kept in memory: the first row of the block stores it, and at every later row this
-    // thread loads what it stored before.
+    // The sum is kept in memory: at the first row of the block, this thread stores it; at every
+    // later row, it loads what it has stored.
     unsigned argument = argumentOf(info.outputs[sum.output]);
     RankedTensorType type = typeOf(argument);
     std::string at = address(argument, type, sum.sum.point);
@@ -394,8 +394,8 @@ void RowPrinter::addBlockSum(const BlockSum &sum, CudaText &elements, CudaText &
 }
 
 // Prints two loops over the loaded vectors. The first loop contains the lines of `chunk` and
-// computes the maximum and the other reductions. Then, if the maximum has grown, the sum of
-// exponentials is rescaled to it, and the second loop adds the terms of these vectors to the sum.
+// computes the maximum and the other reductions. If the maximum has grown, the sum of exponentials
+// is rescaled to the new maximum. The second loop adds the terms of these vectors to the sum.
 void RowPrinter::printOnlinePass(CudaText &loop, CudaText &chunk, const CudaChunks &group,
                                  const Online &online) {
   std::string max = nameOf(*online.maximum), sum = nameOf(*online.sum);
@@ -440,13 +440,12 @@ void RowPrinter::printWalk(const RowPass &pass) {
   loopOverChunks(rowBody, rowChunks, chunk);
 }
 
-// Prints a pass that loads a few vectors, processes them, and continues with the next vectors.
+// Prints a pass that loads and processes a few vectors at a time.
 void RowPrinter::walkStreamed(const RowPass &pass) {
   int64_t step = rowThreads * chunksAtOnce, end = llvm::alignTo(vectors, step);
   bool loops = chunksAtOnce < chunksOfRow;
-  // A pass without sums may go backwards over the row: the end of the row, which the pass before
-  // read last, is still in the L2 cache. A pass with sums goes forwards to keep the order of its
-  // sums.
+  // A pass without sums may go backwards over the row, because the L2 cache still has the end of
+  // the row, which the previous pass read last. A pass with sums goes forwards to keep their order.
   bool fromEnd = loops && walkedBefore && pass.reductions.empty() && pass.sums.empty();
   walkedBefore = true;
 
@@ -599,7 +598,7 @@ void RowPrinter::printBlockSums(CudaText &to) {
   loopOverChunks(to, rowChunks, chunk);
 }
 
-// Prints the loop over the rows of a block, or of a warp if a warp computes a row.
+// Prints the loop over the rows of a block (or of a warp, if each warp computes a row).
 void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
   std::string item = "blockIdx.x";
   if (rowsAtOnce > 1)
@@ -617,8 +616,8 @@ void RowPrinter::printRowLoop(CudaText &body, const CudaText &row) {
     body.line("const u32 item = " + item + ";");
     leave("item", items);
     body.line("const u32 first = item * " + count + ";");
-    // Without a reduction along the row there is no barrier, so an unrolled loop has the loads of
-    // several rows in flight.
+    // Without a reduction along the row there is no barrier, so that in an unrolled loop the loads
+    // of several rows are in flight.
     if (info.reductions.empty() && info.outputs.size() == info.blockSums.size())
       body.line("#pragma unroll 4");
     body.block("for (u32 row = first; row < first + " + count + "; ++row)", row);
@@ -714,8 +713,7 @@ CudaKernel RowPrinter::print() {
 CudaKernel printCudaRows(kern::KernelOp kernel, const RegionInfo &info, const CudaPrinting &how) {
   RowPrinter printer(kernel, info, how, /*mayKeep=*/true);
   CudaKernel result = printer.print();
-  // A row cannot be kept in registers if one of its loads needs an index that depends on a
-  // reduction.
+  // If an index of a load depends on a reduction, the row cannot be kept in registers.
   return printer.keepsTooEarly() ? RowPrinter(kernel, info, how, /*mayKeep=*/false).print() : result;
 }
 

@@ -20,8 +20,8 @@ using llvm::StringRef;
 
 namespace lmc::codegen {
 
-// The version of the cache. It must change when the format of an entry changes, or anything else
-// that the code depends on and that the key does not cover.
+// The version of the cache. Must change when the format of an entry changes, or anything else that
+// the code depends on and that the key does not cover.
 static constexpr llvm::StringLiteral kForm = "lmc kernel 1\n";
 
 // The format of an entry: kForm, the key, kNumbers numbers (32 bits each, little-endian), the image
@@ -56,7 +56,7 @@ KernelCache::~KernelCache() {
 
 std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef nvrtc) {
   llvm::SHA256 hash;
-  auto add = [&](StringRef text) { // includes the length, so that different lists of texts differ
+  auto add = [&](StringRef text) { // the length keeps different lists of texts apart
     uint8_t length[8];
     llvm::support::endian::write64le(length, text.size());
     hash.update(length);
@@ -74,8 +74,7 @@ std::string KernelCache::key(const CudaKernel &kernel, StringRef arch, StringRef
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-// The prefix of the file name is needed because llvm::pruneCache() deletes only files with this
-// prefix.
+// llvm::pruneCache() deletes only files whose names have this prefix.
 std::string KernelCache::pathOf(StringRef key) const {
   return (directory + "/llvmcache-lmc-" + key).str();
 }
@@ -83,8 +82,7 @@ std::string KernelCache::pathOf(StringRef key) const {
 std::optional<Cubin> KernelCache::find(StringRef key) const {
   if (directory.empty())
     return std::nullopt;
-  // The file is read, not mapped into memory, because another process may replace it in the
-  // meantime.
+  // The file is read, not mapped into memory, because another process may replace it meanwhile.
   auto file =
       llvm::MemoryBuffer::getFile(pathOf(key), /*IsText=*/false, /*RequiresNullTerminator=*/false,
                                   /*IsVolatile=*/true);

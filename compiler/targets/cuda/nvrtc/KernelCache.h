@@ -18,14 +18,14 @@ public:
   static constexpr uint64_t kMaxBytes = uint64_t(1) << 30;
 
   // Returns $LMC_CACHE_DIR, else $XDG_CACHE_HOME/lmc/kernels, else ~/.cache/lmc/kernels; "" if none
-  // of these variables is set.
+  // of the variables is set.
   static std::string defaultDirectory();
 
-  // If `directory` is empty, the cache is off: find() finds nothing and keep() stores nothing.
+  // If `directory` is empty, find() finds nothing and keep() stores nothing.
   explicit KernelCache(std::string directory, uint64_t mostBytes = kMaxBytes);
 
-  // Deletes entries that are too old, and the oldest ones if there are too many, unless a process
-  // did so recently.
+  // Unless a process did so recently, deletes entries that are too old, and the oldest ones if
+  // there are too many.
   ~KernelCache();
 
   // Returns 64 hexadecimal digits: a hash of the source, all device headers, the architecture, the

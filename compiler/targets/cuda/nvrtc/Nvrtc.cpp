@@ -105,7 +105,7 @@ SmallVector<const char *> Nvrtc::options(const CudaKernel &kernel) {
           kernel.contract ? "--fmad=true" : "--fmad=false"};
 }
 
-// Returns the first line of the log with an error, or the first line if none has the word "error".
+// Returns the first line of the log that has the word "error", or else the first line.
 static StringRef firstComplaint(StringRef log) {
   SmallVector<StringRef> lines;
   log.split(lines, '\n', -1, /*KeepEmpty=*/false);
@@ -115,7 +115,7 @@ static StringRef firstComplaint(StringRef log) {
   return lines.empty() ? "" : lines.front().trim();
 }
 
-// Writes a temporary file with the kernel's source, followed by the log as a comment. Returns the
+// Writes the kernel's source, followed by the log as a comment, to a temporary file. Returns the
 // file's path, or "" if no file can be written.
 static std::string keepSource(const CudaKernel &kernel, StringRef log) {
   int descriptor = -1;

@@ -1,4 +1,4 @@
-// Compiles CUDA C++ to a cubin with NVRTC, inside this process. This needs no GPU.
+// Compiles CUDA C++ to a cubin with NVRTC, in this process and without a GPU.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -14,10 +14,10 @@
 
 namespace lmc::codegen {
 
-// The resources of the GPU that a kernel uses, as ptxas reports them.
+// The resources that a kernel uses, as ptxas reports them.
 struct KernelResources {
-  uint32_t registers = 0;   // number per thread
-  uint32_t sharedBytes = 0; // static, per thread block; dynamic shared memory not included
+  uint32_t registers = 0;   // per thread
+  uint32_t sharedBytes = 0; // static shared memory per thread block, without dynamic one
   uint32_t stackBytes = 0;  // per thread: local memory for spills and indexed arrays
   uint32_t spillBytes = 0;  // per thread: spill stores and spill loads together
 };
@@ -28,23 +28,22 @@ struct Cubin {
 };
 
 // Returns the resources in `log`, the output of `ptxas -v` for one kernel. The log also lists
-// functions that the kernel calls: their stack, spill and shared bytes are added, and of the
-// registers the maximum counts. Returns nothing if the log has no stack or no register numbers.
+// functions that the kernel calls: of the registers, the maximum counts, of all other resources the
+// sum. Returns nothing if the log has no stack or no register numbers.
 std::optional<KernelResources> parsePtxasLog(llvm::StringRef log);
 
-// Returns the line of `log` in which ptxas reports that it made a kernel slower than it was
-// written, or did not keep to its limits: it runs products of warpgroups one after the other
-// (C7510), adds a wait for them because registers are used in flight (C7517), or ignores a limit of
-// registers (C7508). ptxas does not fail then, and a new version may begin to report a kernel that
-// was fast.
+// Returns the line of `log` in which ptxas reports that it did not compile a kernel as written: it
+// runs products of warpgroups one after the other (C7510), adds a wait for them because registers
+// are used in flight (C7517), or ignores a limit of registers (C7508). ptxas does not fail then,
+// and a new version may begin to report a kernel that was fast.
 std::optional<std::string> findPtxasRefusal(llvm::StringRef log);
 
-// NVRTC, a shared library that is opened at run time.
+// The library NVRTC, which is opened at run time.
 class Nvrtc {
 public:
-  // Returns the library, which is opened once per process: the one that $LMC_NVRTC names if this is
-  // set, else the one that the build found, else the one that the system's loader finds. An error
-  // tells how to install it.
+  // Returns the library, which is opened once per process: the one that $LMC_NVRTC names if it is
+  // set, else the one that the build found, else the one that the system's loader finds. The error
+  // says how to install it.
   static llvm::Expected<const Nvrtc *> get();
 
   // Opens the library at exactly `path`.

@@ -29,15 +29,15 @@ static llvm::Error check(const AttentionShape &shape) {
     return refuse(formatv("heads of {0}; even sizes up to 256 have a kernel", shape.headDim));
   if (!(shape.scale > 0) || !std::isfinite(float(shape.scale)))
     return refuse(formatv("a scale of {0}", shape.scale));
-  // Grid sizes, and positions within a sequence, are 32-bit numbers in the kernels.
+  // The kernels have 32-bit grid sizes and positions within a sequence.
   if (double(shape.batch) * double(shape.heads) * double(shape.seq) >
       double(std::numeric_limits<int32_t>::max()))
     return refuse("more than 2^31 rows of heads");
   return llvm::Error::success();
 }
 
-// Returns the shape with every pitch set. A window that is at least as long as the sequence becomes
-// 0 (no window).
+// Returns the shape with every pitch set. A window of at least the sequence's length becomes 0 (no
+// window).
 static AttentionShape resolved(AttentionShape shape) {
   int64_t width = shape.heads * shape.headDim, kvWidth = shape.kvHeads * shape.headDim;
   for (int64_t *pitch : {&shape.qPitch, &shape.outPitch, &shape.doutPitch, &shape.dqPitch})
@@ -51,7 +51,7 @@ static AttentionShape resolved(AttentionShape shape) {
   return shape;
 }
 
-// Returns the number of (sequence, head) pairs that the grid processes together, so that the rows
+// Returns the number of (sequence, head) pairs that the grid processes together, such that the rows
 // that they share (keys and values, or queries and gradients) stay in half of the L2 cache. The
 // number is a multiple of one group of heads with the same keys, and at least one group. For
 // GradKeys the pairs count key heads, so a group is one pair.
@@ -74,7 +74,7 @@ static std::string real(double value) {
 
 namespace {
 // A part's name in the device library, its hero, and the parameters of its kernel in the order of
-// the launch's arguments. A parameter that the shape does not need is left out of the launch and is
+// the launch's arguments. A parameter that the shape does not need is missing in the launch and
 // null in the call of the template.
 struct PartText {
   const char *name, *hero;
@@ -227,7 +227,7 @@ CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = textOf(part).hero;
-  kernel.contract = true; // this is safe: the kernel's text does not depend on which ops share it
+  kernel.contract = true; // this is safe: no other ops share the kernel
   kernel.threads = uint32_t(32 * (tile ? tile->warps : kPlainWarps));
   bool byKeys = part == AttentionPart::GradKeys;
   int64_t rows = !tile ? kPlainWarps : byKeys ? tile->keys : tile->queries;

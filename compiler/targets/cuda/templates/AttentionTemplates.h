@@ -1,10 +1,10 @@
-// Generates the CUDA kernels of attention. They are not printed from a kernel region but
-// instantiated from templates in compiler/targets/cuda/device.
+// Generates the CUDA kernels of attention from templates in compiler/targets/cuda/device; no kernel
+// region describes them.
 //
 // The plan keeps attention as one command, and lists these kernels as the launches of the command.
-// Another implementation of attention therefore changes one place only. The kernels by products of
-// warpgroups (sm_90a) are further variants with the same arguments. A library (cuDNN) would be
-// called by the runtime's device, which may execute the command and ignore its launches.
+// Another implementation of attention therefore changes one place only. The kernels with products
+// by warpgroups (sm_90a) are further variants with the same arguments. The runtime's device could
+// also call a library (cuDNN) for the command and ignore its launches.
 #pragma once
 
 #include "compiler/targets/cuda/CudaArch.h"
@@ -29,23 +29,23 @@ struct AttentionShape {
   int64_t window = 0; // number of keys that a query sees; 0: no window
   double scale = 1;
   bool documents = false; // true if there is an argument `starts`, i32 [batch * seq]
-  // For gradients only. True if dq and dk are rotated back with the arguments `cos` and `sin`, f32
+  // Only for gradients: true if dq and dk are rotated back with the arguments `cos` and `sin`, f32
   // [seq, headDim / 2]. The results are then the gradients of the inputs of lm.rope.
   bool rope = false;
-  // Pitches: the number of elements from the start of one row (token) to the start of the next; 0
-  // means that rows are adjacent.
+  // Pitches: the number of elements from the start of one row (token) to the start of the next; 0:
+  // rows are adjacent.
   int64_t qPitch = 0, kPitch = 0, vPitch = 0, outPitch = 0;
   int64_t doutPitch = 0, dqPitch = 0, dkPitch = 0, dvPitch = 0;
 };
 
-// Returns the kernels of the command plan::Attention: one kernel, with the arguments
+// Returns the one kernel of the command plan::Attention, with the arguments
 //   q, k, v, [starts], out, lse
 // Errors: an inconsistent shape, f64, or a head size that no kernel supports.
 llvm::Expected<std::vector<CudaKernel>> attentionKernels(const AttentionShape &shape,
                                                          const CudaArch &arch,
                                                          const std::string &name = "attention");
 
-// Returns the kernels of the command plan::AttentionGrad: two, to run in this order, with the
+// Returns the two kernels of the command plan::AttentionGrad, in the order to run, with the
 // arguments
 //   q, k, v, out, lse, dout, [starts], [cos, sin], dq, delta
 //   q, k, v, lse, dout, delta, [starts], [cos, sin], dk, dv
@@ -58,8 +58,8 @@ attentionGradKernels(const AttentionShape &shape, const CudaArch &arch,
 
 enum class AttentionPart { Forward, GradQueries, GradKeys };
 
-// Returns the parts that the kernels of attention (or of its gradient, if `backward`) compute, one
-// each, in the order of the launches.
+// Returns the parts of attention (or of its gradient, if `backward`), one per kernel, in the order
+// of the launches.
 llvm::ArrayRef<AttentionPart> partsOfAttention(bool backward);
 
 // Returns the number of matrix products that a part computes for a pair of tiles.
@@ -68,20 +68,20 @@ int productsOf(AttentionPart part);
 // Returns the traffic of one launch of a part's kernel, where each byte counts once.
 GlobalBytes bytesOf(AttentionPart part, const AttentionShape &shape);
 
-// The masks that a variant does not support because it would spill registers.
+// The masks that a variant does not support, because they would make it spill registers.
 enum class AttentionLimits {
   None,
   Whole,  // documents, a last tile that is not full, heads with fewer columns than a tile
   Causal, // the same, and a window
 };
 
-// A variant of a tensor core kernel: its tile sizes and resources. In compiler/targets/cuda/device,
-// attention_forward.cuh and attention_backward.cuh (mma.sync), or attention_forward_groups.cuh and
-// attention_backward_groups.cuh (wgmma), explain how they are used.
+// A variant of a tensor core kernel: its tile sizes and resources. Their use is explained in
+// compiler/targets/cuda/device: attention_forward.cuh and attention_backward.cuh (mma.sync),
+// attention_forward_groups.cuh and attention_backward_groups.cuh (wgmma).
 struct AttentionTile {
   AttentionPart part;
-  // The columns of a tile, the queries and keys of a tile, and the warps of a thread block. A head
-  // has as many columns as a tile, or fewer: then the rest of the tile is zeros.
+  // The columns of a tile, the queries and keys of a tile, and the warps of a thread block. If a
+  // head has fewer columns than a tile, the rest of the tile is zeros.
   int headDim;
   int queries, keys, warps;
   int stages; // buffers in shared memory, each for one tile or a pair of tiles
@@ -89,7 +89,7 @@ struct AttentionTile {
   // True if registers hold a warp's own rows: those of q (for GradQueries also of dout), or, for
   // GradKeys with warpgroups, those of k and v.
   bool inRegisters;
-  int blocks;    // thread blocks per SM requested by the launch bounds
+  int blocks;    // thread blocks per SM that the launch bounds request
   int registers; // registers per thread, maximum over masks and architectures
   AttentionLimits limits;
   bool warpgroups; // products of 64 rows by wgmma, which sm_90a alone has
@@ -97,18 +97,17 @@ struct AttentionTile {
   bool isFor(const AttentionShape &shape, const CudaArch &arch) const;
 };
 
-// Returns all variants. None of them spills registers when NVRTC compiles it: a test compiles each
-// variant with the masks that need the most registers.
+// Returns all variants. A test compiles each variant, with the masks that need the most registers,
+// and checks that NVRTC spills none.
 llvm::ArrayRef<AttentionTile> attentionTiles();
 
 // The largest number of columns of a tile.
 inline constexpr int kLargestTileHeadDim = 256;
 
-// Returns the columns of the tiles for heads of this size: the smallest number that some variant
-// has and that is not less than headDim. Returns 0 if headDim is too large, or no multiple of 8
-// (16 bytes), the unit in which tiles are copied; beyond 128 it must be a multiple of 16, because
-// the exchange of columns between lanes that RoPE's gradient needs for others takes too many
-// registers.
+// Returns the columns of the tiles for heads of this size: the smallest number of any variant that
+// is at least headDim. Returns 0 if headDim is too large, or not a multiple of 8 (16 bytes), the
+// unit in which tiles are copied. Beyond 128, it must be a multiple of 16: for others, RoPE's
+// gradient exchanges columns between lanes, which takes too many registers.
 int tileHeadDim(int64_t headDim);
 
 // Returns the dynamic shared memory of a thread block, in bytes.
@@ -123,15 +122,14 @@ AttentionEstimate estimate(const AttentionTile &tile, const AttentionShape &shap
                            const CudaArch &arch);
 
 // Returns false for a shape that needs the plain kernels (attention_plain.cuh): a dtype other than
-// bf16, a head size without tiles, or rows that do not begin at multiples of 16 bytes.
+// bf16, a head size without tiles, or rows that do not start at multiples of 16 bytes.
 bool hasTiles(const AttentionShape &shape);
 
 // Returns the variant with the fewest predicted clock cycles; null if the shape has no tiles.
 const AttentionTile *chooseAttentionTile(AttentionPart part, const AttentionShape &shape,
                                          const CudaArch &arch);
 
-// The plain kernels have kPlainWarps warps in a thread block, and take at most kPlainRegisters
-// registers per thread.
+// The warps of a thread block of the plain kernels, and the maximum of registers per thread.
 inline constexpr int kPlainWarps = 8, kPlainRegisters = 128;
 int64_t plainSharedBytes(const AttentionShape &shape);
 
@@ -139,8 +137,8 @@ int64_t plainSharedBytes(const AttentionShape &shape);
 // part's plain kernel.
 double plainClocks(AttentionPart part, const AttentionShape &shape, const CudaArch &arch);
 
-// Returns the kernel of one part of attention in the variant `tile`; the plain kernel if `tile` is
-// null. Tests and benches call it.
+// Returns the kernel of one part of attention in the variant `tile`, or the plain kernel if `tile`
+// is null. Only tests and benches call it from outside.
 CudaKernel attentionKernel(AttentionPart part, const AttentionTile *tile,
                            const AttentionShape &shape, const CudaArch &arch,
                            const std::string &name);

@@ -1,8 +1,8 @@
 // Chooses the tile size of a flash attention kernel for a shape.
 //
 // The cost model. A step multiplies one tile of queries with one tile of keys. Each of five units
-// of an SM is busy for some clock cycles of a step. queries, keys and headDim are the sizes of the
-// tile, products is the number of matrix products per step:
+// of an SM is busy for some clock cycles of a step. With queries, keys and headDim (the sizes of
+// the tile) and products (the number of matrix products per step), these are:
 //   tensor cores   2 products queries keys headDim / (FLOPs per clock)
 //   shared memory  512 bytes per ldmatrix and the two tiles that are copied, at 128 bytes per clock
 //   L2 cache       the two tiles that are copied, at chip.cacheBytesPerClock for all SMs
@@ -12,16 +12,15 @@
 // cycles of the other units:
 //   step = most + (sum - most) / w
 // where `most` and `sum` are the maximum and the sum over the five units. A step takes
-// chip.attentionShare of these cycles. A thread block takes the
-// number of its steps x `step` cycles, times the number of blocks that share its SM. The blocks
-// start in order, each at the first free place on the GPU. This gives the cycles of the whole
-// launch, including masked scores, blocks of different length and a last wave that does not fill
-// the GPU.
+// chip.attentionShare of these cycles. A thread block takes the number of its steps x `step`
+// cycles, times the number of blocks that share its SM. The blocks start in order, each at the
+// first free place on the GPU. This gives the cycles of the whole launch, including masked scores,
+// blocks of different length and a last wave that does not fill the GPU.
 //
 // The cost model of the plain kernels (attention_plain.cuh). In a step, a warp computes the scores
-// of its row with the 32 rows of a tile. Two units are busy, and they overlap as above. Shared
-// memory serves one instruction of a warp in a cycle, for a load, a store or a shuffle; the SM
-// issues four instructions in a cycle. With columns = ceil(headDim / 32), a step has these
+// of its row with the 32 rows of a tile. Two units are busy, and they overlap as above: shared
+// memory serves one instruction of a warp (a load, a store or a shuffle) per cycle, and the SM
+// issues four instructions per cycle. With columns = ceil(headDim / 32), a step has these
 // instructions:
 //   for each product that gives scores  headDim loads of the tile, headDim loads of the warp's row
 //                                       (a quarter of them if 4 words can be loaded at once), and
@@ -30,18 +29,17 @@
 //                                       multiply-adds
 //   for the copy of the next two tiles  8 columns stores
 //   for all else                        about 60, which do not use shared memory
-// The blocks are short and many, so all SMs are taken to be busy until the end.
+// The blocks are short and many, so the model takes all SMs as busy until the end.
 //
-// The cost model of products by warpgroups. They and the copies run by themselves, so a step has
-// two sides, which w warpgroups on an SM overlap as above:
-//   products   the busiest of tensor cores, of shared memory (the factors that the products read:
-//   2048
-//              bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the L2
-//              cache
+// The cost model of products by warpgroups. Products and copies run beside the threads, so a step
+// has two sides, which w warpgroups on an SM overlap as above:
+//   products   the busiest of tensor cores, of shared memory (the factors that the products read,
+//              2048 bytes for 64 rows and 16 terms, and the two tiles that are copied) and of the
+//              L2 cache
 //   threads    exponentials and instructions, one after the other
 // All takes longer than that by 661/570: what FlashAttention-3 loses on an H100 if all warps copy,
-// as here, and not one for the others (Shah et al., arXiv:2407.08608, table 2). No GPU has run it
-// yet.
+// as here, instead of one warp for all (Shah et al., arXiv:2407.08608, table 2). No GPU has run
+// it yet.
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -54,7 +52,7 @@
 namespace lmc::codegen {
 
 namespace {
-// The numbers in which the three kernels (forward, GradQueries, GradKeys) differ.
+// The numbers that differ between the three kernels (forward, GradQueries, GradKeys).
 struct PartModel {
   int scoreProducts; // matrix products per pair of tiles that give scores: sums over headDim
   int sumProducts;   // matrix products per pair of tiles that add rows, weighted by scores
@@ -108,7 +106,7 @@ static bool isInPairs(const AttentionTile &tile) {
 int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   const int64_t words = shape.window > 0 || shape.documents ? 3 : 2;
   const int64_t pairBytes = isInPairs(tile) ? 4 * tile.queries * tile.keys : 0;
-  // Tiles of warpgroups are panels of 64 columns, and begin at a multiple of 1024 bytes.
+  // Tiles of warpgroups are panels of 64 columns, and start at multiples of 1024 bytes.
   const int64_t rowBytes =
       tile.warpgroups ? 128 * int64_t(llvm::divideCeil(tile.headDim, 64)) : 2 * tile.headDim;
   const int64_t padding = tile.warpgroups ? 1024 : 0;
@@ -127,8 +125,8 @@ int64_t sharedBytesOf(const AttentionTile &tile, const AttentionShape &shape) {
   llvm_unreachable("a part of attention");
 }
 
-// Returns the number of steps for tile number `t`: the number of tiles of keys that a tile of
-// queries visits, or in GradKeys the number of tiles of queries that a tile of keys visits.
+// Returns the number of steps for tile number `t`: for a tile of queries, the tiles of keys that it
+// visits; in GradKeys, for a tile of keys, the tiles of queries that it visits.
 static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, int64_t t) {
   if (tile.part == AttentionPart::GradKeys) {
     int64_t first = t * tile.keys, last = std::min(first + tile.keys, shape.seq) - 1;
@@ -141,8 +139,8 @@ static int64_t stepsOf(const AttentionTile &tile, const AttentionShape &shape, i
   return last / tile.keys + 1 - lowest / tile.keys;
 }
 
-// Returns the cycles of a step whose units are busy for the cycles `busy`, with `warps` warps on
-// each scheduler.
+// Returns the cycles of a step that keeps each unit busy for its cycles in `busy`, with `warps`
+// warps on each scheduler.
 static double overlapped(llvm::ArrayRef<double> busy, double warps) {
   double sum = 0, most = 0;
   for (double clocks : busy) {
@@ -173,9 +171,9 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
     const double groups = double(resident) * own / 64;
     return 661.0 / 570 * overlapped({byProducts, byThreads}, groups);
   }
-  // The ldmatrix instructions of a warp load, for every product, the rows of the visited tile. For
-  // the products that give scores, they also load the rows of the warp's own tile, unless registers
-  // hold them.
+  // For every product, the ldmatrix instructions of a warp load the rows of the visited tile. For
+  // products that give scores, they also load the rows of the warp's own tile, unless registers
+  // hold these rows.
   int ofRows = isInPairs(tile) ? 2 : 1; // warps with the same rows, each with half of the products
   int slices = tile.headDim / 16, bands = own / (16 * tile.warps / ofRows);
   int ownLoads = tile.inRegisters ? 0 : tile.part == AttentionPart::Forward ? 1 : 2;
@@ -187,8 +185,8 @@ static double clocksOfStep(const AttentionTile &tile, const CudaChip &chip, int6
   return overlapped(busy, double(resident) * tile.warps / 4) * chip.attentionShare;
 }
 
-// Returns the time at which the last block ends. There are `count` blocks of each of `lengths`.
-// They start in this order, each at the first of `places` that becomes free.
+// Returns the time at which the last block ends. There are `count` blocks of each of `lengths`,
+// which start in this order, each at the first of `places` that becomes free.
 static double endOf(llvm::ArrayRef<double> lengths, int64_t count, int64_t places) {
   std::priority_queue<double, std::vector<double>, std::greater<>> free;
   double end = 0;
@@ -270,7 +268,7 @@ bool AttentionTile::isFor(const AttentionShape &shape, const CudaArch &arch) con
 bool hasTiles(const AttentionShape &shape) {
   if (shape.type != DataType::BF16 || tileHeadDim(shape.headDim) == 0)
     return false;
-  // A pitch of 0 stands for a multiple of headDim.
+  // A pitch of 0 means headDim times a number of heads.
   const int64_t pitches[] = {shape.qPitch,    shape.kPitch,  shape.vPitch,  shape.outPitch,
                              shape.doutPitch, shape.dqPitch, shape.dkPitch, shape.dvPitch};
   return llvm::all_of(pitches, [](int64_t pitch) { return pitch % 8 == 0; });

@@ -15,8 +15,8 @@ constexpr int64_t kExpertTile = ExpertGemmShape::kTile, kExpertSlice = 32, kExpe
 constexpr uint32_t kExpertThreads = 256;
 
 // The tiles of warpgroups. On an H100, with 131072 rows of 2048 elements and 64 experts, tiles of
-// 128 x 256 with 4 slices in shared memory were the fastest with 680 TFLOP/s, before 128 x 128 with
-// 6 slices (540) and 128 x 128 with 3 slices and two blocks on an SM (512;
+// 128 x 256 with 4 slices in shared memory were the fastest (680 TFLOP/s), before 128 x 128 with 6
+// slices (540) and 128 x 128 with 3 slices and two blocks on an SM (512;
 // bench/results/gpu-2026-11-26-h100.md).
 constexpr int64_t kGroupSlice = 64;
 struct GroupTile {
@@ -27,7 +27,7 @@ constexpr GroupTile kWideGroup = {ExpertGemmShape::kGroupColumns, 4}, kNarrowGro
 bool usesGroups(const ExpertGemmShape &shape) { return shape.isTiled() && shape.warpgroups; }
 bool isPersistent(const ExpertGemmShape &shape) { return usesGroups(shape) && shape.blocks > 0; }
 
-// `columns` is the number of columns of the result, which is `inner` for the gradient.
+// `columns` is the number of columns of the result (for the gradient: `inner`).
 GroupTile groupTileOf(int64_t columns) {
   return columns > kNarrowGroup.columns ? kWideGroup : kNarrowGroup;
 }
@@ -38,19 +38,19 @@ int64_t tileOf(const ExpertGemmShape &shape) {
   return shape.isTiled() ? kExpertTile : ExpertGemmShape::kPlainTile;
 }
 
-// The columns of a tile of a result with `columns` columns.
+// Returns the number of columns of a tile of a result with `columns` columns.
 int64_t tileColumnsOf(const ExpertGemmShape &shape, int64_t columns) {
   return usesGroups(shape) ? groupTileOf(columns).columns : tileOf(shape);
 }
 
 uint32_t sharedBytesOf(const ExpertGemmShape &shape, GroupTile group) {
-  if (usesGroups(shape)) // + 1024: tiles begin at a multiple of 1024 bytes
+  if (usesGroups(shape)) // + 1024: tiles start at multiples of 1024 bytes
     return uint32_t(group.stages * (kExpertTile + group.columns) * kGroupSlice * 2 + 1024);
   return shape.isTiled() ? uint32_t(2 * kExpertStages * kExpertTile * kExpertSlice * 2)
                          : uint32_t(2 * 32 * 33 * elementBytes(shape.sumType()));
 }
 
-// Fills in what both kernels have alike. `columns` is the number of columns of the result, and
+// Returns what both kernels have in common. `columns` is the number of columns of the result, and
 // `function` the device function without its arguments.
 CudaKernel expertKernelOf(const ExpertGemmShape &shape, int64_t columns, const std::string &name,
                           const char *hero, const std::string &comment, const char *function,

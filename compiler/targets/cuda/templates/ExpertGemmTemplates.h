@@ -1,5 +1,5 @@
-// Generates the kernels of products of rows with the matrix of their expert, from expert_gemm.cuh
-// in compiler/targets/cuda/device.
+// Generates the kernels that multiply rows by the matrix of their expert, from expert_gemm.cuh in
+// compiler/targets/cuda/device.
 #pragma once
 
 #include "compiler/targets/cuda/CudaKernel.h"
@@ -13,26 +13,26 @@ namespace lmc::codegen {
 struct ExpertGemmShape {
   int64_t rows = 0, experts = 0, inner = 0, columns = 0;
   DataType type = DataType::BF16;
-  bool transposed = false; // not of the gradient
+  bool transposed = false; // never true for the gradient
   bool accumulate = false; // only for the gradient: true if it is added to d
-  bool warpgroups = false; // if isTiled(), wgmma computes the products; sm_90a alone has it
+  bool warpgroups = false; // true if wgmma (only on sm_90a) computes the products if isTiled()
   // The maximum number of blocks of a product by warpgroups, which stay on their SMs; 0: one block
-  // per tile. The gradient does not use it.
+  // per tile. Not for the gradient.
   int64_t blocks = 0;
 
   DataType sumType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // The rows and columns of a tile with tensor cores, and of one without; the maximum number of
-  // columns of a tile of warpgroups. As in expert_gemm.cuh.
+  // As in expert_gemm.cuh: the rows and columns of a tile with tensor cores, and of a tile without;
+  // the maximum number of columns of a tile of warpgroups.
   static constexpr int64_t kTile = 128, kPlainTile = 32, kGroupColumns = 256;
   // True if tensor cores compute the products.
   bool isTiled() const { return type == DataType::BF16 && inner % 8 == 0 && columns % 8 == 0; }
 };
 
-// Returns the kernel that computes y; its arguments are x, w, offsets, y. CudaKernel::bytes assumes
-// that each expert has a row.
+// Returns the kernel that computes y, with the arguments x, w, offsets, y. Its CudaKernel::bytes
+// assumes that each expert has a row.
 CudaKernel expertGemmKernel(const ExpertGemmShape &shape);
 
-// Returns the kernel of the gradient of the matrices; its arguments are dy, x, offsets, d.
+// Returns the kernel of the gradient of the matrices, with the arguments dy, x, offsets, d.
 CudaKernel expertGemmGradKernel(const ExpertGemmShape &shape);
 
 } // namespace lmc::codegen

@@ -9,7 +9,7 @@ using namespace mlir;
 namespace lmc::codegen {
 namespace {
 
-// Returns the shape of a router, from operands that its ops and its gradient's have.
+// Returns the shape of a router, from operands that its op and its gradient's op both have.
 template <typename Op> RouteShape routeShapeOf(Op op) {
   RankedTensorType logits = contentOf(op.getLogits());
   RouteShape shape;
@@ -23,7 +23,7 @@ template <typename Op> RouteShape routeShapeOf(Op op) {
   return shape;
 }
 
-// Returns what the bytes of the sort's scratch memory depend on.
+// Returns the fields on which the size of the sort's scratch memory depends.
 template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
   ExpertRowsShape shape;
   shape.tokens = contentOf(op.getExperts()).getDimSize(0);
@@ -33,14 +33,14 @@ template <typename Op> ExpertRowsShape sortShapeOf(Op op) {
   return shape;
 }
 
-// Returns the shape of a kernel that moves rows: `tokens` has a row for each token, which has
-// `chosen` choices, and `rows` has a row for each choice that is computed here.
+// Returns the shape of a kernel that moves rows: `tokens` has a row for each token, which makes
+// `chosen` choices, and `rows` has a row for each choice that this rank computes.
 ExpertRowsShape rowsShapeOf(Value tokens, Value rows, int64_t chosen) {
   ExpertRowsShape shape;
   shape.tokens = contentOf(tokens).getDimSize(0);
   shape.chosen = chosen;
   shape.held = contentOf(rows).getDimSize(0);
-  shape.experts = 1; // of the sort alone
+  shape.experts = 1; // only the sort uses it
   shape.columns = contentOf(tokens).getDimSize(1);
   shape.type = *dataTypeOf(contentOf(tokens).getElementType());
   return shape;
@@ -62,13 +62,13 @@ ExpertGemmShape expertShapeOf(Value x, Value y, Value offsets, const CudaArch &a
   return shape;
 }
 
-// `y` has a row of one half of x.
+// A row of `y` is half as long as a row of x.
 ExpertRowsShape swigluShapeOf(Value y, Value offsets) {
   return {contentOf(y).getDimSize(0), 1, contentOf(offsets).getDimSize(0) - 1,
           contentOf(y).getDimSize(1), *dataTypeOf(contentOf(y).getElementType())};
 }
 
-// Returns the one launch of a kernel on all operands of its command.
+// Returns the only launch of a command, on all its operands.
 std::vector<TemplateLaunch> alone(CudaKernel kernel, CommandOpInterface op) {
   return {onOperands(std::move(kernel), op)};
 }
@@ -134,7 +134,7 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertLinearOp op, const CudaAr
   std::vector<TemplateLaunch> ways = alone(expertGemmKernel(shape), op);
   if (shape.warpgroups && shape.isTiled()) {
     shape.blocks = arch.chip.sms;
-    ways.push_back(onOperands(expertGemmKernel(shape), op)); // the other way to compute it
+    ways.push_back(onOperands(expertGemmKernel(shape), op)); // the other way to compute the command
   }
   return ways;
 }
@@ -151,7 +151,7 @@ std::vector<TemplateLaunch> templatesOf(plan_ir::ExpertSwigluGradOp op, const Cu
   return alone(expertSwigluGradKernel(swigluShapeOf(op.getDy(), op.getOffsets())), op);
 }
 
-// The others need none.
+// The other commands need no scratch memory.
 RankedTensorType scratchOf(kern::RouteGradOp) { return {}; }
 RankedTensorType scratchOf(kern::TakeRowsOp) { return {}; }
 RankedTensorType scratchOf(kern::TakeRowsGradOp) { return {}; }

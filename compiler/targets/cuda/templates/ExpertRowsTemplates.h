@@ -11,7 +11,8 @@ namespace lmc::codegen {
 
 // The shape of the choices and of a row: x and out [tokens, columns], y [rows(), columns] of
 // `type`; weights [tokens, chosen] in realType(). With several groups of experts, `experts` is the
-// number of those of one group, and only `held` rows of them are kept, from row `first` on.
+// number of experts in one group, and only `held` of the group's rows are kept, from row `first`
+// on.
 struct ExpertRowsShape {
   int64_t tokens = 0, chosen = 0, experts = 0, columns = 0;
   DataType type = DataType::BF16;
@@ -25,7 +26,7 @@ struct ExpertRowsShape {
 };
 
 // Returns the kernels of the sort, in the order to run. The arguments of the first are experts i32
-// [choices], with several groups the rank (a scalar in realType()), and the workspace; those of the
+// [choices], with several groups the rank (a scalar in realType()), and the workspace. Those of the
 // second are experts, the rank, the workspace, offsets i32 [experts + 1], rows i32 [rows()] and
 // places i32 [choices].
 std::vector<CudaKernel> sortRowsKernels(const ExpertRowsShape &shape);
@@ -40,11 +41,10 @@ CudaKernel combineRowsKernel(const ExpertRowsShape &shape);
 // Its gradients; arguments dout, y, weights, rows, places, dy, dweights.
 CudaKernel combineRowsGradKernel(const ExpertRowsShape &shape);
 
-// SwiGLU over rows of experts: there is room for `tokens` rows, of which those below
-// offsets[experts] belong to an expert, and `chosen` is 1. y is [tokens, columns], x [tokens, 2
-// columns].
+// SwiGLU over rows of experts, of which there is room for `tokens`; those below offsets[experts]
+// belong to an expert. `chosen` is 1. y is [tokens, columns], x [tokens, 2 columns].
 //
-// y = silu of one half of x times the other; arguments x, offsets i32 [experts + 1], y.
+// y = silu of one half of x, times the other half; arguments x, offsets i32 [experts + 1], y.
 CudaKernel expertSwigluKernel(const ExpertRowsShape &shape);
 // Its gradient; arguments dy, x, offsets, dx.
 CudaKernel expertSwigluGradKernel(const ExpertRowsShape &shape);

@@ -12,7 +12,7 @@ using llvm::formatv;
 using lm::InitKind;
 
 // The grid of every initializer kernel. Each thread writes several words, so the grid does not
-// depend on the variable's size: it has enough thread blocks to fill any GPU and few enough to be
+// depend on the variable's size: the thread blocks are enough to fill any GPU, and few enough to be
 // cheap for small variables.
 static constexpr uint32_t kBlocks = 1024, kThreads = 256;
 

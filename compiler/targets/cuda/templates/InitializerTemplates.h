@@ -14,24 +14,24 @@
 
 namespace lmc::codegen {
 
-// The properties that are fixed in an initializer kernel's text. Seeds, sizes, standard deviations
-// and scales are arguments of the kernel instead.
+// The properties that an initializer kernel's text fixes. Seeds, sizes, standard deviations and
+// scales are arguments of the kernel instead.
 struct InitializerShape {
   lm::InitKind kind = lm::InitKind::Constant; // never None or Zeros (no kernel); Ones is Constant
   DataType destination = DataType::F32;       // element type of the variable
-  DataType source = DataType::F32; // of CopyOf: element type of the variable that is copied
-  std::vector<double> frequencies; // of RopeCos, RopeSin: radians per position, for each column
+  DataType source = DataType::F32; // for CopyOf: element type of the variable that is copied
+  std::vector<double> frequencies; // for RopeCos, RopeSin: radians per position, for each column
 };
 
-// Returns a text that is different for different shapes.
+// Returns a text that identifies the shape.
 std::string initializerKey(const InitializerShape &shape);
 
-// Returns the kernel for `shape`, called `name`. The kernel's arguments are the record
-// (InitializerRecord), the source (for CopyOf only) and the result.
+// Returns the kernel `name` for `shape`. Its arguments are the record (InitializerRecord), the
+// source (only for CopyOf) and the result.
 CudaKernel initializerKernel(const InitializerShape &shape, const std::string &name);
 
-// Returns the traffic of a launch for a variable of `elements` elements: the kernel reads the
-// record and the source and writes the values. CudaKernel::bytes is empty because one kernel serves
+// Returns the traffic of a launch for a variable of `elements` elements: reads of the record and
+// the source, and writes of the values. CudaKernel::bytes is empty because one kernel serves
 // variables of every size.
 GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 
@@ -41,8 +41,8 @@ GlobalBytes initializerBytes(const InitializerShape &shape, int64_t elements);
 std::optional<InitializerShape> initializerShape(lm::InitAttr init, mlir::Type destination,
                                                  mlir::Type source);
 
-// Returns all initializer kernels that the variables of a plan need, each once and with a name of
-// its own ("initialize_normal_f32"), by their initializerKey().
+// Returns all initializer kernels that the variables of a plan need, each once, with its
+// initializerKey() and a unique name ("initialize_normal_f32").
 std::vector<std::pair<std::string, CudaKernel>> initializerKernels(mlir::ModuleOp plan);
 
 } // namespace lmc::codegen

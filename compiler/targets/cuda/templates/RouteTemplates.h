@@ -15,23 +15,23 @@ struct RouteShape {
   int64_t tokens = 0, experts = 0, chosen = 0;
   DataType type = DataType::BF16;
   bool normalize = false;
-  bool mass = false;                  // for the gradient: true if the mass has a gradient, too
+  bool mass = false;                  // for the gradient: true if the mass also has a gradient
   bool sigmoid = false, bias = false; // p is a sigmoid; a bias is added to p to choose experts
-  double scale = 1;                   // of the weights
+  double scale = 1;                   // factor of the weights
 
-  // Limits: 32 choices, because a lane keeps a weight for each; 1023 experts, because it has a bit
-  // for each of its experts.
+  // Limits: 32 choices, because each lane keeps the weight of one; 1023 experts, because a lane has
+  // one bit for each of its experts.
   DataType realType() const { return type == DataType::F64 ? DataType::F64 : DataType::F32; }
-  // The bytes of the workspace, in which the sums of thread blocks are kept.
+  // The bytes of the workspace, which holds the sums of thread blocks.
   int64_t workspaceBytes() const;
 };
 
 // Returns the kernels in the order to run. The arguments of the first are logits, bias (only with
-// shape.bias), weights, experts, workspace; those of the second workspace, counts, mass.
+// shape.bias), weights, experts, workspace; those of the second are workspace, counts, mass.
 std::vector<CudaKernel> routeKernels(const RouteShape &shape);
 
-// Returns the kernel of the gradient; its arguments are logits, experts, dweights, dmass (only with
-// shape.mass), dlogits.
+// Returns the kernel of the gradient, with the arguments logits, experts, dweights, dmass (only
+// with shape.mass), dlogits.
 CudaKernel routeGradKernel(const RouteShape &shape);
 
 } // namespace lmc::codegen

@@ -43,7 +43,7 @@ private:
   std::string words(int64_t offset) const { return at(offset, "lmc::u32"); }
   std::string sums(int64_t offset) const { return at(offset, cudaName(shape.sumType())); }
   std::string parameter(Operand operand) const;
-  // Returns the number of thread blocks that have `warps` warps together.
+  // Returns the number of thread blocks that have at least `warps` warps together.
   static int64_t blocksOf(int64_t warps) { return llvm::divideCeil(warps, kWarps); }
 
   const ScatterAddShape &shape;
@@ -74,7 +74,7 @@ void Printer::add(std::string name, std::string comment, std::string body, int64
   CudaKernel kernel;
   kernel.name = name;
   kernel.hero = "scatter_add";
-  // The second launch bound, 1 block per SM, lets ptxas give one block all registers of the SM.
+  // The second launch bound (1 block per SM) lets ptxas give all registers of the SM to one block.
   kernel.source = formatv("// {0}\n#include \"lmc/scatter_add.cuh\"\n\n"
                           "extern \"C\" __global__ void __launch_bounds__({1}, 1) {2}({3}) {{\n"
                           "{4}}\n",
@@ -189,7 +189,7 @@ template <typename Op> static ScatterAddShape shapeOf(Op op) {
 std::vector<TemplateLaunch> lmc::codegen::templatesOf(plan_ir::ScatterAddOp op, const CudaArch &) {
   ScatterAddShape shape = shapeOf(op);
   shape.accumulate = op.getAccumulate();
-  // By the numbers of ScatterAddOperand.
+  // Indexed by ScatterAddOperand.
   const mlir::Value slices[] = {op.getIds(), op.getX(), op.getWorkspace(), op.getD()};
   std::vector<TemplateLaunch> launches;
   for (ScatterAddLaunch &launch : scatterAddKernels(shape)) {

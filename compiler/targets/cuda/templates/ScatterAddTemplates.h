@@ -10,8 +10,8 @@
 
 namespace lmc::codegen {
 
-// The shape of d[ids[t], :] += x[t, :]. The operands are ids i32 [rows], x [rows, columns] and d
-// [vocabulary, columns] of dtype sumType().
+// The shape of d[ids[t], :] += x[t, :] with ids i32 [rows], x [rows, columns] and d [vocabulary,
+// columns] of dtype sumType().
 struct ScatterAddShape {
   int64_t rows = 0, columns = 0, vocabulary = 0;
   DataType x = DataType::BF16;
@@ -25,9 +25,9 @@ struct ScatterAddShape {
 
 enum class ScatterAddOperand { Ids, X, Workspace, D };
 
-// One launch of the command plan::ScatterAdd. `args` are the kernel's arguments in order; the
-// kernel only reads the first `inputs` of them. The workspace belongs to the command: it has
-// layout().bytes bytes, is aligned to 64 bytes, and may have any contents.
+// One launch of the command plan::ScatterAdd. `args` are the kernel's arguments in order, of which
+// it only reads the first `inputs`. The workspace belongs to the command: it has layout().bytes
+// bytes, is aligned to 64 bytes, and may have any contents.
 struct ScatterAddLaunch {
   CudaKernel kernel;
   std::vector<ScatterAddOperand> args;
@@ -39,11 +39,11 @@ struct ScatterAddLaunch {
 // run of equal ids lies in two ranges of the sorted tokens. Then each row of x is read once, each
 // row of d is written once (a sum or zeros), and each pass of the sort reads the keys once in each
 // of its two kernels and writes every pair. For a run in several ranges, each further range adds a
-// row of partial sums and one more access to the row of d. Reads that hit the caches are not
-// counted: of the digit counts, which every block of a pass reads; of the sorted keys, which the
-// warps of all groups of columns read; and repeated reads in the search for absent ids.
+// row of partial sums and one more access to the row of d. Reads that hit the caches do not count:
+// the digit counts (read by every block of a pass), the sorted keys (read by the warps of all
+// groups of columns), and repeated reads in the search for absent ids.
 //
-// Two shapes may share a kernel: a kernel that does not depend on all of the shape has the same
+// Two shapes may share a kernel: a kernel that depends only on a part of the shape has the same
 // name and text for both.
 std::vector<ScatterAddLaunch> scatterAddKernels(const ScatterAddShape &shape);
 

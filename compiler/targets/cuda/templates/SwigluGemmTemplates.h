@@ -11,10 +11,10 @@ namespace lmc::codegen {
 // columns], gu and dgu [rows, 2 columns], a [rows, columns].
 struct SwigluGemmShape {
   int64_t rows = 0, inner = 0, columns = 0;
-  bool both = true;   // true: gu is stored, too; in the gradient, a
-  int64_t blocks = 1; // maximum number of blocks: the SMs of the GPU
+  bool both = true;   // true: also stores gu; for the gradient: also stores a
+  int64_t blocks = 1; // maximum number of blocks: the number of SMs of the GPU
 
-  // True if the kernels exist: rows of all matrices are whole units of 16 bytes.
+  // True if the kernels exist: rows of all matrices are multiples of 16 bytes.
   bool isTiled() const { return inner % 8 == 0 && columns % 8 == 0; }
 };
 
