@@ -1,5 +1,5 @@
 // Computes attention by plain reference kernels, with one thread per row of a head, and compares
-// the results of the extracted kernels with theirs.
+// their results with those of the extracted kernels.
 
 namespace plain {
 
@@ -227,5 +227,5 @@ int main(int argc, char **argv) {
     compare(difference, kDk, dk);
     compare(difference, kDv, dv);
   }
-  return finish(difference, host::taskOf(argc, argv)); // the rate counts what the mask leaves
+  return finish(difference, host::taskOf(argc, argv)); // the rate counts only visible scores
 }

@@ -1,6 +1,6 @@
-// Runs the kernel that adds the rows of each token's choices, times their weights, and compares
-// some columns of each token with sums in f64. Rows are sorted by a random choice among eight
-// experts.
+// Runs the kernel that adds the rows of each token's choices, multiplied by their weights, and
+// compares some columns of each token with sums in f64. Rows are sorted by a random choice among
+// eight experts.
 
 int main(int argc, char **argv) {
   experts::draw();

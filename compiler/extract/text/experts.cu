@@ -1,5 +1,4 @@
-// What the programs for the kernels of a mixture of experts share: inputs that agree with each
-// other.
+// What the programs for the kernels of a mixture of experts share: inputs that fit together.
 
 namespace experts {
 

@@ -1,6 +1,6 @@
 // The end of an extracted program.
 
-// Prints the result of the check and, of a bench, the time of all launches together and of each,
+// Prints the result of the check and, for a bench, the time of each launch and of all together,
 // beside the predictions. Returns the exit code.
 static int finish(const host::Difference &difference, host::Task task) {
   const int code = difference.report();

@@ -1,7 +1,7 @@
 // The fixed part of an extracted program: tensors on host and device, random values, comparison,
 // timing. Inputs are drawn on the device, because a host thread draws only about 1e8 values a
-// second. Results are filled with 0xff bytes before the kernels run, so that an element that no
-// kernel writes is NaN, or -1, and not a value that an earlier run left.
+// second. Results are filled with 0xff bytes before the kernels run: an element that no kernel
+// writes is then NaN, or -1, and never a value from an earlier run.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -55,7 +55,7 @@ __host__ __device__ inline double roundBf16(double x) {
   return f;
 }
 
-// Returns x rounded to f16: to nearest even, from 65520 on to infinity.
+// Returns x rounded to f16, to nearest even; to infinity from 65520 on.
 __host__ __device__ inline double roundF16(double x) {
   const double size = fabs(x);
   if (!(size < 65520))
@@ -64,7 +64,7 @@ __host__ __device__ inline double roundF16(double x) {
   return rint(x / unit) * unit;
 }
 
-// The bits of an f16, and its value.
+// Return the bits of an f16, and the value of such bits.
 __host__ __device__ inline uint16_t bitsOfF16(double x) {
   const double size = fabs(x);
   const int sign = x < 0 ? 0x8000 : 0, power = size < 0x1p-14 ? -15 : ilogb(size);
@@ -134,8 +134,8 @@ __host__ __device__ inline uint32_t randomWord(uint64_t element, uint32_t seed) 
   return c[0];
 }
 
-// Returns where an element of a tensor is stored that consists of runs of `run` elements whose
-// starts are `pitch` elements apart; pitch 0: the runs are adjacent.
+// Returns the place of an element of a tensor that consists of runs of `run` elements, whose starts
+// are `pitch` elements apart; pitch 0: the runs are adjacent.
 __host__ __device__ inline int64_t placeOf(int64_t element, int64_t run, int64_t pitch) {
   return pitch == 0 ? element : element / run * pitch + element % run;
 }
@@ -210,7 +210,7 @@ struct Array {
   void set(int64_t element, double x) {
     store(type, bytes.data() + place(element) * widthOf(type), x);
   }
-  // Allocates the tensor on the device; every byte of it, also between rows, becomes 0xff.
+  // Allocates the tensor on the device; every byte, also between rows, becomes 0xff.
   void allocate() {
     check(cudaMalloc(&device, std::max<size_t>(byteCount(), 256)), name);
     poison();
@@ -225,7 +225,7 @@ struct Array {
   }
 
   // Draws the values on the device and fetches them. Floats are positive if `isPositive` is true or
-  // if the kernel needs them so.
+  // if the kernel needs positive ones.
   void randomise(uint32_t seed, bool isPositive) {
     Draw chosen = draw;
     chosen.isPositive = isPositive || draw.isPositive;
@@ -339,19 +339,19 @@ template <typename Run> double milliseconds(Run run) {
   return times[times.size() / 2];
 }
 
-// What a program does behind its check: nothing; time its kernels, alone and in heat; or run them for
-// four seconds, so that clock and power can be read.
+// What a program does after its check: nothing; time its kernels, alone and in heat; or run them
+// for four seconds, so that clock and power can be read.
 enum class Task { Check, Bench, Hold };
 
-// Returns the task of the arguments: none is Bench, "hold" is Hold, any other is Check.
+// Returns the task of the arguments: Bench without arguments, Hold for "hold", Check for any other.
 inline Task taskOf(int argc, char **argv) {
   return argc == 1                              ? Task::Bench
          : std::strcmp(argv[1], "hold") == 0 ? Task::Hold
                                                 : Task::Check;
 }
 
-// Prints the time of `run`, the predicted time unless it is 0, the rates that `bytes` and `flops`
-// give, unless they are 0, and the time in heat.
+// Prints the time of `run`, the predicted time, the rates from `bytes` and `flops` (each unless it
+// is 0), and the time in heat.
 template <typename Run>
 void bench(const char *name, double predictedSeconds, double bytes, double flops, Run run) {
   const double began = now(), time = milliseconds(run);

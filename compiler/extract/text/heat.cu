@@ -1,6 +1,6 @@
-// Work that keeps tensor cores busy. What is timed behind it meets the clock and the power of a
-// training step, where products take most of the time: a GPU that is limited by power has a higher
-// clock for a short kernel alone. Needs lmc/platform.cuh.
+// Work that keeps tensor cores busy. What is timed after this work runs at the clock and the power
+// of a training step, where products take most of the time: a GPU that is limited by power runs a
+// short kernel alone at a higher clock. Needs lmc/platform.cuh.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,9 +19,9 @@ inline void checkHeat(cudaError_t result, const char *what) {
 #ifdef __CUDACC__
 constexpr int kHeatThreads = 256, kHeatBytes = 56 * 1024;
 
-// Multiplies random bf16 matrices of ±[1/2, 1) that lie in shared memory, `rounds` times: on sm_90a
-// 64 x 256 x 64 by each of two warpgroups, elsewhere 16 x 64 x 16 by each warp. Sums of `unlikely`
-// are counted, so that the compiler keeps the products.
+// Multiplies random bf16 matrices of ±[1/2, 1) in shared memory, `rounds` times: on sm_90a 64 x 256
+// x 64 by each of two warpgroups, elsewhere 16 x 64 x 16 by each warp. Counts sums of `unlikely`,
+// so that the compiler keeps the products.
 __global__ void __launch_bounds__(kHeatThreads)
 multiplyForHeat(int rounds, float unlikely, unsigned *counted) {
   using namespace lmc;
@@ -81,14 +81,14 @@ multiplyForHeat(int rounds, float unlikely, unsigned *counted) {
 
 #endif
 
-// Returns the seconds of the clock that all programs of a machine share.
+// Returns the seconds of a clock that all programs of the machine share.
 inline double now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-// Prints when a phase ran, so that whoever samples clock and power can tell phases apart.
+// Prints when a phase ran, so that clock and power that others sample can be assigned to phases.
 inline void printPhase(const char *name, double began) {
   std::printf("phase %s %.4f %.4f\n", name, began, now());
 }
@@ -109,7 +109,7 @@ public:
     checkHeat(cudaEventCreate(&begin), "event");
     checkHeat(cudaEventCreate(&end), "event");
     float milliseconds = 0;
-    for (int run = 0; run < 2; ++run) { // the first loads the code
+    for (int run = 0; run < 2; ++run) { // the first run loads the code
       checkHeat(cudaEventRecord(begin), "event");
       launch(kTrial);
       checkHeat(cudaEventRecord(end), "event");
@@ -118,10 +118,10 @@ public:
     }
     roundsPerMillisecond = std::max(1.0, kTrial / std::max(1e-3, double(milliseconds)));
   }
-  // Enqueues work of so many milliseconds, at the clock of the trial.
+  // Enqueues work of so many milliseconds at the clock of the trial.
   void enqueue(double milliseconds) { launch(int(milliseconds * roundsPerMillisecond)); }
 
-  double ended = 0; // when something was timed in heat the last time
+  double ended = 0; // when something was last timed in heat
 
 private:
   static constexpr int kTrial = 2000;
@@ -134,7 +134,7 @@ private:
   double roundsPerMillisecond = 0;
 };
 
-#else // compiled for the host, nothing gets hot
+#else // compiled for the host: nothing gets hot
 struct Heat {
   void enqueue(double) {}
   double ended = 0;
@@ -146,8 +146,9 @@ inline Heat &theHeat() {
   return heat;
 }
 
-// Returns the milliseconds of one run in heat: the median of 21 runs, each enqueued behind 3 ms of
-// products, after 300 ms of them (30 ms if the GPU has just been in heat). Prints the phase "heat".
+// Returns the milliseconds of one run in heat: the median of 21 runs, each enqueued after 3 ms of
+// products, all after 300 ms of products (30 ms if the GPU has just been in heat). Prints the phase
+// "heat".
 template <typename Run> double millisecondsInHeat(Run run) {
   constexpr int kRuns = 21;
   constexpr double kBefore = 3;
@@ -177,14 +178,14 @@ template <typename Run> double millisecondsInHeat(Run run) {
   return times[times.size() / 2];
 }
 
-// Runs again and again for so many seconds, without a pause, and returns the mean milliseconds of
-// a run. Prints the phase "hold".
+// Repeats `run` for so many seconds without a pause, and returns the mean milliseconds of a run.
+// Prints the phase "hold".
 template <typename Run> double millisecondsHeld(double seconds, Run run) {
   run();
   checkHeat(cudaDeviceSynchronize(), "run");
   const double began = now();
   int runs = 0;
-  // Two batches are in the queue, so that the GPU never waits for this program.
+  // Keeps two batches in the queue, so that the GPU never waits for this program.
   cudaEvent_t ended[2];
   for (cudaEvent_t &event : ended)
     checkHeat(cudaEventCreate(&event), "event");

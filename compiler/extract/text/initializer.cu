@@ -1,5 +1,4 @@
-// Runs a kernel that writes initial values, and compares them with those that the CPU's runtime
-// computes.
+// Runs a kernel that writes initial values, and compares them with the values of the CPU's runtime.
 
 // Equals lmc::InitializerRecord of the device library.
 struct Record {

@@ -1,6 +1,7 @@
-// Runs the kernels of a router, and compares their results with its formulas in f64. An expert is
-// chosen rightly if no other one that is left has a larger score, but for the rounding of scores,
-// and none of a lower number has the same. Weights and counts must be those of the chosen experts.
+// Runs the kernels of a router, and compares their results with its formulas in f64. The choice of
+// an expert is right if no expert that is left has a larger score (except for the rounding of
+// scores), and none with a lower number has the same score. Weights and counts must be those of the
+// chosen experts.
 
 int main(int argc, char **argv) {
   experts::draw();
@@ -22,7 +23,7 @@ int main(int argc, char **argv) {
     std::vector<bool> taken(kCount);
     std::vector<size_t> own;
     for (int64_t j = 0; j < kChosen; ++j) {
-      size_t best = 0; // the first of those with the largest score
+      size_t best = 0; // the first expert with the largest score
       while (taken[best])
         ++best;
       for (size_t e = best; e < p.size(); ++e)

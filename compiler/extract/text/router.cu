@@ -2,10 +2,10 @@
 
 namespace router {
 
-// The sum of a token's chosen probabilities, which divides them, is at least this.
+// The lower limit of the sum of a token's chosen probabilities, by which they are divided.
 constexpr double kLeastSum = kSigmoid ? 1e-20 : 0;
 
-// Returns the softmax of the logits of token t, or the sigmoid of each.
+// Returns the softmax of the logits of token t, or the sigmoid of each logit.
 inline std::vector<double> probabilities(int64_t t) {
   const host::Array &logits = arrays[kLogits];
   std::vector<double> p(kCount);

@@ -26,5 +26,5 @@ int main(int argc, char **argv) {
   for (int64_t id = 0; id < kVocabulary; ++id)
     for (size_t c = 0; c < columns.size(); ++c)
       difference.compare(d, id * kColumns + columns[c], sums[size_t(id) * columns.size() + c]);
-  return finish(difference, host::taskOf(argc, argv)); // the rate is that of x and d
+  return finish(difference, host::taskOf(argc, argv)); // the rate counts the bytes of x and d
 }

@@ -1,6 +1,6 @@
-// Runs a kernel of a matrix product with the gradient of SwiGLU, and compares some columns of some rows
-// with their formulas in f64. The gradient of silu(g) u is dy weight (kWhole), or random. Gradients of g
-// and u take their places, and silu(g) u that of its gradient.
+// Runs a kernel of a matrix product with the gradient of SwiGLU, and compares some columns of some
+// rows with their formulas in f64. The gradient of silu(g) u is dy weight (kWhole), or random. The
+// kernel overwrites g and u with their gradients, and the gradient of silu(g) u with silu(g) u.
 
 int main(int argc, char **argv) {
   experts::draw();

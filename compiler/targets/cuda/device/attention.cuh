@@ -1,6 +1,5 @@
 // The parts that the flash attention kernels share: the assignment of work to thread blocks, the
-// mask of visible keys, and tiles of bf16 rows in shared memory in the layout that ldmatrix and mma
-// need.
+// mask of visible keys, and tiles of bf16 rows in shared memory in the layout of ldmatrix and mma.
 //
 // A `Shape` describes the problem by constants:
 //   int batch, seq, heads, kvHeads, headDim;   heads is a multiple of kvHeads
@@ -16,8 +15,8 @@
 // starts[i] (when documents is true).
 //
 // The kernels on tensor cores take a number `D` of columns of a tile, which may be greater than
-// headDim. The columns of a tile from headDim on are zeros, which change no score and no sum, and
-// they are neither read from global memory nor stored to it. headDim is then a multiple of 8.
+// headDim. The columns of a tile from headDim on are zeros, which change no score and no sum; they
+// are neither read from global memory nor stored to it. headDim is then a multiple of 8.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -35,8 +34,8 @@ __device__ constexpr int ceilDiv(int a, int b) { return (a + b - 1) / b; }
 
 __device__ inline float infinity() { return __uint_as_float(0x7f800000u); }
 
-// Returns `x`, which must be equal in all lanes of the warp. The shuffle tells the compiler that
-// the value is equal; it then keeps one copy per warp in a uniform register.
+// Returns `x`, which must be equal in all lanes of the warp. The shuffle tells this to the
+// compiler, which then keeps one copy per warp in a uniform register.
 __device__ inline int uniform(int x) { return __shfl_sync(kFullWarp, x, 0); }
 
 // The work of one thread block: tile `tile` of head `head` (a query head or a key head, depending
@@ -48,7 +47,7 @@ struct Work {
 // Returns the work of thread block `block`. The hardware starts blocks in the order of their index.
 // `Together` pairs of (sequence, head) are processed at a time, so that their keys and values stay
 // in the L2 cache; consecutive pairs share keys and values. Among the tiles of these pairs, the
-// longest come first, so that short ones fill the gaps at the end. The last tiles are the longest
+// longest come first, so that short ones fill the gaps at the end. The longest are the last tiles
 // if `LastFirst`, else the first tiles.
 template <int Batch, int Heads, int Tiles, int Together, bool LastFirst>
 __device__ inline Work workOf(int block) {
@@ -78,8 +77,8 @@ template <typename Shape> __device__ constexpr bool hasFirstKey() {
   return Shape::window > 0 || Shape::documents;
 }
 
-// Returns the end (one past the last) of the queries of a sequence that see key `key`. The whole
-// warp must call it, because it searches `starts` at 32 positions at a time.
+// Returns the end (one past the last) of the queries of a sequence that see key `key`. Searches
+// `starts` at 32 positions at a time, so the whole warp must call it.
 template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, int key) {
   int high = Shape::seq;
   if constexpr (Shape::window > 0)
@@ -99,7 +98,7 @@ template <typename Shape> __device__ inline int endOfQueries(const i32 *starts, 
 }
 
 // A tile of rows of D bf16 elements is dense in shared memory, but the 16-byte chunks within a row
-// are permuted (swizzled). So there are no bank conflicts when eight lanes access the same chunk of
+// are permuted (swizzled): there are no bank conflicts when eight lanes access the same chunk of
 // eight consecutive rows, or eight consecutive chunks of a row. D is a multiple of 32.
 template <int D> __device__ inline int swizzle(int row) {
   return D % 64 == 0 ? row & 7 : (row >> 1) & 3;
@@ -124,8 +123,8 @@ template <int D, Operand Kind> struct LaneOfTile {
     row = in * (2 * D);
     chunk = (Kind == Operand::Rows ? lane / 16 : lane / 8 % 2) ^ swizzle<D>(in);
   }
-  // Returns the offset in bytes from the tile's start for the 16 rows from `firstRow`, a multiple
-  // of 16, and the 16 columns from 16 * `k`.
+  // Returns the offset, in bytes from the tile's start, of the 16 rows from `firstRow` (a multiple
+  // of 16) and the 16 columns from 16 * `k`.
   __device__ int at(int firstRow, int k) const {
     return firstRow * (2 * D) + row + ((chunk ^ (2 * k & kSwizzled)) << 4) +
            (2 * k & ~kSwizzled) * 16;
@@ -261,7 +260,7 @@ __device__ inline void multiplyColumns(float (&d)[M][D / 8][4], const u32 (&a)[M
 }
 
 // Sets masked scores to minus infinity. Row i of `s` is query firstQuery + i of the sequence,
-// column j is key firstKey + j. The mask of rows past the end of the sequence is arbitrary.
+// column j is key firstKey + j. Rows past the end of the sequence get an arbitrary mask.
 template <typename Shape, int M, int N>
 __device__ inline void maskRows(float (&s)[M][N][4], const i32 *starts, int firstQuery,
                                 int firstKey) {

@@ -7,9 +7,9 @@
 // There are two kernels, so that every sum belongs to one warp, which adds in a fixed order and
 // without atomics. attentionGradQueries loops over the keys of a tile of queries and also writes
 // delta. attentionGradKeys loops over the query heads that share a key head, and over the queries
-// of each. It computes transposed scores, S^T = K Q^T, so that the registers in which one mma
-// leaves P^T and dS^T are those in which the next mma takes them. Both kernels compute S and dP: 7
-// products of tiles instead of 5.
+// of each. It computes transposed scores, S^T = K Q^T, so that one mma leaves P^T and dS^T in the
+// registers from which the next mma reads them. Both kernels compute S and dP: 7 products of tiles
+// instead of 5.
 //
 // If Shape::rope is true, the gradients are rotated back before they are stored. For x = dq or dk
 // of a token at position t, with d = headDim, j < d / 2, c = cos[t, j] and s = sin[t, j], the
@@ -24,9 +24,9 @@ namespace lmc {
 // A `Tile` describes the variant by constants: int queries, keys, warps, stages (buffers in shared
 // memory; at least 2, and exactly 2 in attentionGradKeys), together (pairs of (sequence, head)
 // processed at a time). A warp of attentionGradQueries computes queries / warps rows, a warp of
-// attentionGradKeys keys / warps rows: 16 or 32. In attentionGradKeys with more than 128 columns, the
-// sums of dk and of dv are too many for the registers of one warp. Two warps have the same 16 rows
-// then: the first computes P and dv, and hands P to the second, which computes dk.
+// attentionGradKeys keys / warps rows: 16 or 32. In attentionGradKeys with more than 128 columns,
+// the sums of dk and of dv need more registers than one warp has. Two warps then share 16 rows: the
+// first computes P and dv, and passes P to the second, which computes dk.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueries {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -47,7 +47,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes + rowWords * 4 * Tile::queries;
   static constexpr bool inPairs = D > 128;
-  // The probabilities that the first warp of a pair hands to the second, in f32.
+  // The probabilities (f32) that the first warp of a pair passes to the second.
   static constexpr int pairBytes = inPairs ? 4 * Tile::keys * Tile::queries : 0;
   static constexpr int sharedBytes = 2 * keyBytes + Tile::stages * stageBytes + pairBytes;
 };
@@ -55,7 +55,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 namespace attention {
 
 // Rotates back (RoPE) the 16 * M rows that an mma left in `x`, of which the first headDim columns
-// are used. The first row is row `first` of a sequence. The whole warp must call rotateBack().
+// are used. The first row is row `first` of a sequence. The whole warp must call it.
 template <typename Shape, int M, int N>
 __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const float *sin,
                                   int first) {
@@ -82,7 +82,8 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
         }
       } else {
         // pairs is 8 shift + 4, so the other column of a pair is in the lane that holds the columns
-        // 4 before or after: if these are past the end of a group of 8 columns, in the next group.
+        // 4 before or after; if these are past the end of a group of 8 columns, it is in the next
+        // group.
         constexpr int groups = 2 * shift + 1;
         const bool isFirstHalf = column < 4;
         float other[groups][2];
@@ -113,9 +114,9 @@ __device__ inline void rotateBack(float (&x)[M][N][4], const float *cos, const f
     }
 }
 
-// Sets masked transposed scores to minus infinity: row i of `s` is key firstKey + i of the sequence,
-// column j is query firstQuery + j. The word 2 Queries + j of `rows` is the first key that query j of
-// a tile of `Queries` sees, if hasFirstKey().
+// Sets masked transposed scores to minus infinity: row i of `s` is key firstKey + i of the
+// sequence, column j is query firstQuery + j. If hasFirstKey(), rows[2 Queries + j] is the first
+// key that query j of a tile of `Queries` queries sees.
 template <typename Shape, int Queries, int M, int N>
 __device__ inline void maskColumns(float (&s)[M][N][4], const float *rows, int firstKey,
                                    int firstQuery) {
@@ -151,8 +152,8 @@ template <int M, int N> __device__ inline void multiply(float (&d)[M][N][4], flo
 }
 
 // Computes, for each of 16 * M rows from row `first` of a sequence on, the sum of dout * out over
-// the headDim columns. A whole warp must call it. The sums are stored to `shared`, f32 [16 * M],
-// with zeros for rows >= Shape::seq, and to `delta`, where rows are Shape::heads elements apart.
+// the headDim columns. A whole warp must call it. Stores the sums to `shared`, f32 [16 * M], with
+// zeros for rows >= Shape::seq, and to `delta`, where rows are Shape::heads elements apart.
 template <typename Shape, int M, int D>
 __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, float *shared,
                                int first) {
@@ -190,8 +191,7 @@ __device__ inline void sumRows(const bf16 *out, const bf16 *dout, float *delta, 
 
 // Computes dq (bf16) and delta (f32 [batch * seq, heads]); the other arguments are as in
 // attentionForward. `starts` is null if Shape::documents is false; `cos` and `sin` are null if
-// Shape::rope is false. Grid: AttentionGradQueries::blocks x 1 x 1 blocks of 32 Tile::warps
-// threads.
+// Shape::rope is false. Grid: AttentionGradQueries::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const bf16 *v,
                                             const bf16 *out, const float *lse, const bf16 *dout,
@@ -241,8 +241,8 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
   const int lane = int(threadIdx.x) % 32, warp = uniform(int(threadIdx.x) / 32);
   const int warpFirst = first + warp * 16 * M;
   const int warpLast = lesser(warpFirst + 16 * M, seq) - 1;
-  // The words of the warp's rows in shared memory: first lse / ln 2 of each row, then delta of each
-  // row. For a row past the end of the sequence, lse is infinity, which makes its probabilities
+  // The 32-bit values of the warp's rows in shared memory: first lse / ln 2 of each row, then delta
+  // of each row. A row past the end of the sequence has lse = infinity, so its probabilities are
   // zero.
   float *rowLse = reinterpret_cast<float *>(sharedMemory() + 2 * Plan::queryBytes +
                                             2 * Tile::stages * Plan::keyBytes) +
@@ -330,7 +330,7 @@ __device__ inline void attentionGradQueries(const bf16 *q, const bf16 *k, const 
 }
 
 // Computes dk and dv (bf16). `delta` is the result of attentionGradQueries. Grid:
-// AttentionGradKeys::blocks x 1 x 1 blocks of 32 Tile::warps threads.
+// AttentionGradKeys::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf16 *v,
                                          const float *lse, const bf16 *dout, const float *delta,
@@ -378,9 +378,9 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
     copyTile<Tile::queries, D, columns, threads, Shape::doutPitch, seq>(
         to + Plan::queryBytes, dout + head * columns, tile);
   };
-  // The words of a query: lse / ln 2, delta and the first key that the query sees. The thread whose
-  // number is that of the query's row in the tile loads them. For a row past the end of the
-  // sequence, lse is infinity, which makes its probabilities zero.
+  // The 32-bit values of a query: lse / ln 2, delta and the first key that the query sees. Thread i
+  // loads those of row i of the tile. A row past the end of the sequence has lse = infinity, so its
+  // probabilities are zero.
   struct Row {
     float lse, delta;
     int firstKey;
@@ -425,11 +425,12 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
   const Lane<D> place;
   const u32 keyBand = keys + band * (16 * M) * (2 * D);
   const u32 valueBand = values + band * (16 * M) * (2 * D);
-  // The sums of dk and dv. In a pair, a warp has only one of the two, in `sum`.
+  // The sums of dk and dv. A warp of a pair has only one of the two, in `sum`.
   float sum[M][D / 8][4], valueSum[M][D / 8][4];
   clear(sum);
   clear(valueSum);
-  // Turns scores into probabilities. The queries start at `query` and have the words `rows`.
+  // Turns scores into probabilities. `rows` holds the 32-bit values of the tile's queries, which
+  // start at `query`.
   auto probabilities = [&](float (&s)[M][N][4], const float *rows, int query) {
     bool masked = warpFirst + 16 * M - 1 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -448,7 +449,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] = exp2Fast(fmaf(s[m][n][2 * half + e], scaleLog2, -rowLse));
       }
   };
-  // Turns probabilities into dS, with dP in `d`.
+  // Turns probabilities into dS; `d` is dP.
   auto takeGradients = [&](float (&s)[M][N][4], const float (&d)[M][N][4], const float *rows) {
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -462,7 +463,7 @@ __device__ inline void attentionGradKeys(const bf16 *q, const bf16 *k, const bf1
             s[m][n][2 * half + e] *= d[m][n][2 * half + e] - rowDelta;
       }
   };
-  // In a pair: the place of this thread's probabilities, which the other warp's thread reads.
+  // Only in a pair: the place of this thread's probabilities, which the other warp's thread reads.
   float4 *const handed = reinterpret_cast<float4 *>(sharedMemory() + 2 * Plan::keyBytes +
                                                     Tile::stages * Plan::stageBytes) +
                          band * 32 + lane;

@@ -1,7 +1,8 @@
-// Computes the gradients of flash attention by products of warpgroups. attention_backward.cuh has the
-// formulas, and says why there are two kernels. A warpgroup has 64 rows of dq, or of dk and dv. Its
-// products run while it computes exponentials and dS; blocks do not wait for each other, and no sum
-// is shared by two warpgroups, so that results do not depend on the order in which they run.
+// Computes the gradients of flash attention by products of warpgroups. attention_backward.cuh has
+// the formulas and the reason why there are two kernels. A warpgroup has 64 rows of dq, or of dk
+// and dv. Its products run while it computes exponentials and dS. Blocks do not wait for each
+// other, and no two warpgroups share a sum, so that results do not depend on the order in which
+// they run.
 #pragma once
 
 #include "lmc/attention_backward.cuh"
@@ -9,19 +10,19 @@
 
 namespace lmc {
 
-// A `Tile` describes the variant by constants: int queries, keys, warps (64 rows of dq, or of dk and
-// dv, for 4 of them), together (pairs of (sequence, head) processed at a time), and for dq bool
-// queryRegisters, which is true if a warp keeps its rows of q and dout in registers; for dk and dv
-// bool keyRegisters: those of k and v.
+// A `Tile` describes the variant by constants: int queries, keys, warps (4 of them have 64 rows of
+// dq, or of dk and dv), together (pairs of (sequence, head) processed at a time); for dq bool
+// queryRegisters, true if a warp keeps its rows of q and dout in registers; for dk and dv bool
+// keyRegisters, true if it keeps its rows of k and v there.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionGradQueriesGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // Pairs of tiles of keys and values: one is read by the scores, one by the sums of the step before,
-  // and one is copied.
+  // The pairs of tiles of keys and values: the scores read one, the sums of the previous step read
+  // one, and one is being copied.
   static constexpr int stages = 3;
-  // Behind the tiles are delta's sums, a word per query.
+  // After the tiles, shared memory holds delta's sums, one 32-bit value per query.
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * queryBytes +
                                      2 * stages * keyBytes + 4 * Tile::queries;
 };
@@ -30,8 +31,8 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int blocks = Shape::batch * Shape::kvHeads * tiles;
   static constexpr int queryBytes = attention::GroupTile<Tile::queries, D>::bytes;
   static constexpr int keyBytes = attention::GroupTile<Tile::keys, D>::bytes;
-  // With more columns, the sums of dk and of dv are too many for the registers of one warpgroup. Two
-  // have the same 64 rows then: the first computes dv, the second dk.
+  // With more columns, the sums of dk and of dv need more registers than one warpgroup has. Two
+  // warpgroups then share 64 rows: the first computes dv, the second dk.
   static constexpr bool inPairs = D > 128;
   static constexpr int stages = 2;
   // The number of words per query: lse, delta and, if there is a window or a document mask, the
@@ -39,15 +40,14 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
   static constexpr int rowWords = Shape::window > 0 || Shape::documents ? 3 : 2;
   static constexpr int stageBytes = 2 * queryBytes;
   static constexpr int rowBytes = rowWords * 4 * Tile::queries;
-  // The probabilities that the first warpgroup of a pair hands to the second, in f32.
+  // The probabilities (f32) that the first warpgroup of a pair passes to the second.
   static constexpr int pairBytes = inPairs ? 4 * Tile::keys * Tile::queries : 0;
   static constexpr int sharedBytes = attention::kGroupTilesPadding + 2 * keyBytes +
                                      stages * (stageBytes + rowBytes) + pairBytes;
 };
 
 // Computes dq (bf16) and delta (f32 [batch * seq, heads]); the arguments are as in
-// attentionGradQueries. Grid: AttentionGradQueriesGroups::blocks x 1 x 1 blocks of 32 Tile::warps
-// threads.
+// attentionGradQueries. Grid: AttentionGradQueriesGroups::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, const bf16 *v,
                                                   const bf16 *out, const float *lse,
@@ -80,7 +80,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
 
   const u32 queries = groupTiles(), gradients = queries + Plan::queryBytes;
   const u32 stages = gradients + Plan::queryBytes;
-  const u32 tiles = queries - sharedAddress(sharedMemory()); // as an offset
+  const u32 tiles = queries - sharedAddress(sharedMemory()); // offset in shared memory
   const int first = work.tile * Tile::queries;
   const int last = lesser(first + Tile::queries, seq) - 1;
   const int firstTile = uniform(firstKeyOf<Shape>(starts, first)) / Tile::keys;
@@ -95,7 +95,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   };
   int step = firstTile, stage = 0;
   // Waits for the keys and values of the current step. Then starts the copy for the next step, into
-  // the tiles that the step before the last used.
+  // the tiles that were used two steps ago.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -122,8 +122,8 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   const int begin = groupLow / Tile::keys;
   const int end = groupFirst < seq ? (lesser(groupFirst + 64, seq) - 1) / Tile::keys + 1 : begin;
 
-  // The values lse / ln 2 and delta of this thread's two rows. For a row past the end of the
-  // sequence, lse is infinity, which makes its probabilities zero.
+  // lse / ln 2 and delta of this thread's two rows. A row past the end of the sequence has lse =
+  // infinity, so its probabilities are zero.
   float *sums = reinterpret_cast<float *>(sharedMemory() + tiles + 2 * Plan::queryBytes +
                                           2 * Plan::stages * Plan::keyBytes) +
                 16 * warp;
@@ -141,7 +141,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
   clear(sum);
   GroupProducts products;
   const u32 band = warp / 4 * (64 * kTileRowBytes);
-  // The scores and dP of a tile: two rows of products.
+  // Issues the scores and dP of a tile as two groups of products.
   auto issue = [&](u32 keys) {
     products.begin();
     if constexpr (Tile::queryRegisters)
@@ -222,7 +222,7 @@ __device__ inline void attentionGradQueriesGroups(const bf16 *q, const bf16 *k, 
 }
 
 // Computes dk and dv (bf16). `delta` is the result of attentionGradQueriesGroups. Grid:
-// AttentionGradKeysGroups::blocks x 1 x 1 blocks of 32 Tile::warps threads.
+// AttentionGradKeysGroups::blocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, const bf16 *v,
                                                const float *lse, const bf16 *dout,
@@ -235,7 +235,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   using Keys = GroupTile<Tile::keys, D>;
   constexpr int columns = Shape::headDim, threads = 32 * Tile::warps, seq = Shape::seq;
   constexpr int N = Tile::queries / 8, group = Shape::heads / Shape::kvHeads;
-  constexpr int ofRows = Plan::inPairs ? 2 : 1; // warpgroups with the same rows
+  constexpr int ofRows = Plan::inPairs ? 2 : 1; // number of warpgroups that share rows
   constexpr float scaleLog2 = Shape::scale * kLog2E;
   static_assert(ofRows * Tile::keys == 16 * Tile::warps && Tile::keys % 64 == 0, "64 rows a group");
   static_assert(!Plan::inPairs || Tile::keys == 64, "one pair of warpgroups");
@@ -271,9 +271,9 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     Queries::template copy<columns, threads, Shape::doutPitch, seq>(to + Plan::queryBytes,
                                                                     dout + head * columns, tile);
   };
-  // The words of a query: lse / ln 2, delta and the first key that the query sees. The thread whose
-  // number is that of the query's row in the tile loads them. For a row past the end of the
-  // sequence, lse is infinity, which makes its probabilities zero.
+  // The 32-bit values of a query: lse / ln 2, delta and the first key that the query sees. Thread i
+  // loads those of row i of the tile. A row past the end of the sequence has lse = infinity, so its
+  // probabilities are zero.
   struct Row {
     float lse, delta;
     int firstKey;
@@ -315,7 +315,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
   const int row = warp % (Tile::keys / 16) * 16, warpFirst = first + row; // this warp's rows
   const int groupFirst = first + row / 64 * 64, groupLast = lesser(groupFirst + 64, seq) - 1;
   const u32 band = row / 64 * (64 * kTileRowBytes);
-  // The sums of dk and dv. In a pair, a warpgroup has only one of the two, in `sum`.
+  // The sums of dk and dv. A warpgroup of a pair has only one of the two, in `sum`.
   float sum[1][D / 8][4], valueSum[1][D / 8][4], s[1][N][4], d[1][N][4];
   u32 operand[1][N / 2][4], valueOperand[1][N / 2][4];
   u32 heldKeys[1][D / 16][4], heldValues[1][D / 16][4];
@@ -349,7 +349,8 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
     issueSums<Tile::queries, D>(products, to, a, tile);
     products.commit();
   };
-  // Turns scores into probabilities. The queries start at `query` and have the words `rows`.
+  // Turns scores into probabilities. `rows` holds the 32-bit values of the tile's queries, which
+  // start at `query`.
   auto probabilities = [&](const float *rows, int query) {
     bool masked = warpFirst + 15 > query;
     if constexpr (hasFirstKey<Shape>())
@@ -379,7 +380,7 @@ __device__ inline void attentionGradKeysGroups(const bf16 *q, const bf16 *k, con
       }
     toOperand(operand, d);
   };
-  // In a pair: the place of this thread's probabilities, which the other group's thread reads.
+  // Only in a pair: the place of this thread's probabilities, which the other group's thread reads.
   float4 *const handed = reinterpret_cast<float4 *>(
                              tiles + 2 * Plan::keyBytes +
                              Plan::stages * (Plan::stageBytes + Plan::rowBytes)) +

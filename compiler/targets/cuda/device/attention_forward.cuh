@@ -3,16 +3,16 @@
 //
 // A thread block computes `Tile::queries` queries of one head, each warp 16 or 32 of them, and
 // loops over tiles of `Tile::keys` keys. For each query it keeps the largest score m, the sum l of
-// exponentials and the unnormalised output O. A tile of keys k_j and values v_j updates them to m',
+// exponentials and the unnormalised output O. A tile of keys k_j and values v_j changes them to m',
 // l' and O':
 //   s_j = q.k_j    m' = max(m, max_j s_j)    a = exp(scale (m - m'))
 //   l' = a l + sum_j exp(scale (s_j - m'))   O' = a O + sum_j exp(scale (s_j - m')) v_j
-// and at the end out = O / l, lse = scale m + log l. Exponentials are computed as powers of two,
-// with the factor scale / ln 2 in the same multiply-add.
+// and at the end out = O / l, lse = scale m + log l. Exponentials are computed as powers of two, so
+// that one multiply-add also applies the factor scale / ln 2.
 //
 // Tiles of keys and of values pass through a ring of `Tile::slots` buffers in shared memory, so
-// that slots - 1 copies are in flight while one tile is processed. A warp skips a tile in which
-// none of its queries sees a key. Only tiles at the edge of the visible area are masked.
+// that slots - 1 copies are in flight while one tile is processed. A warp skips a tile if none of
+// its queries sees a key of the tile. Only tiles at the edge of the visible area are masked.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -21,7 +21,7 @@ namespace lmc {
 
 // A `Tile` describes the variant by constants: int queries (16 or 32 per warp), keys (a multiple of
 // 16), warps, slots (at least 2), together (pairs of (sequence, head) processed at a time), and
-// bool queryRegisters, which is true if a warp keeps its rows of q in registers.
+// bool queryRegisters, true if a warp keeps its rows of q in registers.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForward {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
   static constexpr int blocks = Shape::batch * Shape::heads * tiles;
@@ -32,12 +32,12 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 
 namespace attention {
 
-// The online softmax of the rows of which a lane holds some columns: of each row the largest score,
-// or a number not far below it, and the sum of the exponentials in this lane's columns. A tile of
-// scores is taken in by three steps:
-//   grow            raises `largest`, and returns whether it did for any row of the warp
+// The online softmax of the rows of which a lane holds some columns. Per row, it keeps the largest
+// score, or a number not far below it, and the sum of the exponentials in this lane's columns.
+// Three steps add a tile of scores:
+//   grow            raises `largest`, and returns true if it did for any row of the warp
 //   exponentials    turns scores into probabilities, and adds these to `sum`
-//   rescale         brings the output so far to the new `largest`; only needed if grow returned true
+//   rescale         scales the output so far to the new `largest`; needed if grow returned true
 // grow raises nothing while exp(scale * maximum) has grown by at most a factor of 2^kHeadroom: any
 // reference value that is not too far below the maximum gives the same quotient O / l, so a warp
 // seldom rescales O after the first tiles.
@@ -113,8 +113,9 @@ template <int M> struct Softmax {
         }
   }
 
-  // Ends the softmax: divides the output by the sums, and stores lse of the warp's rows, which start
-  // at row `first` of a sequence of `seq` rows. Consecutive rows of lse are `pitch` elements apart.
+  // Ends the softmax: divides the output by the sums, and stores lse of the warp's rows, which
+  // start at row `first` of a sequence of `seq` rows. Consecutive rows of lse are `pitch` elements
+  // apart.
   template <int N>
   __device__ inline void finish(float (&o)[M][N][4], float *lse, int pitch, int first, int seq,
                                 float scale) const {
@@ -140,8 +141,8 @@ template <int M> struct Softmax {
 } // namespace attention
 
 // Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
-// is null if Shape::documents is false. Grid: AttentionForward::blocks x 1 x 1 blocks of 32
-// Tile::warps threads.
+// is null if Shape::documents is false. Grid: AttentionForward::blocks blocks of 32 Tile::warps
+// threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16 *v,
                                         const i32 *starts, bf16 *out, float *lse) {
@@ -184,8 +185,8 @@ __device__ inline void attentionForward(const bf16 *q, const bf16 *k, const bf16
     copyAsyncCommit();
   };
   int step = 0, slot = 0;
-  // Waits for the tile of the current step. Then starts the copy for a later step into the buffer
-  // that the step before used.
+  // Waits for the tile of the current step. Then starts the copy for a later step, into the buffer
+  // of the previous step.
   auto advance = [&] {
     copyAsyncWait<Tile::slots - 2>();
     __syncthreads();

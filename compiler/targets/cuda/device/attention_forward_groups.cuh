@@ -1,12 +1,12 @@
 // Computes the forward pass of flash attention by products of warpgroups. attention_forward.cuh has
 // the formulas. The order of products and exponentials is that of FlashAttention-3 (Shah et al.,
-// arXiv:2407.08608, section 3.2): the scores of a tile and the output of the tile before are two
-// products that run while the exponentials are computed.
+// arXiv:2407.08608, section 3.2): while the exponentials are computed, two products run, the scores
+// of a tile and the output of the previous tile.
 //
 // A thread block computes `Tile::queries` queries of one head, each warpgroup 64 of them, and loops
-// over tiles of `Tile::keys` keys. Step i needs the keys of tile i and the values of tile i - 1. They
-// are in shared memory twice: the copy for the next step is under way while a step is computed. A
-// warpgroup skips tiles in which none of its queries sees a key.
+// over tiles of `Tile::keys` keys. Step i needs the keys of tile i and the values of tile i - 1.
+// Shared memory holds two such pairs: the one of the current step, and the one that is being copied
+// for the next step. A warpgroup skips a tile if none of its queries sees a key of the tile.
 #pragma once
 
 #include "lmc/attention_forward.cuh"
@@ -14,8 +14,8 @@
 
 namespace lmc {
 
-// A `Tile` describes the variant by constants: int queries (64 per warpgroup), keys, warps, together
-// (pairs of (sequence, head) processed at a time), and bool queryRegisters, which is true if a warp
+// A `Tile` describes the variant by constants: int queries (64 per warpgroup), keys, warps,
+// together (pairs of (sequence, head) processed at a time), and bool queryRegisters, true if a warp
 // keeps its rows of q in registers.
 template <typename Shape, typename Tile, int D = Shape::headDim> struct AttentionForwardGroups {
   static constexpr int tiles = (Shape::seq + Tile::queries - 1) / Tile::queries;
@@ -27,7 +27,7 @@ template <typename Shape, typename Tile, int D = Shape::headDim> struct Attentio
 };
 
 // Computes out (bf16 rows) and lse (f32 [batch * seq, heads]) from q, k and v (bf16 rows). `starts`
-// is null if Shape::documents is false. Grid: AttentionForwardGroups::blocks x 1 x 1 blocks of 32
+// is null if Shape::documents is false. Grid: AttentionForwardGroups::blocks blocks of 32
 // Tile::warps threads.
 template <typename Shape, typename Tile, int D = Shape::headDim>
 __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, const bf16 *v,
@@ -68,8 +68,8 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     copyAsyncCommit();
   };
   int step = firstTile;
-  // Waits for the tiles that the current step needs. Then starts the copy for the next step, into
-  // the tiles that the step before used.
+  // Waits for the tiles of the current step. Then starts the copy for the next step, into the tiles
+  // of the previous step.
   auto advance = [&] {
     copyAsyncWait<0>();
     seenByProducts();
@@ -108,7 +108,7 @@ __device__ inline void attentionForwardGroups(const bf16 *q, const bf16 *k, cons
     else
       issueScores<Tile::keys, D, Tile::queries>(products, s, band, keys);
   };
-  // Turns the scores of a tile into probabilities, and returns whether the output must be rescaled.
+  // Turns the scores of a tile into probabilities. Returns true if the output must be rescaled.
   auto take = [&](int tile) {
     const int firstKey = tile * Tile::keys;
     if (firstKey + Tile::keys - 1 > warpFirst ||

@@ -1,7 +1,7 @@
 // Tiles of attention's rows for products of warpgroups (platform.cuh, GroupProducts).
 //
-// A warpgroup has 64 rows of a result. A warp of it has 16 of them, in the registers in which
-// multiplyAdd16x8x16 leaves 16 rows, so that what attention.cuh does with such rows (M = 1) serves
+// A warpgroup has 64 rows of a result. Each of its warps has 16 of them, in the registers in which
+// multiplyAdd16x8x16 leaves 16 rows. So the functions of attention.cuh for such rows (M = 1) serve
 // both kinds of products.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace lmc::attention {
 
-// The elements of a result as one array, or `Count` of them from `first` on.
+// Returns the elements of a result as one array, or `Count` of them from `first` on.
 template <int Count, int N>
 __device__ inline float (&elements(float (&d)[1][N][4], int first))[Count] {
   return *reinterpret_cast<float(*)[Count]>(&d[0][0][0] + first);
@@ -18,9 +18,9 @@ template <int N> __device__ inline float (&elements(float (&d)[1][N][4]))[4 * N]
   return elements<4 * N>(d, 0);
 }
 
-// A tile of `Rows` rows with D columns of bf16. It lies in shared memory as panels of 64 columns, one
-// behind the other, each in the layout of GroupProducts; half of the last panel is unused if D is not
-// a multiple of 64. A tile begins at a multiple of 1024 bytes. Rows is a multiple of 8, D of 32.
+// A tile of `Rows` rows with D columns of bf16. It lies in shared memory as consecutive panels of
+// 64 columns, each in the layout of GroupProducts; half of the last panel is unused if D is not a
+// multiple of 64. A tile starts at a multiple of 1024 bytes. Rows is a multiple of 8, D of 32.
 template <int Rows, int D> struct GroupTile {
   static constexpr int panels = ceilDiv(D, 64), panelBytes = Rows * kTileRowBytes;
   static constexpr int bytes = panels * panelBytes;
@@ -57,10 +57,10 @@ template <int Rows, int D> struct GroupTile {
       loadMatrix4(a[0][k], tile + k / 4 * panelBytes + lane.at(row, k % 4));
   }
 
-  // Writes 16 rows of a result, rounded to bf16, from row `row` on, and stores them to global memory
-  // as rows from `first` on of a sequence. The sequence has Seq rows, whose starts are Pitch elements
-  // apart; rows from Seq on, and columns from Columns on, are not stored. The whole warp must call
-  // it; no other thread and no product may use the 16 rows of the tile.
+  // Writes 16 rows of a result, rounded to bf16, to the tile from row `row` on, and stores them to
+  // global memory as rows from `first` on of a sequence. The sequence has Seq rows, whose starts
+  // are Pitch elements apart; rows from Seq on, and columns from Columns on, are not stored. The
+  // whole warp must call it; no other thread and no product may use the 16 rows of the tile.
   template <int Columns, int Pitch, int Seq>
   __device__ static inline void store(u8 *tile, int row, const float (&d)[1][D / 8][4], bf16 *to,
                                       int first) {
@@ -89,7 +89,8 @@ template <int Rows, int D> struct GroupTile {
 };
 
 // Issues d = a b^T, where the sum covers all D columns. d has the 64 rows of the warpgroup; `a` is
-// the tile of the rows of all groups, in shared memory or what the warp has loaded of it, `b` a tile.
+// the tile with the rows of all groups, in shared memory, or the part of it that the warp has
+// loaded; `b` is a tile.
 template <int Rows, int D, int OwnRows, int N>
 __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
                                    const u32 (&a)[1][D / 16][4], u32 b) {
@@ -117,9 +118,9 @@ __device__ inline void issueScores(GroupProducts &products, float (&d)[1][N][4],
   }
 }
 
-// Issues d[64 rows, D columns] += a b, where b is the tile at address `b`. The panels of a tile of 64
-// rows are as far from each other as the 64 columns of a factor of one product; those of other tiles
-// are factors of products of their own.
+// Issues d[64 rows, D columns] += a b, where b is the tile at address `b`. In a tile of 64 rows,
+// the panels are as far apart as one product expects of the groups of 64 columns of its factor, so
+// one product covers all columns; other tiles need one product per panel.
 template <int Rows, int D>
 __device__ inline void issueSums(GroupProducts &products, float (&d)[1][D / 8][4],
                                  const u32 (&a)[1][Rows / 16][4], u32 b) {
@@ -139,7 +140,7 @@ __device__ inline void issueSums(GroupProducts &products, float (&d)[1][D / 8][4
   }
 }
 
-// The first address of shared memory at which tiles may begin.
+// Returns the first address of shared memory at which tiles may start.
 __device__ inline u32 groupTiles() { return (sharedAddress(sharedMemory()) + 1023) / 1024 * 1024; }
 constexpr int kGroupTilesPadding = 1024;
 

@@ -1,11 +1,11 @@
 // Computes attention and its gradients in f32 arithmetic without tensor cores, for tensors of f32
-// or bf16 and any head size. It is the fallback for shapes that attention_forward.cuh and
-// attention_backward.cuh do not support, and has the same formulas, masks, arguments and results as
-// these files. The results are deterministic.
+// or bf16 and any head size, where attention_forward.cuh and attention_backward.cuh do not support
+// the shape. Formulas, masks, arguments and results are those of these two files. The results are
+// deterministic.
 //
 // A warp computes one row: a query, or a key in attentionGradKeysPlain. It loops over tiles of 32
 // rows of the other side (keys, or queries), which all warps of the block share. A lane computes
-// the score of one row of the tile, and every 32nd column of the result.
+// the scores of one row of the tile, and every 32nd column of the result.
 #pragma once
 
 #include "lmc/attention.cuh"
@@ -43,8 +43,8 @@ __device__ inline float warpMax(float x) {
   return x;
 }
 
-// Copies row `row` of a sequence to shared memory as f32. A row number of `seq` or more gives
-// zeros. A whole warp must call it.
+// Copies row `row` of a sequence to shared memory as f32; zeros if the row number is `seq` or more.
+// A whole warp must call it.
 template <int D, typename T>
 __device__ inline void readRow(float *to, const T *from, int pitch, int row, int seq) {
   for (int c = int(threadIdx.x) % 32; c < D; c += 32)
@@ -81,8 +81,8 @@ __device__ inline void addRows(float (&x)[(D + 31) / 32], float weight, const fl
   }
 }
 
-// Stores a finished row, `factor` * x; it is rotated back (RoPE) first if `Rotate`. `passing` is D
-// words of shared memory that belong to the warp.
+// Stores a finished row, `factor` * x; if `Rotate`, rotates it back (RoPE) first. `passing` is D
+// 32-bit values of shared memory that belong to the warp.
 template <typename Shape, bool Rotate, typename T>
 __device__ inline void writeRow(T *to, int pitch, int row,
                                 const float (&x)[(Shape::headDim + 31) / 32], float factor,
@@ -111,7 +111,7 @@ __device__ inline void writeRow(T *to, int pitch, int row,
 
 } // namespace attention
 
-// Computes out and lse. Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
+// Computes out and lse. Grid: AttentionPlain::rowBlocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v, const i32 *starts,
                                              T *out, float *lse) {
@@ -161,7 +161,7 @@ __device__ inline void attentionForwardPlain(const T *q, const T *k, const T *v,
     storeOne(lse + (token + i) * Shape::heads + work.head, largest * Shape::scale + logf(sum));
 }
 
-// Computes dq, delta. Grid: AttentionPlain::rowBlocks x 1 x 1 blocks of 32 Tile::warps threads.
+// Computes dq and delta. Grid: AttentionPlain::rowBlocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T *v, const T *out,
                                                  const float *lse, const T *dout,
@@ -222,7 +222,7 @@ __device__ inline void attentionGradQueriesPlain(const T *q, const T *k, const T
   writeRow<Shape, Shape::rope>(dq, Shape::dqPitch, i, sum, Shape::scale, cos, sin, query);
 }
 
-// Computes dk, dv. Grid: AttentionPlain::gradKeysBlocks x 1 x 1 blocks of 32 Tile::warps threads.
+// Computes dk and dv. Grid: AttentionPlain::gradKeysBlocks blocks of 32 Tile::warps threads.
 template <typename Shape, typename Tile, typename T>
 __device__ inline void attentionGradKeysPlain(const T *q, const T *k, const T *v, const float *lse,
                                               const T *dout, const float *delta, const i32 *starts,

@@ -1,26 +1,24 @@
 // Matrix products of rows with the matrix of their expert, and the gradient of the matrices. Rows
 // are sorted by expert: `offsets`, i32 [experts + 1], rises from 0 to the number of rows, and
 // expert e has rows [offsets[e], offsets[e + 1]), perhaps none. One launch computes the products of
-// all experts. The offsets are read on the device; the grid holds as many blocks as any offsets
-// may need, and blocks without work return.
+// all experts. The device reads the offsets; the grid has as many blocks as any offsets may need,
+// and blocks without work return.
 //
 // A `Shape` describes the problem by constants:
 //   int rows, experts;
-//   int inner, columns;   of a row of x, and of a row of y
+//   int inner, columns;   elements of a row of x, and of a row of y
 //   bool transposed;      an expert's matrix is [inner, columns] instead of [columns, inner]
-//   bool accumulate;      of the gradient: it is added to d
+//   bool accumulate;      only for the gradient: it is added to d
 //
-// expertGemm:     y[r, :] = x[r, :] w_e^T                x [rows, inner], w [experts, columns,
-// inner],
-//                                                        y [rows, columns]
-//    transposed:  y[r, :] = x[r, :] w_e                  w [experts, inner, columns]
+// expertGemm:     y[r, :] = x[r, :] w_e^T   x [rows, inner], w [experts, columns, inner],
+//                                           y [rows, columns]
+//    transposed:  y[r, :] = x[r, :] w_e     w [experts, inner, columns]
 // expertGemmGrad: d_e (+)= sum over rows of e of dy[r, :]^T x[r, :]
-//                                                        dy [rows, columns], x [rows, inner],
-//                                                        d [experts, columns, inner]
+//                           dy [rows, columns], x [rows, inner], d [experts, columns, inner]
 //
-// The gradient's blocks take as long as their expert has rows. A GPU starts blocks in the order of
-// their numbers, so those of the expert with the most rows are first, and none of them is left over
-// when all others are done.
+// A block of the gradient takes time in proportion to the rows of its expert. A GPU starts blocks
+// in the order of their numbers, so the blocks of the expert with the most rows have the first
+// numbers: none of them runs alone at the end.
 //
 // A tile of the result never has rows of two experts. Sums are in the order of the inner dimension
 // (for the gradient: of the rows), so that results do not depend on the grid.
@@ -39,13 +37,13 @@ using attention::LaneOfTile;
 using attention::lesser;
 using attention::Operand;
 
-// The rows [first, end) of one expert that a block works on; if there are none, it has no work.
+// The rows [first, end) of one expert that a block works on; the block has no work if there are
+// none.
 struct Rows {
   int expert, first, end;
 };
 
-// Returns the number of tiles of `Height` rows, counted over all experts. Each warp must call it as a
-// whole.
+// Returns the number of tiles of `Height` rows over all experts. Whole warps must call it.
 template <int Experts, int Height> __device__ inline int tilesOfAll(const i32 *offsets) {
   int tiles = 0;
   for (int expert = int(threadIdx.x) % 32; expert < Experts; expert += 32)
@@ -56,8 +54,8 @@ template <int Experts, int Height> __device__ inline int tilesOfAll(const i32 *o
   return tiles;
 }
 
-// Returns the rows of tile `tile`, where the rows of each expert are cut into tiles of `Height`
-// rows, and tiles are counted over all experts. Each warp must call it as a whole.
+// Returns the rows of tile `tile`: the rows of each expert are cut into tiles of `Height` rows, and
+// tiles are counted over all experts. Whole warps must call it.
 template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offsets, int tile) {
   const int lane = int(threadIdx.x) % 32;
   int before = 0; // tiles of experts below `base`
@@ -90,7 +88,7 @@ template <int Experts, int Height> __device__ inline Rows rowsOf(const i32 *offs
 }
 
 // Returns the expert whose place is `rank` when experts are sorted by falling number of rows, and
-// equal ones by number. Each warp must call it as a whole.
+// equal ones by number. Whole warps must call it.
 template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, int rank) {
   constexpr int each = ceilDiv(Experts, 32); // experts per lane: lane, lane + 32, ...
   const int lane = int(threadIdx.x) % 32;
@@ -119,14 +117,14 @@ template <int Experts> __device__ inline int expertOfRank(const i32 *offsets, in
   return expert;
 }
 
-// The most tiles of `Height` rows that any offsets need: each expert with rows has at most one that
-// is not full.
+// Returns the maximum number of tiles of `Height` rows over all offsets: each expert with rows has
+// at most one tile that is not full.
 __device__ constexpr int tilesOf(int rows, int experts, int height) {
   return rows / height + lesser(experts, rows);
 }
 
 // Products of bf16 on tensor cores: a block of 8 warps computes 128 x 128 elements, a warp 64 x 32.
-// Slices of 32 of the inner dimension are in shared memory, kStages at a time.
+// Shared memory holds kStages slices of 32 of the inner dimension at a time.
 constexpr int kTile = 128, kSlice = 32, kStages = 4, kThreads = 256;
 constexpr int kTileBytes = kTile * kSlice * 2;
 constexpr int kSharedBytes = 2 * kStages * kTileBytes;
@@ -147,11 +145,11 @@ __device__ inline void copyTile(u32 to, const bf16 *from, int row, int rowEnd, i
                 inside && row + row0 + i * down < rowEnd);
 }
 
-// How a factor of a product lies in its tile in shared memory: a row of the tile has elements along
-// the sum (Across: the tile is [128, 32]), or the tile's rows go along the sum (Along: [32, 128]).
+// The layout of a factor's tile in shared memory. Across: each row has elements along the sum (the
+// tile is [128, 32]). Along: the rows follow each other along the sum ([32, 128]).
 enum class Layout { Across, Along };
 
-// Adds the products of one slice, over the warp's part of both tiles: d += a b^T, 64 x 32.
+// Computes d += a b^T for one slice, where d is the warp's 64 x 32 elements.
 template <Layout A, Layout B>
 __device__ inline void multiplySlice(float (&d)[4][4][4], u32 a, u32 b) {
   const int warp = int(threadIdx.x) / 32, row = warp / 4 * 64, column = warp % 4 * 32;
@@ -185,8 +183,8 @@ __device__ inline void multiplySlice(float (&d)[4][4][4], u32 a, u32 b) {
   }
 }
 
-// Computes d = the sum of the products of `slices` slices. copy(slice, a, b) starts the copies of a
-// slice to the tiles at the shared addresses a and b.
+// Sets d to the sum of the products of `slices` slices. copy(slice, a, b) must start the copies of
+// a slice to the tiles at the shared addresses a and b.
 template <Layout A, Layout B, typename Copy>
 __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   const u32 tiles = sharedAddress(sharedMemory());
@@ -199,7 +197,7 @@ __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   }
   for (int slice = 0; slice < slices; ++slice) {
     copyAsyncWait<kStages - 2>();
-    __syncthreads(); // the slice has arrived, and all warps have read the one before it
+    __syncthreads(); // the slice has arrived, and all warps have read the previous one
     const int next = slice + kStages - 1, stage = next % kStages;
     if (next < slices)
       copy(next, tiles + 2 * stage * kTileBytes, tiles + (2 * stage + 1) * kTileBytes);
@@ -211,8 +209,8 @@ __device__ inline void multiply(float (&d)[4][4][4], int slices, Copy copy) {
   __syncthreads();
 }
 
-// Stores the kTile rows of `Width` elements that a block has in shared memory to the rows [first, end)
-// of y, from `column` on. place(row, chunk) is where 8 elements of a row lie.
+// Stores the kTile rows of `Width` elements that a block has in shared memory to the rows [first,
+// end) of y, from `column` on. place(row, chunk) returns the place of 8 elements of a row.
 template <int Width, int Columns, typename Place>
 __device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Place place) {
   constexpr int across = Width / 8, down = kThreads / across;
@@ -228,8 +226,8 @@ __device__ inline void storeRowsOf(bf16 *y, int first, int end, int column, Plac
   }
 }
 
-// Stores a block's results, rounded to bf16, by way of shared memory: rows [first, end) of y, and
-// columns from `column` on.
+// Stores a block's results, rounded to bf16, through shared memory to rows [first, end) of y, from
+// column `column` on.
 template <int Columns>
 __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, int end,
                                  int column) {
@@ -250,14 +248,14 @@ __device__ inline void storeTile(const float (&d)[4][4][4], bf16 *y, int first, 
                               [&](int at, int chunk) { return tile + chunkOffset<kTile>(at, chunk); });
 }
 
-// Products of bf16 by warpgroups: a block of 2 warpgroups computes 128 x N elements, a warpgroup 64 x
-// N. Slices of 64 of the inner dimension are in shared memory, `Stages` at a time. While a slice is
-// multiplied, those before it are read and those behind it are written, so that the slice two
-// before the one that begins must be done.
+// Products of bf16 by warpgroups: a block of 2 warpgroups computes 128 x N elements, a warpgroup 64
+// x N. Shared memory holds `Stages` slices of 64 of the inner dimension at a time. While a slice is
+// multiplied, the previous one is still read and later ones are written, so the slice two before it
+// must be done.
 template <int N, int Stages> struct Groups {
   static constexpr int kDeep = 64;
   static constexpr int kLeftBytes = kTile * kDeep * 2, kStageBytes = (kTile + N) * kDeep * 2;
-  // Tiles begin at a multiple of 1024 bytes, and shared memory at one of 128.
+  // Tiles start at multiples of 1024 bytes, shared memory starts at a multiple of 128.
   static constexpr int kSharedBytes = Stages * kStageBytes + 1024;
 
   // Starts the copy of `Height` rows of 64 elements, along the sum, to a tile. See copyTile.
@@ -273,7 +271,7 @@ template <int N, int Stages> struct Groups {
       copyAsync16(to + tileOffset(row0 + i * down, chunk), source + i64(i) * down * Pitch,
                   inside && row + row0 + i * down < rowEnd);
   }
-  // Starts the copy of 64 rows of `Width` elements, which are terms of the sum, to Turned tiles.
+  // Starts the copy of 64 rows of `Width` elements to Turned tiles. The rows are terms of the sum.
   template <int Width, int Pitch>
   static __device__ inline void copyTurned(u32 to, const bf16 *from, int row, int rowEnd,
                                            int column, int columnEnd) {
@@ -288,8 +286,8 @@ template <int N, int Stages> struct Groups {
                   inside && row + row0 + i * down < rowEnd);
   }
 
-  // Computes d = the sum of the products of `slices` slices, with the warpgroup's 64 rows of the
-  // left tile. copy(slice, a, b) starts the copies of a slice to the tiles at the shared addresses a
+  // Sets d to the sum of the products of `slices` slices, with the warpgroup's 64 rows of the left
+  // tile. copy(slice, a, b) must start the copies of a slice to the tiles at the shared addresses a
   // and b.
   template <bool TurnedA, bool TurnedB, typename Copy>
   static __device__ inline void multiply(float (&d)[N / 2], int slices, Copy copy) {
@@ -358,13 +356,13 @@ __device__ inline void fromReal(float &to, float x) { to = x; }
 __device__ inline void fromReal(double &to, double x) { to = x; }
 __device__ inline void fromReal(bf16 &to, float x) { to = toBf16(x); }
 
-// The kernels without tensor cores: a block of 8 warps computes 32 x 32 elements, a thread 4 of one
-// column.
+// The kernels without tensor cores: a block of 8 warps computes 32 x 32 elements, a thread 4
+// elements of one column.
 constexpr int kPlainTile = 32;
 template <typename Real> constexpr int kPlainSharedBytes = 2 * 32 * 33 * int(sizeof(Real));
 
-// Copies 32 x 32 elements to shared memory, element (i, j) of the source to to[i * 33 + j], or to
-// to[j * 33 + i] if `Turned`. Rows from rowEnd on, and columns from columnEnd on, are zeros.
+// Copies 32 x 32 elements to shared memory: element (i, j) of the source goes to to[i * 33 + j], or
+// to to[j * 33 + i] if `Turned`. Rows from rowEnd on, and columns from columnEnd on, become zeros.
 template <bool Turned, typename Real, typename T>
 __device__ inline void copyPlain(Real *to, const T *from, i64 pitch, int row, int rowEnd,
                                  int column, int columnEnd) {
@@ -389,9 +387,9 @@ __device__ inline void addPlain(Real (&sum)[4], const Real *a, const Real *b) {
 
 } // namespace experts
 
-// Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, kTile) x 1 x 1 blocks of kThreads threads.
-// inner and columns are multiples of 8. Blocks that run at the same time share rows of x, which
-// are many more bytes than the matrices of the experts that these rows have.
+// Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, kTile) blocks of kThreads threads. inner and
+// columns are multiples of 8. Blocks that run at the same time share rows of x, which have many
+// more bytes than the matrices of their experts.
 template <typename Shape>
 __device__ inline void expertGemm(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;
@@ -464,9 +462,8 @@ __device__ inline void expertGemmGrad(const bf16 *dy, const bf16 *x, const i32 *
       }
 }
 
-// Computes expertGemm by warpgroups, with tiles of 128 x N elements and Groups<N,
-// Stages>::kSharedBytes of shared memory; on sm_90a alone. Grid: tilesOf(rows, experts, kTile)
-// ceilDiv(columns, N) x 1 x 1.
+// Computes expertGemm by warpgroups (only on sm_90a), with tiles of 128 x N elements and Groups<N,
+// Stages>::kSharedBytes of shared memory. Grid: tilesOf(rows, experts, kTile) ceilDiv(columns, N).
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 *offsets, bf16 *y) {
   using namespace experts;
@@ -490,7 +487,8 @@ __device__ inline void expertGemmGroups(const bf16 *x, const bf16 *w, const i32 
   G::template storeTile<Shape::columns>(d, y, rows.first, rows.end, column);
 }
 
-// expertGemmGrad by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x experts.
+// Computes expertGemmGrad by warpgroups. Grid: ceilDiv(columns, kTile) x ceilDiv(inner, N) x
+// experts.
 template <typename Shape, int N, int Stages>
 __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const i32 *offsets,
                                             float *to) {
@@ -526,7 +524,7 @@ __device__ inline void expertGemmGradGroups(const bf16 *dy, const bf16 *x, const
 }
 
 // Computes expertGemm for any type and size, without tensor cores. `Real` is the type of sums.
-// Grid: tilesOf(rows, experts, kPlainTile) x ceilDiv(columns, kPlainTile) x 1.
+// Grid: tilesOf(rows, experts, kPlainTile) x ceilDiv(columns, kPlainTile).
 template <typename Shape, typename Real, typename T>
 __device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offsets, T *y) {
   using namespace experts;
@@ -559,8 +557,8 @@ __device__ inline void expertGemmPlain(const T *x, const T *w, const i32 *offset
   }
 }
 
-// expertGemmGrad for any type and size. Grid: ceilDiv(columns, kPlainTile) x ceilDiv(inner,
-// kPlainTile) x experts.
+// Computes expertGemmGrad for any type and size. Grid: ceilDiv(columns, kPlainTile) x
+// ceilDiv(inner, kPlainTile) x experts.
 template <typename Shape, typename Real, typename T>
 __device__ inline void expertGemmGradPlain(const T *dy, const T *x, const i32 *offsets, Real *to) {
   using namespace experts;

@@ -3,8 +3,8 @@
 // and sin (within 2 ulp of f64).
 //
 // The values that are known only when a job starts are in device memory, one InitializerRecord per
-// variable, so that one kernel serves all variables of the same kind and types. Every grid size is
-// valid.
+// variable, so that one kernel serves all variables of the same kind and types. A grid may have any
+// size.
 #pragma once
 
 #include "lmc/random.cuh"
@@ -30,8 +30,8 @@ template <> __device__ inline bf16 rounded<bf16>(double x) { return toBf16(float
 
 // Sets out[j] to the value of element first + j, for j in [0, elements). Stores words of 16 bytes,
 // and single elements at the two ends where a word is incomplete. `fill(j, values)` must compute
-// the values of one word, elements first + j, first + j + 1, ...; values outside of the range are
-// not stored.
+// the values of one word: of elements first + j, first + j + 1, ...; values outside of the range
+// are not stored.
 template <typename T, typename Fill>
 __device__ inline void fillWords(const InitializerRecord &record, T *out, Fill fill) {
   constexpr int width = 16 / int(sizeof(T));
@@ -66,8 +66,7 @@ __device__ inline void initializeNormal(const InitializerRecord *how, T *out) {
       int place = int((first + i) & 3);
       if (i == 0 || place == 0)
         normals(record.seed, record.stream, u64(first + i) / 4, z);
-      // A chain of conditional expressions is used because a variable index would move z to local
-      // memory.
+      // Conditional expressions, because a variable index would move z to local memory.
       double chosen = place == 0 ? z[0] : place == 1 ? z[1] : place == 2 ? z[2] : z[3];
       values.at[i] = rounded<T>(multiplyExactly(record.value, chosen));
     }
@@ -97,7 +96,7 @@ __device__ inline void initializeRope(const InitializerRecord *how,
     for (int i = 0; i < int(sizeof(values.at) / sizeof(T)); ++i) {
       i64 element = i64(record.first) + begin + i;
       if (element < 0)
-        continue; // before the first element: it is not stored
+        continue; // before the first element, so it is not stored
       double angle = multiplyExactly(double(element / Columns), frequencies[element % Columns]);
       values.at[i] = rounded<T>(multiplyExactly(Sine ? sin(angle) : cos(angle), record.value));
     }

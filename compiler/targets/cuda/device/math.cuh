@@ -7,8 +7,8 @@ namespace lmc {
 
 template <typename T> __device__ inline bool isOrdered(T a, T b) { return a == a && b == b; }
 
-// Return the larger or smaller value; NaN if either is NaN. (CUDA's fmaxf and fminf ignore a NaN.)
-// For f32 they are in platform.cuh, as instructions.
+// Return the larger or smaller value; NaN if either is NaN (CUDA's fmax and fmin ignore a NaN).
+// platform.cuh has those for f32, as instructions.
 __device__ inline double maximum(double a, double b) { return a > b || a != a ? a : b; }
 __device__ inline double minimum(double a, double b) { return a < b || a != a ? a : b; }
 

@@ -1,16 +1,16 @@
-// Matrix products by warpgroups whose blocks stay on their SMs; on sm_90a alone.
+// Matrix products by warpgroups (only on sm_90a) whose blocks stay on their SMs.
 //
 //   plainGemm:             y = x w^T              x [rows, inner], w [columns, inner], y [rows, columns]
 //   expertGemmPersistent:  as expertGemmGroups (expert_gemm.cuh)
 //
-// All is bf16; sums are in f32. A block computes one tile of 128 x N after the other; slices of the
-// next tile are on their way while a tile is stored. Tiles of plainGemm are in bands of Shape::band
-// tiles of rows, so that the blocks that run at the same time share rows of x and of w in the L2
-// cache.
+// All tensors are bf16, sums are f32. A block computes tiles of 128 x N one after the other; while
+// it stores a tile, the first slices of the next one are already being copied. plainGemm goes
+// through the tiles in bands of Shape::band tiles of rows, so that blocks that run at the same time
+// share rows of x and of w in the L2 cache.
 //
 // A `Shape` describes the problem by constants: int rows, inner, columns (inner and columns are
-// multiples of 8), blocks (of the grid); band (tiles) of plainGemm; experts and transposed of
-// expertGemmPersistent.
+// multiples of 8), blocks (of the grid); for plainGemm int band (tiles); for expertGemmPersistent
+// int experts and bool transposed.
 #pragma once
 
 #include "lmc/expert_gemm.cuh"
@@ -24,7 +24,7 @@ using attention::ceilDiv;
 using attention::kFullWarp;
 using attention::lesser;
 
-// The row and the column at which tile `tile` of `down` x `across` tiles begins, in tiles.
+// The row and the column at which tile `tile` of `down` x `across` tiles starts, in tiles.
 struct Place {
   int row, column;
 };
@@ -34,8 +34,8 @@ template <typename Shape> __device__ inline Place placeOf(int tile, int down, in
   return {band * Shape::band + in % height, in / height};
 }
 
-// Of four neighbouring lanes, each has words of the columns 2 t and 2 t + 1 of four blocks of 8
-// columns. Gives lane t all 8 columns of block t.
+// Exchanges words between four neighbouring lanes. Before, lane t has the columns 2 t and 2 t + 1
+// of four blocks of 8 columns; afterwards it has all 8 columns of block t.
 __device__ inline void turn(u32 (&words)[4]) {
   const int lane = int(threadIdx.x) % 4;
 #pragma unroll
@@ -51,10 +51,10 @@ __device__ inline void turn(u32 (&words)[4]) {
       }
 }
 
-// Calls visit(row, column, words...) for each piece of 8 columns of the warpgroup's 64 x N sums that a
-// lane has after turn(), rounded to bf16: `row` within the block's tile, `column` within the N
-// columns. With `Pairs`, the columns are those of the first half of N, and visit gets the words of
-// both halves.
+// Calls visit(row, column, words...) for each piece of 8 columns of the warpgroup's 64 x N sums
+// that a lane has after turn(), rounded to bf16: `row` within the block's tile, `column` within the
+// N columns. With `Pairs`, the columns are those of the first half of N, and visit gets the words
+// of both halves.
 template <int N, bool Pairs, typename Visit>
 __device__ inline void forEachPiece(const float (&d)[N / 2], Visit visit) {
   constexpr int blocks = (Pairs ? N / 2 : N) / 8;
@@ -88,9 +88,10 @@ __device__ inline void storeWords(bf16 *to, const u32 (&words)[4]) {
   storeGlobal<16>(to, Bits<16>{{words[0], words[1], words[2], words[3]}});
 }
 
-// Computes the tiles blockIdx.x, blockIdx.x + Blocks, ... of `tiles`, each the sum of the products of
-// `slices` slices of 64. copy(tile, slice, a, b) starts the copies of a slice to the tiles of shared
-// memory at a and b; store(tile, d) gets the sums, and touches no shared memory.
+// Computes the tiles blockIdx.x, blockIdx.x + Blocks, ... of `tiles`, each as the sum of the
+// products of `slices` slices of 64. copy(tile, slice, a, b) must start the copies of a slice to
+// the tiles of shared memory at a and b; store(tile, d) gets the sums, and must not touch shared
+// memory.
 template <int N, int Stages, int Blocks, bool TurnedB, typename Copy, typename Store>
 __device__ inline void computeTiles(int tiles, int slices, Copy copy, Store store) {
   using G = experts::Groups<N, Stages>;
@@ -172,9 +173,10 @@ __device__ inline void expertGemmPersistent(const bf16 *x, const bf16 *w, const 
   using namespace products;
   using G = experts::Groups<N, Stages>;
   constexpr int across = ceilDiv(Shape::columns, N);
-  // The number of tiles of rows of all experts. Each has all tiles of columns, one after the other.
+  // The number of tiles of rows over all experts. For each, all tiles of columns follow one
+  // another.
   const int down = experts::tilesOfAll<Shape::experts, kTile>(offsets);
-  // The tile that is being copied: `from` holds its rows, also for the slices that follow.
+  // The tile that is being copied; `from` holds its rows for all of its slices.
   int copied = -1;
   experts::Rows from = {0, 0, 0};
   computeTiles<N, Stages, Shape::blocks, Shape::transposed>(

@@ -1,15 +1,14 @@
-// The hardware features that device code needs beyond CUDA C++: all inline PTX of lmc is in this
-// file, and nothing else is in it.
+// The hardware features that device code needs beyond CUDA C++. This file holds all inline PTX of
+// lmc, and nothing else.
 //
-// The SIMT device (test/simt) compiles the kernels and the other headers of this folder
-// unchanged for the host, and replaces only this file with its own version. Therefore all device
-// code obeys these rules:
+// The SIMT device (test/simt) compiles the kernels and the other headers of this folder unchanged
+// for the host, and replaces only this file. Therefore all device code obeys these rules:
 //
 // * Global memory is accessed through loadGlobal, storeGlobal and copyAsync16 only (vector_io.cuh
 //   has the typed forms), never by dereferencing a pointer argument.
 // * Shared memory comes from sharedMemory() only. Its contents are undefined when a block starts.
 // * Warps synchronise by __syncwarp, __shfl_*_sync and __ballot_sync with the full mask, blocks by
-//   __syncthreads; all threads of the warp, or block, that have not returned take part.
+//   __syncthreads; all threads of the warp (or block) that have not returned take part.
 // * Kernels are `extern "C" __global__ void`; they use no templates or libraries of the CUDA
 //   toolkit and include only headers of this folder.
 // * Blocks do not communicate: no block reads what another block of the same kernel writes.
@@ -115,7 +114,7 @@ template <int Bytes> __device__ inline Bits<Bytes> loadGlobal(const void *from) 
     return *static_cast<const Bits<Bytes> *>(from);
   }
 }
-// PTX guarantees one store instruction. The compiler splits a C++ store of a struct, and only
+// PTX makes this one store instruction. The compiler splits a C++ store of a struct, and only
 // sometimes merges the parts again.
 template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v) {
   if constexpr (Bytes == 16)
@@ -129,15 +128,14 @@ template <int Bytes> __device__ inline void storeGlobal(void *to, Bits<Bytes> v)
     *static_cast<Bits<Bytes> *>(to) = v;
 }
 
-// Returns the thread block's shared memory, with as many bytes as the launch requests, aligned to
-// 128.
+// Returns the thread block's shared memory, aligned to 128 bytes. The launch requests its size.
 __device__ inline u8 *sharedMemory() {
   extern __shared__ __align__(128) u8 lmcSharedMemory[];
   return lmcSharedMemory;
 }
 
-// Loads and stores `Bytes` bytes of shared memory, 16 at a time where `Bytes` is 16: the compiler
-// splits a C++ store of a struct, and words of neighbouring threads would then meet in banks.
+// Load and store `Bytes` bytes of shared memory, 16 at a time if `Bytes` is 16: the compiler splits
+// a C++ store of a struct, and words of neighbouring threads would then conflict in banks.
 template <int Bytes> __device__ inline Bits<Bytes> loadShared(const void *from) {
   if constexpr (Bytes == 16) {
     const uint4 v = *static_cast<const uint4 *>(from);
@@ -154,16 +152,16 @@ template <int Bytes> __device__ inline void storeShared(void *to, Bits<Bytes> v)
 }
 
 // Returns the address of `shared` within the block's shared memory, in bytes, for instructions that
-// take an address in this form. It needs one register; a pointer needs two.
+// take such an address. It needs one register; a pointer needs two.
 __device__ inline u32 sharedAddress(const void *shared) {
   return u32(__cvta_generic_to_shared(shared));
 }
 
-// Copies 16 bytes from global memory to the shared address `to`, not through registers or the L1
-// cache. If not `valid`, it writes zeros and does not read `from`. The copy is complete when the
-// same thread returns from copyAsyncWait<N>(), where N is the number of copyAsyncCommit() calls
-// after this copy's own that may still be in flight. Other threads see the bytes after a barrier
-// that follows.
+// Copies 16 bytes from global memory to the shared address `to`, without registers and the L1
+// cache. If not `valid`, writes zeros and does not read `from`. The copy is complete when the same
+// thread returns from copyAsyncWait<N>(), where N is the number of copyAsyncCommit() calls after
+// this copy's own that may still be in flight. Other threads see the bytes after a barrier that
+// follows.
 __device__ inline void copyAsync16(u32 to, const void *from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
@@ -177,8 +175,7 @@ template <int Pending> __device__ inline void copyAsyncWait() {
 // Loads four 8 x 8 matrices of 16-bit elements from shared memory (PTX ISA, ldmatrix); the whole
 // warp must call it. Lane l passes the shared address of 16 bytes: row l % 8 of matrix l / 8.
 // Register i of lane l receives the elements (l / 4, 2 (l % 4)) and (l / 4, 2 (l % 4) + 1) of
-// matrix i. The transposed load gives it the elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l /
-// 4).
+// matrix i, with the transposed load the elements (2 (l % 4), l / 4) and (2 (l % 4) + 1, l / 4).
 __device__ inline void loadMatrix4(u32 (&to)[4], u32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -206,37 +203,39 @@ __device__ inline void multiplyAdd16x8x16(float (&d)[4], const u32 (&a)[4], u32 
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// A tile of shared memory for GroupProducts: 64 rows of 128 bytes, or several of these one behind
-// the other. The tile begins at a multiple of 1024 bytes. The 16-byte chunks of a row are swizzled:
-// chunk c of row r is at tileOffset(r, c). A row has either 64 elements along the sum, of one row of
-// a or column of b; or, of a `Turned` factor, 64 elements across the sum, of one of its 64 terms.
+// A tile of shared memory for GroupProducts: 64 rows of 128 bytes, or several such blocks one after
+// the other. The tile starts at a multiple of 1024 bytes. The 16-byte chunks of a row are swizzled:
+// chunk c of row r is at tileOffset(r, c). A row has 64 elements along the sum, of one row of a or
+// one column of b; or, in a `Turned` factor, 64 elements across the sum, of one of its 64 terms.
 constexpr int kTileRowBytes = 128, kTurnedTileBytes = 64 * kTileRowBytes;
 __device__ constexpr int tileOffset(int row, int chunk) {
   return row * kTileRowBytes + ((chunk ^ (row & 7)) << 4);
 }
 
-// Products of a warpgroup, which is 128 threads of which the first has a number that 128 divides
-// (PTX ISA, wgmma; on sm_90a alone). All threads of the group call the functions together. The
+// Products of a warpgroup: 128 threads, the first of which has a number that is a multiple of 128
+// (PTX ISA, wgmma; only on sm_90a). All threads of the group call the functions together. The
 // products run while the threads go on:
 //
-//   begin()          once before each row of add(), after d was read or written
-//   add<N, ...>()    d += a b (or d = a b, if Fresh), where a is 64 x 16 and b is 16 x N in bf16, at the shared addresses a
-//                    and b; d is 64 x N in f32; N is 32, 64, 96, 128, 192 or 256. Thread t of the
-//                    group has the elements of row 16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and
-//                    column 8 (i / 4) + 2 (t % 4) + i % 2 in d[i]. A step of 16 along the sum is 32
-//                    bytes further in a tile, and 2048 bytes in one that is Turned. b may go on in the
-//                    next tile after 64 rows.
-//                    Instead of an address, a may be 4 words of each thread, which must not change
-//                    and must exist until the wait: word w has the elements of row 16 (t / 32) +
-//                    t % 32 / 4 + 8 (w % 2) and the columns 2 (t % 4) + 8 (w / 2) and 1 more, the
-//                    lower column in the lower half. That is how multiplyAdd16x8x16 has its a.
-//   commit()         ends a row of add()
-//   wait<Pending>()  until all but the last `Pending` rows are done, and their tiles may be written
-//   finish<Pending>(d)  the same, and d, to which none of these last rows adds, may be read
+//   begin()             once before each row of add(), after d was read or written
+//   add<N, ...>()       d += a b (or d = a b, if Fresh), where a is 64 x 16 and b is 16 x N in bf16,
+//                       at the shared addresses a and b; d is 64 x N in f32; N is 32, 64, 96, 128,
+//                       192 or 256. In d[i], thread t of the group has the element of row
+//                       16 (t / 32) + t % 32 / 4 + 8 (i / 2 % 2) and column
+//                       8 (i / 4) + 2 (t % 4) + i % 2. A step of 16 along the sum is 32 bytes in a
+//                       tile, and 2048 bytes in a Turned one. After 64 rows, b may continue in the
+//                       next tile.
+//                       Instead of an address, a may be 4 words of each thread, which must exist
+//                       and not change until the wait: word w has the elements of row
+//                       16 (t / 32) + t % 32 / 4 + 8 (w % 2) and of the columns
+//                       2 (t % 4) + 8 (w / 2) and 1 more, the lower column in the lower half. This
+//                       is the layout of multiplyAdd16x8x16 for its a.
+//   commit()            ends a row of add()
+//   wait<Pending>()     until all but the last `Pending` rows are done, and their tiles may be written
+//   finish<Pending>(d)  the same, and d may be read, if none of these last rows adds to it
 //
-// Tiles are written by copyAsync16 or storeForProducts, not between begin() and commit(), across
-// which the compiler may move a store. Before begin(), the threads that wrote them must have called
-// seenByProducts(), after copyAsyncWait, and then met at a barrier.
+// Tiles are written by copyAsync16 or storeForProducts, but not between begin() and commit(),
+// because the compiler may move a store across these two. Before begin(), the threads that wrote
+// the tiles must have called seenByProducts(), after copyAsyncWait, and then met at a barrier.
 template <int Bytes> __device__ inline void storeForProducts(u32 to, Bits<Bytes> v) {
   static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "4, 8 or 16 bytes");
   if constexpr (Bytes == 4)
@@ -253,7 +252,7 @@ __device__ inline void seenByProducts() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A barrier of `Threads` threads of the block, whole warps. Its number is 1 to 15: 0 is that of
+// A barrier of `Threads` threads of the block, in whole warps. `id` is 1 to 15: 0 is the barrier of
 // __syncthreads.
 template <int Threads> __device__ inline void barrierOf(int id) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(Threads) : "memory");
@@ -273,15 +272,15 @@ struct GroupProducts {
     for (int i = 0; i < Size; ++i)
       asm volatile("" : "+f"(d[i])::"memory"); // no read of d moves before this
   }
-  // The descriptor of a tile: swizzled rows of 128 bytes, 1024 bytes from 8 rows to the next, and
-  // of a Turned one kTurnedTileBytes from 64 elements across the sum to the next.
+  // Returns the descriptor of a tile: swizzled rows of 128 bytes, and 1024 bytes from 8 rows to the
+  // next 8; for a Turned tile, kTurnedTileBytes from 64 elements across the sum to the next 64.
   __device__ static inline u64 descriptor(u32 address) {
     return u64((address & 0x3ffff) >> 4) | u64(kTurnedTileBytes >> 4) << 16 | u64(1024 >> 4) << 32 |
            u64(1) << 62;
   }
-  // The texts of the instructions: d has the operands %0 to %(N / 2 - 1). Then follow two
-  // descriptors with a flag each (the factor is Turned), or four words and one descriptor with its
-  // flag; the last operand says whether d is added to.
+  // The texts of the instructions. The operands %0 to %(N / 2 - 1) are d. Two descriptors with a
+  // flag each (true if the factor is Turned) follow, or four words and one descriptor with its
+  // flag. The last operand says whether the product is added to d.
 #define LMC_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LMC_R32 LMC_R16 \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
@@ -309,7 +308,7 @@ struct GroupProducts {
 #define LMC_D96 LMC_D64, LMC_PART(64), LMC_PART(80)
 #define LMC_D128 LMC_D96, LMC_PART(96), LMC_PART(112)
 #define LMC_WGMMA "wgmma.mma_async.sync.aligned.m64n"
-// Parameters: the number of columns, the registers of d, and the operands behind d.
+// Parameters: the number of columns, the registers of d, and the operands after d.
 #define LMC_ADD(columns, registers, left, right, turnedA, turnedB, one)                            \
   if constexpr (N == columns)                                                                      \
     asm volatile("{.reg .pred p; setp.ne.b32 p, " one ", 0; " LMC_WGMMA #columns                   \

@@ -25,7 +25,7 @@ struct Minimum {
   __device__ static i32 combine(i32 a, i32 b) { return a < b ? a : b; }
   __device__ static i64 combine(i64 a, i64 b) { return a < b ? a : b; }
 };
-struct MaximumNumber { // the other operand if one is NaN
+struct MaximumNumber { // if one operand is NaN, the other one
   __device__ static float combine(float a, float b) { return fmaxf(a, b); }
   __device__ static double combine(double a, double b) { return fmax(a, b); }
 };
@@ -80,7 +80,7 @@ template <typename Op, int Warps, typename T> __device__ inline T blockTotal(con
 }
 
 // Reduces over groups of threads. A group is `Lanes` neighbouring threads; each thread holds N
-// values, and threads at the same position of different groups hold values of the same columns. The
+// values, and threads at the same position in different groups hold values of the same columns. The
 // threads of group 0 get the reduction by `Op` over all groups: groups that are `Groups` / 2 apart
 // are combined first. `Groups` is a power of two; `shared` has room for Groups * Lanes * N values.
 // All threads of the block must call it, and may write `shared` again afterwards.
@@ -104,16 +104,16 @@ __device__ inline Vec<T, N> reduceGroups(Vec<T, N> value, T *shared) {
   return value;
 }
 
-// Returns the sum of the online softmax after the maximum changes from `from` to `to`. The online
-// softmax keeps the maximum m of the values seen so far and the sum s of exp(value - m). `to` is at
-// least `from`. Before the first value, `from` is -inf and s is 0. (Milakov, Gimelshein, "Online
-// normalizer calculation for softmax", arxiv.org/abs/1805.02867)
+// Returns the sum of the online softmax after its maximum rises from `from` to `to`. The online
+// softmax keeps the maximum m of the values so far and the sum s of exp(value - m). Before the
+// first value, `from` is -inf and s is 0. (Milakov, Gimelshein, "Online normalizer calculation for
+// softmax", arxiv.org/abs/1805.02867)
 __device__ inline float rescaleSum(float s, float from, float to) {
   return from == to ? s : s * expf(from - to);
 }
 
-// Returns exp(x) for x <= 0, to be added to a sum. The error is (3 + |x|) units in the last place,
-// so it is large only where the result is small. Results below 2^-126 are 0.
+// Returns exp(x) for x <= 0, for use in a sum. The error is (3 + |x|) units in the last place, so
+// it is large only where the result is small. Results below 2^-126 are 0.
 __device__ inline float expBelow(float x) { return exp2Fast(x * 1.44269504f); }
 
 } // namespace lmc

@@ -1,16 +1,17 @@
 // The router of a mixture of experts, and its gradient: softmax or sigmoid, and the `chosen`
-// largest of each row. A warp computes a token, and each lane every 32nd expert of it.
+// largest of each row. Each warp computes one token; a lane computes every 32nd expert of it.
 //
 // A `Shape` describes the problem by constants:
 //   int tokens, experts, chosen;
 //   bool normalize;   the weights of a token add up to 1
 //   bool sigmoid;     p is the sigmoid of each logit, and not the softmax of the row
-//   bool bias;        there is an argument `bias`, which is added to p for the choice alone
+//   bool bias;        an argument `bias` is added to p, but only to choose experts
 //   double scale;     factor of the weights
-//   bool mass;        of the gradient: there is an argument `dmass`
+//   bool mass;        only for the gradient: there is an argument `dmass`
 //
-// Of equal probabilities the lower expert comes first; a NaN comes before all numbers. Sums over
-// tokens are in a fixed order, so that results do not depend on the order of blocks.
+// Of equal probabilities, the expert with the lower number comes first; a NaN comes before all
+// numbers. Sums over tokens are in a fixed order, so that results do not depend on the order of
+// blocks.
 #pragma once
 
 #include "lmc/expert_rows.cuh"
@@ -21,7 +22,7 @@ namespace experts {
 
 constexpr int kTokensPerWarp = 8, kTokensPerBlock = kTokensPerWarp * kWarps;
 
-// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code.
+// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code; 0 for softmax.
 template <typename Shape> __device__ constexpr double leastSum() {
   return Shape::sigmoid ? 1e-20 : 0;
 }
@@ -90,7 +91,7 @@ template <typename Shape, typename Real> struct Probabilities {
   }
 
   // Returns the expert with the highest `score` that is not in `taken`, and adds it to `taken`,
-  // which has a bit for each of the lane's own experts.
+  // which has one bit for each expert of this lane.
   __device__ static int takeFirst(const Real (&score)[kOwn], u32 &taken) {
     Real best = -Real(attention::infinity());
     int expert = 0x7fffffff;
@@ -119,8 +120,8 @@ template <typename Shape, typename Real> struct Probabilities {
 } // namespace experts
 
 // Sets weights and experts of the tokens, and for each block the sums of p and the numbers of
-// choices: parts [blocks, 2, experts]. Grid: ceilDiv(tokens, kTokensPerBlock), with 8 * 2 * experts
-// Reals of shared memory.
+// choices: parts [blocks, 2, experts]. Grid: ceilDiv(tokens, kTokensPerBlock), with shared memory
+// for 8 * 2 * experts Reals.
 template <typename Shape, typename T>
 __device__ inline void route(const T *logits, const typename experts::RealOf<T>::Type *bias,
                              typename experts::RealOf<T>::Type *weights, i32 *chosen,
@@ -145,7 +146,7 @@ __device__ inline void route(const T *logits, const typename experts::RealOf<T>:
           score[i] += loadOne(bias + Row::expertOf(i));
     }
     u32 taken = 0;
-    Real sum = Real(leastSum<Shape>()), own = 0; // `own`: weight of choice `lane` < 32
+    Real sum = Real(leastSum<Shape>()), own = 0; // `own`: the weight of choice `lane` (lane < 32)
     const i64 first = i64(token) * Shape::chosen;
     for (int j = 0; j < Shape::chosen; ++j) {
       const int expert = Row::takeFirst(score, taken);
@@ -195,7 +196,7 @@ __device__ inline void route(const T *logits, const typename experts::RealOf<T>:
   }
 }
 
-// Adds the parts of all blocks: counts and mass [experts]. Grid: ceilDiv(experts, kThreads).
+// Adds the parts of all blocks to counts and mass [experts]. Grid: ceilDiv(experts, kThreads).
 template <typename Shape, typename Real>
 __device__ inline void routeSums(const Real *parts, Real *counts, Real *mass) {
   using namespace experts;

@@ -1,11 +1,11 @@
-// Computes d[ids[t], :] = or += the sum of x[t, :], in ascending order of t: the gradient of an
-// embedding. The sums are deterministic and need no atomics: tokens are sorted by id, then the rows
-// of each run of equal ids are summed.
+// Computes d[ids[t], :] = (or +=) the sum of x[t, :], in ascending order of t: the gradient of an
+// embedding. Tokens are sorted by id, then the rows of each run of equal ids are summed, so the
+// sums are deterministic and need no atomics.
 //
 // The operands are ids i32 [rows], x (bf16, f32 or f64) [rows, columns] and d (f64 if x is f64,
 // else f32) [vocabulary, columns]. An id outside of the vocabulary adds nothing: its key is
-// `vocabulary`, which sorts last. compiler/targets/cuda/templates/ScatterAddLayout.h describes how the
-// kernels share the workspace.
+// `vocabulary`, which sorts last. compiler/targets/cuda/templates/ScatterAddLayout.h describes how
+// the kernels share the workspace.
 //
 // All kernels have blocks of 256 threads.
 #pragma once
@@ -17,7 +17,7 @@ namespace lmc {
 constexpr int kScatterThreads = 256, kScatterWarps = kScatterThreads / 32;
 constexpr u32 kAllLanes = 0xffffffffu;
 
-// Returns a mask with a bit for each lane whose `valid` is true and whose `digit` equals that of
+// Returns a mask with one bit for each lane whose `valid` is true and whose `digit` equals that of
 // this lane.
 template <int Bits> __device__ inline u32 lanesWithDigit(u32 digit, bool valid) {
   u32 lanes = __ballot_sync(kAllLanes, valid);
@@ -51,8 +51,7 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
   }
   static constexpr int kSharedBytes = kScatterWarps * kDigits * 4;
 
-  // Returns the number of earlier positions of the warp that have this digit, and counts this
-  // position.
+  // Returns the number of earlier positions of the warp with this digit, and counts this position.
   __device__ static u32 rank(u32 digit, bool valid) {
     u32 *counter = counters() + digit;
     u32 lanes = lanesWithDigit<DigitBits>(digit, valid), lane = threadIdx.x % 32;
@@ -71,8 +70,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     __syncthreads();
   }
 
-  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` still holds ids, of
-  // which the keys are numbered from `least` on.
+  // Returns the key at position `at`. In the first pass (Shift == 0), `keys` still holds ids; the
+  // key of an id is id - least.
   template <int Shift> __device__ static u32 loadKey(const void *keys, int at, i32 least = 0) {
     if constexpr (Shift == 0)
       return keyOfId(loadOne(static_cast<const i32 *>(keys) + at) - least);
@@ -104,8 +103,8 @@ template <int Rows, int Vocabulary, int Tile, int DigitBits> struct TokenSort {
     store(counts + i64(blockIdx.x) * kDigits + 4 * threadIdx.x, sum);
   }
 
-  // Returns the sum of `value` over all threads of the block with a smaller index. `sums` is u32
-  // [8] in shared memory.
+  // Returns the sum of `value` over all threads of the block with a smaller index. `sums` is
+  // scratch, u32 [8] in shared memory.
   __device__ static u32 sumBefore(u32 value, u32 *sums) {
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, inclusive = value;
 #pragma unroll
@@ -194,8 +193,8 @@ __device__ inline float widened(bf16 x) { return toFloat(x); }
 __device__ inline float widened(float x) { return x; }
 __device__ inline double widened(double x) { return x; }
 
-// The largest power of two, up to `Most`, that divides `Columns`. Vectors with this number of
-// elements are aligned in every row.
+// The largest power of two, up to `Most`, that divides `Columns`: vectors of this many elements are
+// aligned in every row.
 template <int Columns, int Most> struct VectorWidth {
   static constexpr int value = Most == 1 || Columns % Most == 0
                                    ? Most
@@ -212,8 +211,8 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   static constexpr int kHalf = Width / 2;
 
   // Exchanges halves within each pair of lanes. Afterwards the first lane holds the first half of
-  // both lanes' elements, and the second lane the second half of both. A second exchange undoes the
-  // first.
+  // both lanes' elements, the second lane the second half of both. A second exchange undoes the
+  // first one.
   __device__ static Vec<Sum, Width> exchange(const Vec<Sum, Width> &mine) {
     bool odd = threadIdx.x & 1;
     Vec<Sum, Width> result;
@@ -227,9 +226,9 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
     return result;
   }
 
-  // Returns the first column that this lane accesses after the exchange. The Width elements of lane
-  // 2i are accessed first, one half by lane 2i and one by lane 2i + 1; then both access the halves
-  // of the elements of lane 2i + 1.
+  // Returns the first column that this lane accesses in exchanged form. Both lanes of a pair first
+  // access the Width elements of lane 2i, each lane one half; then they access those of lane 2i +
+  // 1.
   __device__ static int firstHalf(int column) {
     int lane = threadIdx.x % 32;
     return column + (lane & ~1) * Width + (lane & 1) * kHalf;
@@ -275,8 +274,8 @@ template <typename Sum, int Width, int Columns> struct RowStretch {
   }
 };
 
-// Sums the rows of x over the sorted (key, token) pairs. `keys` and `tokens` are u32 [Rows],
-// sorted. `partials` holds a row of partial sums per range: [kRanges, Columns].
+// Sums the rows of x over the sorted pairs (key, token): `keys` and `tokens` are u32 [Rows].
+// `partials` holds one row of partial sums per range: [kRanges, Columns].
 template <typename X, int Rows, int Columns, int Vocabulary, int Range, bool Accumulate>
 struct RowSums {
   using Sum = typename SumOf<X>::Type;
@@ -290,7 +289,7 @@ struct RowSums {
   // addPartials reads sums in words of up to 16 bytes; its stretches have 32 * kSumWidth columns.
   static constexpr int kSumWidth = VectorWidth<Columns, 16 / int(sizeof(Sum))>::value;
   static constexpr int kSumStretches = (Columns + 32 * kSumWidth - 1) / (32 * kSumWidth);
-  static constexpr int kInFlight = Accumulate ? 4 : 8; // rows that are loaded at a time
+  static constexpr int kInFlight = Accumulate ? 4 : 8; // number of rows that are loaded at a time
 
   __device__ static u32 keyAt(const u32 *keys, int position) {
     return position < Rows ? loadOne(keys + position) : u32(Vocabulary);
@@ -317,7 +316,7 @@ struct RowSums {
     }
 
     u32 run = range > 0 ? loadOne(keys + begin - 1) : u32(Vocabulary);
-    Sum *target = nullptr; // the row that the sum of the current run is stored to
+    Sum *target = nullptr; // the row to which the sum of the current run is stored
     if (run < Vocabulary && __shfl_sync(kAllLanes, laneKeys[0], 0) == run)
       target = partials + i64(range) * Columns;
     Vec<Sum, kWidth> sums = {};
@@ -362,9 +361,9 @@ struct RowSums {
       Stretch::store(target, column, sums);
   }
 
-  // For each run that lies in several ranges, adds its partial sums, in ascending order of the
-  // ranges, to its row of d. The grid has one warp per range and stretch; only the warp of the
-  // second range of such a run has work.
+  // Adds the partial sums of each run that lies in several ranges to the run's row of d, in
+  // ascending order of the ranges. The grid has one warp per range and stretch; only the warp of
+  // the second range of such a run has work.
   __device__ static void addPartials(const u32 *keys, const Sum *partials, Sum *d) {
     using Stretch = RowStretch<Sum, kSumWidth, Columns>;
     int lane = threadIdx.x % 32, item = blockIdx.x * kScatterWarps + threadIdx.x / 32;
@@ -414,7 +413,7 @@ struct RowSums {
     return low < Rows && loadOne(keys + low) == key;
   }
 
-  static constexpr int kZeroRows = 8; // rows that a warp checks
+  static constexpr int kZeroRows = 8; // number of rows that a warp checks
 
   // Sets to zero the rows of d whose id does not occur. Each warp checks kZeroRows rows.
   __device__ static void zeroOthers(const u32 *keys, Sum *d) {

@@ -1,12 +1,12 @@
-// SwiGLU of rows of bf16 and its gradient, by kernels that follow a matrix product of a library. What
-// one thread does with the words of an element is also the epilogue of the products of swiglu_gemm.cuh.
+// SwiGLU of rows of bf16 and its gradient, by kernels that follow a library's matrix product. The
+// part for single elements is also the epilogue of the products of swiglu_gemm.cuh.
 //
 //   swigluRows:      a = silu(g) u                           gu = [g | u] [rows, 2 columns], a [rows, columns]
 //   swigluRowsGrad:  dg = d u s (1 + g (1 - s)), du = d g s,  d and a [rows, columns], gu and dgu as gu
 //                    a = g s u, s = 1 / (1 + e^-g)
 //
-// Arithmetic is in f32. A `Shape` describes the problem by constants: int rows, columns (a multiple of
-// 8); bool both: swigluRowsGrad writes a, too. dgu may be where gu is, and a where d is.
+// Arithmetic is in f32. A `Shape` describes the problem by constants: int rows, columns (a multiple
+// of 8); bool both: swigluRowsGrad also writes a. dgu may overwrite gu, and a may overwrite d.
 #pragma once
 
 #include "lmc/vector_io.cuh"
@@ -42,7 +42,7 @@ __device__ inline void gatedGrad(u32 gradient, u32 gate, u32 up, u32 &dgate, u32
   activation = packBf16(of[0][2], of[1][2]);
 }
 
-// The 8 columns of a thread: `single` is where they begin in a, `pair` where they begin in gu.
+// The 8 columns of a thread: they start at `single` in a, and at `pair` in gu.
 template <typename Shape> struct Eight {
   i64 single = (i64(blockIdx.x) * blockDim.x + threadIdx.x) * 8;
   i64 pair = single / Shape::columns * (2 * Shape::columns) + single % Shape::columns;

@@ -41,7 +41,7 @@ template <int N, typename T> __device__ inline void store(T *p, const Vec<T, N> 
     storeGlobal<Words::word>(reinterpret_cast<u8 *>(p) + i * Words::word, u.words[i]);
 }
 
-// Put N elements at `p` in shared memory, and take them from there. `p` is aligned as for load().
+// Put N elements at `p` in shared memory, and get them from there. `p` is aligned as for load().
 template <int N, typename T> __device__ inline void keep(T *p, const Vec<T, N> &v) {
   using Words = WordsOf<N, T>;
   Words u;
