@@ -37,8 +37,7 @@ Result<double> sumOf(Communicator &group, double mine) {
 }
 
 Result<bool> anyOf(Communicator &group, bool mine) {
-  auto count = sumOf(group, mine ? 1 : 0);
-  LMC_TRY(count);
+  LMC_LET(count, sumOf(group, mine ? 1 : 0));
   return *count > 0;
 }
 

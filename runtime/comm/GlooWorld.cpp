@@ -296,8 +296,7 @@ private:
     };
 
     const char *own = x + firstOf(here, elements) * width;
-    auto next = start(0);
-    LMC_TRY(next);
+    LMC_LET(next, start(0));
     for (uint64_t k = 0; k * chunk < most; ++k) {
       Messages messages = std::move(*next);
       if ((k + 1) * chunk < most) {
@@ -326,8 +325,7 @@ private:
 class GlooWorld final : public World {
 public:
   static Result<std::unique_ptr<World>> join(const RendezvousOptions &options) {
-    auto rendezvous = Rendezvous::join(options);
-    LMC_TRY(rendezvous);
+    LMC_LET(rendezvous, Rendezvous::join(options));
     std::unique_ptr<GlooWorld> world(new GlooWorld(options, std::move(*rendezvous)));
     LMC_TRY(world->checkHosts());
     LMC_TRY(world->connect());
@@ -488,8 +486,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
     rendezvous.silence =
         std::max<Milliseconds>(rendezvous.silence, std::chrono::seconds(*options.hangSeconds));
   if (!options.secretFile.empty()) {
-    auto secret = readTextFile(options.secretFile, 4096);
-    LMC_TRY(secret);
+    LMC_LET(secret, readTextFile(options.secretFile, 4096));
     rendezvous.secret = secret->substr(0, secret->find_last_not_of(" \r\n") + 1);
     if (rendezvous.secret.empty())
       return Error{fmt::format("--secret-file={}: the file is empty", options.secretFile)};

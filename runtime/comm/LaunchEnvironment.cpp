@@ -32,10 +32,8 @@ public:
     const char *rankName = launcher ? launcher->rank : nullptr;
     const char *sizeName = launcher ? present(launcher->size, launcher->size2) : nullptr;
     Launch launch;
-    auto size = number(options.worldSize, "--world-size", 1, 1 << 20, sizeName);
-    LMC_TRY(size);
-    auto rank = number(options.rank, "--rank", 0, 1 << 20, rankName);
-    LMC_TRY(rank);
+    LMC_LET(size, number(options.worldSize, "--world-size", 1, 1 << 20, sizeName));
+    LMC_LET(rank, number(options.rank, "--rank", 0, 1 << 20, rankName));
     if (!*size && !*rank)
       return alone();
     if (!*size)
@@ -53,17 +51,14 @@ public:
       return Error{fmt::format("this is rank {} of {} ranks ({}, {}): ranks are 0 to {}",
                                launch.rank, launch.size, options.rank ? "--rank" : rankName,
                                options.worldSize ? "--world-size" : sizeName, launch.size - 1)};
-    auto local = number(options.localRank, "--local-rank", 0, launch.size - 1,
-                        launcher ? launcher->localRank : nullptr);
-    LMC_TRY(local);
+    LMC_LET(local, number(options.localRank, "--local-rank", 0, launch.size - 1,
+                          launcher ? launcher->localRank : nullptr));
     launch.localRank = static_cast<int>(local->value_or(0));
     if (launch.size == 1)
       return launch;
-    auto address = findAddress(launcher, launch);
-    LMC_TRY(address);
+    LMC_LET(address, findAddress(launcher, launch));
     launch.address = *address;
-    auto port = findPort(launcher);
-    LMC_TRY(port);
+    LMC_LET(port, findPort(launcher));
     launch.port = *port;
     return launch;
   }
@@ -121,8 +116,7 @@ private:
 
   // Returns a world of one rank. Error: something says that more ranks were intended.
   Result<Launch> alone() const {
-    auto size = number(0, std::numeric_limits<int>::max(), "WORLD_SIZE");
-    LMC_TRY(size);
+    LMC_LET(size, number(0, std::numeric_limits<int>::max(), "WORLD_SIZE"));
     if (size->value_or(1) > 1)
       return Error{
           fmt::format("WORLD_SIZE={} in the environment, and RANK is not set: set RANK and "
@@ -144,8 +138,7 @@ private:
       if (const char *nodes = get(present("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")))
         return firstHost(nodes);
     if (launcher == &kOpenMpi) {
-      auto local = number(0, 1 << 20, "OMPI_COMM_WORLD_LOCAL_SIZE");
-      LMC_TRY(local);
+      LMC_LET(local, number(0, 1 << 20, "OMPI_COMM_WORLD_LOCAL_SIZE"));
       if (*local && **local == launch.size)
         return std::string("127.0.0.1");
       return Error{"Open MPI does not say on which host rank 0 is: give --master-addr, or set "
@@ -157,22 +150,18 @@ private:
   }
 
   Result<int> findPort(const Launcher *launcher) const {
-    auto own = number(options.masterPort, "--master-port", 1, kHighestPort, "LMC_PORT");
-    LMC_TRY(own);
+    LMC_LET(own, number(options.masterPort, "--master-port", 1, kHighestPort, "LMC_PORT"));
     if (*own)
       return static_cast<int>(**own);
-    auto agents = number(1, kHighestPort, "MASTER_PORT");
-    LMC_TRY(agents);
+    LMC_LET(agents, number(1, kHighestPort, "MASTER_PORT"));
     if (*agents) {
       const int port = static_cast<int>(**agents);
       return port + 1000 <= kHighestPort ? port + 1000 : port - 1000;
     }
     if (launcher == &kSlurm) {
       constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
-      auto job = number(0, kMost, "SLURM_JOB_ID");
-      LMC_TRY(job);
-      auto step = number(0, kMost, "SLURM_STEP_ID");
-      LMC_TRY(step);
+      LMC_LET(job, number(0, kMost, "SLURM_JOB_ID"));
+      LMC_LET(step, number(0, kMost, "SLURM_STEP_ID"));
       if (*job)
         return static_cast<int>(20000 + (8 * **job + step->value_or(0)) % 10000);
     }

@@ -46,8 +46,7 @@ static nlohmann::ordered_json toJson(const Choices &choices) {
 static Result<Choices> readFile(const std::string &path) {
   if (!exists(path))
     return Choices();
-  auto json = readJsonObject(path, kMaximumBytes);
-  LMC_TRY(json);
+  LMC_LET(json, readJsonObject(path, kMaximumBytes));
   try {
     if (json->at("version") != kVersion)
       return Error{fmt::format("{}: of another release", path)};
@@ -104,15 +103,13 @@ Result<bool> GemmChoices::agree(World &world) {
   for (const Use &use : inUse())
     own[use.key] = use.choice;
   const std::string device = own.empty() ? "" : own.begin()->first.device;
-  auto devices = gatherTexts(world.all(), device);
-  LMC_TRY(devices);
+  LMC_LET(devices, gatherTexts(world.all(), device));
   bool changed = false;
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::string &theirs = (*devices)[static_cast<size_t>(rank)];
     if (theirs.empty() || std::ranges::find(*devices, theirs) - devices->begin() != rank)
       continue;
-    auto text = broadcastText(world.all(), rank == world.rank() ? toJson(own).dump() : "", rank);
-    LMC_TRY(text);
+    LMC_LET(text, broadcastText(world.all(), rank == world.rank() ? toJson(own).dump() : "", rank));
     if (rank == world.rank())
       continue;
     for (auto &[key, choice] : fromJson(nlohmann::json::parse(*text))) {
@@ -221,8 +218,7 @@ Result<void> chooseTogether(GemmChoices *choices, World *world,
   if (!choices || !world || world->size() == 1)
     return choose();
   LMC_TRY(allSucceed(world->all(), choose()));
-  auto changed = choices->agree(*world);
-  LMC_TRY(changed);
+  LMC_LET(changed, choices->agree(*world));
   return *changed ? choose() : Result<void>();
 }
 

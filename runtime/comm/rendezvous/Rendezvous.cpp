@@ -86,17 +86,14 @@ Rendezvous::~Rendezvous() {
 Result<void> Rendezvous::connect() {
   std::string from;
   if (!options.interface.empty()) {
-    auto own = findInterface(options.interface);
-    LMC_TRY(own);
+    LMC_LET(own, findInterface(options.interface));
     from = own->address;
   }
   if (options.rank == 0) {
-    auto started = RendezvousHub::start(options, from.empty() ? options.address : from);
-    LMC_TRY(started);
+    LMC_LET(started, RendezvousHub::start(options, from.empty() ? options.address : from));
     hub = std::move(*started);
     address = hub->address();
-    auto own = hub->connectOwnRank();
-    LMC_TRY(own);
+    LMC_LET(own, hub->connectOwnRank());
     socket = std::move(*own);
     return {};
   }

@@ -22,8 +22,7 @@ static constexpr size_t kStrangers = 32;
 
 Result<std::unique_ptr<RendezvousHub>> RendezvousHub::start(const RendezvousOptions &options,
                                                             const std::string &host) {
-  auto listener = Socket::listenAt(host, options.port);
-  LMC_TRY(listener);
+  LMC_LET(listener, Socket::listenAt(host, options.port));
   return std::unique_ptr<RendezvousHub>(new RendezvousHub(options, std::move(*listener)));
 }
 
@@ -64,8 +63,7 @@ RendezvousHub::~RendezvousHub() {
 }
 
 Result<Socket> RendezvousHub::connectOwnRank() {
-  auto ends = Socket::connectedPair();
-  LMC_TRY(ends);
+  LMC_LET(ends, Socket::connectedPair());
   if (!serve(std::move(ends->first)))
     return Error{"rank 0 cannot start a thread", ExitCode::Failure};
   return std::move(ends->second);

@@ -262,8 +262,7 @@ int Socket::ownPort() const {
 }
 
 Result<int> freePort() {
-  auto socket = Socket::listenAt("127.0.0.1", 0);
-  LMC_TRY(socket);
+  LMC_LET(socket, Socket::listenAt("127.0.0.1", 0));
   return socket->ownPort();
 }
 

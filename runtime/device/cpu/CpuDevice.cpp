@@ -167,8 +167,7 @@ Result<void> CpuDevice::chooseProducts(const plan::Plan &plan) {
 }
 
 Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
-  auto function = resolver.memory.function(index);
-  LMC_TRY(function);
+  LMC_LET(function, resolver.memory.function(index));
   useThreads();
   auto executable = std::make_unique<CpuExecutable>();
   executable->owner = this;

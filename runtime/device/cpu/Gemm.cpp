@@ -70,8 +70,7 @@ struct GemmCache::State {
       -> Result<typename Made::mapped_type::pointer> {
     auto &product = made[{shape, library}];
     if (!product) {
-      auto fresh = make(shape, library);
-      LMC_TRY(fresh);
+      LMC_LET(fresh, make(shape, library));
       product = std::move(*fresh);
     }
     return product.get();
@@ -79,8 +78,7 @@ struct GemmCache::State {
 };
 
 Result<GemmKey> GemmCache::State::key(const std::string &product) const {
-  auto mkl = openMkl();
-  LMC_TRY(mkl);
+  LMC_LET(mkl, openMkl());
   return GemmKey{fmt::format("{}, {} thread{}, kernels {}, oneDNN {}, {}", processorName(), threads,
                              threads == 1 ? "" : "s", kernelSet().name, oneDnnVersion(),
                              *mkl ? "MKL " + (*mkl)->version : "no MKL"),
@@ -88,8 +86,7 @@ Result<GemmKey> GemmCache::State::key(const std::string &product) const {
 }
 
 Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmShape &shape) const {
-  auto mkl = openMkl();
-  LMC_TRY(mkl);
+  LMC_LET(mkl, openMkl());
   std::vector<GemmLibrary> found;
   if (oneDnnHas(shape))
     found.push_back(GemmLibrary::OneDnn);
@@ -147,10 +144,8 @@ template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Sha
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
-  auto product = key(describe(shape));
-  LMC_TRY(product);
-  auto available = libraries(shape);
-  LMC_TRY(available);
+  LMC_LET(product, key(describe(shape)));
+  LMC_LET(available, libraries(shape));
   auto named = [&](const std::string &name) -> std::optional<GemmLibrary> {
     for (GemmLibrary library : *available)
       if (name == nameOf(library))
@@ -223,8 +218,7 @@ Result<GemmChoice> GemmCache::State::fastest(const Shape &shape,
                                              const std::vector<GemmLibrary> &available, Run run) {
   std::vector<std::unique_ptr<Product>> products;
   for (GemmLibrary library : available) {
-    auto product = make(shape, library);
-    LMC_TRY(product);
+    LMC_LET(product, make(shape, library));
     products.push_back(std::move(*product));
   }
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
@@ -303,8 +297,7 @@ GemmCache::GemmCache(int threads, GemmChoices *choices)
 GemmCache::~GemmCache() = default;
 
 Result<Gemm *> GemmCache::find(const GemmShape &shape) {
-  auto library = state->choose(shape);
-  LMC_TRY(library);
+  LMC_LET(library, state->choose(shape));
   return find(shape, *library);
 }
 
@@ -313,8 +306,7 @@ Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
 }
 
 Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group) {
-  auto library = state->choose(group);
-  LMC_TRY(library);
+  LMC_LET(library, state->choose(group));
   return find(group, *library);
 }
 

@@ -47,8 +47,7 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
   shape.output = storage(op.d());
   if (shape.hasBias)
     shape.bias = storage(uint32_t(op.bias()));
-  auto gemm = gemms.find(shape);
-  LMC_TRY(gemm);
+  LMC_LET(gemm, gemms.find(shape));
   return GemmCommand{*gemm,
                      memory.address(op.a()),
                      memory.address(op.b()),
@@ -69,8 +68,7 @@ static Result<ExpertCommand> expertCommand(const Op &op, uint32_t a, uint32_t b,
                                            GemmCache &gemms) {
   group.shape.input = storageOf(memory.slice(a).dtype());
   group.shape.output = storageOf(memory.slice(d).dtype());
-  auto product = gemms.find(group);
-  LMC_TRY(product);
+  LMC_LET(product, gemms.find(group));
   ExpertCommand command{};
   command.gemms = *product;
   command.offsets = reinterpret_cast<const int32_t *>(memory.address(op.offsets()));
@@ -87,8 +85,7 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinear &op, HostMemory &memo
   const auto columns = int64_t(op.columns());
   GemmGroupShape group{{int64_t(op.rows()), columns, inner}, experts, GemmGroupShape::Split::M};
   group.shape.transposeB = !op.transposed();
-  auto command = expertCommand(op, op.x(), op.weight(), op.y(), group, memory, gemms);
-  LMC_TRY(command);
+  LMC_LET(command, expertCommand(op, op.x(), op.weight(), op.y(), group, memory, gemms));
   const auto width = int64_t(byteWidth(memory.slice(op.x()).dtype()));
   command->rowA = inner * width;
   command->rowD = columns * width;
@@ -104,8 +101,7 @@ Result<ExpertCommand> bindExperts(const plan::ExpertLinearGrad &op, HostMemory &
   GemmGroupShape group{{columns, inner, int64_t(op.rows())}, experts, GemmGroupShape::Split::K};
   group.shape.transposeA = true;
   group.shape.accumulate = op.accumulate();
-  auto command = expertCommand(op, op.dy(), op.x(), op.d(), group, memory, gemms);
-  LMC_TRY(command);
+  LMC_LET(command, expertCommand(op, op.dy(), op.x(), op.d(), group, memory, gemms));
   const auto width = int64_t(byteWidth(memory.slice(op.x()).dtype()));
   command->rowA = columns * width;
   command->rowB = inner * width;

@@ -59,31 +59,27 @@ Result<char *> HostMemory::find(const ArenaRange &range) {
 }
 
 Result<void> HostMemory::upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset) {
-  auto address = find(to);
-  LMC_TRY(address);
+  LMC_LET(address, find(to));
   LMC_TRY(checkRange(from, offset, to.bytes));
   std::memcpy(*address, from.data() + offset, to.bytes);
   return {};
 }
 
 Result<void> HostMemory::download(const ArenaRange &from, HostBuffer &to, uint64_t offset) {
-  auto address = find(from);
-  LMC_TRY(address);
+  LMC_LET(address, find(from));
   LMC_TRY(checkRange(to, offset, from.bytes));
   std::memcpy(to.data() + offset, *address, from.bytes);
   return {};
 }
 
 Result<void> HostMemory::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
-  auto range = rangeInSlice(plan, slice, bytes, offset);
-  LMC_TRY(range);
+  LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
   std::memcpy(arenas[range->arena].data() + range->offset, source, bytes);
   return {};
 }
 
 Result<void> HostMemory::copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) {
-  auto range = rangeInSlice(plan, slice, bytes, offset);
-  LMC_TRY(range);
+  LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
   std::memcpy(target, arenas[range->arena].data() + range->offset, bytes);
   return {};
 }

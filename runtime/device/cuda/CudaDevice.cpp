@@ -279,8 +279,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
     return Error{"a device loads one plan only", ExitCode::Failure};
   if (auto fits = checkMachine(loaded); !fits)
     return Error{fmt::format("{}: {}", loaded.path(), fits.error().message), fits.error().code};
-  auto free = gpu.freeBytes();
-  LMC_TRY(free);
+  LMC_LET(free, gpu.freeBytes());
   freeAtFirst = *free;
   CUstream made = nullptr;
   LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
@@ -299,8 +298,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
         inTwoWays.push_back(ProductWays::describe(*loaded, *command, kernels));
     }
   if (!shapes.empty() || !inTwoWays.empty()) {
-    auto opened = Products::open(driver, gpu);
-    LMC_TRY(opened);
+    LMC_LET(opened, Products::open(driver, gpu));
     products = std::move(*opened);
     ways = std::make_unique<ProductWays>(driver, gpu, *products);
     LMC_TRY(chooseTogether(options.gemms, options.world, [&]() -> Result<void> {
@@ -351,21 +349,18 @@ Result<void> CudaDevice::allocate() {
     LMC_TRY(driver.check(result, fmt::format("allocate {} bytes for {}", bytes, what)));
     return DeviceMemory(driver, at);
   };
-  auto before = gpu.freeBytes();
-  LMC_TRY(before);
+  LMC_LET(before, gpu.freeBytes());
   const uint64_t libraries = freeAtFirst > *before ? freeAtFirst - *before : 0;
   LMC_TRY(gpu.requireFree(plannedBytes(*plan),
                           fmt::format("{}; {} that were free are in kernels and libraries now",
                                       arenaBreakdown(*plan), formatBytes(libraries))));
   for (const auto *arena : *plan->arenas()) {
-    auto memory = take(arena->bytes(), "arena " + arena->name()->str());
-    LMC_TRY(memory);
+    LMC_LET(memory, take(arena->bytes(), "arena " + arena->name()->str()));
     arenas.push_back(std::move(*memory));
     addresses.push_back(arenas.back().get());
     allocated += arena->bytes();
   }
-  auto after = gpu.freeBytes();
-  LMC_TRY(after);
+  LMC_LET(after, gpu.freeBytes());
   // The driver allocates memory in pages of 2 MiB.
   const uint64_t pages = (arenas.size() + 1) * (2 << 20), taken = *before - *after;
   if (*before < *after || taken > allocated + pages || taken + pages < allocated)
@@ -373,11 +368,9 @@ Result<void> CudaDevice::allocate() {
                                   "from {} to {} when they were allocated",
                                   formatBytes(allocated), formatBytes(*before),
                                   formatBytes(*after)));
-  auto memory = take(sizeof(InitializerRecord), "initial values");
-  LMC_TRY(memory);
+  LMC_LET(memory, take(sizeof(InitializerRecord), "initial values"));
   initializerRecord = std::move(*memory);
-  auto buffer = hostBuffer(sizeof(InitializerRecord));
-  LMC_TRY(buffer);
+  LMC_LET(buffer, hostBuffer(sizeof(InitializerRecord)));
   hostRecord = std::move(*buffer);
   // The arena `state` (index 0) starts as zeros.
   if (!arenas.empty() && plan->arenas()->Get(0)->bytes() > 0)
@@ -404,8 +397,7 @@ static std::vector<bool> waitedForApart(const plan::Function &function,
 }
 
 Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
-  auto function = functionOf(plan, index);
-  LMC_TRY(function);
+  LMC_LET(function, functionOf(plan, index));
   LMC_TRY(gpu.use());
   auto executable = std::make_unique<CudaExecutable>();
   executable->owner = this;
@@ -427,9 +419,8 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   }
   executable->mayCapture = !runsFirst;
   Encoder encoder{driver, *plan, kernels, products.get(), ways.get(), collectives.get(), addresses};
-  auto encoded = encoder.encode(**function, waitedForApart(**function, executable->parts),
-                                options.checkEveryCommand);
-  LMC_TRY(encoded);
+  LMC_LET(encoded, encoder.encode(**function, waitedForApart(**function, executable->parts),
+                                  options.checkEveryCommand));
   executable->commands = std::move(*encoded);
   {
     std::lock_guard lock(graphsMutex);
@@ -579,15 +570,13 @@ Result<bool> CudaDevice::launch(const Part &part) {
 }
 
 Result<void> CudaDevice::submit(Executable &executable) {
-  auto begun = begin(executable);
-  LMC_TRY(begun);
+  LMC_LET(begun, begin(executable));
   const CudaExecutable &recorded = **begun;
   ProfilerRange range(recorded.function->name()->c_str());
   LMC_TRY(capture(**begun));
   (*begun)->mayCapture = true;
   for (const Part &part : recorded.parts) {
-    auto launched = launch(part);
-    LMC_TRY(launched);
+    LMC_LET(launched, launch(part));
     if (*launched)
       continue;
     for (uint32_t i = part.first; i <= part.last; ++i)
@@ -600,8 +589,7 @@ Result<void> CudaDevice::submit(Executable &executable) {
 
 Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
                                                          const AfterCommand &after) {
-  auto begun = begin(executable);
-  LMC_TRY(begun);
+  LMC_LET(begun, begin(executable));
   const CudaExecutable &recorded = **begun;
   ProfilerRange range(recorded.function->name()->c_str());
   const auto count = static_cast<uint32_t>(recorded.commands.size());
@@ -781,10 +769,8 @@ Result<CudaDevice::StagingLoan> CudaDevice::takeStaging() {
 }
 
 Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
-  auto range = rangeInSlice(plan, slice, bytes, offset);
-  LMC_TRY(range);
-  auto loan = takeStaging();
-  LMC_TRY(loan);
+  LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
+  LMC_LET(loan, takeStaging());
   Staging *staging = loan->get();
   // A piece is copied to one pinned buffer while the GPU reads the other.
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
@@ -803,10 +789,8 @@ Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, u
 }
 
 Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) {
-  auto range = rangeInSlice(plan, slice, bytes, offset);
-  LMC_TRY(range);
-  auto loan = takeStaging();
-  LMC_TRY(loan);
+  LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
+  LMC_LET(loan, takeStaging());
   Staging *staging = loan->get();
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
   auto bytesOf = [&](uint64_t piece) {
@@ -836,15 +820,13 @@ Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64
 namespace lmc {
 
 Result<std::unique_ptr<Device>> cudaDevice(const DeviceOptions &options) {
-  auto driver = cuda::openDriver();
-  LMC_TRY(driver);
+  LMC_LET(driver, cuda::openDriver());
   int visible = 0;
   LMC_TRY((*driver)->check((*driver)->cuDeviceGetCount(&visible), "count the GPUs"));
   DeviceOptions own = options;
   if (visible > 1)
     own.index += options.localRank;
-  auto gpu = cuda::Gpu::open(**driver, own.index);
-  LMC_TRY(gpu);
+  LMC_LET(gpu, cuda::Gpu::open(**driver, own.index));
   return std::unique_ptr<Device>(
       std::make_unique<cuda::CudaDevice>(**driver, std::move(*gpu), own));
 }

@@ -104,8 +104,7 @@ Result<const Driver *> openDriver() {
   static Driver driver;
   std::lock_guard lock(mutex);
   if (!driver.version) {
-    auto loaded = load();
-    LMC_TRY(loaded);
+    LMC_LET(loaded, load());
     driver = *loaded;
   }
   return &driver;

@@ -136,8 +136,7 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
       });
       continue;
     }
-    auto encoded = encode(*command);
-    LMC_TRY(encoded);
+    LMC_LET(encoded, encode(*command));
     all.push_back(std::move(*encoded));
   }
   return all;

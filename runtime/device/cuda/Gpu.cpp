@@ -140,8 +140,7 @@ std::string holders(const std::string &uuid) {
 } // namespace
 
 Result<void> Gpu::requireFree(uint64_t bytes, const std::string &breakdown) const {
-  auto free = freeBytes();
-  LMC_TRY(free);
+  LMC_LET(free, freeBytes());
   if (*free >= bytes)
     return {};
   std::string who = bytes > memoryBytes ? "" : holders(uuid);

@@ -46,8 +46,7 @@ Result<ordered_json> copyThereAndBack(const Driver &driver) {
 }
 
 Result<ordered_json> describe(const Driver &driver, const Gpu &gpu, int index) {
-  auto free = gpu.freeBytes();
-  LMC_TRY(free);
+  LMC_LET(free, gpu.freeBytes());
   return ordered_json{{"index", index},
                       {"name", gpu.name},
                       {"uuid", gpu.uuid},

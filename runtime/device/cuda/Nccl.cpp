@@ -255,8 +255,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
                                               std::function<void()> dropGraphs) {
   std::unique_ptr<NcclCollectives> collectives;
   auto prepare = [&]() -> Result<void> {
-    auto library = openLibrary();
-    LMC_TRY(library);
+    LMC_LET(library, openLibrary());
     collectives =
         std::make_unique<NcclCollectives>(driver, gpu, world, *library, std::move(dropGraphs));
     return collectives->prepare();
@@ -269,8 +268,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
 }
 
 Result<LibraryFile> findNccl() {
-  auto library = openLibrary();
-  LMC_TRY(library);
+  LMC_LET(library, openLibrary());
   int version = 0;
   LMC_TRY(library->check(library->ncclGetVersion(&version), "say its version"));
   return LibraryFile{versionText(version),

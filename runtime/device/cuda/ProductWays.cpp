@@ -294,8 +294,7 @@ Result<GemmChoice> ProductWays::measure(const TwoWayProduct &command, const Tria
              "time a matrix product");
     return milliseconds * 1e-3 / runs;
   };
-  auto once = seconds(Way::First, 1);
-  LMC_TRY(once);
+  LMC_LET(once, seconds(Way::First, 1));
   auto runsIn = [&](double time) {
     return static_cast<int>(std::clamp(time / std::max(*once, 1e-6), 1.0, 50.0));
   };
@@ -306,8 +305,7 @@ Result<GemmChoice> ProductWays::measure(const TwoWayProduct &command, const Tria
     for (Way way : {Way::First, Way::Second}) {
       for (int i = 0; i < runsIn(kHeatSeconds); ++i)
         LMC_TRY(run(command, Way::First, trial.at, stream));
-      auto mean = seconds(way, runsIn(kRoundSeconds));
-      LMC_TRY(mean);
+      LMC_LET(mean, seconds(way, runsIn(kRoundSeconds)));
       best[size_t(way)] = std::min(best[size_t(way)], *mean);
     }
   const Names names = namesOf(command.kind);
@@ -342,20 +340,17 @@ Result<ProductWays::Way> ProductWays::chooseOne(const TwoWayProduct &command, Ge
   }
   LMC_TRY(trial);
   LMC_TRY(run(command, Way::First, trial->at, stream));
-  auto expected = trial->results(command);
-  LMC_TRY(expected);
+  LMC_LET(expected, trial->results(command));
   LMC_TRY(trial->forget(command));
   LMC_TRY(run(command, Way::Second, trial->at, stream));
-  auto found = trial->results(command);
-  LMC_TRY(found);
+  LMC_LET(found, trial->results(command));
   GemmChoice choice{names.first, payloadOf(command), 0};
   if (const std::string wrong = difference(*found, *expected); !wrong.empty()) {
     leftOut.push_back(fmt::format("kernel '{}' was left out: {}", command.second->name, wrong));
   } else if (isKnown) {
     return Way::Second;
   } else {
-    auto measured = measure(command, *trial, stream);
-    LMC_TRY(measured);
+    LMC_LET(measured, measure(command, *trial, stream));
     choice = *measured;
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started;
@@ -371,8 +366,7 @@ Result<void> ProductWays::choose(std::vector<TwoWayProduct> commands, GemmChoice
   for (const TwoWayProduct &command : commands) {
     if (!command.first)
       return Error{"a command of the plan has no kernels (a matrix product)"};
-    auto way = chooseOne(command, choices, stream);
-    LMC_TRY(way);
+    LMC_LET(way, chooseOne(command, choices, stream));
     chosen[command] = *way;
   }
   return {};

@@ -563,14 +563,12 @@ static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
 Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
-  auto candidates = product.candidates(kCandidates);
-  LMC_TRY(candidates);
+  LMC_LET(candidates, product.candidates(kCandidates));
   // The first run of a proposal loads its code. Some proposals then do not run.
   const size_t proposed = candidates->size();
   std::vector<cublasLtMatmulHeuristicResult_t> good;
   for (const cublasLtMatmulHeuristicResult_t &candidate : *candidates) {
-    auto taken = tryOut(product, candidate.algo, trial);
-    LMC_TRY(taken);
+    LMC_LET(taken, tryOut(product, candidate.algo, trial));
     if (*taken)
       good.push_back(candidate);
   }
@@ -578,13 +576,11 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
     return Error{leftOut.back(), ExitCode::Failure};
   *candidates = std::move(good);
   for (double worked = 0; !warm && worked < kWarmSeconds;) {
-    auto seconds = secondsOf(product, candidates->front().algo, trial, 16, stream);
-    LMC_TRY(seconds);
+    LMC_LET(seconds, secondsOf(product, candidates->front().algo, trial, 16, stream));
     worked += std::max(16 * *seconds, 1e-4);
   }
   warm = true;
-  auto once = secondsOf(product, candidates->front().algo, trial, 1, stream);
-  LMC_TRY(once);
+  LMC_LET(once, secondsOf(product, candidates->front().algo, trial, 1, stream));
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
   // The product behind which candidates are timed: the largest one, which is chosen first.
   const Product &heater = hottest.product ? *hottest.product : product;
@@ -598,8 +594,7 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
     for (size_t i = 0; i < candidates->size(); ++i) {
       for (int run = 0; run < before; ++run)
         LMC_TRY(heater.run(trial.addresses, heating, stream));
-      auto seconds = secondsOf(product, (*candidates)[i].algo, trial, runs, stream);
-      LMC_TRY(seconds);
+      LMC_LET(seconds, secondsOf(product, (*candidates)[i].algo, trial, runs, stream));
       best[i] = std::min(best[i], *seconds);
     }
   const size_t fastest =
@@ -610,8 +605,7 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
 
 Result<bool> Products::tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
                               Trial &trial) {
-  auto wrong = trial.tryOut(product, algorithm);
-  LMC_TRY(wrong);
+  LMC_LET(wrong, trial.tryOut(product, algorithm));
   if (!wrong->empty())
     leftOut.push_back("an algorithm of matrix products was left out: " + *wrong);
   return wrong->empty();
@@ -622,20 +616,17 @@ Result<size_t> Products::chooseFirst(Product &product, Trial &trial) {
   auto first = product.candidates(1);
   if (first) {
     product.algorithm = first->front().algo;
-    auto taken = tryOut(product, product.algorithm, trial);
-    LMC_TRY(taken);
+    LMC_LET(taken, tryOut(product, product.algorithm, trial));
     if (*taken)
       return size_t(1);
   }
-  auto candidates = product.candidates(kCandidates);
-  LMC_TRY(candidates);
+  LMC_LET(candidates, product.candidates(kCandidates));
   for (size_t i = 0; i < candidates->size(); ++i) {
     const cublasLtMatmulAlgo_t &algorithm = (*candidates)[i].algo;
     if (first && std::memcmp(&algorithm, &first->front().algo, sizeof algorithm) == 0)
       continue;
     product.algorithm = algorithm;
-    auto taken = tryOut(product, algorithm, trial);
-    LMC_TRY(taken);
+    LMC_LET(taken, tryOut(product, algorithm, trial));
     if (*taken)
       return i + 1;
   }
@@ -648,8 +639,7 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
   if (choices)
     if (auto choice = choices->find(key);
         choice && fromHex(choice->payload, product.algorithm) && product.accepts()) {
-      auto taken = tryOut(product, product.algorithm, trial);
-      LMC_TRY(taken);
+      LMC_LET(taken, tryOut(product, product.algorithm, trial));
       if (*taken) {
         if (!hottest.product && choice->seconds > 0)
           hottest = {&product, choice->seconds};
@@ -657,16 +647,14 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
       }
     }
   if (!choices || !choices->measures()) {
-    auto number = chooseFirst(product, trial);
-    LMC_TRY(number);
+    LMC_LET(number, chooseFirst(product, trial));
     if (choices)
       choices->add(key, {fmt::format("cuBLASLt proposal {}", *number), hexOf(product.algorithm), 0},
                    0);
     return {};
   }
   const auto begin = std::chrono::steady_clock::now();
-  auto best = measure(product, trial, stream);
-  LMC_TRY(best);
+  LMC_LET(best, measure(product, trial, stream));
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   choices->add(key, *best, spent.count());
   fromHex(best->payload, product.algorithm);
@@ -688,8 +676,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
   shapes.erase(std::unique(shapes.begin(), shapes.end()), shapes.end());
   if (shapes.empty())
     return {};
-  auto trial = Trial::prepare(driver, gpu, shapes, stream);
-  LMC_TRY(trial);
+  LMC_LET(trial, Trial::prepare(driver, gpu, shapes, stream));
   const plan::DType *filled = nullptr;
   for (const ProductShape &shape : shapes) {
     if (!filled || *filled != shape.input) {

@@ -10,14 +10,12 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Co
 
 template <>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::Gemm &op) {
-  auto gemm = bindGemm(op, at.memory, at.gemms);
-  LMC_TRY(gemm);
+  LMC_LET(gemm, bindGemm(op, at.memory, at.gemms));
   return BoundCommand([gemm = *gemm] { gemm.run(); });
 }
 
 template <typename Op> static Result<BoundCommand> resolveExperts(Resolver &at, const Op &op) {
-  auto command = bindExperts(op, at.memory, at.gemms);
-  LMC_TRY(command);
+  LMC_LET(command, bindExperts(op, at.memory, at.gemms));
   return BoundCommand([command = std::move(*command)]() mutable { command.run(); });
 }
 template <>
