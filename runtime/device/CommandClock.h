@@ -10,14 +10,15 @@ namespace lmc {
 
 class CommandClock {
 public:
-  // Must be called when a command has ended. The command began when the one before it ended.
+  // Must be called when a command has ended. Each command begins when the previous one ends.
   void ended() {
     const double now =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double before = times.empty() ? 0 : times.back().start + times.back().seconds;
     times.push_back({before, now - before});
   }
-  // Records the times of a command that ran beside others. All commands must have ended.
+  // Replaces the times of a command that ran at the same time as others. ended() must have been
+  // called for all commands.
   void ran(size_t command, std::chrono::steady_clock::time_point begin,
            std::chrono::steady_clock::time_point end) {
     times[command] = {std::chrono::duration<double>(begin - start).count(),

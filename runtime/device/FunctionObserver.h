@@ -1,4 +1,4 @@
-// Runs the functions of a plan in place of the device, to see what each command does.
+// Runs the functions of a plan command by command, to record what each command does.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -8,7 +8,7 @@ namespace lmc {
 class FunctionObserver {
 public:
   virtual ~FunctionObserver() = default;
-  // Returns true if run() is to be called in place of Device::submit().
+  // Returns true if the caller must call run() instead of Device::submit().
   virtual bool isRecording() const = 0;
   // Runs function `index` of the plan on `device` and waits for it. The results are those of
   // Device::submit().

@@ -1,18 +1,18 @@
 // The implementations of matrix products that devices have chosen, kept in files.
 //
 // Which implementation of a product is the fastest depends on the shape, the machine and the
-// versions of its libraries, so a device times them. How an implementation orders its sums decides
-// the last bits of the result, so a run that goes on must take the same one. Two files therefore
-// hold choices:
+// versions of its libraries, so a device times all of them. The last bits of a result depend on the
+// order in which an implementation adds, so a run that is resumed must use the same implementation
+// as before. Two files therefore keep choices:
 //
-//   CACHE/lmc/gemm.json   the user's: a product that was timed once is not timed again
-//   OUT/gemm.json         of a run: what it uses. It precedes the cache
+//   CACHE/lmc/gemm.json   the choices of the user's runs: no product is timed a second time
+//   OUT/gemm.json         the choices of one run; they take precedence over those of the cache
 //
 // CACHE is $XDG_CACHE_HOME or ~/.cache.
 //
-// The ranks of a run time products at the same time, and may find other ones the fastest. Then all
-// ranks with equal devices take the choices of the lowest such rank (agree()). So the choices for
-// each device are one, and OUT/gemm.json, which rank 0 writes, has those for all devices.
+// Each rank of a run times products, and ranks may measure different implementations as fastest.
+// All ranks with equal devices then take the choices of the lowest of these ranks (agree()). There
+// is thus one choice per device and product, and rank 0 writes all of them to OUT/gemm.json.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -55,28 +55,27 @@ public:
 
   bool measures() const { return measuring; }
 
-  // Read the choices of a file. A missing file has none. A file that cannot be read has none
-  // either, and becomes a warning.
+  // Read the choices of a file. A missing file counts as one without choices. So does a file that
+  // cannot be read, which also gives a warning.
   void readCache(const std::string &path);
   void readRun(const std::string &path);
 
-  // Returns the choice for `key`, if there is one. A device that cannot use the choice calls add(),
-  // and then the last bits of the run's results may differ from that start on.
+  // Returns the choice for `key`, if there is one. A device that cannot use it must call add() with
+  // another; the last bits of a resumed run's results may then differ from those before.
   std::optional<GemmChoice> find(const GemmKey &key);
   // Records the choice that a device has made, after timing that took `spent` seconds.
   void add(const GemmKey &key, GemmChoice choice, double spent);
 
-  // Replaces the choices in use by those of the lowest rank with an equal device, and adds those of
-  // other devices, which are only written. All ranks call it together; the keys of a rank's choices
-  // in use have one device. Returns true if a choice in use is another one now: then the device
-  // must call find() again.
+  // Replaces the choices in use by those of the lowest rank with an equal device. Also adds the
+  // choices of ranks with other devices, only so that writeRun() writes them. All ranks must call
+  // it together. All choices in use of one rank must have the same GemmKey::device. Returns true if
+  // a choice in use has changed: the device must then call find() again.
   Result<bool> agree(World &world);
 
-  // Adds the measured choices to the file. Other processes may do so at the same time. A file that
-  // cannot be written becomes a warning.
+  // Adds the measured choices to the file. Other processes may do so at the same time. If the file
+  // cannot be written, there is a warning.
   void writeCache(const std::string &path);
-  // Writes the choices in use, those of other ranks, and those that were read from the run for
-  // other devices.
+  // Writes the choices in use, those of other ranks, and all others that readRun() read.
   Result<void> writeRun(const std::string &path) const;
 
   // A choice in use: one that find() returned or add() recorded.
@@ -85,18 +84,20 @@ public:
     GemmChoice choice;
   };
   std::vector<Use> inUse() const;
-  // Returns "12 shapes, 3 measured in 0.4 s, 9 as in the run; 9 MKL, 3 packed"; "" without any.
+  // Returns the number of choices in use by origin and by library: "12 shapes, 9 as in the run,
+  // 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if no choice is in use.
   std::string summary() const;
-  // Returns the former device of the run if this device could not take over the run's choice for a
-  // product, so that the run's last bits differ from now on; "": there is none.
+  // Returns the device that the run used before, if readRun() read a choice of that device for a
+  // product for which this device has taken another one. The last bits of the run's results then
+  // differ from now on. Returns "" if there is no such product.
   std::string formerDevice() const;
-  // Returns the products whose choice in the run the device could not use.
+  // Returns the products for which the device could not use the choice of the run or of a rank.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
   // Returns the warnings since the last call.
   std::vector<std::string> takeWarnings();
 
 private:
-  enum class Origin { Run, Rank, Cache, Measured, Fixed }; // Rank: of another rank
+  enum class Origin { Run, Rank, Cache, Measured, Fixed }; // Rank: another rank of this run
   struct Entry {
     GemmChoice choice;
     Origin origin;
@@ -110,9 +111,9 @@ private:
   std::vector<std::string> warnings, rejectedProducts;
 };
 
-// Calls `choose`, with which a device makes or looks up its choices. If there are several ranks,
-// has them agree, and calls it again where choices have changed. All ranks of `world` call it
-// together. `choices` and `world` may be null.
+// Calls `choose`, which finds or makes all choices of a device. With several ranks, then calls
+// agree(), and calls `choose` again on each rank whose choices have changed. All ranks of `world`
+// must call it together. `choices` and `world` may be null.
 Result<void> chooseTogether(GemmChoices *choices, World *world,
                             const std::function<Result<void>()> &choose);
 

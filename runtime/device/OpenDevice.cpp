@@ -19,7 +19,7 @@ namespace {
 struct Opener {
   std::string_view target; // the part of a plan's target before ':'
   const char *name;        // name of the device, for errors
-  // Null: this build lacks the device.
+  // Opens the device; null if this build lacks it.
   Result<std::unique_ptr<Device>> (*open)(const DeviceOptions &options);
 };
 

@@ -5,10 +5,10 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 
 list(FILTER sources EXCLUDE REGEX "/device/cpu/kernels/") # compiled below
 
-# It calls the specialisations of resolve, which the files of cpu/commands define.
+# CpuDevice.cpp calls the specialisations of resolve(), which the files of cpu/commands define.
 lmc_compile_alone(${here}/cpu/CpuDevice.cpp)
 
-# The CUDA device opens its libraries when a plan asks for it, and links none of them.
+# No library of CUDA is linked: the CUDA device opens them when a plan for a GPU runs.
 if(LMC_CUDA_INCLUDE)
   list(FILTER sources EXCLUDE REGEX "/device/cuda/Missing.cpp$")
   if(LMC_NCCL_INCLUDE)
@@ -55,7 +55,7 @@ if(LMC_CUDA_INCLUDE)
   endif()
   target_link_libraries(${layer} PRIVATE xxhash)
 endif()
-# OpenMP is PRIVATE, because with its compiler flag the targets that link this library could not use
-# MLIR's precompiled header.
+# OpenMP is PRIVATE: its compiler flag would otherwise reach the targets that link this library, and
+# these could then not use MLIR's precompiled header.
 target_link_libraries(${layer} PUBLIC ${DNNL_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS}
                       PRIVATE OpenMP::OpenMP_CXX)

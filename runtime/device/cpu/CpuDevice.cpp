@@ -71,7 +71,7 @@ public:
         clock.ran(i, each.begin, each.end);
     return clock.take();
   }
-  // submit() and the copies return only when they are complete, so nothing has to wait.
+  // submit() and the copies return only when the work is complete, so no mark ever has to wait.
   Result<std::unique_ptr<HostBuffer>> hostBuffer(uint64_t bytes) override {
     return PlainBuffer::allocate(bytes);
   }
@@ -114,8 +114,8 @@ private:
   Result<void> chooseProducts(const plan::Plan &plan);
   // Runs a recorded function, and calls `ended` after each command.
   template <typename Ended> Result<void> run(Executable &executable, Ended ended);
-  // Sets OpenMP's threads, for which oneDNN prepares and runs products, and the rounding. It is
-  // called before each function of the plan, because a library may have changed them.
+  // Sets OpenMP's number of threads, with which oneDNN prepares and runs products, and the rounding
+  // mode. Called before each function of the plan, because a library may have changed them.
   void useThreads() const {
     omp_set_dynamic(0);
     omp_set_num_threads(resolver.threads);
@@ -213,9 +213,9 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
 
 } // namespace
 
-// Returns how many threads OpenMP gives, at most `wanted`. The environment may allow fewer
-// (OMP_THREAD_LIMIT, OMP_DYNAMIC, OMP_MAX_ACTIVE_LEVELS). oneDNN divides its work by the number
-// that it was prepared for, and parts without a thread would not be computed.
+// Returns the number of threads that OpenMP really gives, at most `wanted`; OMP_THREAD_LIMIT,
+// OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS may allow fewer. oneDNN divides its work among the threads
+// that it was prepared for: with fewer threads, some of the work would not be done.
 static int obtainedThreads(int wanted) {
   omp_set_dynamic(0);
   omp_set_max_active_levels(std::max(1, omp_get_max_active_levels()));

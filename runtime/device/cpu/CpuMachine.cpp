@@ -21,7 +21,7 @@
 
 namespace lmc::cpu {
 
-// Returns what /proc/cpuinfo says about the first processor behind `key`, or `unknown`.
+// Returns VALUE of the first line "KEY : VALUE" of /proc/cpuinfo for KEY = `key`, or `unknown`.
 static std::string ofProcessor(std::string_view key, std::string unknown) {
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);)
@@ -81,9 +81,9 @@ int threadCount(int requested) {
   return std::max(1, int(std::thread::hardware_concurrency()));
 }
 
-// Returns the clock frequency in cycles per second. It times a chain of dependent integer
-// multiplications, each of which takes 3 cycles on every x86-64 core since 2008. The fastest of
-// several short runs counts, so that other load on the machine hardly matters.
+// Returns the clock frequency in Hz. It times a chain of dependent integer multiplications, each of
+// which takes 3 cycles on every x86-64 core since 2008. The fastest of several short runs counts,
+// so that other load on the machine hardly matters.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;
@@ -106,7 +106,7 @@ PeakSpeed peakSpeed(Storage compute, int threads) {
   static const double clock = measureClock();
   if (clock <= 0)
     return {0, "unknown on this processor"};
-  double perCycle = 8; // SSE: 4 lanes with an addition and a multiplication each
+  double perCycle = 8; // FLOPs in f32. SSE: 4 lanes, each an addition and a multiplication
   const char *by = "SSE";
 #if defined(__x86_64__)
   const std::string_view set = kernelSet().name;

@@ -18,7 +18,7 @@ bool hasFeature(std::string_view name);
 // Returns a name such as "AMD EPYC".
 const std::string &processorName();
 
-// Returns the bytes of physical memory, or the limit of the control group (cgroup) if it is lower.
+// Returns the bytes of physical memory or, if lower, the limit of the control group (cgroup).
 uint64_t memoryBytes();
 
 // Returns all kernel sets that this machine supports, the narrowest vectors first.
@@ -36,9 +36,9 @@ struct PeakSpeed {
   std::string source;
 };
 
-// Returns the peak FLOP/s: threads x clock x FLOPs per cycle of the best instruction set for
-// `compute`, among those of kernelSet(). The clock is measured, because the system often reports
-// only the nominal clock.
+// Returns threads x clock x FLOPs per cycle, the latter for the best instructions for `compute`
+// that kernelSet() may use. The clock frequency is measured, because the system often reports only
+// the nominal one.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

@@ -9,7 +9,7 @@ namespace lmc::cpu {
 
 namespace {
 
-// The folder and file names of one version of Linux control groups (cgroups).
+// The folder and the file names that one version of Linux control groups uses.
 struct GroupFiles {
   const char *root, *limit, *use, *dropped;
 };
@@ -24,7 +24,7 @@ std::optional<uint64_t> numberIn(const std::string &path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// Returns the number behind the word `key` in a file of lines "KEY NUMBER"; 0 if it is not there.
+// Returns NUMBER of the line "KEY NUMBER" of a file for KEY = `key`; 0 if there is no such line.
 uint64_t numberOf(const std::string &path, std::string_view key) {
   std::ifstream file(path);
   std::string word;
@@ -34,7 +34,8 @@ uint64_t numberOf(const std::string &path, std::string_view key) {
   return 0;
 }
 
-// Lowers `least` to the free bytes of the Linux cgroup `group` or of a cgroup above it.
+// Lowers `least` to the free bytes of the control group `group`, and of each group above it, where
+// these are lower.
 void considerGroups(const std::string &root, const GroupFiles &files, std::string group,
                     FreeMemory &least) {
   for (;;) {

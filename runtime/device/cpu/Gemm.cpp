@@ -1,4 +1,4 @@
-// Chooses an implementation for each matrix product; see Gemm.h.
+// Chooses an implementation for each matrix product.
 #include "runtime/device/cpu/Gemm.h"
 
 #include "runtime/device/GemmChoices.h"
@@ -64,7 +64,7 @@ struct GemmCache::State {
   template <typename Product, typename Shape, typename Run>
   Result<GemmChoice> fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
                              Run run);
-  // Returns the product of `made` by a library; makes it at the first call.
+  // Returns the product of `shape` by `library` in `made`; makes it at the first call.
   template <typename Made, typename Shape>
   auto find(Made &made, const Shape &shape, GemmLibrary library)
       -> Result<typename Made::mapped_type::pointer> {
@@ -116,7 +116,7 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
 Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmGroupShape &group) const {
   auto found = libraries(group.shape);
   if (found)
-    std::erase(*found, GemmLibrary::OneDnn); // oneDNN fixes m and k when it compiles
+    std::erase(*found, GemmLibrary::OneDnn); // oneDNN's code is compiled for one m and one k
   return found;
 }
 
@@ -138,9 +138,9 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Shape &shape) {
-  // The bits of a fixed choice must not depend on the number of threads, as those of the packed
-  // kernels do not. oneDNN 2.6 divides the sum over k among threads: with AVX2 often, and with
-  // AVX-512 where a is transposed and k >= 2048, as it is in gradients of weights.
+  // A fixed choice must give bits that do not depend on the number of threads, as the packed
+  // kernels do. oneDNN 2.6 often divides the sum over k among threads: with AVX2, and with AVX-512
+  // if a is transposed and k >= 2048, as in gradients of weights.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
@@ -168,22 +168,22 @@ template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Sha
   return *named(best->implementation);
 }
 
-// The seconds at the peak speed of the machine that a product may take when it is timed. It is long
-// enough for the products of a layer to be timed in their own size, because the order of the
-// libraries changes with the size, and short enough to time all products of a model in about ten
-// seconds, once per machine.
+// A product is timed with the largest shape that the machine could compute in this time, in
+// seconds, at its peak speed. The products of a layer then keep their own shape, on which the order
+// of the libraries depends, and all products of a model are timed in about ten seconds, once per
+// machine.
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
-// Returns the shape with its largest sizes halved until a run is short. Such large sizes hardly
-// affect the speed.
+// Returns the shape, its largest size halved until it has at most `flops` FLOPs. The speed hardly
+// depends on sizes that are so large.
 static GemmShape probeOf(GemmShape shape, double flops) {
   while (shape.flops() > flops) {
     int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
     int64_t &largest = wider > shape.k ? wider : shape.k;
     if (largest <= 512)
       break;
-    // A size that is a multiple of 64 elements stays one.
+    // A multiple of 64 elements stays a multiple of 64.
     const int64_t unit = largest % 64 == 0 ? 64 : 1;
     largest = (largest / 2 + unit - 1) / unit * unit;
   }
@@ -211,8 +211,8 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
                 size_t(std::min(period, elements - i) * width));
 }
 
-// Times run(product) for the product of each library, and returns the fastest library with the
-// seconds of its best run.
+// Times run(product) for the product of `shape` by each library. Returns the fastest library and
+// the seconds of its shortest run.
 template <typename Product, typename Shape, typename Run>
 Result<GemmChoice> GemmCache::State::fastest(const Shape &shape,
                                              const std::vector<GemmLibrary> &available, Run run) {
@@ -222,8 +222,8 @@ Result<GemmChoice> GemmCache::State::fastest(const Shape &shape,
     products.push_back(std::move(*product));
   }
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
-  // The first run of each only warms up. Then the libraries take turns, so that a disturbance of
-  // the machine affects all of them; clearly slower ones are left out.
+  // The first run of each library only warms up. Then the libraries run in turn, so that other load
+  // on the machine slows all of them; clearly slower ones are left out.
   double best = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn <= kTimedRuns; ++turn)
     for (size_t i = 0; i < products.size(); ++i) {
@@ -256,13 +256,13 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum bytes of an operand when the products of a group are timed. It is more than a cache
-// holds, because the operands of experts come from memory.
+// The maximum bytes of an operand when the products of a group are timed. A cache holds less, so
+// that operands come from memory, as those of experts do.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group,
                                              const std::vector<GemmLibrary> &available) {
-  // A part for timing: all parts get the same size, of at least one row.
+  // The shape of each part when the group is timed: all parts have the same size, at least one row.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
   rows = std::max<int64_t>(1, rows / group.parts);

@@ -25,13 +25,13 @@ inline int64_t elementBytes(Storage storage) {
 struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
-  bool accumulate = false; // the product is added to d
+  bool accumulate = false; // true: the product is added to d
   bool hasBias = false;
   Storage input = Storage::F32; // the type of a and b
   Storage output = Storage::F32;
   Storage bias = Storage::F32;
 
-  // Return the number of elements in memory from one row of a, or of b, to the next.
+  // Return the distance in elements from one row of a, or of b, to the next, as stored in memory.
   int64_t leadingA() const { return transposeA ? m : k; }
   int64_t leadingB() const { return transposeB ? k : n; }
   double flops() const { return 2.0 * double(m) * double(n) * double(k); }
@@ -46,8 +46,8 @@ class Gemm {
 public:
   virtual ~Gemm() = default;
   // Computes the product. `bias` is ignored if the shape has no bias. Only one thread may call
-  // run() at a time, with OpenMP set to the number of threads that the product was made for. Two
-  // runs on equal operands give equal bits.
+  // run() at a time, and OpenMP must be set to as many threads as when the product was made. Two
+  // runs with equal operands give equal bits.
   virtual void run(const void *a, const void *b, void *d, const void *bias) = 0;
   // Returns the name of the implementation, for reports: "oneDNN gemm:jit", "packed x86-64-v3".
   virtual std::string implementation() const = 0;
@@ -61,21 +61,22 @@ struct GemmPart {
 };
 
 // A group of products with different operands and different m or k, such as those of a layer's
-// experts. Threads share the blocks of all products, so that many small products are as fast as one
-// large one. Each block is computed by one thread.
+// experts. Each product is divided into blocks, and the threads share the blocks of all products,
+// so that many small products are as fast as one large one.
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
-  // Computes all products. If k is 0, d becomes 0, or keeps its value if the shape accumulates. The
-  // sum of the parts' m, if m differs, or of their k, must be at most the shape's. Only one thread
-  // may call run() at a time. Two runs on equal operands give equal bits; those of the packed
-  // kernels depend neither on the number of threads nor on the other parts, and are those of Gemm.
+  // Computes all products. If a part's k is 0, its d becomes 0, or keeps its value if the shape
+  // accumulates. The sum over all parts of m (Split::M) or of k (Split::K) must be at most that of
+  // the shape. Only one thread may call run() at a time. Two runs with equal operands give equal
+  // bits. The packed kernels give the same bits as for a Gemm, whatever the other parts and the
+  // number of threads are.
   virtual void run(const std::vector<GemmPart> &parts) = 0;
   virtual std::string implementation() const = 0;
 };
 
-// The shape of a group of `parts` products without bias. shape.m, or shape.k if `split` is K, is
-// the sum over all parts. If `split` is K, d is f32 or f64.
+// The shape of a group of `parts` products without bias. shape.m (Split::M) or shape.k (Split::K)
+// is the sum over all parts. With Split::K, d is f32 or f64.
 struct GemmGroupShape {
   enum class Split { M, K };
   GemmShape shape;
@@ -90,28 +91,28 @@ std::string describe(const GemmGroupShape &group);
 
 enum class GemmLibrary { OneDnn, OneDnnSgemm, Packed, Mkl };
 
-// Returns the name of a library in choices: "oneDNN", "oneDNN sgemm", "packed", "MKL".
+// Returns the name that a GemmChoice gives a library: "oneDNN", "oneDNN sgemm", "packed", "MKL".
 const char *nameOf(GemmLibrary library);
 
-// The matrix products of one device. The product of each shape is prepared only once.
+// The matrix products of one device. A product is prepared only once for each shape.
 class GemmCache {
 public:
   // `choices` may be null, and must otherwise outlive this object.
   explicit GemmCache(int threads, GemmChoices *choices = nullptr);
   ~GemmCache();
 
-  // Returns the product by the library that `choices` has for its shape. If there is no choice: by
-  // the fastest library, which is timed, if `choices` measures; else by the packed kernels, whose
-  // bits do not depend on the number of threads. Error: LMC_MKL names no library.
+  // Returns a product that computes `shape` by the library that `choices` has for it. If `choices`
+  // has none but measures, times all libraries and takes the fastest; otherwise takes the packed
+  // kernels. Error: LMC_MKL names no library.
   Result<Gemm *> find(const GemmShape &shape);
-  // Returns the product by `library`, which must be in libraries().
+  // Returns a product that computes `shape` by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // Does the same for the products of a group, which are timed with parts of equal size.
+  // Do the same for the products of a group. Libraries are timed with parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
-  // Forgets all products, which must not be used any more.
+  // Destroys all products; pointers that find() returned must not be used any more.
   void clear();
-  // Returns the libraries that can compute the product.
+  // Return the libraries that can compute the products.
   Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape);
   Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group);
 

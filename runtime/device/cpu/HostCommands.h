@@ -1,5 +1,5 @@
-// Commands that need no generated kernel (matrix product, copy), with their operands as addresses
-// in this machine's memory. Both the CPU device and the SIMT device run them.
+// The commands matrix product and copy, which need no generated kernel, with the addresses of their
+// operands in this machine's memory. Both the CPU device and the SIMT device run them.
 #pragma once
 
 #include "runtime/device/cpu/Gemm.h"
@@ -14,32 +14,33 @@ struct GemmCommand {
   Gemm *gemm;
   const char *a, *b, *bias; // `bias` is null if there is none
   char *d;
-  const char *residual; // a matrix like d that is added to the product, or null
-  // The number of products, and the bytes from a matrix of one to that of the next.
+  const char *residual; // a matrix of d's shape that is added to the product, or null
+  // The number of products, and the bytes from the a (b, d) of a product to that of the next.
   int64_t batch = 1, strideA = 0, strideB = 0, strideD = 0;
 
   void run() const;
 };
 
-// The products of a layer's experts. `offsets` (experts + 1 numbers) gives the rows of each expert,
-// so that the sizes of the products are known only when the command runs.
+// The products of a layer's experts. Expert e has the rows offsets[e] to offsets[e + 1] - 1. An
+// earlier command computes `offsets`, so the sizes of the products are known only in run().
 struct ExpertCommand {
   GemmGroup *gemms;
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // Distances in bytes: from an operand of one expert to that of the next (expertB, expertD), and
-  // from row to row in an operand with rows of all experts (rowA, rowB, rowD); 0 elsewhere.
+  // Distances in bytes. An operand has either a matrix per expert (expertB, expertD: the distance
+  // from one matrix to the next) or rows of all experts (rowA, rowB, rowD: the distance from one
+  // row to the next); the other distance is 0.
   int64_t rowA, rowB, rowD, expertB, expertD;
-  bool rowsAreDepth;           // true: an expert's rows are its k; false: its m
-  int64_t otherSize;           // of m and k, the one that is equal for all experts
+  bool rowsAreDepth;           // true: an expert's number of rows is the k of its product; else m
+  int64_t otherSize;           // k or m, whichever is equal for all experts
   std::vector<GemmPart> parts; // one per expert
 
   void run();
 };
 
-// A copy of `rows` runs of `bytes` bytes each from x to d. Runs start `xPitch` bytes apart in x and
-// `dPitch` bytes apart in d. If neither slice has a pitch, there is one run.
+// A copy of `rows` rows of `bytes` bytes each from x to d. Rows start `xPitch` bytes apart in x and
+// `dPitch` bytes apart in d. If neither slice has a pitch, the whole slice is one row.
 struct CopyCommand {
   char *d;
   const char *x;

@@ -24,7 +24,7 @@ Result<void> HostMemory::allocate(const PlanFile &file) {
   if (needed > memoryBytes())
     return tooLarge();
   for (const auto *arena : *file->arenas()) {
-    // Even an empty arena has a byte, because its slices need an address.
+    // Even an empty arena gets one byte, because its slices need an address.
     arenas.emplace_back();
     if (!arenas.back().tryReserve(std::max<uint64_t>(arena->bytes(), 1)))
       return tooLarge();

@@ -23,11 +23,11 @@ private:
 
 class HostMemory {
 public:
-  // Allocates every arena of the plan with all bytes zero. The plan must outlive this object.
-  // Before that, only functions whose comments say "may be called at any time" may be called.
-  // Error: the machine has too little memory; the message gives the bytes of each arena.
+  // Allocates all arenas of the plan and sets their bytes to zero. The plan must outlive this
+  // object. Before this call, only functions whose comments say "at any time" may be called. Error:
+  // the machine has too little memory; the message gives the bytes of each arena.
   Result<void> allocate(const PlanFile &file);
-  // Returns the bytes of all arenas; may be called at any time.
+  // Returns the bytes of all arenas together; may be called at any time.
   uint64_t bytes() const;
 
   AlignedMemory &arena(size_t index) { return arenas[index]; }
@@ -36,14 +36,12 @@ public:
     return arenas[slice(index).arena()].data() + slice(index).offset();
   }
 
-  // Copies `bytes` bytes into (copyIn) or out of (copyOut) a slice, starting at the slice's byte
-  // `offset`. Error: the slice does not exist or is too short. May be called at any time.
+  // As in Device. Error: the slice does not exist or is too short. May be called at any time.
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset);
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset);
   // Error: `range` is not inside one arena. May be called at any time.
   Result<void> check(const ArenaRange &range) const { return checkRange(plan, range); }
-  // Copy between an arena and a host buffer, as Device's functions of these names do, but at once.
-  // May be called at any time.
+  // As in Device, but the copy is complete at the end of the call. May be called at any time.
   Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset);
   Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset);
   // Returns function `index` of the plan. Error: it does not exist. May be called at any time.

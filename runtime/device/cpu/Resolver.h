@@ -1,5 +1,5 @@
-// Turns commands of a plan into functions that the CPU runs. Addresses, shapes and kernels are
-// looked up once, when a plan's function is recorded.
+// Turns the commands of a plan into C++ functions. Addresses, shapes and kernels are looked up only
+// once, when Device::record() prepares a function of the plan.
 #pragma once
 
 #include "runtime/comm/CollectiveQueue.h"
@@ -29,20 +29,20 @@ struct CommandFailed : std::runtime_error {
   ExitCode code;
 };
 
-// A collective that runs beside other commands: its number in its queue, and when it ran.
+// An async collective: its number in its queue, and the times at which it began and ended.
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;
 };
 
-// Throws the error of `part`, if it is one.
+// Throws `part` as CommandFailed if it is an error.
 inline void orThrow(const Result<void> &part) {
   if (!part)
     throw CommandFailed(part.error());
 }
 
-// The plan, the memory and the kernels that resolve() uses. It must outlive what resolve()
-// returns.
+// What resolve() uses: the memory, the kernels and the matrix products. It must outlive the
+// commands that resolve() returns.
 class Resolver {
 public:
   Resolver(int threads, GemmChoices *choices, World *world)
@@ -60,15 +60,15 @@ public:
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Makes the scratch memory that forTasks() gives to each thread at least `bytes` bytes long, in
-  // whole pages plus one cache line: the scratch memory of two threads then shares no page, and
-  // does not start in the same cache set.
+  // Makes the scratch memory that forTasks() gives to each thread at least `bytes` bytes long. Its
+  // size is whole pages plus one cache line, so that the scratch memories of two threads do not
+  // start in the same cache set.
   void needScratch(size_t bytes) {
     scratchBytes = std::max(scratchBytes, int64_t((bytes + 4095) / 4096 * 4096 + 64));
     scratch.reserve(scratchBytes * threads);
   }
-  // Runs task(i, scratch) for every i in [0, tasks) on all threads. `scratch` belongs to the
-  // thread.
+  // Calls task(i, scratch) for every i in [0, tasks), on all threads. Each thread has a scratch
+  // memory of its own.
   template <typename Task> void forTasks(int64_t tasks, Task task) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (tasks > 1)
     for (int64_t i = 0; i < tasks; ++i)
@@ -77,8 +77,8 @@ public:
 
   const int threads;
   World *const world; // may be null for a plan without collectives
-  // The function that is being recorded; the latest runs of its async collectives, by the commands'
-  // indices; and the index of the command that is being resolved.
+  // The function that is being recorded; for each of its commands that is an async collective, the
+  // latest run; and the index of the command that is being resolved.
   const plan::Function *function = nullptr;
   std::shared_ptr<std::vector<StartedCollective>> started;
   uint32_t command = 0;
@@ -86,9 +86,9 @@ public:
   std::vector<KernelEntry> entries; // the entry of each kernel of the plan
   GemmCache gemms;
 
-  // Returns the queue of the collectives of a stream that is not 0.
+  // Returns the queue of the collectives of a stream of the plan, 1 or 2.
   CollectiveQueue &queueOf(uint16_t stream) { return queues.at(stream - 1u); }
-  // Waits until all collectives beside other commands have ended.
+  // Waits until all async collectives have ended. Error: that of one that failed.
   Result<void> waitForQueues() {
     for (CollectiveQueue &queue : queues)
       LMC_TRY(queue.waitForAll());
@@ -98,11 +98,11 @@ public:
 private:
   AlignedMemory scratch;
   int64_t scratchBytes = 0;              // bytes of scratch per thread
-  std::array<CollectiveQueue, 2> queues; // declared behind `memory`, so destroyed before it
+  std::array<CollectiveQueue, 2> queues; // declared after `memory`, so destroyed before it
 };
 
-// Binds `command`, whose body is `op`. There is one specialisation per type of command, in
-// files of the folder commands/. Error: this machine has no code for the command. May throw
+// Returns `command`, whose body is `op`, ready to run. The files of commands/ have a specialisation
+// for each type of command. Error: this machine has no code for the command. May throw
 // std::bad_alloc.
 template <typename Body>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &command, const Body &op);

@@ -20,7 +20,8 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &command,
       }
       orThrow(work());
     });
-  CollectiveQueue *source = nullptr; // queue of collective op.after(), which must end before `op`
+  // The queue of the collective op.after(), which must end before this one begins; may be null.
+  CollectiveQueue *source = nullptr;
   if (op.after() >= 0)
     source = &at.queueOf(at.function->commands()->Get(uint32_t(op.after()))->stream());
   return BoundCommand([queue = &at.queueOf(command.stream()), work, started = at.started,

@@ -12,7 +12,7 @@
 namespace lmc::cpu {
 namespace {
 
-// Sets p to the sigmoids of a row, or to its softmax.
+// Sets p to the sigmoids of a row of logits, or to its softmax.
 template <typename T, typename Real>
 void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
   if (isSigmoid) {
@@ -29,10 +29,10 @@ void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
     p[e] /= sum;
 }
 
-// The lower limit of the sum of a token's chosen sigmoids, as in DeepSeek-V3's code.
+// Is added to sums of sigmoids that are divisors, as in DeepSeek-V3's code.
 constexpr double kLeastSum = 1e-20;
 
-// Computes a router's choices: see Route in plan.fbs.
+// The command Route (plan.fbs): chooses the experts of each token.
 template <typename T> struct Router {
   using Real = RealOf<T>;
   Resolver &at;
@@ -45,7 +45,7 @@ template <typename T> struct Router {
   Real *weights = at.address<Real>(op.weights());
   int32_t *experts = at.address<int32_t>(op.experts());
   Real *counts = at.address<Real>(op.counts()), *mass = at.address<Real>(op.mass());
-  // Per task, the softmax of a row, and the sums over the task's rows.
+  // For each task: p of one row, and the sums of p over the rows of the task.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * count)), sums = rows;
 
   void operator()() {
@@ -71,12 +71,12 @@ template <typename T> struct Router {
         mass[e] += sums[size_t(task * count + e)];
   }
 
-  // Chooses the largest of p + bias; of equal ones, the first.
+  // Chooses the experts with the largest p + bias; among equal ones, the first.
   void choose(Real *p, Real *weight, int32_t *expert) const {
     auto score = [&](int64_t e) { return bias ? p[e] + bias[e] : p[e]; };
     Real sum = isSigmoid ? Real(kLeastSum) : Real(0);
     for (int64_t j = 0; j < chosen; ++j) {
-      // A NaN is larger than no number: a row of NaN gets the first experts, with weights of NaN.
+      // No comparison with NaN is true: a row of NaN gets the first experts, with weights of NaN.
       int64_t best = -1;
       for (int64_t e = 0; e < count; ++e)
         if (std::find(expert, expert + j, int32_t(e)) == expert + j &&
@@ -103,7 +103,7 @@ template <typename T> struct RouterGrad {
   const Real *dweights = at.address<const Real>(op.dweights());
   const Real *dmass = at.address<const Real>(op.dmass()); // may be null
   T *dlogits = at.address<T>(op.dlogits());
-  // Per task, p of a row and its gradient.
+  // For each task: p of one row, and the gradient of p.
   std::vector<Real> rows = std::vector<Real>(size_t(tasksOf(tokens) * 2 * count));
 
   void operator()() {
@@ -121,7 +121,7 @@ template <typename T> struct RouterGrad {
     probabilities(isSigmoid, logits + t * count, count, p);
     for (int64_t e = 0; e < count; ++e)
       dp[e] = dmass ? dmass[e] : Real(0);
-    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // sums of p, of dw w
+    Real sum = isSigmoid ? Real(kLeastSum) : Real(0), along = 0; // the sums of p and of dw w
     for (int64_t j = 0; j < chosen; ++j)
       sum += p[expert[j]];
     for (int64_t j = 0; j < chosen; ++j)
@@ -141,11 +141,11 @@ template <typename T> struct RouterGrad {
   }
 };
 
-// The parameters that commands which move rows have in common.
+// The parameters that all commands have that move rows of tokens to experts or back.
 struct Rows {
   int64_t tokens, chosen, columns;
-  int64_t held;         // rows of choices
-  const int32_t *index; // row of each choice, or choice of each row; -1: none
+  int64_t held;         // number of rows that the experts have together
+  const int32_t *index; // the row of each choice, or the choice of each row; -1: there is none
   int threads;
 };
 
@@ -158,8 +158,8 @@ template <typename Op> Rows rowsOf(Resolver &at, const Op &op, uint32_t index) {
           at.threads};
 }
 
-// Computes to[t, :] = the sum of weights[c] from[places[c], :] over the choices c of token t;
-// without weights each weight is 1.
+// Computes to[t, :] = sum over the choices c of token t of weights[c] from[rows.index[c], :]. If
+// `weights` is null, each weight is 1. A choice with index -1 adds nothing.
 template <typename T>
 void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   using Real = RealOf<T>;
@@ -207,7 +207,7 @@ Result<BoundCommand> resolve(Resolver &at, const plan::Command &, const plan::So
   const auto *experts = at.address<const int32_t>(op.experts());
   auto *offsets = at.address<int32_t>(op.offsets());
   auto *rows = at.address<int32_t>(op.rows()), *places = at.address<int32_t>(op.places());
-  // The scalar with the rank is f32 or f64.
+  // The scalar that holds this rank's number is stored as f32 or f64.
   std::function<int64_t()> rank = [] { return int64_t(0); };
   if (op.rank() >= 0 && at.storage(uint32_t(op.rank())) == Storage::F64)
     rank = [from = at.address<const double>(op.rank())] { return int64_t(*from); };

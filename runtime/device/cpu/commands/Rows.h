@@ -1,4 +1,4 @@
-// Helpers of commands that work row by row.
+// Helpers for commands that compute each row of a matrix on its own.
 #pragma once
 
 #include "runtime/device/cpu/Resolver.h"
@@ -8,7 +8,7 @@
 
 namespace lmc::cpu {
 
-// Returns visit(T()) for the type T of `storage`.
+// Returns visit(T()), where T is the C++ type of the elements: float, double or StoredBf16.
 template <typename Visit> auto withTypeOf(Storage storage, Visit visit) {
   switch (storage) {
   case Storage::F64:
@@ -31,7 +31,7 @@ template <typename Task> void inParallel(int threads, int64_t tasks, Task task) 
 constexpr int64_t kRowsPerTask = 64;
 inline int64_t tasksOf(int64_t rows) { return (rows + kRowsPerTask - 1) / kRowsPerTask; }
 
-// Runs row(i) for every row, kRowsPerTask of them in a task.
+// Runs row(i) for every row i. A task has kRowsPerTask rows.
 template <typename Row> void forRows(int threads, int64_t rows, Row row) {
   inParallel(threads, tasksOf(rows), [&](int64_t task) {
     const int64_t end = std::min(rows, (task + 1) * kRowsPerTask);

@@ -7,9 +7,9 @@
 
 namespace lmc::cpu {
 
-// The operands of d[ids[t], :] += x[t, :], computed in ascending order of t; unless `accumulate`, d
-// is set to zero first. Each thread computes some of the columns, so every element is summed in the
-// same order for any number of threads. An id outside [0, vocabulary) adds nothing.
+// d[ids[t], :] += x[t, :] for t = 0 to rows - 1, in this order. Without `accumulate`, d is set to 0
+// first. Each thread computes some of the columns, so the order of every sum is the same for any
+// number of threads. If ids[t] is outside [0, vocabulary), row t adds nothing.
 struct ScatterAddArgs {
   const int32_t *ids;
   const void *x;

@@ -1,4 +1,4 @@
-// Loads and stores elements of matrices in memory, and converts them to the type of arithmetic.
+// Converts elements of matrices from the type in memory to the type of arithmetic, and back.
 #pragma once
 
 #include "ground/plan/FloatConvert.h"

@@ -1,4 +1,4 @@
-// SwiGLU and its gradient on the CPU, for the rows of experts and behind a matrix product.
+// SwiGLU and its gradient on the CPU, for the rows of experts and for results of a matrix product.
 #include "runtime/device/cpu/commands/Rows.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 
@@ -29,7 +29,7 @@ constexpr int64_t kSwigluValues = 256;
 // Sets s to the sigmoids of `count` values, at most kSwigluValues.
 template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
   if constexpr (std::is_same_v<RealOf<T>, float>) {
-    // Powers are limited because 2^x is not defined above x = 127; a sigmoid is 0 in f32 there.
+    // exp2F32() computes 2^x only for x <= 127. The limit changes sigmoids by less than 2^-126.
     constexpr float kMostPower = 126;
     for (int64_t i = 0; i < count; ++i)
       s[i] = std::min(kMostPower, -widened(x[i]) * std::numbers::log2e_v<float>);
@@ -42,7 +42,8 @@ template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
   }
 }
 
-// Calls part(row, first, count, s) for pieces of each row of gu, with the sigmoids of g.
+// Calls part(row, first, count, s) for columns [first, first + count) of each row of g, until all
+// columns are done. s has the sigmoids of these columns.
 template <typename T, typename Part> void forGates(const GatedRows &gated, const T *gu, Part part) {
   forRows(gated.threads, gated.count(), [&](int64_t row) {
     RealOf<T> s[kSwigluValues];
@@ -65,8 +66,8 @@ template <typename T> void activate(const GatedRows &gated, const T *gu, T *a) {
   });
 }
 
-// Sets dgu to the gradients of g and u, from `d`, that of silu(g) u; and a, unless it is null, to
-// silu(g) u. dgu may be where gu is, and a where d is.
+// Sets dgu to the gradients of g and u. `d` is the gradient of silu(g) u. Sets a to silu(g) u,
+// unless a is null. dgu may overwrite gu, and a may overwrite d.
 template <typename T>
 void differentiate(const GatedRows &gated, const T *d, const T *gu, T *dgu, T *a) {
   forGates(gated, gu, [&](int64_t row, int64_t first, int64_t count, const RealOf<T> *s) {

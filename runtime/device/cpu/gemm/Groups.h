@@ -11,19 +11,19 @@
 
 namespace lmc::cpu {
 
-// A block of d: the rows and columns of a part of a group from (row, column) on.
+// `rows` rows and `columns` columns of the d of one part, starting at element (row, column).
 struct GemmBlock {
   const GemmPart *part;
   int64_t row, rows, column, columns;
 };
 
-// The maximum size of a block. `rowUnit` divides the first row of every block.
+// The maximum size of a block. The first row of every block is a multiple of `rowUnit`.
 struct BlockSizes {
   int64_t rows, columns, rowUnit;
 };
 
-// Divides all products into blocks of nearly equal numbers of rows, at least `kBlocksPerThread` for
-// each thread where they are large enough.
+// Divides all products into blocks of nearly equal numbers of rows. If the products are large
+// enough, there are at least kBlocksPerThread blocks for each thread.
 class GemmBlocks {
 public:
   GemmBlocks(const GemmGroupShape &group, int threads, const BlockSizes &sizes)
@@ -67,9 +67,9 @@ private:
   std::vector<GemmBlock> blocks;
 };
 
-// Calls block(GemmBlock, next) for all blocks, on all threads. `next` is the block that the thread
-// will probably compute next, or null. Blocks of products with k = 0 are set to 0 here, unless the
-// shape accumulates.
+// Calls block(GemmBlock, next) for all blocks of products with k > 0, on all threads. `next` is the
+// block that the same thread will probably compute next, or null. Sets the blocks of products with
+// k = 0 to 0, unless the shape accumulates.
 template <typename Block>
 void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int threads,
                Block block) {
@@ -87,7 +87,7 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
   }
 }
 
-// A product by a library. The bias, which is f32, is added behind it.
+// A product by a library, with an f32 bias that is added afterwards.
 class LibraryGemm final : public Gemm {
 public:
   LibraryGemm(const GemmShape &shape, const char *name, Multiply multiply)
@@ -111,7 +111,7 @@ private:
   Multiply multiply;
 };
 
-// A group of products by a library. multiply() computes a block of one on the calling thread.
+// A group of products by a library. multiply() computes one block, on the thread that calls it.
 class LibraryGroup final : public GemmGroup {
 public:
   LibraryGroup(const GemmGroupShape &group, int threads, const char *name, Multiply multiply)

@@ -16,16 +16,17 @@ inline bool isPlainF32(const GemmShape &shape) {
          (!shape.hasBias || shape.bias == Storage::F32);
 }
 
-// A library's product without bias: multiply(shape, lda, ldb, a, b, d, ldd).
+// A library's function for a product without bias. A leading dimension is the distance in elements
+// from one row of a matrix to the next, as stored in memory.
 using Multiply = std::function<void(const GemmShape &shape, int64_t leadingA, int64_t leadingB,
                                     const void *a, const void *b, void *d, int64_t leadingD)>;
 
-// Returns true if oneDNN's primitive computes the shape well. It multiplies every type, but where
-// it only emulates a type, it is hundreds of times slower than other libraries.
+// Returns true if oneDNN's primitive computes the shape fast. It multiplies matrices of every type,
+// but a type that it only emulates takes hundreds of times as long as with other libraries.
 bool oneDnnHas(const GemmShape &shape);
 Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
-// Computes a product by oneDNN's sgemm, if isPlainF32(). Within a parallel region, oneDNN uses only
-// the thread that calls it.
+// Computes a product by oneDNN's sgemm; isPlainF32(shape) must hold. Within a parallel region,
+// oneDNN uses only the thread that calls it.
 void oneDnnSgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
                  const void *b, void *d, int64_t leadingD);
 // Returns the version and the instructions that oneDNN uses: "2.6.3 isa 0x1ff".
@@ -39,26 +40,25 @@ struct PackedBuffers {
 std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
                                      const KernelSet &set = kernelSet());
 
-// The sizes of the blocks of a packed product. They fit the caches: kDepth x panelColumns packed
-// elements of b stay in the first-level cache, kRows x kDepth of a in the second. kRows is a
-// multiple of every kernel's panelRows. The order of the sum over k follows from kDepth alone.
+// The sizes of the blocks of a packed product. They fit the caches: kPackedDepth x panelColumns
+// packed elements of b stay in the first-level cache, kPackedRows x kPackedDepth of a in the
+// second. kPackedRows is a multiple of every kernel's panelRows. Of all sizes, only kPackedDepth
+// affects the order of the sum over k.
 inline constexpr int64_t kPackedRows = 96, kPackedDepth = 256;
 
-// Returns the depth of the panels that hold `depth` elements.
+// Returns `depth` rounded up to a multiple of the kernels' depthUnit.
 inline int64_t packedDepth(const PackedGemmKernels &kernels, int64_t depth) {
   return (depth + kernels.depthUnit - 1) / kernels.depthUnit * kernels.depthUnit;
 }
 
-// Groups of products by the packed kernels.
 std::unique_ptr<GemmGroup> makePackedGroup(const GemmGroupShape &group, int threads,
                                            PackedBuffers &buffers,
                                            const KernelSet &set = kernelSet());
 
-// Intel's MKL. It is not linked: it is opened where it is installed.
+// Intel's MKL. No program links it: openMkl() loads it.
 struct Mkl {
-  // version, build, and the processors whose code the library runs
-  std::string version;
-  // Functions: cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null), mkl_set_num_threads_local.
+  std::string version; // version, build, and the kind of processors whose code MKL runs
+  // cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null) and mkl_set_num_threads_local.
   void (*sgemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
                 const float *a, int lda, const float *b, int ldb, float beta, float *d, int ldd);
   void (*bf16Gemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
@@ -66,13 +66,13 @@ struct Mkl {
   int (*setThreads)(int threads);
 };
 
-// Opens MKL at the first call. LMC_MKL names its library libmkl_rt.so, or is "none"; without it,
-// the library is searched where pip installs it beside lmc, in the Python environment of `./dev
-// setup`, and where the system's loader looks. Returns null if it is not there. Error: LMC_MKL
-// names no such library.
+// Loads MKL's libmkl_rt.so at the first call. LMC_MKL is the library's path, or "none". If LMC_MKL
+// is not set, the library is searched where pip installs it beside lmc, in the Python environment
+// of `./dev setup`, and where the system's loader looks. Returns null if there is none. Error:
+// LMC_MKL names no such library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
-// Returns MKL's product on `threads` threads.
+// Returns a function that computes a product by MKL on `threads` threads.
 Multiply mklProduct(const Mkl &mkl, int threads);
 
 } // namespace lmc::cpu

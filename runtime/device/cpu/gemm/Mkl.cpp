@@ -38,7 +38,7 @@ std::vector<std::string> pathsOfMkl() {
     environment = std::string(home) + "/.cache/lmc/venv";
   std::vector<std::string> paths;
   for (const char *name : {"libmkl_rt.so.3", "libmkl_rt.so.2"}) {
-    // PyPI's mkl is in PREFIX/lib, other packages in PREFIX/lib/pythonX.Y/site-packages.
+    // PyPI's package mkl installs to PREFIX/lib, others to PREFIX/lib/pythonX.Y/site-packages.
     if (std::string path = fileOfPythonPackage(std::string("../../") + name); !path.empty())
       paths.push_back(path);
     if (!environment.empty())
@@ -87,10 +87,10 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // Selects this program's OpenMP runtime and 32-bit sizes. Both must be set before any other call.
+  // Selects this program's OpenMP runtime and 32-bit sizes. MKL requires both calls to come first.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
-  // Results shall have equal bits in every run, for any alignment of the operands.
+  // Results then have equal bits in every run, for any alignment of the operands.
   setReproducible(kReproducibleOnOneMachine);
   setDynamic(0); // MKL uses exactly the number of threads that is set
   MklVersion version{};

@@ -1,4 +1,5 @@
-// Matrix products by oneDNN: its primitive, and its sgemm, which divides the work in another way.
+// Matrix products by oneDNN: by its primitive, and by its function sgemm, which divides the work
+// among threads in another way.
 #include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>
@@ -15,8 +16,8 @@ memory::data_type dnnlType(Storage storage) {
   return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// A matrix product by oneDNN. A transpose is expressed by strides, so nothing is copied before the
-// product. Accumulation (d += a b) is oneDNN's post-op "sum".
+// A matrix product by oneDNN's primitive. A transposed operand is passed by its strides and not
+// copied. Accumulation (d += a b) is oneDNN's post-op "sum".
 class OneDnnGemm final : public Gemm {
 public:
   OneDnnGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {

@@ -19,7 +19,7 @@ public:
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // Sums go directly into d if d has the type of the kernels' sums, which only bf16 has not.
+    // Sums are computed directly in d, unless d is bf16, a type in which the kernels keep no sums.
     direct = shape.output != Storage::BF16;
     deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
     tall = !direct && deepSteps > 1 ? kTall : shape.m;
@@ -54,8 +54,8 @@ public:
 private:
   static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
 
-  // Packs the part of op(b) from row depth0 and column column0 with `depth` rows and `columns`
-  // columns, in blocks of kDepth rows.
+  // Packs `depth` rows and `columns` columns of op(b), from row depth0 and column column0 on, in
+  // blocks of kDepth rows.
   void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
     const int64_t blocks = (depth + kDepth - 1) / kDepth;
     const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;

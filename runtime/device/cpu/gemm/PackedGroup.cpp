@@ -1,5 +1,5 @@
-// The products of a group by the packed kernels. A thread packs both operands of a block in memory
-// of its own.
+// The products of a group by the packed kernels. For each block, a thread packs both operands into
+// memory of its own.
 #include "runtime/device/cpu/gemm/Groups.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
 
@@ -14,7 +14,7 @@ public:
               PackedBuffers &buffers)
       : setName(set.name), shape(group.shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers),
-        // Sums go directly into d unless d is bf16, a type in which the kernels keep no sums.
+        // Sums are computed directly in d, unless d is bf16, a type in which the kernels keep none.
         direct(shape.output != Storage::BF16), sizes{kTall, direct ? kWide : kWide / 2,
                                                      input.panelRows},
         blocks(group, threads, sizes) {
@@ -37,8 +37,8 @@ public:
   std::string implementation() const override { return fmt::format("packed {}", setName); }
 
 private:
-  // Returns true if the sums of a block are complete at once and the results of all parts exceed
-  // the caches.
+  // Returns true if the sums of a block are to be written by Sums::Stream: each is complete after
+  // one call of multiply(), and the results of all parts together are larger than the caches.
   bool streams(const GemmBlock &block) const {
     constexpr int64_t kLine = 64;
     const int64_t row = shape.n * int64_t(input.arithmeticWidth);
@@ -46,8 +46,8 @@ private:
            row % kLine == 0 && reinterpret_cast<uintptr_t>(block.part->d) % kLine == 0;
   }
 
-  // Returns the memory of b that packing will read next for a block, from `first` of k on. It is
-  // fetched while `tiles` tiles are computed.
+  // Returns the part of b that will be packed next for a block, starting at index `first` of
+  // dimension k. It is fetched while `tiles` tiles are computed.
   Prefetch ahead(const GemmBlock &block, int64_t first, int64_t tiles) const {
     const int64_t k = block.part->k, depth = std::min(kPackedDepth, k - first);
     const int64_t width = elementBytes(shape.input), leading = shape.transposeB ? k : shape.n;
@@ -100,10 +100,10 @@ private:
                     shape.accumulate});
   }
 
-  // The size of the largest block. Its part of d, or of the sums, and its panels of b stay in the
-  // second-level cache.
+  // The maximum size of a block. A block of d (or of its sums) and the panels of b for it stay in
+  // the second-level cache.
   static constexpr int64_t kTall = 384, kWide = 512;
-  // This is more than most third-level caches hold.
+  // Most third-level caches are smaller.
   static constexpr int64_t kStreamedBytes = 32 << 20;
 
   const char *setName;
@@ -115,7 +115,7 @@ private:
   BlockSizes sizes;
   GemmBlocks blocks;
   int64_t bytesB, bytesA, threadBytes;
-  int64_t bytesD = 0; // bytes of all results of the run
+  int64_t bytesD = 0; // bytes of the results of all parts of this run
 };
 
 } // namespace

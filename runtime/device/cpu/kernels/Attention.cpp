@@ -2,8 +2,9 @@
 // FlashAttention, arXiv:2205.14135; the online softmax is by Milakov and Gimelshein,
 // arXiv:1805.02867).
 //
-// A task is one block of kQueries queries of one head. It loops over blocks of keys and keeps, per
-// query i, the largest score m, the sum l of exponentials and the unnormalised output O:
+// A task is one block of kQueries queries of one head. It loops over blocks of keys. For each query
+// q it keeps the largest score m, the sum l of exponentials and the unnormalised output O. A block
+// of keys k_j changes them to m', l' and O':
 //   s_j = scale q.k_j          m' = max(m, max_j s_j)      a = exp(m - m')
 //   l' = a l + sum_j exp(s_j - m')        O' = a O + sum_j exp(s_j - m') v_j
 // Queries, scores and output are stored transposed, with queries in the lanes of a register. The
@@ -18,14 +19,13 @@ namespace {
 
 constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
-// This value is lower than every score, but finite, so that m - m' is never infinity minus
-// infinity.
+// Lower than every score, but finite, so that m - m' is never infinity minus infinity.
 constexpr double kLowestScore = -1e30;
 constexpr double kLog2E = 1.4426950408889634074;
 constexpr double kLn2 = 0.69314718055994530942;
 
-// The scratch memory of one task. The comments give shapes; a panel is as many queries as two
-// vector registers have lanes, and `leading` is the length of a padded row.
+// The scratch memory of one task. The comments give shapes: `lanes` is the number of lanes of two
+// vector registers, a panel is that many queries, and `leading` is the length of a padded row.
 template <typename R> struct ForwardScratch {
   R *queries;       // [panel][headDim][lanes]: q times scale / ln 2
   R *output;        // [panel][headDim][lanes], unnormalised
@@ -38,8 +38,7 @@ template <typename R> struct ForwardScratch {
 
   ForwardScratch(void *memory, int64_t headDim) {
     Scratch scratch{static_cast<char *>(memory)};
-    // Each row of a scratch matrix has an odd number of cache lines, so that the rows do not all
-    // start in the same few cache sets.
+    // An odd number of cache lines, so that not all rows start in the same few cache sets.
     leading = roundUp(headDim, 2 * 64 / int64_t(sizeof(R))) + 64 / int64_t(sizeof(R));
     queries = scratch.take<R>(headDim * kQueries);
     output = scratch.take<R>(headDim * kQueries);

@@ -17,25 +17,26 @@ struct AttentionArgs {
   int64_t window; // 0: no window; else query i sees key j only if i - j < window
   double scale;
   int64_t qPitch, kPitch, vPitch;
-  // Null, or [batch * seq]: the position in its sequence at which the document of each token
-  // begins. The positions ascend within a sequence and never exceed the token's own position.
+  // Null, or [batch * seq]: for each token, the position in its sequence at which its document
+  // begins. These ascend within a sequence, and none exceeds the token's own position.
   const int32_t *starts = nullptr;
 };
 
-// The operands of plan::AttentionGrad: those of the forward pass, of which `out` and `lse` are only
-// read, and these.
+// The operands of plan::AttentionGrad: those of the forward pass (`out` and `lse` are only read)
+// and the following.
 struct AttentionGradArgs : AttentionArgs {
   const void *dout;
   void *dq, *dk, *dv;
   void *workspace; // only needed for BF16: f32 [batch * seq, heads * headDim], dense
   int64_t dqPitch, dkPitch, dvPitch;
-  // The cosines and sines by which dq and dk are rotated back, [seq, headDim / 2]; both or neither
-  // are null.
+  // The cosines and sines of the rotary embedding, [seq, headDim / 2], for rotating dq and dk back;
+  // both null if there is none.
   const float *cos = nullptr, *sin = nullptr;
 };
 
-// The kernels of one storage type. Each task needs `scratch`, aligned to 64 bytes, of the size that
-// scratchBytes or gradScratchBytes returns.
+// The kernels of one storage type. tasks() returns the number of tasks, and run() computes one of
+// them. `scratch` has the size that scratchBytes() returns, and is aligned to 64 bytes. The other
+// three functions do the same for the gradient.
 struct AttentionKernels {
   int64_t (*tasks)(const AttentionArgs &args);
   size_t (*scratchBytes)(const AttentionArgs &args);

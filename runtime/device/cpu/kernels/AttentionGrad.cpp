@@ -63,8 +63,7 @@ template <typename R> struct BackwardScratch {
   }
 };
 
-// Computes lse / ln 2 and D (the dot product of dout and out) of every query of one head in one
-// sequence.
+// Computes lse / ln 2 and D for every query of one head in one sequence.
 template <typename T, typename R>
 void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, const R *lse, R *lseTo,
                  R *correctionTo) {
@@ -85,8 +84,8 @@ void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, con
   }
 }
 
-// Computes, for sequence `batch`, the first key that each query sees, and one past the last query
-// that sees each key. The values of both lists ascend.
+// Computes, for sequence `batch`, the first key that each query sees, and for each key one past the
+// last query that sees it. The values of both lists ascend.
 void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKeys,
                  int32_t *queryEnds) {
   int32_t largest = 0;
@@ -103,7 +102,7 @@ void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKey
 }
 
 // Applies the inverse of the rotary embedding in place to `rows` rows of `heads` heads. Rows are
-// `leading` elements apart; the first row is the token at position `first` of its sequence.
+// `leading` elements apart. The first row is the token at position `first` of its sequence.
 template <typename R>
 void rotateBack(const AttentionGradArgs &args, R *x, int64_t leading, int64_t rows, int64_t heads,
                 int64_t first) {
@@ -181,8 +180,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
     memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
     memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
 
-    // Two groups of queries see none of the block's keys and are skipped: the queries before the
-    // block, and the queries after the last one that sees the block's last key.
+    // Queries that see none of the block's keys are skipped: those before the block, and those
+    // after the last query that sees the block's last key.
     const int64_t lastQuery = scratch.queryEnds[key + keys - 1];
     for (int64_t member = 0; member < group; ++member)
       for (int64_t query = key; query < lastQuery; query += kQueries) {
@@ -191,14 +190,15 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Row r of the block of queries sees the columns (keys) from firstColumn(r) to r + ahead.
+        // Query r of the block of queries sees the keys firstColumn(r) to r + ahead of the block of
+        // keys. In P, dP and dS, a row is a query and a column is a key.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);
         };
         const bool masked = ahead < keys - 1 || firstColumn(queries - 1) > 0 || keys != paddedKeys;
 
-        // P and dP are computed only for register tiles in which some query sees some key.
+        // Register tiles of P and dP in which no query sees a key are not computed.
         auto seen = [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
           bool causal = column <= row + rows - 1 + ahead;
           return DepthRange{0, headDim, causal && column + columns > firstColumn(row)};
@@ -222,7 +222,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
             }
             continue;
           }
-          // The query of the row sees columns [from, to); all other columns become zero.
+          // The query sees columns [from, to). All other columns of its row become zero.
           const int64_t from = firstColumn(row);
           const int64_t to = lesser(keys, row + ahead + 1);
           for (int64_t column = 0; column < paddedKeys; column += kWidth<R>) {
@@ -240,7 +240,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
           }
         }
 
-        // dV += P^T dout and dK += dS^T Q, where each row is a key and the sum runs over queries.
+        // dV += P^T dout and dK += dS^T Q. Each row is a key, and the sums run over queries.
         auto queriesOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
           int64_t to = lesser(queries, scratch.queryEnds[key + row + rows - 1] - query);
           return DepthRange{greater(0, row - ahead), to};
@@ -251,7 +251,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
         multiplyTiles<Layout::ColumnMajor>(keys, padded, scratch.scoreGrad, kKeyLeading,
                                            scratch.queries, leading, scratch.keyGrad, leading, true,
                                            queriesOf);
-        // dQ = dS K, where each row is a query and the sum runs over keys.
+        // dQ = dS K. Each row is a query, and the sums run over keys.
         auto keysOf = [&](int64_t row, int64_t rows, int64_t, int64_t) {
           return DepthRange{firstColumn(row), lesser(keys, row + rows + ahead)};
         };

@@ -1,5 +1,5 @@
-// Copies blocks of a tensor to and from scratch memory. Elements are converted to the type of
-// arithmetic and back.
+// Copies blocks of a tensor to and from scratch memory, and converts their elements to the type of
+// arithmetic and back. `leading` is the distance in elements from one row to the next.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Attention.h"
@@ -73,8 +73,8 @@ LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t
   }
 }
 
-// Returns the first key that query `i` of sequence `batch` sees, according to its window and its
-// document. The result is never larger than `i`, even if the values of `starts` are wrong.
+// Returns the first key that query `i` of sequence `batch` sees, given the window and the start of
+// the document. The result is at most `i`, even if the values of `starts` are wrong.
 LMC_INLINE int64_t firstVisibleKey(const AttentionArgs &args, int64_t batch, int64_t i) {
   int64_t first = args.window ? greater(0, i - args.window + 1) : 0;
   if (args.starts)

@@ -13,7 +13,8 @@ template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 
 template <typename T> PackedGemmKernels packedGemm();
 #if defined(__AVX512F__)
-// Returns `kernels`, those of packedGemm<Bf16>(), with products by the instructions AVX512_BF16.
+// `kernels` are those of packedGemm<Bf16>(). Returns them with other functions for packing and
+// multiplying, which use the instructions AVX512_BF16.
 PackedGemmKernels withBf16Products(PackedGemmKernels kernels);
 #endif
 

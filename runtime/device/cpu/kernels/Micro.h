@@ -2,9 +2,9 @@
 //
 //   C[rows, columns] = (C +) A[rows, depth] B[depth, columns]
 //
-// A register tile is kTileRows rows x 2 registers of C; its sums stay in registers over the whole
-// depth. B and C are row-major, with columns in multiples of the register width. Elements of A are
-// broadcast one by one, so A may be row-major or column-major.
+// C is divided into register tiles: kTileRows rows x 2 registers, whose sums stay in registers over
+// the whole depth. B and C are row-major, and `columns` is a multiple of the elements of a
+// register. Elements of A are broadcast one by one, so A may be row-major or column-major.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -16,15 +16,15 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// Of 16 (32) registers, 12 (24) hold sums: enough independent chains of additions to hide the
-// latency of a fused multiply-add. The other registers hold operands of A and B.
+// Of 16 (32) registers, 12 (24) hold sums. These are enough independent chains of additions to hide
+// the latency of a fused multiply-add. The other registers hold elements of A and B.
 inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
 template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
 // Computes one register tile. It is not inlined: a call costs little compared with the sums, and
-// inlining would compile the many tile shapes again at every use.
+// inlining would repeat the code of all tile shapes at every use.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
@@ -57,15 +57,15 @@ __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, cons
     }
 }
 
-// Fetches the `rows` rows of a tile of C, which will be written: where C does not lie in a cache,
-// they arrive while the tile is computed.
+// Starts to fetch a tile of C into the caches before it is written: if C lies in memory, the tile
+// arrives while its sums are computed.
 template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)
     for (int line = 0; line < kTileColumns<R> * int(sizeof(R)) / 64; ++line)
       __builtin_prefetch(reinterpret_cast<const char *>(c + r * ldc) + 64 * line, 1, 3);
 }
 
-// Copies a full tile to C past the caches, if the instruction set can: see Sums::Stream.
+// Copies a full tile to C; past the caches if the instruction set is able to: see Sums::Stream.
 template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r, from += kTileColumns<R>, c += ldc)
 #if defined(__AVX512F__)
@@ -77,14 +77,14 @@ template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ld
 #endif
 }
 
-// Ends a sequence of streamTile(): other threads then see what it wrote.
+// Must be called after the last streamTile(), so that other threads see what it wrote.
 LMC_INLINE void endStream() {
 #if defined(__AVX512F__)
   _mm_sfence();
 #endif
 }
 
-// Calls tile() with `rows` rows, 1 to kTileRows, a number that is known only at run time.
+// Calls the tile() for `rows` rows (1 to kTileRows), a number that is known only at run time.
 template <typename R, Layout kLayout, int kVectors, int kRows = kTileRows>
 LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb,
                        R *c, int64_t ldc, bool add) {
@@ -98,8 +98,9 @@ LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R
   }
 }
 
-// Computes the product of packed panels tile by tile, each by tile(rows, a, b, c, ldc, add) from
-// the first elements of its panels. `depth` is the depth of the panels in packed elements.
+// Computes the product of packed panels. Calls tile(rows, a, b, c, ldc, add) for each tile of C; a
+// and b are the first elements of the tile's panels. `depth` is the number of packed elements in a
+// row of a panel of A, or a column of a panel of B.
 template <typename Packed, typename R, typename Tile>
 LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, int64_t columns,
                                int64_t depth, R *c, int64_t ldc, Sums mode, Prefetch &prefetch,
@@ -118,8 +119,8 @@ LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, i
         tile(height, left, right, to, ldc, add);
         continue;
       }
-      // A tile at an edge is first computed in a separate buffer, because a full tile would reach
-      // beyond the matrix.
+      // A tile at the right edge is first computed in a separate buffer, because it would reach
+      // beyond the matrix; so is one that streamTile() copies.
       alignas(64) R edge[kTileRows * kColumns];
       tile(height, left, right, edge, kColumns, false);
       if (width == kColumns) {
@@ -136,15 +137,16 @@ LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, i
     endStream();
 }
 
-// The range of the depth that a tile needs to sum over. If `wanted` is false, the tile is not
-// written. If the range is empty, the tile becomes zero (or, with `add`, stays unchanged).
+// A tile's sums are needed only over the indices [first, last) of the depth. If this range is
+// empty, the tile becomes zero (or, with `add`, stays unchanged). If `wanted` is false, the tile is
+// not written.
 struct DepthRange {
   int64_t first, last;
   bool wanted = true;
 };
 
-// Computes the product tile by tile. `range(row, rows, column, columns)` returns the DepthRange of
-// a tile; attention uses it to skip work that its mask makes unnecessary.
+// Computes the product. `range(row, rows, column, columns)` returns the DepthRange of a tile; with
+// it attention skips work that its mask makes unnecessary.
 template <Layout kLayout, typename R, typename Range>
 LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t lda, const R *b,
                               int64_t ldb, R *c, int64_t ldc, bool add, Range range) {

@@ -1,7 +1,7 @@
 // A matrix product over packed panels (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication", 2008). Packing also converts elements to the type of arithmetic. On a machine
-// without bf16 instructions, bf16 is therefore nearly as fast as f32: the conversion takes m k + k
-// n operations, the multiplication m k n. PackedGemmBf16.cpp has the product by bf16 instructions.
+// Multiplication", 2008). Packing also converts elements to the type of arithmetic. A product of
+// bf16 is therefore nearly as fast as one of f32: converting takes m k + k n operations,
+// multiplying m k n. PackedGemmBf16.cpp has the product by bf16 instructions.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -9,7 +9,7 @@
 namespace lmc::cpu::LMC_ISA {
 namespace {
 
-// Packs rows: panel[k][r] = from[r][k] for r < rows.
+// Packs one panel of A: panel[k][r] = from[r][k] for r < rows.
 template <typename T, typename R = Arithmetic<T>>
 void packRows(const T *from, int64_t leading, int64_t rows, int64_t depth, R *panel) {
   int64_t k = 0;

@@ -1,9 +1,9 @@
-// The packed product of bf16 matrices by the instruction VDPBF16PS (AVX512_BF16), which adds two
-// products of bf16 to each of 16 sums in f32: twice as many as a fused multiply-add in f32. It
-// treats subnormal numbers as zeros.
+// The packed product of bf16 matrices by the instruction VDPBF16PS (AVX512_BF16). It adds two
+// products of bf16 to each of 16 sums in f32; a fused multiply-add in f32 adds one product to each.
+// It treats subnormal numbers as zeros.
 //
-// Its operands are pairs: the elements k and k + 1, with even k, of one row of A or of one column
-// of B. A panel of A is therefore [depth / 2][kTileRows] pairs, a panel of B [depth / 2][32] pairs.
+// Elements are packed in pairs: the elements k and k + 1, with even k, of one row of A or of one
+// column of B. A panel of A is [depth / 2][kTileRows] pairs, a panel of B [depth / 2][32] pairs.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -25,8 +25,8 @@ LMC_INLINE uint32_t pair(Bf16 first, Bf16 second) {
   return uint32_t(first.bits) | uint32_t(second.bits) << 16;
 }
 
-// Sets to[k][r] = the pair k of row r, for r < rows. The rows of `to` have `Leading` pairs. The
-// rows of `from` have `depth` elements; an odd depth is filled up with a zero.
+// Sets to[k][r] = pair k of row r of `from`, for r < rows. Rows of `to` have `Leading` pairs. Rows
+// of `from` have `depth` elements; if `depth` is odd, the last pair gets a zero.
 template <int Leading>
 LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, int64_t depth,
                                uint32_t *to) {
@@ -56,8 +56,8 @@ LMC_INLINE void transposePairs(const Bf16 *from, int64_t leading, int64_t rows, 
   }
 }
 
-// Sets to[k][c] = the pair of rows 2 k and 2 k + 1 in column c, for c < columns. The rows of `to`
-// have `Leading` pairs. An odd depth is filled up with zeros.
+// Sets to[k][c] = the pair of from[2 k][c] and from[2 k + 1][c], for c < columns. Rows of `to` have
+// `Leading` pairs. If `depth` is odd, the last pairs get a zero.
 template <int Leading>
 LMC_INLINE void interleaveRows(const Bf16 *from, int64_t leading, int64_t columns, int64_t depth,
                                uint32_t *to) {
@@ -128,7 +128,7 @@ void packB(const PackArgs &args, void *memory) {
 #pragma GCC push_options
 #pragma GCC target("avx512bf16")
 
-// Like tile() of Micro.h, for pairs: `depth` is the number of pairs, and A and B are packed.
+// Like tile() of Micro.h, for packed pairs. `depth` is the number of pairs.
 template <int Rows>
 __attribute__((noinline)) void tileOfPairs(int64_t depth, const uint32_t *a, const uint32_t *b,
                                            float *c, int64_t ldc, bool add) {

@@ -1,5 +1,4 @@
-// Vectors of the instruction set that this file is compiled for, as GCC vector types. A V<float> or
-// V<double> fills one register.
+// Vectors of the instruction set that this file is compiled for, as GCC vector types.
 #pragma once
 
 #include <cstdint>
@@ -45,18 +44,18 @@ template <> struct VectorOf<double> {
   using Lane = int64_t;
 };
 
-template <typename R> using V = typename VectorOf<R>::Type;
+template <typename R> using V = typename VectorOf<R>::Type; // fills one register
 template <typename R> using VInt = typename VectorOf<R>::Int;
 // The number of elements of type R in one register.
 template <typename R> inline constexpr int kWidth = kRegisterBytes / int(sizeof(R));
 
-// The type in which a storage type is computed: float for Bf16, otherwise the type itself.
+// The type of arithmetic on elements of type T: float for Bf16, otherwise T.
 template <typename T> struct ArithmeticOf { using Type = T; };
 template <> struct ArithmeticOf<Bf16> { using Type = float; };
 template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 
-// Returns a vector with x in every lane. Subtracting zero is exact, even for -0, so the compiler
-// emits only a broadcast.
+// Returns a vector with x in every lane. Subtracting 0 changes no value, not even -0, so the
+// compiler emits only a broadcast.
 template <typename R> LMC_INLINE V<R> splat(R x) { return x - V<R>{}; }
 
 template <typename R> LMC_INLINE V<R> load(const R *p) {
