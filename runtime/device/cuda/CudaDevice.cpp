@@ -1,9 +1,9 @@
 // A GPU as a device. Each arena is one allocation, kernels are the cubins of the plan, matrix
-// products are cuBLASLt's, and a function is captured once as a CUDA graph.
+// products are cuBLASLt's, and a function is captured once as CUDA graphs.
 //
-// One encoder, Encoder.h, enqueues commands on a stream: as they are (eager), or while the stream is
-// captured into a graph. Addresses never change, so a graph needs no updates. All values that change
-// from step to step are in device memory.
+// The same code (Encoder.h) enqueues commands when they run one by one and when they are captured
+// into a graph. A graph needs no updates: addresses never change, and all values that change from
+// step to step are in device memory.
 #include "ground/plan/Operands.h"
 #include "ground/plan/PlannedBytes.h"
 #include "ground/support/Size.h"
@@ -29,32 +29,33 @@ namespace {
 
 class CudaDevice;
 
-constexpr std::chrono::seconds kLastWait{5}; // for a device that is destroyed
+// The maximum time that the destructor of a device waits for the GPU.
+constexpr std::chrono::seconds kLastWait{5};
 
-// Some commands of a function: a graph, or commands that are enqueued one by one.
+// Commands `first` to `last` of a function, which run as one graph or are enqueued one by one.
 struct Part {
   uint32_t first = 0, last = 0;
   bool capturable = false;
   GraphExec graph;
-  size_t nodes = 0; // of the graph
+  size_t nodes = 0; // number of nodes of the graph
 };
 
 struct CudaExecutable final : Executable {
   ~CudaExecutable() override;
   CudaDevice *owner = nullptr;
   const plan::Function *function = nullptr;
-  std::vector<Encoded> commands; // one call per command of the function
+  std::vector<Encoded> commands; // one per command of the function
   std::vector<Part> parts;
   bool captured = false;
-  // False before the first run of a function with collectives: NCCL then connects GPUs, which must
-  // not be captured.
+  // False before the first run of a function with collectives. NCCL connects the GPUs in this run,
+  // and that must not be captured.
   bool mayCapture = false;
 };
 
 struct CudaMark final : Mark {
   Event event;
   bool placed = false;
-  uint64_t runs = 0; // number of runs of functions before the mark
+  uint64_t runs = 0; // the number of runs of functions that were submitted before the mark
 };
 
 // Pinned memory.
@@ -72,7 +73,7 @@ private:
   PinnedMemory memory;
 };
 
-// Two pinned buffers, used in turn, with which a thread copies from or to ordinary memory.
+// Two pinned buffers, used in turn by a thread that copies from or to ordinary memory.
 struct Staging {
   static constexpr uint64_t kBytes = 8 << 20;
   char *buffer(uint64_t piece) { return static_cast<char *>(buffers[piece % 2].get()); }
@@ -87,16 +88,16 @@ public:
       : driver(driver), gpu(std::move(gpu)), options(options) {}
   ~CudaDevice() override;
 
-  // Destroys all graphs, because their collectives are aborted. None can be captured later.
+  // Destroys all graphs, because their collectives are aborted. Later, no graph can be captured.
   void dropGraphs();
-  // Forgets a function that is no longer recorded.
+  // Must be called when `executable` is destroyed.
   void forget(CudaExecutable &executable) {
     std::lock_guard lock(graphsMutex);
     executables.erase(&executable);
   }
 
-  // Waits until the GPU is idle, whether its work succeeds or not. Aborts collectives whose other
-  // ranks do not come.
+  // Waits until the GPU is idle, whether its work succeeds or not. Aborts collectives if the other
+  // ranks do not take part in them.
   void drain();
 
   DeviceInfo info(plan::DType computeDType) const override;
@@ -127,8 +128,8 @@ private:
   Result<void> checkMachine(const PlanFile &loaded) const;
   Result<void> openCollectives(const PlanFile &loaded);
   Result<void> allocate();
-  // The staging buffers of one copy. When the copy ends, another one can use them. The next run of
-  // a function frees them.
+  // Gives the staging buffers of a copy back when the copy ends. Later copies use them again; the
+  // next run of a function frees them.
   struct GiveBack {
     CudaDevice *owner;
     void operator()(Staging *staging) const {
@@ -142,12 +143,12 @@ private:
   Result<void> capture(const CudaExecutable &executable, Part &part);
   // Launches the part's graph; returns false if it has none.
   Result<bool> launch(const Part &part);
-  // Waits with the driver's function `wait`. With NCCL, whose collectives may wait for a lost rank,
-  // it calls the function `query` and checks the ranks again and again, until the work is complete.
+  // Waits by the driver's function `wait`. With NCCL, whose collectives may wait for a lost rank,
+  // it instead calls `query` and checks the ranks again and again, until the work is complete.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // Marks a wait for the GPU. A call that only enqueues work waits, too, if the driver's queue is
-  // full, as behind a collective whose other ranks do not come.
+  // While the result lives, other ranks see that this one waits for its device. A call that only
+  // enqueues work waits too if the driver's queue is full.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -158,20 +159,20 @@ private:
     return await(driver.cuStreamSynchronize, driver.cuStreamQuery, stream.get());
   }
   Result<void> run(const CudaExecutable &executable, uint32_t command);
-  // Prepares a run of a function that this device has recorded.
+  // Prepares a run of a recorded function.
   Result<CudaExecutable *> begin(Executable &executable);
   CUdeviceptr address(const ArenaRange &range) const {
     return arenas[range.arena].get() + range.offset;
   }
   Result<void> resultOf(CUresult result) const;
-  // Returns an error if `result` is a failure, or if an earlier one was: after a failure the driver
+  // Returns an error if `result` is one, or if an earlier result was: after a failure the driver
   // runs nothing more in this process.
   Result<void> checkWork(const Result<void> &result);
   Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
   // Records that the first `runs` runs of functions are complete.
   void setComplete(uint64_t runs);
   uint64_t submittedRuns();
-  // Returns the names of the runs that may have failed, for an error.
+  // Returns the runs that may have failed, as text for an error.
   std::string suspects() const;
 
   const Driver &driver;
@@ -181,8 +182,8 @@ private:
   const PlanFile *file = nullptr;
   const plan::Plan *plan = nullptr;
   uint64_t allocated = 0;
-  uint64_t freeAtFirst = 0; // free bytes of the GPU when only its context was open
-  std::mutex graphsMutex;   // guards the next three, and the graphs of executables
+  uint64_t freeAtFirst = 0; // free bytes of the GPU before this object allocated any
+  std::mutex graphsMutex;   // guards the next three members, and the graphs of executables
   std::vector<std::string> notes;
   std::set<CudaExecutable *> executables;
   bool graphsDropped = false;
@@ -192,15 +193,15 @@ private:
   std::unique_ptr<ProductWays> ways;
   std::unique_ptr<Collectives> collectives;
   std::vector<DeviceMemory> arenas;
-  std::vector<CUdeviceptr> addresses; // of the arenas
-  std::vector<std::string> remarks;   // DeviceInfo.remarks, without those of kernels
-  DeviceMemory initializerRecord;     // what an initializer's kernel reads
+  std::vector<CUdeviceptr> addresses; // the addresses of the arenas
+  std::vector<std::string> remarks;   // DeviceInfo::remarks, without those of kernels
+  DeviceMemory initializerRecord;     // the InitializerRecord that an initializer's kernel reads
   std::unique_ptr<HostBuffer> hostRecord;
-  std::mutex workMutex;         // of the next three
+  std::mutex workMutex;         // guards the next three members
   std::optional<Error> failure; // the first failure of the GPU's work
-  uint64_t submitted = 0;       // number of runs of functions so far
-  // The newest of these runs: those that are not known to be complete, the oldest first. An element
-  // is "'micro' (step 3, micro-step 2 of 4)".
+  uint64_t submitted = 0;       // the number of runs of functions so far
+  // The runs that are not known to be complete, the oldest first: "'micro' (step 3, micro-step 2 of
+  // 4)".
   std::deque<std::string> pending;
   std::mutex stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
@@ -258,7 +259,7 @@ Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handl
   }
 }
 
-// Waits, because the GPU may still use the memory, even after a failure.
+// Even after a failure, the GPU may still use the memory.
 PinnedBuffer::~PinnedBuffer() { owner.drain(); }
 
 DeviceInfo CudaDevice::info(plan::DType) const {
@@ -287,7 +288,7 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
   LMC_TRY(openCollectives(loaded));
   LMC_TRY(kernels.load(driver, loaded));
 
-  // Products are tried before the arenas occupy the memory.
+  // Products are tried before the arenas are allocated, because trying them needs memory.
   std::vector<ProductShape> shapes;
   std::vector<TwoWayProduct> inTwoWays;
   for (const auto *function : *loaded->functions())
@@ -345,7 +346,7 @@ Result<void> CudaDevice::allocate() {
     CUdeviceptr at = 0;
     const CUresult result = driver.cuMemAlloc(&at, std::max<uint64_t>(bytes, 1));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-      LMC_TRY(gpu.requireFree(bytes, what)); // it knows what to say
+      LMC_TRY(gpu.requireFree(bytes, what)); // its message says more
     LMC_TRY(driver.check(result, fmt::format("allocate {} bytes for {}", bytes, what)));
     return DeviceMemory(driver, at);
   };
@@ -380,8 +381,8 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns, per command, true if it starts a collective for which no command of the same part waits.
-// A capture must end with all that it has started, and cannot wait for what came before it.
+// Returns, per command, true if it is a collective whose Wait is not in the same part. All that a
+// capture has started must be waited for within it, and it cannot wait for earlier work.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {
   std::vector<bool> apart(function.commands()->size());
@@ -430,7 +431,7 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-// Captures the parts of a function, unless that is done or must wait for a first run.
+// Captures the parts of a function, unless they are captured already or may not be captured yet.
 Result<void> CudaDevice::capture(CudaExecutable &executable) {
   if (executable.captured || !executable.mayCapture)
     return {};
@@ -464,7 +465,7 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
   LMC_TRY(driver.check(ended, what));
   LMC_CUDA(driver, cuGraphGetNodes(graph.get(), nullptr, &part.nodes), what);
   CUgraphExec instance = nullptr;
-  // Without the flag all nodes have one priority, and collectives would wait behind large products.
+  // Without this flag all nodes have the same priority, and collectives wait for large products.
   const CUresult made = driver.cuGraphInstantiate(
       &instance, graph.get(), CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   if (made == CUDA_ERROR_OUT_OF_MEMORY)
@@ -502,8 +503,8 @@ Result<void> CudaDevice::checkWork(const Result<void> &result) {
   return {};
 }
 
-// After a failure, the driver does not say which events the GPU has reached, so only runs count
-// that were known to be complete. The GPU runs its work in order, so none of these failed.
+// After a failure, the driver does not say which events the GPU has reached. Only the runs that
+// were known to be complete before have not failed, as the GPU runs its work in order.
 std::string CudaDevice::suspects() const {
   if (pending.empty())
     return submitted == 0 ? "no function had run" : "all functions that were submitted had ended";
@@ -593,7 +594,7 @@ Result<std::vector<CommandTime>> CudaDevice::submitTimed(Executable &executable,
   const CudaExecutable &recorded = **begun;
   ProfilerRange range(recorded.function->name()->c_str());
   const auto count = static_cast<uint32_t>(recorded.commands.size());
-  // One event before the first command, and one behind each command.
+  // One event before the first command, and one after each command.
   std::vector<Event> events(count + 1);
   for (Event &event : events)
     LMC_TRY(makeEvent(driver, /*timed=*/true, event));
@@ -711,7 +712,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // Returns the address of the part in a slice with the variable's layout.
+  // Returns the address of the elements `part` in a slice with the variable's layout.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };
@@ -724,7 +725,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   }
   if (!how || how->kernel() < 0)
     return false;
-  LMC_TRY(synchronize()); // the GPU has then read the record of the variable before
+  LMC_TRY(synchronize()); // waits until the GPU has read the record of the previous variable
   const std::string_view name = variable.name()->string_view();
   const InitializerRecord record{
       part.first,
@@ -772,7 +773,7 @@ Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, u
   LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
   LMC_LET(loan, takeStaging());
   Staging *staging = loan->get();
-  // A piece is copied to one pinned buffer while the GPU reads the other.
+  // The host copies a piece to one pinned buffer while the GPU reads the other buffer.
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
   for (uint64_t piece = 0; piece < pieces; ++piece) {
     const uint64_t at = piece * Staging::kBytes, count = std::min(Staging::kBytes, bytes - at);

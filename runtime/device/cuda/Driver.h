@@ -1,4 +1,4 @@
-// The CUDA driver, opened only when a plan needs it: lmc-run starts on a machine without one.
+// The CUDA driver. It is opened only when a plan needs it, so that lmc-run starts without one too.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,16 +17,16 @@ struct Driver {
 #undef LMC_DRIVER_FUNCTION
   int version = 0; // the newest CUDA that the driver supports: 13000 is CUDA 13.0
 
-  // Returns an error if `result` is a failure, as in "cannot load kernel 'f': out of memory
-  // (CUDA_ERROR_OUT_OF_MEMORY)". `doing` is the purpose of the call: "load kernel 'f'".
+  // Returns an error if `result` is a failure: "cannot load kernel 'f': out of memory
+  // (CUDA_ERROR_OUT_OF_MEMORY)", where `doing`, the purpose of the call, is "load kernel 'f'".
   Result<void> check(CUresult result, std::string_view doing) const;
   // Returns the name and the description of a failure.
   std::string text(CUresult result) const;
 };
 
-// Opens the library that LMC_CUDA_DRIVER names, else libcuda.so.1, and initialises it. It stays
-// open, and later calls return the same. Errors: there is no driver, or it is too old, or it finds
-// no GPU.
+// At the first call, opens the library that LMC_CUDA_DRIVER names, else libcuda.so.1, and
+// initialises it. Later calls return the same driver. Errors: there is no driver, or it is too old,
+// or it finds no GPU.
 Result<const Driver *> openDriver();
 
 // Opens a library: the one that the environment variable `variable` names, else the first of
@@ -38,10 +38,10 @@ void *openLibrary(const char *variable, std::initializer_list<std::string> names
 // A library that was opened.
 struct LibraryFile {
   std::string version; // "2.28.3"
-  std::string path;    // "": not known
+  std::string path;    // "" if not known
 };
 
-// Returns the path of the library that has `function`, or "".
+// Returns the path of the library that contains `function`, or "" if it is not known.
 std::string pathOfLibrary(const void *function);
 
 // Owns a handle of the driver, and destroys it with the driver's function `Destroy`.
@@ -57,8 +57,7 @@ public:
     return *this;
   }
   ~Owned() {
-    // After a failure of the device some handles cannot be destroyed; the end of the process frees
-    // them.
+    // After a failure of the device this may fail; the end of the process then frees the handle.
     if (handle)
       (void)(driver->*Destroy)(handle);
   }
@@ -77,11 +76,11 @@ using PinnedMemory = Owned<void *, &Driver::cuMemFreeHost>;
 using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
 using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
-// Sets `event` to a new event. With `timed` it records a time. A wait for it lets the processor do
-// other work.
+// Sets `event` to a new event, which records times if `timed`. A thread that waits for the event
+// sleeps.
 Result<void> makeEvent(const Driver &driver, bool timed, Event &event);
 
-// Sets `memory` to `bytes` new bytes of pinned memory, at least one. `doing` is as in check().
+// Sets `memory` to max(bytes, 1) new bytes of pinned memory. `doing` is as in check().
 Result<void> allocatePinned(const Driver &driver, uint64_t bytes, std::string_view doing,
                             PinnedMemory &memory);
 

@@ -111,7 +111,8 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
 Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
                                              const std::vector<bool> &apart, bool oneByOne) const {
   std::vector<Encoded> all;
-  std::vector<std::shared_ptr<Event>> ends(function.commands()->size()); // of collectives
+  // For each command that is a collective: the event for which its Wait must wait, or null.
+  std::vector<std::shared_ptr<Event>> ends(function.commands()->size());
   for (const plan::Command *command : *function.commands()) {
     if (const plan::Collective *op = command->body_as_Collective()) {
       if (!collectives)
@@ -127,7 +128,7 @@ Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
       continue;
     }
     if (const plan::Wait *wait = command->body_as_Wait()) {
-      // The verifier of plans guarantees that the collective precedes its wait.
+      // The verifier of plans guarantees that the collective comes before its Wait.
       auto ended = collectives && !collectives->byHost() ? ends[wait->command()] : nullptr;
       all.push_back([ended, &driver = driver](CUstream stream) -> Result<void> {
         if (ended)

@@ -1,5 +1,5 @@
-// Turns commands of a plan into calls of the driver and of cuBLASLt that enqueue them on a stream.
-// Addresses are looked up once.
+// Turns each command of a plan into a C++ function that enqueues the command on a stream, by calls
+// of the driver and of cuBLASLt. Addresses are looked up once.
 #pragma once
 
 #include "runtime/device/cuda/Collectives.h"
@@ -11,11 +11,11 @@
 
 namespace lmc::cuda {
 
-// Enqueues one command on a stream, which may be capturing.
+// Enqueues one command on a stream. The stream may be in capture into a graph.
 using Encoded = std::function<Result<void>(CUstream)>;
 
-// The layout of lmc::InitializerRecord in compiler/targets/cuda/device/initialize.cuh; plan.fbs
-// (Initializer) describes it.
+// Must have the layout of lmc::InitializerRecord in compiler/targets/cuda/device/initialize.cuh.
+// plan.fbs (Initializer) describes the members.
 struct InitializerRecord {
   uint64_t first, elements, seed, stream;
   double value;
@@ -26,14 +26,14 @@ struct Encoder {
   const plan::Plan &plan;
   const Kernels &kernels;
   Products *products;       // null if the plan has no matrix products
-  ProductWays *ways;        // null in the same plans
+  ProductWays *ways;        // null if `products` is null
   Collectives *collectives; // null if the plan has one rank
   const std::vector<CUdeviceptr> &arenas;
 
-  // Encodes the commands of a function. The result refers to `driver`, `kernels`, `products`,
-  // `ways` and `collectives`. No command runs beside a collective for which `apart` is true; with
-  // `oneByOne`, none beside any collective. Error: a command needs other ranks, or a kernel that
-  // the plan does not have.
+  // Returns one Encoded per command of a function. They refer to `driver`, `kernels`, `products`,
+  // `ways` and `collectives`. The commands after a collective wait for it at once if `apart` is
+  // true for it; with `oneByOne`, if it is any collective. Errors: a command needs other ranks, or
+  // a kernel that the plan does not have.
   Result<std::vector<Encoded>> encode(const plan::Function &function,
                                       const std::vector<bool> &apart, bool oneByOne) const;
 

@@ -88,8 +88,8 @@ Result<uint64_t> Gpu::freeBytes() const {
 
 namespace {
 
-// The part of NVIDIA's management library (nvml.h) that lists the processes on a GPU. The library
-// comes with the driver, but its header does not, so the used parts are declared here.
+// Declarations from the header of NVIDIA's management library (nvml.h), for listing the processes
+// on a GPU. The library comes with the driver, but its header does not.
 struct ProcessInfo { // nvmlProcessInfo_v2_t
   unsigned pid;
   unsigned long long usedGpuMemory;
@@ -102,7 +102,7 @@ std::string nameOfProcess(unsigned pid) {
   return name.empty() ? "" : " (" + name + ")";
 }
 
-// Returns the processes that hold memory of the GPU with this UUID, or "" if they are not known.
+// Returns the processes that have memory of the GPU with this UUID, or "" if they are not known.
 std::string holders(const std::string &uuid) {
   std::string problem;
   void *library = openLibrary("LMC_NVML", {"libnvidia-ml.so.1"}, problem);
@@ -116,12 +116,12 @@ std::string holders(const std::string &uuid) {
   void *gpu = nullptr;
   if (!init || !byUuid || !processes || init() != 0 || byUuid(uuid.c_str(), &gpu) != 0)
     return "";
-  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE: the count is the needed size
+  constexpr int kTooSmall = 7; // NVML_ERROR_INSUFFICIENT_SIZE; the count is then the needed size
   std::vector<ProcessInfo> all(64);
   auto count = static_cast<unsigned>(all.size());
   int status = processes(gpu, &count, all.data());
   if (status == kTooSmall) {
-    all.resize(count + 8); // others may start meanwhile
+    all.resize(count + 8); // more processes may start before the next call
     count = static_cast<unsigned>(all.size());
     status = processes(gpu, &count, all.data());
   }

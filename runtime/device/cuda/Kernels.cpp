@@ -12,7 +12,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
     if (module->image()->size() == 0)
       return Error{
           fmt::format("{}: the plan's kernels have no code; compile it again", file.path())};
-    // A copy: a plan does not align its bytes, but machine code must start at a multiple of 8.
+    // The code is copied, because it must start at a multiple of 8, and in a plan it may not.
     std::vector<uint64_t> image((module->image()->size() + 7) / 8);
     std::memcpy(image.data(), module->image()->data(), module->image()->size());
     CUmodule loaded = nullptr;
@@ -42,7 +42,7 @@ Result<void> Kernels::load(const Driver &driver, const PlanFile &file) {
       kernel.grid[i] = planned->grid()->Get(i);
     kernel.threads = planned->threads();
     kernel.sharedBytes = planned->shared_bytes();
-    // Otherwise the first launch would load the code, and might wait for a running collective.
+    // Without this the first launch would load the code, and might wait for a running collective.
     LMC_CUDA(driver, cuFuncLoad(kernel.function), fmt::format("load kernel '{}'", kernel.name));
     LMC_TRY(check(driver, *planned, kernel));
     kernels.push_back(std::move(kernel));
@@ -72,7 +72,8 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                 int(kernel.sharedBytes)),
              fmt::format("give kernel '{}' its {} bytes of shared memory", kernel.name,
                          kernel.sharedBytes));
-    // Shared memory and the first-level cache are one memory, which the kernel's blocks need.
+    // Shared memory and the first-level cache are parts of one memory. Shared memory gets all of
+    // it, because the kernel's thread blocks need it.
     LMC_CUDA(driver,
              cuFuncSetAttribute(kernel.function,
                                 CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
@@ -96,7 +97,7 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                   plannedValue, what, reported));
   };
   compare("registers", planned.registers(), registers);
-  // All shared memory of the plan's kernels is dynamic.
+  // All shared memory of a plan's kernels is dynamic, so none must be fixed.
   compare("bytes of fixed shared memory", 0, fixedShared);
   compare("bytes of local memory", planned.stack_bytes(), local);
   if (planned.blocks_per_sm() > 0)

@@ -1,4 +1,4 @@
-// The kernels of a plan on a GPU: their modules, loaded and compared with the plan's description.
+// Loads the kernels of a plan on a GPU, and compares them with their descriptions in the plan.
 #pragma once
 
 #include "runtime/device/cuda/Gpu.h"
@@ -14,20 +14,19 @@ struct Kernel {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   uint32_t threads = 0, sharedBytes = 0;
   std::string name;
-  uint64_t code = 0; // XXH64 of its module's code
+  uint64_t code = 0; // hash (XXH64) of the code of the kernel's module
 };
 
 class Kernels {
 public:
-  // Loads every module of the plan. Errors: a module has no code, or does not load, or a kernel
-  // cannot be launched with the threads and shared memory that the plan says. The GPU must be
-  // current.
+  // Loads every module of the plan. The GPU must be current. Errors: a module has no code or does
+  // not load, or a kernel cannot be launched with the threads and the shared memory of the plan.
   Result<void> load(const Driver &driver, const PlanFile &file);
 
   // Returns the kernels of the plan, in its order.
   const std::vector<Kernel> &all() const { return kernels; }
-  // Returns differences between the plan and the driver in a kernel's registers, local memory and
-  // thread blocks per multiprocessor, one line each.
+  // Returns one line for each number (of a kernel's registers, bytes of local memory, or thread
+  // blocks per multiprocessor) that differs between the plan and the driver.
   const std::vector<std::string> &differences() const { return found; }
 
   // Enqueues a launch. `arguments` are addresses of device memory.

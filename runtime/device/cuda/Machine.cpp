@@ -18,7 +18,7 @@ using namespace cuda;
 
 constexpr uint64_t kCopiedBytes = 64 << 20;
 
-// Copies a pattern to the GPU and back.
+// Copies words to the GPU and back, times it, and checks that they are unchanged.
 Result<ordered_json> copyThereAndBack(const Driver &driver) {
   CUstream made = nullptr;
   LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");
@@ -31,7 +31,7 @@ Result<ordered_json> copyThereAndBack(const Driver &driver) {
   DeviceMemory memory(driver, device);
   auto *words = static_cast<uint32_t *>(source.get());
   for (uint32_t i = 0; i < kCopiedBytes / sizeof *words; ++i)
-    words[i] = i * 2654435761u; // all are different
+    words[i] = i * 2654435761u; // no two words are equal
   std::memset(target.get(), 0, kCopiedBytes);
   const auto start = std::chrono::steady_clock::now();
   LMC_CUDA(driver, cuMemcpyHtoDAsync(device, source.get(), kCopiedBytes, stream.get()),

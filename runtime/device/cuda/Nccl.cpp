@@ -1,6 +1,6 @@
-// Collectives by NCCL. Those of all axes run on one stream, one after the other: NCCL requires the
-// collectives of several communicators in the same order on all ranks, because they may wait for
-// each other for ever otherwise.
+// Collectives by NCCL. The collectives of all axes run on one stream, one after the other. NCCL
+// requires that those of several communicators run in the same order on all ranks; otherwise they
+// may wait for each other for ever.
 #include "runtime/device/cuda/Collectives.h"
 
 #include "ground/support/Places.h"
@@ -20,15 +20,15 @@
 namespace lmc::cuda {
 namespace {
 
-// The oldest supported release of NCCL: from it on, a communicator may have collectives in graphs
-// and outside of them at the same time (environment variable NCCL_GRAPH_MIXING_SUPPORT).
+// The oldest supported release of NCCL: the first in which a communicator may have collectives in
+// graphs and outside of them at the same time (environment variable NCCL_GRAPH_MIXING_SUPPORT).
 constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 
 // The maximum time that a rank waits for the other ranks of a new communicator.
 constexpr std::chrono::seconds kJoin{60};
 
-// The time, after a rank has left the run in order, in which this rank's collectives may still end:
-// the rank that left took part in them until its own end.
+// After another rank has left the run in order, this rank's collectives may still end within this
+// time, because that rank took part in them until its own end.
 constexpr std::chrono::seconds kGrace{1};
 
 std::string versionText(int code) {
@@ -119,16 +119,16 @@ private:
   World &world;
   const Library library;
   const std::function<void()> dropGraphs;
-  std::array<ncclComm_t, 4> comms{}; // by axis
+  std::array<ncclComm_t, 4> comms{}; // indexed by plan::Axis
   std::atomic<bool> aborted = false;
   std::optional<std::chrono::steady_clock::time_point> lossSeen;
   Stream own;
-  Event fork; // what a collective waits for
+  Event fork; // reached when the commands before a collective are complete
 };
 
 Result<void> NcclCollectives::prepare() {
-  // The stream gets the highest priority, so that collectives are next on a GPU that is full of
-  // other kernels. A graph keeps the priority.
+  // The stream gets the highest priority, so that a collective starts before other waiting kernels
+  // when the GPU is busy. A graph keeps the priority.
   CUstream made = nullptr;
   int least = 0, greatest = 0;
   LMC_CUDA(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "create a stream");
@@ -138,7 +138,8 @@ Result<void> NcclCollectives::prepare() {
   return makeEvent(driver, /*timed=*/false, fork);
 }
 
-// The rank at position 0 makes the communicator's id, and the host's group sends it to the others.
+// The rank at position 0 of the axis makes the communicator's id, and sends it to the others by the
+// host's communicator.
 Result<void> NcclCollectives::connect(plan::Axis axis) {
   Communicator &group = world.along(axis);
   struct {
@@ -149,7 +150,7 @@ Result<void> NcclCollectives::connect(plan::Axis axis) {
     name.result = library.ncclGetUniqueId(&name.id);
   LMC_TRY(group.broadcast(&name, sizeof name, 0));
   LMC_TRY(library.check(name.result, "name a communicator"));
-  // NCCL waits without a limit for a rank that has failed, so the call is made by a thread.
+  // NCCL would wait without a limit for a rank that has failed, so another thread makes the call.
   struct Made {
     ncclComm_t comm = nullptr;
     Result<void> result;
@@ -187,7 +188,7 @@ Result<void> NcclCollectives::start(const CollectiveCall &call, CUstream stream,
   const uint64_t elements = call.dBytes / byteWidth(call.dtype);
   const ncclDataType_t type = ncclTypeOf(call.dtype);
   switch (call.kind) {
-  case plan::CollectiveKind::AllGather: // of any type
+  case plan::CollectiveKind::AllGather: // copies bytes, so it works for every dtype
     LMC_TRY(library.check(library.ncclAllGather(x, d, call.xBytes, ncclInt8, comm, own.get()),
                           "gather", comm));
     break;
@@ -232,9 +233,10 @@ Result<void> NcclCollectives::check() {
 void NcclCollectives::abort() {
   if (aborted.exchange(true))
     return;
-  // ncclCommAbort stops the collectives that run, and then waits until no graph has a collective of
-  // the communicator. A running graph can be destroyed once it is stopped, and may have collectives
-  // of both communicators.
+  // ncclCommAbort stops the running collectives of a communicator, and then waits until no graph
+  // has a collective of it. A running graph may have collectives of several communicators, and can
+  // be destroyed only when all of them are stopped. So each communicator is aborted by a thread of
+  // its own, while this thread destroys the graphs.
   std::vector<std::thread> aborts;
   for (ncclComm_t &comm : comms)
     if (comm)
@@ -260,7 +262,7 @@ Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &g
         std::make_unique<NcclCollectives>(driver, gpu, world, *library, std::move(dropGraphs));
     return collectives->prepare();
   };
-  // The ranks connect only if all of them are prepared.
+  // The ranks connect only if prepare() succeeds on all of them.
   LMC_TRY(allSucceed(world.all(), prepare()));
   for (plan::Axis axis : axes)
     LMC_TRY(collectives->connect(axis));

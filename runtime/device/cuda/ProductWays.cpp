@@ -16,7 +16,7 @@ namespace lmc::cuda {
 
 using Kind = TwoWayProduct::Kind;
 
-// The names of the two ways in files of choices.
+// The names of the two ways, as implementations of a GemmChoice.
 struct Names {
   const char *first, *second;
 };
@@ -26,7 +26,7 @@ static Names namesOf(Kind kind) {
   return {"cuBLASLt with SwiGLU behind it", "lmc swiglu_gemm"};
 }
 
-// A result of a command.
+// A matrix that a command computes. It is not needed if only the command itself reads it.
 struct WayResult {
   CUdeviceptr WayAddresses::*at;
   uint64_t columns;
@@ -44,7 +44,7 @@ static std::vector<WayResult> resultsOf(const TwoWayProduct &command) {
 }
 
 // Memory outside of the plan's arenas for trying a command, with random inputs. All experts have
-// equally many rows.
+// the same number of rows.
 class ProductWays::Trial {
 public:
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu, const TwoWayProduct &command,
@@ -56,10 +56,9 @@ public:
       (void)driver->cuStreamSynchronize(stream);
   }
 
-  // Returns three rows of each result that is needed, as numbers: the first, the last and one
-  // between.
+  // Returns the values of three rows of each needed result: the first, the last and one between.
   Result<std::vector<std::vector<double>>> results(const TwoWayProduct &command) const;
-  // Overwrites the results, so that those of an earlier run are not taken for new ones.
+  // Overwrites the results, so that results of an earlier run cannot be mistaken for new ones.
   Result<void> forget(const TwoWayProduct &command) const;
 
   WayAddresses at;
@@ -80,7 +79,7 @@ private:
   CUstream stream;
   std::vector<Part> parts;
   DeviceMemory memory;
-  PinnedMemory row; // a row of a result, or the offsets
+  PinnedMemory row; // for copies of a row of a result, or of the offsets
 };
 
 Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &command) {
@@ -111,9 +110,9 @@ Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &c
                         "allocate pinned memory", row);
 }
 
-// A GPU that multiplies zeros draws less power, and runs faster, than one that multiplies data. The
-// values are random between -1/2 and 1/2. A prime number of them repeats, so that no two rows are
-// equal.
+// Fills the inputs with random values between -1/2 and 1/2: a GPU that multiplies zeros draws less
+// power, and runs faster, than one that multiplies data. The values repeat after a prime number of
+// them, so that no two rows are equal.
 Result<void> ProductWays::Trial::fill(plan::DType dtype) {
   constexpr uint64_t kValues = 524287;
   const uint64_t patternBytes = kValues * byteWidth(dtype);
@@ -222,7 +221,7 @@ Result<void> ProductWays::run(const TwoWayProduct &command, Way way, const WayAd
       LMC_TRY(products.run(
           command.shape, {at.left, at.weight, isGradient ? at.result : at.halves, 0, at.workspace},
           stream));
-      arguments.clear(); // the kernel after the product does not read x and w
+      arguments.clear(); // x and w are arguments only of the kernel that computes everything
     }
     arguments.push_back(at.halves);
     if (isGradient)
@@ -251,15 +250,15 @@ GemmKey ProductWays::keyOf(const TwoWayProduct &command) const {
   return key;
 }
 
-// Returns a text for the code of the kernels, on which a choice depends besides its key. With other
-// code, the ways are timed again, and GemmChoices reports that the run's choice was not taken.
+// Returns hashes of the code of both kernels, on which a choice depends besides its key. If the
+// code changes, the ways are timed again, and GemmChoices::rejected() has the product.
 static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
 
-// Returns "", or how a result differs by more than the rounding of sums and results allows: up to
-// three values on the way to an element are rounded to bf16, each to within 2^-8 of its value, in both
-// ways; sums whose terms cancel have an error that is small beside the other elements of the row.
+// Returns a text about the first element that differs by more than rounding explains, or "". Either
+// way rounds up to three values on the way to an element to bf16, with a relative error of 2^-8
+// each. Where terms of a sum cancel, the error is small compared with the row's other elements.
 static std::string difference(const std::vector<std::vector<double>> &found,
                               const std::vector<std::vector<double>> &expected) {
   for (size_t row = 0; row < found.size(); ++row) {
@@ -277,7 +276,7 @@ static std::string difference(const std::vector<std::vector<double>> &found,
   return "";
 }
 
-// As in Products.cpp.
+// These numbers are explained in Products.cpp.
 static constexpr int kRounds = 3;
 static constexpr double kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
@@ -298,7 +297,7 @@ Result<GemmChoice> ProductWays::measure(const TwoWayProduct &command, const Tria
   auto runsIn = [&](double time) {
     return static_cast<int>(std::clamp(time / std::max(*once, 1e-6), 1.0, 50.0));
   };
-  // The two ways take turns, each behind products that heat the GPU.
+  // The two ways run in turn, each after products that heat the GPU.
   std::array<double, 2> best;
   best.fill(std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)

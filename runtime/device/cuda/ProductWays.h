@@ -1,8 +1,8 @@
 // Commands with matrix products that can be computed in two ways, and the choice between the ways:
 //
-//   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and a kernel behind it, or one kernel
-//   ExpertLinear                     a kernel with a block for each tile, or one with blocks that
-//                                    stay on their SMs
+//   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and then a kernel, or one kernel for both
+//   ExpertLinear                     a kernel with a thread block for each tile, or a persistent
+//                                    kernel, whose thread blocks compute one tile after the other
 #pragma once
 
 #include "runtime/device/cuda/Kernels.h"
@@ -14,20 +14,20 @@ namespace lmc::cuda {
 
 // A command that can be computed in two ways, without its addresses.
 struct TwoWayProduct {
-  enum class Kind { Forward, Gradient, Experts }; // SwiGLU, its gradient, or experts
+  enum class Kind { Forward, Gradient, Experts }; // LinearSwiglu, SwigluLinearGrad, ExpertLinear
 
   Kind kind = Kind::Forward;
-  // The shape of cuBLASLt's product; for experts, m is the number of all rows.
+  // The shape of cuBLASLt's product. For Experts, m is the number of rows of all experts together.
   ProductShape shape;
   bool both = false;    // as in plan.fbs
   uint64_t experts = 0; // number of experts
-  // The kernels of the two ways; the second may be null: then there is one way.
+  // The kernels of the two ways. If the second is null, there is only one way.
   const Kernel *first = nullptr, *second = nullptr;
 
-  // Equal commands have one choice.
+  // Equal commands use the same choice.
   auto operator<=>(const TwoWayProduct &) const = default;
 
-  // The columns of silu(g) u.
+  // Returns the number of columns of silu(g) u.
   uint64_t columns() const { return kind == Kind::Forward ? shape.n / 2 : shape.n; }
 };
 
@@ -35,10 +35,10 @@ struct TwoWayProduct {
 struct WayAddresses {
   CUdeviceptr left = 0, weight = 0; // x or dy
   CUdeviceptr halves = 0;           // gu
-  CUdeviceptr gradients = 0;        // dgu, for the gradient alone; may equal `halves`
-  CUdeviceptr result = 0;           // a; of experts y
-  CUdeviceptr offsets = 0;          // of experts
-  CUdeviceptr workspace = 0;        // of cuBLASLt
+  CUdeviceptr gradients = 0;        // dgu, only for Kind::Gradient; may equal `halves`
+  CUdeviceptr result = 0;           // a; for Kind::Experts y
+  CUdeviceptr offsets = 0;          // only for Kind::Experts
+  CUdeviceptr workspace = 0;        // only for cuBLASLt
 };
 
 class ProductWays {
@@ -52,12 +52,12 @@ public:
                                 const Kernels &kernels);
 
   // Chooses a way for each command: the one in `choices`; if there is none, the faster way if
-  // `choices` measures, else the first. The second way is left out if its results differ from those
-  // of the first. Products::choose() must have been called for the shapes.
+  // `choices` measures, else the first. The second way is never chosen if its results differ from
+  // those of the first. Products::choose() must have been called for the shapes of the commands.
   Result<void> choose(std::vector<TwoWayProduct> commands, GemmChoices *choices, CUstream stream);
 
-  // Returns one line for each kernel that choose() has left out: its results are wrong, or there was
-  // too little memory to try it.
+  // Returns one line for each kernel that choose() has left out, because its results are wrong or
+  // there was too little memory to try it.
   const std::vector<std::string> &remarks() const { return leftOut; }
 
   // Enqueues a command. The stream may be capturing.

@@ -62,17 +62,17 @@ public:
   ~Product();
 
   Result<void> describe(const ProductShape &of);
-  // Returns `most` algorithms that cuBLASLt proposes, the most promising first.
+  // Returns at most `most` algorithms that cuBLASLt proposes, the most promising first.
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> candidates(int most) const;
   cublasStatus_t multiply(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                           CUstream stream) const;
-  // Calls multiply(), and returns an error that says what failed.
+  // Calls multiply(). If it fails, the error's message describes the product.
   Result<void> run(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                    CUstream stream) const {
     return check(multiply(at, algorithm, stream));
   }
   Result<void> check(cublasStatus_t status) const { return library.check(status, text()); }
-  // Returns true if the chosen algorithm computes this product on this GPU.
+  // Returns true if cuBLASLt accepts the chosen algorithm for this product on this GPU.
   bool accepts() const {
     cublasLtMatmulHeuristicResult_t checked{};
     return library.cublasLtMatmulAlgoCheck(library.handle, operation, first, second, result, result,
@@ -85,7 +85,7 @@ public:
   }
   const ProductShape &shape() const { return described; }
 
-  cublasLtMatmulAlgo_t algorithm{}; // the chosen one
+  cublasLtMatmulAlgo_t algorithm{}; // the chosen algorithm
 
 private:
   // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of this address;
@@ -100,7 +100,7 @@ private:
   const Products::Library &library;
   ProductShape described;
   cublasLtMatmulDesc_t operation = nullptr;
-  // The layouts in cuBLASLt's order: the first matrix is the plan's b.
+  // The layouts in cuBLASLt's order: `first` is that of the plan's b, `second` that of a.
   cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
 };
 
@@ -112,7 +112,7 @@ Product::~Product() {
       (void)library.cublasLtMatrixLayoutDestroy(made);
 }
 
-// Describes a row-major matrix of `rows` x `columns` elements without gaps.
+// Makes the layout of a row-major matrix of `rows` x `columns` elements without gaps.
 Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, uint64_t rows,
                              uint64_t columns) {
   LMC_BLAS(library,
@@ -181,7 +181,8 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
                                                                       sizeof value),
                          text());
   };
-  // Parts of a split sum must be added in the compute type: other schemes round each part to bf16.
+  // An algorithm may compute a sum in parts. The parts must be added in the compute type; other
+  // schemes round each part to bf16.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, described.workspaceBytes));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
@@ -190,7 +191,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
               described.residual ? described.alignC : described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
-  // Sets an aligned address, because a trial may have left the address of its own bias.
+  // A trial may have set the address of its own bias, so an address of this alignment is set.
   if (described.hasBias)
     LMC_TRY(check(pointToBias(described.alignBias)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
@@ -271,7 +272,7 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
   // Returns the alignment of a matrix. Arenas start at multiples of 256 bytes.
   auto alignment = [&](uint32_t index, uint64_t elements = 0) {
     uint64_t bits = slice(index).offset();
-    if (gemm.batch() > 1) // where the next matrices lie
+    if (gemm.batch() > 1) // the next matrices must have the alignment too
       bits |= elements * byteWidth(slice(index).dtype());
     return static_cast<uint32_t>(bits ? std::min<uint64_t>(bits & -bits, 16) : 16);
   };
@@ -311,9 +312,9 @@ public:
                                const std::vector<ProductShape> &shapes, CUstream stream);
   // Fills the inputs, the bias and the residual with random values of type `dtype` between -1/2 and 1/2.
   Result<void> fill(plan::DType dtype);
-  // Runs an algorithm once; a product that is added to d is added to zeros. Returns "", or why the
-  // algorithm cannot be used: it does not run, or one of 24 elements of the result is wrong by more
-  // than the rounding of sums and of the result. Error: the GPU failed.
+  // Runs an algorithm once; if it adds to d, d holds zeros. Returns the reason why the algorithm
+  // cannot be used, or "": it does not run, or one of 24 elements of the result is wrong by more
+  // than rounding explains. Error: the GPU failed.
   Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm);
 
   Trial(Trial &&) = default;
@@ -332,28 +333,31 @@ private:
   const Driver *driver;
   CUstream stream;
   DeviceMemory memory;
-  PinnedMemory pattern; // random values, copied again and again
+  PinnedMemory pattern; // random values; copies of them, one after the other, fill the inputs
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
-  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // of a and b; of the others
-  std::vector<double> values;             // of the pattern
-  // The period of the factors' elements, a prime number. If a row's length were a multiple of it,
-  // rows would be equal, and an algorithm that mixes them up would pass the check of its sums.
+  uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes: of a and b together
+  std::vector<double> values;                                // the values of the pattern
+  // The elements of a and b repeat after this number of elements, a prime number. If the length of
+  // a row were a multiple of it, rows would be equal, and an algorithm that confuses rows would
+  // pass the check of its sums.
   uint64_t period = 1;
-  // Returns the period of the residual in bytes: a prime number of elements in f32 (f64 for f64).
+  // Returns the period of the residual in bytes. It is a prime number of elements, which are f64 if
+  // a and b are f64, else f32.
   uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
-  // An element of a result: its place in the three rows, its value, and the allowed difference.
+  // An element of a result that is checked: its row (of the three), its column, its value, and the
+  // maximum difference from that value.
   struct Expected {
     uint64_t row, column;
     double value, allowed;
   };
-  // Returns the rows of d, of batch x m, that are checked: the first, the last and one between.
+  // Returns which of the batch x m rows of d are checked: the first, the last and one between.
   static std::array<uint64_t, 3> rowsOf(const ProductShape &shape) {
     const uint64_t all = shape.batch * shape.m;
     return {0, all * 5 / 8, all - 1};
   }
-  // Computes `expected`, unless it belongs to this shape already.
+  // Computes `expected` for a shape, unless it was computed for the same shape before.
   void expect(const ProductShape &shape);
   ProductShape expectedOf;
   std::vector<Expected> expected;
@@ -408,7 +412,7 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
   if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
       !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
     return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
-  // The period of factors: the largest primes below 2^17, 2^18 and 2^19.
+  // These are the largest primes below 2^17, 2^18 and 2^19, the numbers of elements of the pattern.
   period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
   for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
                                  std::tuple(addresses.residual, residualBytes, residualPeriod()),
@@ -419,10 +423,10 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
   return {};
 }
 
-// A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of their absolute
-// values; eight times that is allowed, and the rounding of the result. Tensor cores cut the bits
-// off that an f32 does not have, each time that they add the products of a few elements, so that
-// the errors do not cancel: of an H100, 32768 positive products of bf16 were too small by 1.4e-4,
+// A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of the terms' absolute
+// values. Eight times that is allowed, in addition to the rounding of the result. Tensor cores add
+// the products of a few elements at a time, and truncate each such sum to f32. These errors do not
+// cancel: on an H100, a sum of 32768 positive products of bf16 was too small by a relative 1.4e-4,
 // which is k 2^-28. Four times that is allowed.
 void Products::Trial::expect(const ProductShape &shape) {
   if (!expected.empty() && expectedOf == shape)
@@ -502,8 +506,8 @@ Result<std::string> Products::Trial::tryOut(const Product &product,
   return std::string();
 }
 
-// An algorithm as 128 hexadecimal digits. cuBLASLt's manual allows to store its 64 bytes and to use
-// them with the same release.
+// Returns the 64 bytes of an algorithm as 128 hexadecimal digits. By cuBLASLt's manual they may be
+// stored and used again with the same release of the library.
 static std::string hexOf(const cublasLtMatmulAlgo_t &algorithm) {
   const std::span bytes(reinterpret_cast<const unsigned char *>(&algorithm), sizeof algorithm);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
@@ -555,16 +559,16 @@ Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulA
   return milliseconds * 1e-3 / runs;
 }
 
-// How many of cuBLASLt's proposals are timed, and for how long. A GPU lowers its clock under load,
-// so it works for a while before anything is timed, and each timing is enqueued behind other
-// products: the fastest algorithm at the clock of a small product alone need not be the fastest in
-// a step.
+// The number of cuBLASLt's proposals that are timed, and the times of the phases. A GPU lowers its
+// clock under load, and another algorithm may be the fastest at the clock of a training step than
+// at that of an idle GPU. So the GPU works for kWarmSeconds before the first timing, and for
+// kHeatSeconds before each.
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
 Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
   LMC_LET(candidates, product.candidates(kCandidates));
-  // The first run of a proposal loads its code. Some proposals then do not run.
+  // The first run of a proposal loads its code, and shows whether the proposal runs at all.
   const size_t proposed = candidates->size();
   std::vector<cublasLtMatmulHeuristicResult_t> good;
   for (const cublasLtMatmulHeuristicResult_t &candidate : *candidates) {
@@ -582,13 +586,13 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
   warm = true;
   LMC_LET(once, secondsOf(product, candidates->front().algo, trial, 1, stream));
   const int runs = static_cast<int>(std::clamp(kRoundSeconds / std::max(*once, 1e-6), 1.0, 50.0));
-  // The product behind which candidates are timed: the largest one, which is chosen first.
+  // The product that runs before each timing: the largest one. choose() times it first.
   const Product &heater = hottest.product ? *hottest.product : product;
   const cublasLtMatmulAlgo_t heating =
       hottest.product ? hottest.product->algorithm : candidates->front().algo;
   const double heaterSeconds = hottest.product ? hottest.seconds : *once;
   const int before = static_cast<int>(std::clamp(kHeatSeconds / std::max(heaterSeconds, 1e-6), 1.0, 500.0));
-  // The candidates take turns, so that a disturbance of the GPU affects all of them.
+  // The candidates run in turn, so that a disturbance of the GPU affects all of them.
   std::vector<double> best(candidates->size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < candidates->size(); ++i) {
@@ -612,7 +616,7 @@ Result<bool> Products::tryOut(const Product &product, const cublasLtMatmulAlgo_t
 }
 
 Result<size_t> Products::chooseFirst(Product &product, Trial &trial) {
-  // The first proposal is nearly always good; then cuBLASLt is asked for no other.
+  // The first proposal nearly always works. cuBLASLt computes others only if it does not.
   auto first = product.candidates(1);
   if (first) {
     product.algorithm = first->front().algo;
@@ -665,7 +669,7 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
 
 Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *choices,
                               CUstream stream) {
-  // The largest product of each dtype comes first.
+  // Sorts the shapes by dtype, and puts the largest product of each dtype first.
   auto terms = [](const ProductShape &shape) {
     return double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k);
   };

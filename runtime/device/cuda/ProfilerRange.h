@@ -1,7 +1,6 @@
-// Names parts of the host's work for NVIDIA's profilers (Nsight Systems shows them with the kernels
-// that were enqueued meanwhile). Without a profiler a range costs a few nanoseconds.
-//
-// NVTX is a header of the CUDA toolkit; a build whose toolkit lacks the header has no ranges.
+// Names parts of the host's work for NVIDIA's profilers: Nsight Systems shows each range with the
+// kernels that were enqueued during it. Without a profiler a range costs a few nanoseconds. A build
+// whose CUDA toolkit lacks the header of NVTX has no ranges.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -11,7 +10,7 @@
 
 namespace lmc::cuda {
 
-// A range of the calling thread, which ends with the object.
+// A range of the calling thread, from the construction of the object to its destruction.
 class ProfilerRange {
 public:
 #ifdef LMC_HAS_NVTX
