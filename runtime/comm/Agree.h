@@ -1,4 +1,5 @@
-// Lets the ranks of a group exchange texts, numbers and errors on the host.
+// Lets the ranks of a group exchange texts, numbers and errors. All ranks of the group must call
+// the same function together.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -8,7 +9,7 @@
 
 namespace lmc {
 
-// Returns the texts of all ranks, by position.
+// Returns the texts of all ranks, indexed by position.
 Result<std::vector<std::string>> gatherTexts(Communicator &group, const std::string &mine);
 
 // Returns the text of the rank at position `root`.
@@ -20,8 +21,8 @@ Result<double> sumOf(Communicator &group, double mine);
 // Returns true on all ranks if `mine` is true on at least one.
 Result<bool> anyOf(Communicator &group, bool mine);
 
-// Returns no Error if no rank has one. Else every rank gets one: its own, or that of the first rank
-// with one, which it names.
+// Returns an Error if `mine` is one on at least one rank. A rank whose `mine` is an Error gets this
+// one; the others get that of the first such rank, with its name.
 Result<void> allSucceed(Communicator &group, const Result<void> &mine);
 
 // Returns `mine`, or an Error as allSucceed() above returns it.

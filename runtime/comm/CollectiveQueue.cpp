@@ -33,7 +33,7 @@ Result<void> CollectiveQueue::waitForAll() {
 }
 
 void CollectiveQueue::run(const std::stop_token &stop) {
-  useDefaultArithmetic(); // it adds numbers
+  useDefaultArithmetic(); // this thread adds floating-point numbers
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, stop, [&] { return !waiting.empty(); });

@@ -1,4 +1,5 @@
-// Collectives that run beside the computation, one after the other, on a thread of their own.
+// Async collectives: they run on a thread of their own, one after the other, while other threads
+// compute.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,13 +18,13 @@ class CollectiveQueue {
 public:
   using Work = std::function<Result<void>()>;
 
-  // Adds a collective behind all others. Returns its number: 1, 2, 3, ... The first one starts the
-  // thread. Everything that a collective uses must outlive this object, whose destructor waits for
-  // the one that runs.
+  // Adds a collective, which runs after all earlier ones, and returns its number: 1, 2, 3, ... All
+  // that the collective uses must outlive this object. The first call starts the thread. The
+  // destructor waits for the collective that is running.
   uint64_t add(Work work);
 
-  // Waits until collective `number` and all before it have ended. Error: one of them failed; those
-  // behind it are not run.
+  // Waits until collective `number` and all earlier ones have ended. Error: one of them failed;
+  // later ones then do not run.
   Result<void> wait(uint64_t number);
   Result<void> waitForAll();
 

@@ -18,13 +18,13 @@ int fairThreads(const std::vector<RankCpus> &ranks, size_t rank) {
     sum += 1.0 / static_cast<double>(std::ranges::count_if(ranks, [&](const RankCpus &other) {
              return other.host == ranks[rank].host && std::ranges::count(other.cpus, cpu) > 0;
            }));
-  return std::max(1, static_cast<int>(sum + 1e-6)); // + 1e-6: 1/3 + 1/3 + 1/3 may be below 1
+  return std::max(1, static_cast<int>(sum + 1e-6)); // 1/3 + 1/3 + 1/3 may be rounded below 1
 }
 
 // Returns the CPUs that this process may use.
 static std::vector<int> allowedCpus() {
   std::vector<int> cpus;
-  constexpr int kMost = 1 << 13; // as many as Linux supports
+  constexpr int kMost = 1 << 13; // the maximum number of CPUs that Linux supports
   cpu_set_t *set = CPU_ALLOC(kMost);
   const size_t bytes = CPU_ALLOC_SIZE(kMost);
   CPU_ZERO_S(bytes, set);

@@ -1,4 +1,4 @@
-// Computes how many threads a rank uses, so that the ranks of a host share its CPUs.
+// Computes the number of threads of a rank, such that the ranks of a host share its CPUs.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -8,19 +8,19 @@
 
 namespace lmc {
 
-// The CPUs that a rank may use, by their numbers, and the host that they are in.
+// The numbers of the CPUs that a rank may use, and their host.
 struct RankCpus {
   std::string host;
   std::vector<int> cpus;
 };
 
-// Returns the threads of a rank, at least 1: the sum over its CPUs of 1 / n, rounded down, where n
-// ranks of its host may use the CPU. So ranks that may all use 16 CPUs divide them, and a rank to
-// which a launcher has bound CPUs of its own uses all of these.
+// Returns the number of threads of a rank: the sum over its CPUs of 1 / n, rounded down, but at
+// least 1. n is the number of ranks of its host that may use the CPU. For example, 4 ranks that may
+// all use the same 16 CPUs get 4 threads each; a rank that alone may use 16 CPUs gets 16.
 int fairThreads(const std::vector<RankCpus> &ranks, size_t rank);
 
-// Returns the threads of this rank, by the present scheduling affinity of all ranks' processes. All
-// ranks call it together.
+// Returns the number of threads of this rank, by the present scheduling affinity of all ranks'
+// processes. All ranks must call it together.
 Result<int> fairThreads(World &world);
 
 } // namespace lmc

@@ -30,16 +30,16 @@ using plan::DType;
 
 namespace {
 
-// The time limit of Gloo's waits, after which Gloo ends the whole group. It is so long that it
-// never passes: the control connection finds a lost rank much earlier.
+// The time limit of Gloo's waits, after which Gloo would end the whole group. It is never reached,
+// because the control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// The minimum bytes of a message of a reduceScatter with many ranks, and the maximum bytes of all
-// messages that a rank has received and not yet added up.
+// For the sums of many ranks: the minimum bytes of a message, and the maximum bytes of all messages
+// that a rank has received but not yet added.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// The waits of all groups of a world. A wait ends when the rank for which it waits is lost. Gloo
-// itself ends only some waits when a connection is closed.
+// The waits for messages in all groups of a world. A wait ends when the rank for which it waits is
+// lost. This class is needed because Gloo ends only some waits when a connection is closed.
 class Waits {
 public:
   // Adds a wait for `rank`. Returns false if the rank is lost.
@@ -52,7 +52,7 @@ public:
     std::lock_guard lock(mutex);
     buffers.erase(buffer);
   }
-  // Ends the waits for a rank, or all waits.
+  // Ends the waits for `rank`, or all waits if `rank` is empty. Later waits end at once.
   void end(std::optional<int> rank) {
     std::lock_guard lock(mutex);
     if (rank)
@@ -73,7 +73,7 @@ private:
   bool allLost = false;
 };
 
-// The store of the control connection, in the form that Gloo takes.
+// Gives Gloo access to the store of the control connection.
 class Store final : public gloo::rendezvous::Store {
 public:
   explicit Store(Rendezvous &rendezvous) : rendezvous(rendezvous) {}
@@ -99,11 +99,12 @@ private:
 };
 
 class GlooCommunicator final : public Communicator {
-  // A bit of a message's number that marks messages of an exchange between two ranks.
+  // This bit of a message's number is set if the message belongs to an exchange between two ranks.
   static constexpr uint64_t kExchange = uint64_t(1) << 63;
 
 public:
-  // `ranks` is the group, with this rank at position `here`. A group of one has no context.
+  // `ranks` are the ranks of the group, with this rank at position `here`. `context` is null if the
+  // group has one rank.
   GlooCommunicator(std::vector<int> ranks, int here, std::shared_ptr<gloo::Context> context,
                    Waits &waits, Rendezvous &rendezvous)
       : ranks(std::move(ranks)), here(here), context(std::move(context)), waits(waits),
@@ -141,9 +142,9 @@ public:
     return messages.wait();
   }
 
-  // In round k, each rank receives a message from the rank 2^k positions before it, which by then
-  // has received messages, directly or through others, from the 2^k - 1 ranks before it. Hensgen,
-  // Finkel, Manber 1988, "Two algorithms for barrier synchronization".
+  // In round k, each rank receives a message from the rank at 2^k positions before its own. That
+  // rank has then received messages, directly or through others, from the 2^k - 1 ranks before it.
+  // Hensgen, Finkel, Manber 1988, "Two algorithms for barrier synchronization".
   Result<void> barrier() override {
     for (int distance = 1; distance < size(); distance *= 2) {
       char sent = 0, received = 0;
@@ -155,7 +156,7 @@ public:
     return {};
   }
 
-  // Exchanges data with the rank at position `other`; see World::exchange().
+  // As World::exchange(), with the rank at position `other`.
   Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) {
     Messages messages(*this, kExchange | exchanges[static_cast<size_t>(other)]++);
     LMC_TRY(messages.receive(other, d, bytes));
@@ -164,8 +165,9 @@ public:
   }
 
 private:
-  // Messages that travel at the same time. All ranks of the group make such an object for the same
-  // messages in the same order: its number tells which messages belong together.
+  // Messages that are sent and received at the same time. All ranks of the group make these objects
+  // in the same order, so that an object has the same number on all ranks. Messages carry this
+  // number, so that those of different objects are not confused.
   class Messages {
   public:
     explicit Messages(GlooCommunicator &group) : Messages(group, group.slots++) {}
@@ -180,7 +182,7 @@ private:
       return start(from, data, bytes, /*sends=*/false);
     }
 
-    // Returns when this rank has received all messages and may change those that it sent.
+    // Returns when all messages are received, and memory that was sent may be changed.
     Result<void> wait() {
       const Progress::Wait waiting(&group->rendezvous.progress());
       for (const Message &message : messages)
@@ -201,7 +203,7 @@ private:
       }
     };
     struct Message {
-      int other; // position
+      int other; // position of the other rank
       bool sends;
       std::unique_ptr<UnboundBuffer, Forget> buffer;
     };
@@ -224,23 +226,24 @@ private:
     std::vector<Message> messages;
   };
 
-  // Calls `act` for the rank at `other`. Returns an Error about the rank if `act` fails or throws.
+  // Calls `act`. If it fails or throws, returns an Error about the rank at position `other`.
   template <typename F> Result<void> guarded(int other, F act) {
     try {
       if (act())
         return {};
     } catch (const std::bad_alloc &) {
       return Error{"out of memory", ExitCode::Failure};
-    } catch (const std::exception &) { // Gloo's text names addresses instead of ranks
+    } catch (const std::exception &) { // its text is not used: it names addresses, not ranks
     }
     return rendezvous.lossOf(ranks[static_cast<size_t>(other)]);
   }
 
-  // Returns the position `distance` after this one. Each rank begins with another position, so that
-  // not all ranks send to the same rank at once.
+  // Returns the position `distance` after this rank's. Each rank sends first to the next position,
+  // so that not all ranks send to the same rank at once.
   int after(int distance) const { return (here + distance) % size(); }
 
-  // Returns the first element of piece i of `elements` elements; piece i + 1 begins at its end.
+  // Returns the first element of piece i, if `elements` elements are divided into one consecutive
+  // piece per rank.
   uint64_t firstOf(int i, uint64_t elements) const {
     return elements * static_cast<uint64_t>(i) / ranks.size();
   }
@@ -248,7 +251,7 @@ private:
     return firstOf(i + 1, elements) - firstOf(i, elements);
   }
 
-  // Each rank sends its piece of d to all others.
+  // Fills d: each rank sends its piece of d to all others.
   Result<void> gatherPieces(char *d, uint64_t elements, uint64_t width) {
     Messages messages(*this);
     auto piece = [&](int i) { return d + firstOf(i, elements) * width; };
@@ -260,8 +263,9 @@ private:
     return messages.wait();
   }
 
-  // Computes d = the sum of the ranks' pieces number `here`. Each rank sends piece i to the rank at
-  // position i in chunks, and adds up a chunk while the next ones arrive. d may be the piece of x.
+  // Sets d to the sum of piece `here` of all ranks' x. Each rank sends piece i of x to the rank at
+  // position i, in chunks, and adds the received chunks while the next ones arrive. d may be piece
+  // `here` of x.
   Result<void> reducePieces(const char *x, char *d, uint64_t elements, DType dtype) {
     const uint64_t width = byteWidth(dtype), others = ranks.size() - 1;
     const uint64_t most = (elements + others) / ranks.size(); // elements of the largest piece
@@ -275,7 +279,7 @@ private:
       return {};
     scratch.resize(std::max(scratch.size(), 2 * others * chunk * width));
 
-    // Where chunk k of the rank at `from` is received.
+    // Returns the memory that receives chunk k from the rank at position `from`.
     auto place = [&](uint64_t k, int from) {
       const uint64_t slot = k % 2 * others + static_cast<uint64_t>(from < here ? from : from - 1);
       return scratch.data() + slot * chunk * width;
@@ -312,14 +316,14 @@ private:
     return {};
   }
 
-  const std::vector<int> ranks; // by position
+  const std::vector<int> ranks; // indexed by position
   const int here;
   const std::shared_ptr<gloo::Context> context;
   Waits &waits;
   Rendezvous &rendezvous;
   std::vector<char> scratch;
   uint64_t slots = 0;
-  std::vector<uint64_t> exchanges; // by position, the number of exchanges with the rank so far
+  std::vector<uint64_t> exchanges; // the number of exchanges with each rank, indexed by position
 };
 
 class GlooWorld final : public World {
@@ -337,7 +341,7 @@ public:
   Communicator &all() override { return *everyone; }
   Communicator &background() override { return *behind; }
   Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks) override {
-    ++divisions; // groups of each division have names of their own
+    ++divisions; // is part of the names of groups, so that those of each division differ
     return connected([&] {
       for (Axis axis : plan::EnumValuesAxis())
         if (axis != Axis::ExpertShard || expertRanks > 1)
@@ -365,7 +369,7 @@ private:
     rendezvous->onLoss([this](std::optional<int> rank) { waits.end(rank); });
   }
 
-  // Checks that ranks are numbered host by host, as a plan places them.
+  // Error: the ranks are not numbered host by host, as a plan requires.
   Result<void> checkHosts() const {
     const std::vector<std::string> &hosts = rendezvous->hosts();
     std::set<std::string> seen;
@@ -379,7 +383,8 @@ private:
   }
 
   Result<void> connect() {
-    // Gloo writes to the connection of a rank that has died; the error of the write is handled.
+    // Gloo may write to the connection of a rank that has died. That must not end this process: the
+    // error of the write is handled.
     ignoreFailedWrites();
     return connected([&] {
       gloo::transport::tcp::attr place;
@@ -392,8 +397,8 @@ private:
     });
   }
 
-  // Opens connections with `open`, and waits until all ranks have: a rank that left earlier would
-  // close its connections.
+  // Opens connections by `open`, and waits until all ranks have opened theirs: a rank that left
+  // earlier would close connections that others still need.
   template <typename Open> Result<void> connected(Open open) try {
     open();
     return everyone->barrier();
@@ -408,7 +413,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // The name of a group has its first rank, which no other group of this kind contains.
+    // The name contains the first rank of the group, which is in no other group of this kind.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -440,7 +445,7 @@ private:
   Waits waits;
   std::shared_ptr<gloo::transport::Device> device;
   std::unique_ptr<GlooCommunicator> everyone, behind;
-  std::array<std::unique_ptr<Communicator>, 4> axes; // by axis
+  std::array<std::unique_ptr<Communicator>, 4> axes; // indexed by plan::Axis
   std::unique_ptr<Rendezvous> rendezvous;            // destroyed first: its threads use `waits`
 };
 
@@ -475,7 +480,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
   if (!options.interface.empty()) {
     const auto interface = findInterface(options.interface);
     LMC_TRY(interface);
-    // Tells NCCL the interface. "=" means the whole name instead of a prefix.
+    // Tells NCCL the interface. Without "=", NCCL takes the name as a prefix of names.
     // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
   }
@@ -496,18 +501,18 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
 
 } // namespace lmc
 
-// Gloo, which is a shared library, calls this function instead of libc's: a program's own functions
-// come first. It is as libc's, but it ends a busy wait of Gloo's.
+// Replaces libc's function for Gloo, which is a shared library: the functions of the program take
+// precedence. It does the same, and in addition sleeps when Gloo waits busily.
 //
-// Gloo's thread reads and writes when epoll names a connection. If another thread holds the lock of
-// that connection, Gloo's thread skips it and asks again, and epoll names it again at once. Where
-// the holder waits for a core, that goes on for milliseconds, on the core that the holder waits
-// for: two ranks on two cores that others used, too, spent nine tenths of their processor time so.
+// Gloo's thread reads and writes when epoll reports a connection. If another thread holds the lock
+// of that connection, Gloo's thread skips the connection and calls epoll_wait() again, which at
+// once reports it again. If the holder of the lock waits for a core, this loop occupies that core
+// for milliseconds: two ranks on two shared cores spent 90% of their processor time in it.
 extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
   using Clock = std::chrono::steady_clock;
-  // A caller that comes back this soon has read and written nothing.
+  // A caller that calls again within kNothing has read and written nothing.
   constexpr std::chrono::microseconds kNothing{2}, kSleep{20};
-  constexpr int kPatience = 16; // how often in a row it may do so
+  constexpr int kPatience = 16; // number of such calls in a row without a sleep
   thread_local Clock::time_point returned;
   thread_local int nothing = 0;
 

@@ -1,8 +1,9 @@
 // Ranks that are processes, on one machine or many, connected by TCP.
 //
-// Every two ranks of a group have a connection by Gloo (https://github.com/facebookincubator/gloo),
-// which only carries messages between two ranks. This file implements the collectives, because
-// Gloo's own ones add in an order that depends on the algorithm, and their waits cannot be ended.
+// Every two ranks of a group are connected by Gloo (https://github.com/facebookincubator/gloo),
+// which is used only to carry messages between two ranks. The collectives are implemented here:
+// Gloo's own collectives add in an order that depends on the algorithm, and waits for them cannot
+// be ended.
 #pragma once
 
 #include "runtime/comm/LaunchEnvironment.h"
@@ -11,16 +12,15 @@
 
 namespace lmc {
 
-// Joins the other ranks of the run. An Error of a Communicator's function names the rank that has
-// failed. The process calls ignoreFailedWrites().
+// Joins the other ranks of the run, and calls ignoreFailedWrites() for this process.
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options);
 
 // Returns the times after which a rank counts as hung: `defaults`, unless `options` give others.
 StallLimits stallLimits(const LaunchOptions &options, StallLimits defaults = {});
 
 // Finds this rank's number in `options` and the environment, and joins the other ranks. A world of
-// one rank opens no connection. Returns an Error if the ranks are not numbered host by host. Of
-// `times`, only the durations are used.
+// one rank opens no connection. Of `times`, only the durations are used. Error: the ranks are not
+// numbered host by host.
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times = {});
 

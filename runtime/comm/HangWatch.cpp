@@ -14,12 +14,12 @@ std::string Hang::text() const {
   return fmt::format("no progress for {:.0f} s ({})", seconds, describe(state));
 }
 
-// The factor of the limit for a save, in which writing the largest tensor may take a minute.
+// The limit of a save is StallLimits::seconds times this: writing a tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Returns the seconds without progress after which a lone rank is warned of. Work beside steps has
-// a short limit, too, because nothing but a warning follows. A start keeps the long limit, and so
-// does a console that takes no output, as after Ctrl-S: logs count only if a file is named.
+// Returns the seconds without progress before a warning. Work between steps has a short limit too,
+// because a warning does not end the run. Starting keeps the long limit. So does logging, unless a
+// file is being written: after Ctrl-S, a console takes no output for as long as the user likes.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:

@@ -1,4 +1,4 @@
-// Watches a run of one rank, for which no other rank waits, and reports what hangs.
+// Watches a run that has only one rank, and reports if it hangs.
 #pragma once
 
 #include "runtime/comm/Progress.h"
@@ -13,12 +13,12 @@ namespace lmc {
 // What a watch has found.
 struct Hang {
   enum class Kind {
-    Hangs,  // the rank makes no progress for too long; reported again when `seconds` has doubled
-    GoesOn, // the rank, which was reported as hanging, has made progress
-    Ends    // the rank counts as lost (Stall.h), and the process must end
+    Hangs,  // no progress for too long; is reported again when `seconds` has doubled
+    GoesOn, // progress after a report of Kind::Hangs
+    Ends    // no progress for the limit of Stall.h: the process must end
   };
   Kind kind = Kind::Hangs;
-  double seconds = 0;    // seconds without progress; of GoesOn, those that were reported last
+  double seconds = 0;    // seconds without progress; for GoesOn, those of the last report
   Progress::State state; // what the rank did during these seconds
 
   // Returns "no progress for 31 s (reading data, step 17: reading /data/a.bin for 31 s)".
@@ -30,9 +30,9 @@ class HangJudge {
 public:
   explicit HangJudge(const StallLimits &limits) : limits(limits) {}
 
-  // Must be called now and then with the present state. `late` is by how many seconds this call is
-  // later than planned. This thread then did not run for a time (the process was stopped), and the
-  // others probably did not either, so that this time does not count.
+  // Must be called about once per second with the present state. `late` is the number of seconds by
+  // which this call is later than planned. They do not count as time without progress: if this
+  // thread did not run (the process was stopped), the others probably did not run either.
   std::optional<Hang> observe(const Progress::State &state, double now, double late = 0);
 
 private:
@@ -42,10 +42,10 @@ private:
   std::optional<double> moved; // time of the latest progress, in seconds
   uint64_t moves = 0;
   double warnAt = 0; // seconds without progress before the next warning; 0: warningLimit()
-  std::optional<Hang> reported; // the latest warning, if there was no progress since
+  std::optional<Hang> reported; // the latest warning, if there was no progress after it
 };
 
-// Looks at the progress every second on a thread of its own, which also calls `report`.
+// Calls HangJudge::observe() every second, and `report` with each result, on a thread of its own.
 class HangWatch {
 public:
   HangWatch(Progress &progress, const StallLimits &limits,

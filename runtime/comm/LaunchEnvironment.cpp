@@ -12,10 +12,11 @@ namespace {
 constexpr int kHighestPort = 65535, kDefaultPort = 29400;
 
 struct Launcher {
-  const char *rank, *size, *size2, *localRank; // variables; size2 may be null: another for the size
+  // Names of variables. size2 is a second variable for the number of ranks, or null.
+  const char *rank, *size, *size2, *localRank;
 };
 
-// Launchers in the order of the search: mpirun and torchrun may themselves run under Slurm.
+// Slurm is tried last, because mpirun and torchrun may themselves run under Slurm.
 constexpr Launcher kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr,
                                "OMPI_COMM_WORLD_LOCAL_RANK"};
 constexpr Launcher kTorch = {"RANK", "WORLD_SIZE", nullptr, "LOCAL_RANK"};
@@ -74,8 +75,8 @@ private:
     return get(name) ? name : get(other) ? other : nullptr;
   }
 
-  // srun starts steps. SLURM_PROCID is also set outside of a step, as in a batch script, where no
-  // other ranks exist.
+  // SLURM_PROCID alone does not show that srun started this process: it is also set in a batch
+  // script, where no other ranks exist.
   const Launcher *findLauncher() const {
     if (get(kOpenMpi.rank))
       return &kOpenMpi;
@@ -86,8 +87,8 @@ private:
     return nullptr;
   }
 
-  // Returns the value of the flag; else that of the variable `name`, if it is not null and set;
-  // else nothing.
+  // Returns the value of the flag, else that of the variable `name` (unless that is null or not
+  // set), else nothing.
   Result<std::optional<int64_t>> number(const std::optional<int64_t> &option, const char *flag,
                                         int64_t least, int64_t most, const char *name) const {
     if (option) {
@@ -114,7 +115,7 @@ private:
     return Error{fmt::format("{}: must be a whole number from {} to {}", what, least, most)};
   }
 
-  // Returns a world of one rank. Error: something says that more ranks were intended.
+  // Returns a launch of one rank. Error: a variable shows that the user wants more ranks.
   Result<Launch> alone() const {
     LMC_LET(size, number(0, std::numeric_limits<int>::max(), "WORLD_SIZE"));
     if (size->value_or(1) > 1)

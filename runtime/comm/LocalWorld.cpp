@@ -1,6 +1,5 @@
-// A call of a group has three phases: every rank shows the others its tensors, computes its part of
-// the result from theirs, and leaves when all have done so. Barriers divide the phases.
-
+// A call of a group has three phases: each rank publishes the address of its tensor, computes its
+// part of the result from the tensors of all ranks, and returns. Barriers separate the phases.
 #include "runtime/comm/LocalWorld.h"
 
 #include "ground/plan/PlanFile.h"
@@ -56,14 +55,14 @@ public:
   }
 
   const std::vector<int> ranks;
-  std::vector<void *> shown; // by position
+  std::vector<void *> shown; // the tensor of each rank, indexed by position
 
 private:
   std::mutex mutex;
   std::condition_variable changed;
   size_t waiting = 0;
   uint64_t rounds = 0;
-  int left = -1; // the first rank that left; -1: none has
+  int left = -1; // the first rank that has left; -1: none
 };
 
 class LocalCommunicator final : public Communicator {
@@ -88,7 +87,7 @@ public:
                     [&] { sum(static_cast<uint64_t>(here) * elements, elements, dtype, d); });
   }
 
-  // Each rank computes a part of the sum, and writes it into the tensors of all.
+  // Each rank computes a part of the sum, and writes it to the tensors of all ranks.
   Result<void> allReduce(void *d, uint64_t elements, DType dtype) override {
     const uint64_t n = static_cast<uint64_t>(size()), i = static_cast<uint64_t>(here);
     const uint64_t first = elements * i / n, count = elements * (i + 1) / n - first;
@@ -111,7 +110,7 @@ public:
 
   Result<void> barrier() override { return group->wait(); }
 
-  // In a group of two.
+  // As World::exchange(). The group must have two ranks.
   Result<void> exchange(const void *x, void *d, uint64_t bytes) {
     return together(const_cast<void *>(x), [&] { std::memcpy(d, at(1 - here), bytes); });
   }
@@ -142,7 +141,7 @@ class Groups {
 public:
   explicit Groups(int ranks) : ranks(ranks), gone(static_cast<size_t>(ranks)) {}
 
-  // Returns the group of these ranks. The first caller of a name makes it.
+  // Returns the group with this name. The first call with a name makes its group.
   std::shared_ptr<Group> get(const std::string &name, const std::vector<int> &members) {
     std::lock_guard lock(mutex);
     std::shared_ptr<Group> &group = groups[name];
@@ -209,8 +208,7 @@ private:
                                               get(axis, groups.acrossNodes));
   }
 
-  // Groups of the same ranks along one axis in one division are one group, which runs one call after
-  // the other.
+  // Returns this rank's member of a group of ranks along an axis, in the present division.
   std::unique_ptr<LocalCommunicator> get(const std::string &axis, const std::vector<int> &members) {
     const std::string name = fmt::format("{} {} of {}", divisions, axis, fmt::join(members, " "));
     return std::make_unique<LocalCommunicator>(groups->get(name, members), index);
@@ -221,7 +219,7 @@ private:
   Progress state;
   int divisions = 0;
   std::unique_ptr<Communicator> everyone, behind;
-  std::array<std::unique_ptr<Communicator>, 4> axes; // by axis
+  std::array<std::unique_ptr<Communicator>, 4> axes; // indexed by plan::Axis
 };
 
 } // namespace

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns `ranks` worlds, one for the thread of each rank, in groups of `shardRanks`. Destroying
-// a world makes its rank leave: calls of the others that need the rank return an Error.
+// Returns `ranks` worlds, one for the thread of each rank, after World::divide(shardRanks, ranks).
+// When a world is destroyed, its rank leaves: calls of the others that need it return an Error.
 std::vector<std::unique_ptr<World>> makeLocalWorlds(int ranks, int shardRanks = 1);
 
 } // namespace lmc

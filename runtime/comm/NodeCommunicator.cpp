@@ -11,10 +11,10 @@ namespace lmc {
 
 using plan::DType;
 
-// The bytes of a tensor that are copied at a time, once before and once after the first collective.
+// The bytes of a tensor that are processed at a time. Up to two buffers of this size are needed.
 static constexpr uint64_t kScratchBytes = 16 << 20;
 
-// Returns a pair of numbers that is equal exactly for the ranks of one group along the axis.
+// Returns a pair of numbers that two ranks share only if they are in one group along the axis.
 static std::pair<int, int> groupAlong(plan::Axis axis, int rank, int shardRanks, int expertRanks) {
   const int group = rank / shardRanks, position = rank % shardRanks;
   switch (axis) {
@@ -44,7 +44,7 @@ AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int 
       groups.onNode.push_back(other);
   }
   const size_t places = groups.onNode.size();
-  // Positions must count the places of the first node, then those of the second, and so on.
+  // The positions must number all ranks of the first node, then those of the second, and so on.
   bool even = places > 1 && nodes.size() > 1 && groups.all.size() == places * nodes.size();
   for (size_t i = 0; even && i < groups.all.size(); ++i)
     even = groups.all[i] / ranksPerNode == groups.all[i / places * places] / ranksPerNode;
@@ -93,7 +93,7 @@ Result<void> NodeCommunicator::reduceScatter(const void *x, void *d, uint64_t el
   const uint64_t width = byteWidth(dtype);
   const uint64_t most = std::min(elements, kScratchBytes / (places * nodes * width) + 1);
   scratch.resize(std::max(scratch.size(), nodes * (1 + places) * most * width));
-  char *sums = scratch.data();             // [nodes, count], sums of this rank's place
+  char *sums = scratch.data();             // [nodes, count], the sums for this rank's place
   char *all = sums + nodes * most * width; // [places, nodes, count]
   for (uint64_t first = 0; first < elements; first += most) {
     const uint64_t count = std::min(most, elements - first);
@@ -112,7 +112,7 @@ Result<void> NodeCommunicator::reduceScatter(const void *x, void *d, uint64_t el
 Result<void> NodeCommunicator::allReduce(void *d, uint64_t elements, DType dtype) {
   const uint64_t width = byteWidth(dtype);
   const uint64_t most = std::min((elements + places - 1) / places,
-                                 kScratchBytes / (places * width) + 1); // of a place
+                                 kScratchBytes / (places * width) + 1); // elements of a place
   scratch.resize(std::max(scratch.size(), (1 + places) * most * width));
   char *part = scratch.data();     // [count]
   char *all = part + most * width; // [places, count]

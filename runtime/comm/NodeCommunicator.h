@@ -1,15 +1,16 @@
-// A group of ranks on several nodes, with several ranks on each. Data that every rank of a node
-// needs crosses the link between nodes only once:
+// A group of ranks on several nodes, with several ranks on each. A rank's place is its number among
+// the group's ranks on its node. Data that all ranks of a node need crosses the link between nodes
+// only once:
 //
-//   all-gather       between the nodes each rank gathers the pieces of the ranks that have its
-//                    place on their nodes; then the ranks of a node give each other what they have
-//   reduce-scatter   the ranks of a node add up what they have for each place; then the sums are
-//                    added up between the nodes
-//   all-reduce       the ranks of a node divide the tensor among them, and add up their parts as in
-//                    a reduce-scatter
+//   all-gather       Each rank gathers the pieces of the ranks with its place on all nodes. Then
+//                    the ranks of each node exchange these pieces.
+//   reduce-scatter   The ranks of each node add up: the rank with place p gets the sums for the
+//                    ranks with place p on all nodes. Then these add up over the nodes.
+//   all-reduce       A reduce-scatter on each node, an all-reduce of each rank's part of the tensor
+//                    over the nodes, and an all-gather on each node.
 //
 // So a sum is formed in the order of the positions within each node, and then in that of the nodes.
-// Tensors pass in chunks, of which at most 32 MiB are copied at a time.
+// Tensors are processed in chunks, so that at most 32 MiB are copied at a time.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -19,16 +20,17 @@
 
 namespace lmc {
 
-// The ranks of a group along an axis, by position, and the two groups of which it consists.
+// The ranks of a group along an axis, by position, and the two smaller groups that its
+// NodeCommunicator uses.
 struct AxisGroups {
   std::vector<int> all;
-  // The ranks of this rank's node, and those at its place on the other nodes. Both are empty if the
-  // group is on one node, has one rank on each, or another number of them on some.
+  // The ranks of the group on this rank's node, and those with its place on all nodes. Both are
+  // empty unless the group is on several nodes, with the same number of ranks, at least 2, on each.
   std::vector<int> onNode, acrossNodes;
 };
 
-// Returns the groups of `rank` along an axis of a mesh of `ranks` ranks in groups of `shardRanks`,
-// of which each `ranksPerNode` consecutive ones are on one node; see World.h.
+// Returns the groups of `rank` along an axis of a mesh of `ranks` ranks. Each node has
+// `ranksPerNode` consecutive ranks. World.h explains the axes, `shardRanks` and `expertRanks`.
 AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int ranksPerNode,
                       int expertRanks = 1);
 
@@ -46,7 +48,7 @@ public:
 
 private:
   const std::unique_ptr<Communicator> onNode, acrossNodes;
-  const uint64_t places, nodes; // places: ranks on a node
+  const uint64_t places, nodes; // places: the number of ranks on each node
   std::vector<char> scratch;
 };
 

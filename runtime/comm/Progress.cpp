@@ -13,12 +13,11 @@ const char *textOf(Activity activity) {
       "starting",        "measuring links",   "reading data", "computing",    "validating",
       "generating text", "comparing weights", "saving",       "writing logs", "ending"};
   static_assert(std::size(kTexts) == static_cast<size_t>(Activity::Ending) + 1);
-  const auto index = static_cast<size_t>(activity); // may come from another rank
+  const auto index = static_cast<size_t>(activity); // may be invalid: other ranks send activities
   return index < std::size(kTexts) ? kTexts[index] : "?";
 }
 
-// Adds the time since the last call to the time of the step and, if the main thread was busy, to
-// the time of the window.
+// Adds the time since the last call to all sums of time to which it belongs.
 void Progress::count() {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - counted).count();

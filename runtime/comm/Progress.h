@@ -1,8 +1,7 @@
-// Records what the main thread of a rank does: if it makes progress, or waits for others.
+// Records what the main thread of a rank does, and whether it makes progress or waits for others.
 //
 // The trainer records each activity; code that waits for other ranks or for a device marks the
-// wait. The control connection sends the state to rank 0 with each sign of life, where Stall.h
-// judges it.
+// wait. Each sign of life takes the state to rank 0, which finds hanging ranks by it (Stall.h).
 #pragma once
 
 #include <array>
@@ -27,7 +26,7 @@ enum class Activity : uint8_t {
   Ending
 };
 
-// Returns "reading data".
+// Returns a text such as "reading data".
 const char *textOf(Activity activity);
 
 class Progress {
@@ -37,15 +36,16 @@ public:
     uint64_t step = 0;      // the optimizer step of the activity; 0: none yet
     uint64_t moves = 0;     // a number that changes with each progress of the main thread
     bool waits = false;     // the main thread waits for other ranks, or for its device
-    // Seconds of the longest of the latest kWindow steps, with the reading of data, but without
-    // work beside steps. The first two steps do not count, because they also do work that is done
-    // only once, such as the capture of graphs. 0: no other step has ended.
+    // The time of the longest of the latest kWindow steps, in seconds. It includes the reading of
+    // data, but no work between steps. The first two steps do not count, because they also do work
+    // that is done only once, such as the capture of graphs. 0: no later step has ended.
     double stepSeconds = 0;
-    // The mean busy time of a step (the main thread reads data or computes, and does not wait) over
-    // the latest window of kBusyWindow steps; and the number of windows that have ended.
+    // The mean busy time of a step in seconds, over the latest window of kBusyWindow steps, and the
+    // number of windows that have ended. The main thread is busy while it reads data or computes
+    // and does not wait.
     double busySeconds = 0;
     uint64_t windows = 0;
-    std::string what;     // function of the plan that the main thread runs, and its micro-step
+    std::string what;     // the part of the activity: "micro_first, micro-step 2 of 8"
     std::string waitsFor; // during a wait: "other ranks", "its device"
     // The file that a thread of this process has been reading or writing for at least a second
     // (ground/support/FileWait.h).
@@ -53,31 +53,31 @@ public:
   };
   static constexpr uint64_t kWindow = 20, kBusyWindow = 5;
 
-  // The thread that makes this object is the main thread until another one calls enter().
+  // The thread that makes this object is the main thread until another thread calls enter().
   Progress() : mainThread(std::this_thread::get_id()) {}
 
-  // The main thread calls it when it begins an activity or makes progress in it. A step begins when
-  // the thread reads the data of a later step; the step before it has then ended.
+  // The main thread calls it when it begins an activity or makes progress in it. When it begins to
+  // read the data of a later step, that step begins, and the step before has ended.
   void enter(Activity activity, uint64_t step);
 
-  // Reports progress in the activity of the main thread, whether helper threads do the work or not.
+  // Any thread may call it when it has made progress in the activity of the main thread.
   void move();
 
-  // The main thread calls it when it begins a part of its activity: State::what.
+  // The main thread calls it when it begins a part of its activity, which becomes State::what.
   void at(std::string what);
 
   // May be called by any thread.
   State state() const;
 
-  // Seconds since the start in which the main thread waited, and in which it wrote logs. Only the
-  // main thread calls it.
+  // Returns the seconds since the start in which the main thread waited, and those in which it
+  // wrote logs. Only the main thread may call it.
   struct Sums {
     double waited = 0, logged = 0;
   };
   Sums sums();
 
-  // As long as such an object exists, the main thread waits. On another thread, or without a
-  // Progress, the object has no effect.
+  // The main thread counts as waiting as long as such an object of it exists. An object of another
+  // thread, or one without a Progress, has no effect.
   class Wait {
   public:
     explicit Wait(Progress *progress, const char *waitsFor = "other ranks");
@@ -86,10 +86,10 @@ public:
     Wait &operator=(const Wait &) = delete;
 
   private:
-    Progress *progress; // null if the main thread waits already, too
+    Progress *progress; // null if the object has no effect
   };
 
-  // As long as such an object exists, the main thread, which makes it, does another activity.
+  // The main thread, which makes such an object, counts as doing `activity` as long as it exists.
   class Aside {
   public:
     Aside(Progress &progress, Activity activity) : progress(progress) {
@@ -107,18 +107,18 @@ public:
 private:
   void count();
   void endStep();
-  // Returns the activity until now.
+  // Begins `activity`, and returns the activity before it.
   Activity change(Activity activity);
 
   mutable std::mutex mutex;
   State current;
   std::thread::id mainThread;
-  std::chrono::steady_clock::time_point counted; // end of the time that `busy` and `inStep` include
-  double busy = 0;                               // seconds in this window
-  double inStep = 0;                             // seconds in this step
+  std::chrono::steady_clock::time_point counted; // the time of the latest count()
+  double busy = 0;                               // busy seconds of the present window
+  double inStep = 0;                             // seconds of the present step
   Sums total;
-  uint64_t steps = 0;                            // that have ended
-  std::array<double, kWindow> latest{};          // seconds of step n are at n % kWindow
+  uint64_t steps = 0;                   // the number of steps that have ended
+  std::array<double, kWindow> latest{}; // element n % kWindow: seconds of step n
 };
 
 } // namespace lmc

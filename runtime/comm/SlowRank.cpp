@@ -7,8 +7,8 @@
 
 namespace lmc {
 
-static constexpr double kRatio = 1.3, kExcess = 0.01; // seconds
-static constexpr uint64_t kPause = 40;                // judgments
+static constexpr double kRatio = 1.3, kExcess = 0.01; // kExcess is in seconds
+static constexpr uint64_t kPause = 40;                // number of judgments
 
 std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &states) {
   std::vector<double> sorted;
@@ -41,7 +41,7 @@ std::optional<SlowRanks> SlowRankWatch::observe(const std::vector<Progress::Stat
   judged.resize(states.size());
   quiet.resize(states.size());
   for (size_t i = 0; i < states.size(); ++i)
-    if (states[i].windows == judged[i]) // no window of this rank has ended since the last judgment
+    if (states[i].windows == judged[i]) // no window of the rank has ended since the last judgment
       return std::nullopt;
   for (size_t i = 0; i < states.size(); ++i)
     judged[i] = states[i].windows;

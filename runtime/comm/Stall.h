@@ -9,20 +9,20 @@
 
 namespace lmc {
 
-// The maximum time for which a rank may make no progress.
+// The maximum times, in seconds, for which a rank may make no progress.
 struct StallLimits {
-  // The limit while it reads data or computes: the larger of `seconds`, and of `steps` times the
-  // longest of the latest steps (Progress::State::stepSeconds). While it measures links: `seconds`.
+  // While the rank reads data or computes, the limit is max(seconds, steps * stepSeconds); for
+  // stepSeconds see Progress::State. While it measures links, the limit is `seconds`.
   double seconds = 10, steps = 3;
-  // The limit for anything else, such as a save, which may take long; until stepSeconds is known;
-  // and while all ranks wait: a slow network then delays them, as a lost rank would be silent.
+  // The limit in all other cases: for other activities, such as a save, which may take long; while
+  // stepSeconds is not known; and while all ranks wait, which happens when the network is slow.
   double otherSeconds = 1800;
 };
 
 // The facts that rank 0 knows about a rank.
 struct RankProgress {
   Progress::State state;
-  double seconds = 0; // since state.moves was another number
+  double seconds = 0; // seconds since state.moves changed
   bool isHere = true; // false if the rank has left in order
 };
 
@@ -31,7 +31,7 @@ struct Stall {
   double seconds = 0; // seconds since the rank, or any rank, made progress
 };
 
-// Returns how long a rank in this state may make no progress while others wait for it.
+// Returns the seconds for which a rank in this state may make no progress while others wait for it.
 // `stepSeconds` is the maximum of Progress::State::stepSeconds over all ranks.
 double limitOf(const Progress::State &state, double stepSeconds, const StallLimits &limits);
 
@@ -39,9 +39,9 @@ double limitOf(const Progress::State &state, double stepSeconds, const StallLimi
 // micro_first, micro-step 2 of 8; waits for its device", "saving, step 20: writing PATH for 31 s".
 std::string describe(const Progress::State &state);
 
-// Returns a rank that does not wait and has made no progress for its limit, while another rank
-// waits for as long; of several, the one without progress for the longest time. If all ranks wait
-// for `otherSeconds`, none can be named.
+// Returns a rank that does not wait and has made no progress for its limit, if another rank has
+// waited for as long. Among several such ranks, returns the one that made no progress for the
+// longest time. If all ranks wait for limits.otherSeconds, returns a Stall without a rank.
 std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits);
 
 } // namespace lmc

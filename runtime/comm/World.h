@@ -1,8 +1,8 @@
 // The ranks that run a plan together, seen from one of them.
 //
-// Ranks are numbered node by node. Once they are divided, rank r has the position r % shardRanks
-// along the mesh's axis Shard, and r / shardRanks along the axis Replicate. The rank with position
-// i along Shard has i % expertRanks along the axis Expert, and i / expertRanks along ExpertShard.
+// Ranks are numbered node by node. divide() arranges them in a mesh. Rank r has these positions:
+//   axis Shard      i = r % shardRanks     axis Expert        i % expertRanks
+//   axis Replicate  r / shardRanks         axis ExpertShard   i / expertRanks
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -21,32 +21,31 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The group of all ranks, by which the hosts agree. This group and the groups of the axes may be
-  // used at the same time, each by a thread of its own.
+  // The group of all ranks, for exchanges between the hosts (Agree.h). This group and the groups of
+  // the axes may be used at the same time, each by a thread of its own.
   virtual Communicator &all() = 0;
 
-  // A second group of all ranks, for a thread that writes during steps. May be used at the same
-  // time as the other groups.
+  // A second group of all ranks, for a thread that saves while the run trains. It may be used at
+  // the same time as the other groups.
   virtual Communicator &background() = 0;
 
-  // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks call it
-  // together; `shardRanks` divides size(), and `expertRanks` divides it. Groups that were made
-  // before must not be used any more.
+  // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks must
+  // call it together. `shardRanks` must divide size(), and `expertRanks` must divide `shardRanks`.
+  // Groups of an earlier call must not be used any more.
   virtual Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks = 1) = 0;
 
-  // Returns the group along an axis to which this rank belongs, after divide(). With one expert
-  // rank there is no group along ExpertShard.
+  // Returns this rank's group along an axis. divide() must have been called. If expertRanks is 1,
+  // there is no group along ExpertShard.
   virtual Communicator &along(plan::Axis axis) = 0;
 
-  // Sends `bytes` bytes of x to the rank `other`, and receives as many from it in d, which does not
-  // overlap x. Both ranks call it.
+  // Sends `bytes` bytes of x to rank `other`, and receives as many from that rank in d, which must
+  // not overlap x. Both ranks must call it.
   virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
 
   // Returns the record of this rank's progress.
   virtual Progress &progress() = 0;
 
-  // On rank 0, returns the latest progress of all ranks; returns nothing on other ranks, or if it
-  // is not known.
+  // On rank 0, returns the latest known progress of all ranks; on other ranks, returns nothing.
   virtual std::vector<Progress::State> progressOfRanks() const { return {}; }
 
   // Returns the name of the machine of a rank; "" if all ranks are threads of one process.
@@ -56,7 +55,7 @@ public:
   // ascending order; without the parentheses if hosts have no names.
   std::string namesOf(const std::vector<int> &ranks) const;
 
-  // Returns why a rank is missing, if that is known: it has failed, or has left at its end.
+  // If a rank is known to be missing, returns the reason: it has failed, or it has left in order.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 

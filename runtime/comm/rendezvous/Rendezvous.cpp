@@ -14,7 +14,7 @@ namespace lmc {
 
 using nlohmann::json;
 
-// The maximum wait, at an orderly end, for the other side to close the connection.
+// The maximum time that the destructor waits for the hub to close the connection.
 static constexpr Milliseconds kRankFarewell{2000};
 
 static std::string hostName() {
@@ -29,9 +29,9 @@ static Error failure(const std::string &text) {
 }
 
 // Prints the failure and ends the process. It does not use stdio, because the main thread may hold
-// the lock of stderr for ever. The write can block for ever, too, at a terminal that Ctrl-S has
-// stopped or in a file system that does not answer. So a thread writes, and the wait for it is
-// short.
+// the lock of stderr for ever. The write itself can block for ever too: at a terminal that Ctrl-S
+// has stopped, or in a file system that does not answer. So another thread writes, and this one
+// waits for it for at most a second.
 static void endProcess(const Error &failure) {
   const std::string line = fmt::format("lmc-run: error: {}\n", failure.message);
   std::promise<void> written;
@@ -72,8 +72,9 @@ Rendezvous::~Rendezvous() {
   beater.join();
   if (inOrder)
     socket.send({{"is", "leave"}});
-  // The other side reads this message and then closes the connection. If this side closed it first,
-  // with unread messages, the system would reset the connection, and `leave` could be lost.
+  // The hub reads this message and then closes the connection. If this rank closed it first, with
+  // messages that it has not read, the system would reset the connection, and `leave` could be
+  // lost.
   socket.finishSending();
   {
     std::unique_lock lock(mutex);
@@ -111,7 +112,7 @@ Result<void> Rendezvous::connect() {
   return {};
 }
 
-// Proves to the hub that this rank belongs to the run, and checks the hub's proof.
+// Exchanges proofs with the hub that both know the secret of the run.
 Result<void> Rendezvous::greet() {
   const auto foreign = [&] {
     return Error{fmt::format("what listens at {} port {} is not rank 0 of this run: give all ranks "
@@ -209,7 +210,7 @@ void Rendezvous::read() {
     lock.unlock();
     changed.notify_all();
   }
-  socket.shutdown(); // wakes the hub, which may wait for this side
+  socket.shutdown(); // the hub may be waiting for messages of this rank
   {
     std::lock_guard lock(mutex);
     readerDone = true;
@@ -217,8 +218,8 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends this rank's progress to rank 0 every `options.beat`, as a heartbeat. Calls `wake` for each
-// rank that has left and whose last messages must have arrived, which ends waits for that rank.
+// Sends a sign of life to rank 0 every `options.beat`. Calls `wake` for each rank that has left and
+// whose last messages must have arrived.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);
@@ -301,7 +302,7 @@ Error Rendezvous::lossOf(int rank) {
                    [&] { return failed || left.contains(rank) || left.contains(0); });
   if (failed)
     return *failed;
-  // A rank that needs one that has left cannot go on, and the others get that rank's name, too.
+  // All ranks get this text, in which the missing rank is named.
   const std::string text = left.contains(rank)
                                ? endOf(rank).message
                                : fmt::format("{} has lost its data connection with {}",

@@ -14,7 +14,7 @@ namespace lmc {
 
 using nlohmann::json;
 
-// The maximum wait at the end for ranks that do not close their connections.
+// The maximum time that the destructor waits for ranks to close their connections.
 static constexpr Milliseconds kHubFarewell{2000};
 
 // The maximum number of connections, in addition to one per rank, that are not admitted yet.
@@ -50,7 +50,8 @@ RendezvousHub::~RendezvousHub() {
   acceptor.join();
   beater.join();
   {
-    // The last messages arrive only if this side reads until the other sides have closed.
+    // This side reads until the ranks have closed their connections. If it closed them first, its
+    // last messages could be lost.
     std::unique_lock lock(mutex);
     for (const Connection &connection : connections)
       connection->finishSending();
@@ -93,7 +94,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // Ranks are admitted at once, so that the oldest of too many strangers is no rank.
+  // If there are too many strangers, the oldest is closed. It is no rank: those are admitted fast.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -115,7 +116,7 @@ void RendezvousHub::serve(const Connection &connection, Server &server) {
   std::optional<int> rank;
   try {
     rank = admit(connection);
-  } catch (const json::exception &) { // a stranger sent something else
+  } catch (const json::exception &) { // not a message of a rank
   }
   {
     std::lock_guard lock(mutex);
@@ -246,8 +247,8 @@ void RendezvousHub::beat() {
     const auto due = std::chrono::steady_clock::now() + options.beat;
     if (changed.wait_until(lock, due, [&] { return stopping; }))
       return;
-    // If this thread did not run for a time, as in a job that the scheduler has suspended, the
-    // other ranks probably did not run either: the time does not count against them.
+    // If this thread did not run for a time, for example because a scheduler suspended the job, the
+    // other ranks probably did not run either, so that this time does not count.
     const auto now = std::chrono::steady_clock::now();
     if (now - due > options.beat)
       for (Member &member : members)
@@ -265,9 +266,10 @@ void RendezvousHub::beat() {
   }
 }
 
-// Returns a text that names the rank that makes no progress, or "" if there is no such rank.
+// Returns a text about the rank that makes no progress, or "" if there is no such rank.
 std::string RendezvousHub::stalled() const {
-  // Counts up to the latest sign of life: a late one on a busy link is no sign of a hang.
+  // The time without progress ends at the latest sign of life, and not now: on a busy link a sign
+  // of life may be late.
   std::vector<RankProgress> ranks;
   for (const Member &member : members)
     ranks.push_back({member.state,
@@ -301,7 +303,7 @@ void RendezvousHub::sendAll(const json &message) {
       member.connection->send(message);
 }
 
-// Returns a text that names the first ranks that have not joined, and gives their number.
+// Returns a text with the numbers of the first ranks that have not joined, and how many there are.
 std::string RendezvousHub::missing() const {
   std::vector<int> ranks;
   size_t count = 0;

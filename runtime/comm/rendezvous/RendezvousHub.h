@@ -1,4 +1,4 @@
-// Rank 0's side of the control connections (RendezvousProtocol.h). Each connection has a thread.
+// Rank 0's side of the control connections (RendezvousProtocol.h). A thread serves each connection.
 #pragma once
 
 #include "runtime/comm/rendezvous/Rendezvous.h"
@@ -14,10 +14,10 @@ public:
                                                       const std::string &host);
   ~RendezvousHub();
 
-  // Returns a connection with this hub for the rank of this process.
+  // Returns rank 0's own connection with this hub.
   Result<Socket> connectOwnRank();
 
-  // Returns the numerical address at which the hub waits for ranks.
+  // Returns the numerical address to which ranks connect.
   std::string address() const { return listener.ownAddress(); }
 
   // Returns each rank's progress at its latest sign of life.
@@ -31,7 +31,7 @@ private:
   struct Member {
     Connection connection; // null before the rank has joined and after it has left
     std::string host;      // "" before the rank has joined
-    bool left = false;     // it has left in order
+    bool left = false;     // true if the rank has left in order
     Progress::State state; // at the rank's latest sign of life
     // The times of the latest sign of life, and of the latest change of state.moves.
     std::chrono::steady_clock::time_point heard, moved;
@@ -61,13 +61,13 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<Member> members; // by rank
+  std::vector<Member> members; // indexed by rank
   std::set<Connection> connections;
-  std::list<Connection> strangers; // connections that are not admitted, the oldest first
+  std::list<Connection> strangers; // connections that are not admitted yet, the oldest first
   std::map<std::string, nlohmann::json> store;
-  std::map<std::string, std::vector<int>> waiting; // by key, the ranks that wait for its value
-  std::string refused;                             // who was refused last, and for what reason
-  std::string failure;                             // reason why the run cannot go on; "": it can
+  std::map<std::string, std::vector<int>> waiting; // for each key, the ranks that wait for it
+  std::string refused;                             // the latest refused connection, and the reason
+  std::string failure;                             // the reason why the run cannot go on, or ""
   bool started = false, stopping = false;
   std::list<Server> servers;
   std::thread acceptor, beater;

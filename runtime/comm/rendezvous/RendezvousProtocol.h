@@ -4,20 +4,20 @@
 //   H  {lmc: kRendezvousProtocol, nonce}
 //   R  {lmc: kRendezvousProtocol, nonce, rank, size, host, proof}
 //   H  {proof}, or {refused: TEXT} and the connection is closed
-// Each proof is the HMAC of both nonces and of R's rank, size and host under the run's secret, so
-// that each side shows that it knows the secret, and recorded messages are useless later. Without a
-// secret the proofs are "".
+// A nonce is a random text. Each proof is the HMAC of both nonces and of R's rank, size and host
+// under the run's secret. It shows that its sender knows the secret. A recorded proof is useless
+// later, because nonces change. Without a secret the proofs are "".
 //
 // From then on each message has a key "is":
 //   R     beat {...}               the process lives; what its main thread does (Progress::State)
-//   H     beat                     nothing but that the process lives
-//   H     start {hosts}            all ranks have joined; `hosts` by rank
-//   both  failed {text}            the run cannot go on; the hub sends what it hears first to all
+//   H     beat                     rank 0's process lives
+//   H     start {hosts}            all ranks have joined; `hosts` has the host of each rank
+//   both  failed {text}            the run cannot go on; the hub sends the first one to all ranks
 //   H     left {rank}              a rank has left in order
 //   R     leave                    this rank leaves in order, and sends nothing more
 //   R     set {key, value}         stores bytes
-//   R     get {key}                asks for bytes; answered when they are there
-//   H     value {key, value}
+//   R     get {key}                asks for the bytes of a key
+//   H     value {key, value}       the answer, as soon as the bytes are set
 #pragma once
 
 #include "ground/support/Sha256.h"
@@ -31,7 +31,7 @@ namespace lmc {
 
 constexpr int kRendezvousProtocol = 4;
 
-// The maximum bytes of a message from a stranger, and of one from a rank.
+// The maximum bytes of a message before the proofs are checked, and of one afterwards.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
 
 enum class Side { Hub, Rank };

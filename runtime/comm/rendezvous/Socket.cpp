@@ -52,7 +52,8 @@ Address copyOf(const sockaddr *from, socklen_t bytes) {
   return address;
 }
 
-// Returns the addresses of a host, those of the loopback device last. An error is only the REASON.
+// Returns the addresses of a host, those of the loopback device last. An Error's message is only
+// the reason.
 Result<std::vector<Address>> resolve(const std::string &host, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -85,7 +86,8 @@ int connectWithin(int fd, const Address &to, Milliseconds limit) {
   return failed;
 }
 
-// Returns an end of a connection: this one by getsockname, the other one by getpeername.
+// Returns the address of one end of a connection: this end if `find` is getsockname, the other end
+// if it is getpeername.
 Address endOf(int fd, decltype(::getsockname) *find) {
   Address end;
   end.bytes = sizeof(end.storage);
@@ -93,8 +95,8 @@ Address endOf(int fd, decltype(::getsockname) *find) {
   return end;
 }
 
-// If nobody listens at a port of this machine, the system may choose that very port for the
-// connecting end, and TCP then connects the socket with itself.
+// If nobody listens at a port of this machine, the system may choose the same port for the socket
+// that connects to it, and TCP then connects the socket with itself.
 bool connectedToItself(int fd) {
   const Address own = endOf(fd, ::getsockname), other = endOf(fd, ::getpeername);
   return own.bytes == other.bytes && std::memcmp(&own.storage, &other.storage, own.bytes) == 0;
@@ -188,7 +190,7 @@ Socket Socket::accept() const {
       (void)::setsockopt(socket.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
       return socket;
     }
-    if (errno == EINVAL || errno == EBADF) // after shutdown()
+    if (errno == EINVAL || errno == EBADF) // shutdown() was called
       return socket;
     std::this_thread::sleep_for(Milliseconds(10)); // no descriptors left, or a connection was reset
   }

@@ -1,5 +1,5 @@
-// TCP connections that carry messages. A message is a JSON value; it travels as CBOR (RFC 8949)
-// after its number of bytes, 4 bytes in little-endian order.
+// TCP connections that carry messages. A message is a JSON object. It is sent as the number of its
+// bytes (4 bytes, little-endian), followed by the object as CBOR (RFC 8949).
 #pragma once
 
 #include "ground/support/Result.h"
@@ -26,40 +26,41 @@ public:
     std::swap(fd, other.fd);
     return *this;
   }
-  ~Socket(); // closes
+  ~Socket(); // closes the socket
 
-  // Waits for connections at an address of this machine. `host` is a name or an address; a name's
-  // first address that is not of the loopback device is taken.
+  // Listens at an address of this machine. `host` is an address, or a name; of a name, the first
+  // address is taken that is not of the loopback device.
   static Result<Socket> listenAt(const std::string &host, int port);
 
-  // Connects to `host`, and tries again until `deadline` if nothing answers there yet. `from` is
-  // the address of this machine to use, or "". The Error's message is only the reason of the last
-  // try.
+  // Connects to `host`; if nothing answers there yet, tries again until `deadline`. `from` is the
+  // address of this machine to use, or "". The Error's message is only the reason why the last try
+  // failed.
   static Result<Socket> connectTo(const std::string &host, int port, const std::string &from,
                                   Deadline deadline);
 
   // Returns two sockets that are connected with each other.
   static Result<std::pair<Socket, Socket>> connectedPair();
 
-  // Waits for a connection. Returns a socket that is not open after shutdown().
+  // Waits for a connection. After shutdown(), returns a socket that is not open.
   Socket accept() const;
 
   bool isOpen() const { return fd >= 0; }
 
-  // Sets the time after which receive() gives up without input, and send() without output.
+  // Sets the maximum times that receive() waits for input, and that send() waits for output.
   void setTimeout(Milliseconds timeout);
 
-  // Several threads may call it at the same time. Returns false if the connection is closed.
+  // Sends a message. Several threads may call it at the same time. Returns false if the connection
+  // is closed.
   bool send(const nlohmann::json &message);
 
   enum class Received { Message, Closed, Silent };
-  // Waits for a message. Bytes that are no message of at most `maximumBytes`, or no JSON object,
-  // count as Closed.
+  // Waits for a message. Returns Closed also for bytes that are not a message of at most
+  // `maximumBytes`.
   Received receive(nlohmann::json &message, size_t maximumBytes);
 
-  // Ends the stream of messages to the other side. What was sent still arrives.
+  // Ends the stream of messages to the other side. Messages that were sent still arrive.
   void finishSending();
-  // Ends both streams: wakes the threads that wait in receive() or accept().
+  // Ends the streams in both directions. Threads that wait in receive() or accept() return.
   void shutdown();
 
   // Return the numerical address and the port of this end.
@@ -73,7 +74,7 @@ private:
   std::mutex sending;
 };
 
-// Returns a port of the loopback device at which no process waits now.
+// Returns a port of the loopback device at which no process listens now.
 Result<int> freePort();
 
 struct Interface {
