@@ -37,8 +37,7 @@ static std::vector<int> allowedCpus() {
 }
 
 Result<int> fairThreads(World &world) {
-  auto texts = gatherTexts(world.all(), fmt::format("{}", fmt::join(allowedCpus(), " ")));
-  LMC_TRY(texts);
+  LMC_LET(texts, gatherTexts(world.all(), fmt::format("{}", fmt::join(allowedCpus(), " "))));
   std::vector<RankCpus> ranks;
   for (int rank = 0; rank < world.size(); ++rank) {
     ranks.push_back({world.hostOf(rank), {}});

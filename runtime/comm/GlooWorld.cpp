@@ -242,8 +242,7 @@ private:
   // so that not all ranks send to the same rank at once.
   int after(int distance) const { return (here + distance) % size(); }
 
-  // Returns the first element of piece i, if `elements` elements are divided into one consecutive
-  // piece per rank.
+  // Returns the first element of piece i, if `elements` elements are divided into a piece per rank.
   uint64_t firstOf(int i, uint64_t elements) const {
     return elements * static_cast<uint64_t>(i) / ranks.size();
   }
@@ -383,8 +382,7 @@ private:
   }
 
   Result<void> connect() {
-    // Gloo may write to the connection of a rank that has died. That must not end this process: the
-    // error of the write is handled.
+    // Gloo may write to the connection of a rank that has died, which must not end this process.
     ignoreFailedWrites();
     return connected([&] {
       gloo::transport::tcp::attr place;
@@ -467,8 +465,7 @@ StallLimits stallLimits(const LaunchOptions &options, StallLimits stall) {
 
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times) {
-  const auto launch = findLaunch(options, [](const char *name) { return std::getenv(name); });
-  LMC_TRY(launch);
+  LMC_LET(launch, findLaunch(options, [](const char *name) { return std::getenv(name); }));
   if (launch->size == 1)
     return std::move(makeLocalWorlds(1, 1).front());
   RendezvousOptions rendezvous = times;
@@ -478,8 +475,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
   rendezvous.port = launch->port;
   rendezvous.interface = options.interface;
   if (!options.interface.empty()) {
-    const auto interface = findInterface(options.interface);
-    LMC_TRY(interface);
+    LMC_LET(interface, findInterface(options.interface));
     // Tells NCCL the interface. Without "=", NCCL takes the name as a prefix of names.
     // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);

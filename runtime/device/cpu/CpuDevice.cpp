@@ -178,9 +178,9 @@ Result<std::unique_ptr<Executable>> CpuDevice::record(int index) {
         std::make_shared<std::vector<StartedCollective>>((*function)->commands()->size());
     for (const auto *command : *(*function)->commands()) {
       resolver.command = static_cast<uint32_t>(executable->commands.size());
-      auto resolved = plan::visitBody(
-          *command, [&](const auto &body) { return resolve(resolver, *command, body); });
-      LMC_TRY(resolved);
+      LMC_LET(resolved, plan::visitBody(*command, [&](const auto &body) {
+                return resolve(resolver, *command, body);
+              }));
       executable->commands.push_back(std::move(*resolved));
     }
   } catch (const std::bad_alloc &) {

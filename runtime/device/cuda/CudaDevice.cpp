@@ -334,9 +334,8 @@ Result<void> CudaDevice::openCollectives(const PlanFile &loaded) {
     collectives = makeHostCollectives(driver, *options.world);
     return {};
   }
-  auto opened =
-      openNccl(driver, gpu, *options.world, {axes.begin(), axes.end()}, [this] { dropGraphs(); });
-  LMC_TRY(opened);
+  LMC_LET(opened, openNccl(driver, gpu, *options.world, {axes.begin(), axes.end()},
+                           [this] { dropGraphs(); }));
   collectives = std::move(*opened);
   return {};
 }

@@ -42,17 +42,10 @@ struct Products::Library {
   }
 };
 
-#define LMC_BLAS(library, call, doing) LMC_TRY((library).check((library).call, doing))
-
 static cudaDataType_t dataTypeOf(plan::DType dtype) {
-  switch (dtype) {
-  case plan::DType::BF16:
-    return CUDA_R_16BF;
-  case plan::DType::F64:
-    return CUDA_R_64F;
-  default:
-    return CUDA_R_32F;
-  }
+  return dtype == plan::DType::BF16  ? CUDA_R_16BF
+         : dtype == plan::DType::F64 ? CUDA_R_64F
+                                     : CUDA_R_32F;
 }
 
 class Product {
@@ -115,22 +108,16 @@ Product::~Product() {
 // Makes the layout of a row-major matrix of `rows` x `columns` elements without gaps.
 Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, uint64_t rows,
                              uint64_t columns) {
-  LMC_BLAS(library,
-           cublasLtMatrixLayoutCreate(&made, dataTypeOf(dtype), columns, rows, int64_t(columns)),
-           text());
+  LMC_TRY(check(library.cublasLtMatrixLayoutCreate(&made, dataTypeOf(dtype), columns, rows,
+                                                   int64_t(columns))));
   if (described.batch == 1)
     return {};
   const auto count = static_cast<int32_t>(described.batch);
   const auto stride = static_cast<int64_t>(rows * columns); // in elements
-  LMC_BLAS(library,
-           cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                            sizeof count),
-           text());
-  LMC_BLAS(library,
-           cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                            &stride, sizeof stride),
-           text());
-  return {};
+  LMC_TRY(check(library.cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                         &count, sizeof count)));
+  return check(library.cublasLtMatrixLayoutSetAttribute(
+      made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
 }
 
 Result<void> Product::describe(const ProductShape &of) {
@@ -142,13 +129,11 @@ Result<void> Product::describe(const ProductShape &of) {
         "version of lmc converts such a bias",
         text(), plan::EnumNameDType(described.bias), plan::EnumNameDType(described.output))};
   const bool wide = described.input == plan::DType::F64;
-  LMC_BLAS(library,
-           cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                    wide ? CUDA_R_64F : CUDA_R_32F),
-           text());
+  LMC_TRY(check(library.cublasLtMatmulDescCreate(
+      &operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F)));
   auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto &value) {
-    return library.check(
-        library.cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), text());
+    return check(
+        library.cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
   };
   const cublasOperation_t ofFirst = described.transposeB ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t ofSecond = described.transposeA ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -170,16 +155,13 @@ Result<void> Product::describe(const ProductShape &of) {
 
 Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int most) const {
   cublasLtMatmulPreference_t preference = nullptr;
-  LMC_BLAS(library, cublasLtMatmulPreferenceCreate(&preference), text());
-  struct Destroy {
-    const Products::Library &library;
-    cublasLtMatmulPreference_t preference;
-    ~Destroy() { (void)library.cublasLtMatmulPreferenceDestroy(preference); }
-  } destroy{library, preference};
+  LMC_TRY(check(library.cublasLtMatmulPreferenceCreate(&preference)));
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
+                        decltype(library.cublasLtMatmulPreferenceDestroy)>
+      owned(preference, library.cublasLtMatmulPreferenceDestroy);
   auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto &value) {
-    return library.check(library.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value,
-                                                                      sizeof value),
-                         text());
+    return check(
+        library.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
   };
   // An algorithm may compute a sum in parts. The parts must be added in the compute type; other
   // schemes round each part to bf16.
@@ -200,7 +182,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
       library.handle, operation, first, second, result, result, preference, most, found.data(),
       &count);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED)
-    LMC_TRY(library.check(status, text()));
+    LMC_TRY(check(status));
   found.resize(static_cast<size_t>(count));
   std::erase_if(found, [&](const cublasLtMatmulHeuristicResult_t &candidate) {
     return candidate.state != CUBLAS_STATUS_SUCCESS ||
@@ -255,7 +237,7 @@ Result<std::unique_ptr<Products>> Products::open(const Driver &driver, const Gpu
                  ExitCode::Failure};
 #include "runtime/device/cuda/BlasFunctions.def"
 #undef LMC_BLAS_FUNCTION
-  LMC_BLAS(*library, cublasLtCreate(&library->handle), "start");
+  LMC_TRY(library->check(library->cublasLtCreate(&library->handle), "start"));
   return std::unique_ptr<Products>(new Products(driver, gpu, std::move(library)));
 }
 
