@@ -1,5 +1,4 @@
-// Async collectives: they run on a thread of their own, one after the other, while other threads
-// compute.
+// Runs async collectives one after the other on a thread of its own.
 #pragma once
 
 #include "ground/support/Result.h"

@@ -17,8 +17,7 @@ public:
     const double before = times.empty() ? 0 : times.back().start + times.back().seconds;
     times.push_back({before, now - before});
   }
-  // Replaces the times of a command that ran at the same time as others. ended() must have been
-  // called for all commands.
+  // Replaces the times of an async collective. Must be called after ended() for all commands.
   void ran(size_t command, std::chrono::steady_clock::time_point begin,
            std::chrono::steady_clock::time_point end) {
     times[command] = {std::chrono::duration<double>(begin - start).count(),

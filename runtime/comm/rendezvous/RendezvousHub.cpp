@@ -50,8 +50,7 @@ RendezvousHub::~RendezvousHub() {
   acceptor.join();
   beater.join();
   {
-    // This side reads until the ranks have closed their connections. If it closed them first, its
-    // last messages could be lost.
+    // If this side closed a connection first, its last messages to the rank could be lost.
     std::unique_lock lock(mutex);
     for (const Connection &connection : connections)
       connection->finishSending();
@@ -268,8 +267,7 @@ void RendezvousHub::beat() {
 
 // Returns a text about the rank that makes no progress, or "" if there is no such rank.
 std::string RendezvousHub::stalled() const {
-  // The time without progress ends at the latest sign of life, and not now: on a busy link a sign
-  // of life may be late.
+  // Counts only the time until the latest sign of life: on a busy link, the next one may be late.
   std::vector<RankProgress> ranks;
   for (const Member &member : members)
     ranks.push_back({member.state,

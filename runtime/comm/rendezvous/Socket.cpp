@@ -52,8 +52,7 @@ Address copyOf(const sockaddr *from, socklen_t bytes) {
   return address;
 }
 
-// Returns the addresses of a host, those of the loopback device last. An Error's message is only
-// the reason.
+// Returns a host's addresses, those of the loopback device last. An Error has only the reason.
 Result<std::vector<Address>> resolve(const std::string &host, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -86,8 +85,7 @@ int connectWithin(int fd, const Address &to, Milliseconds limit) {
   return failed;
 }
 
-// Returns the address of one end of a connection: this end if `find` is getsockname, the other end
-// if it is getpeername.
+// Returns the address of this end of a connection (getsockname) or of the other (getpeername).
 Address endOf(int fd, decltype(::getsockname) *find) {
   Address end;
   end.bytes = sizeof(end.storage);
@@ -258,8 +256,8 @@ void Socket::shutdown() { (void)::shutdown(fd, SHUT_RDWR); }
 std::string Socket::ownAddress() const { return endOf(fd, ::getsockname).text(); }
 
 int Socket::ownPort() const {
-  const Address own =
-      endOf(fd, ::getsockname); // IPv4 and IPv6 addresses have the port at the same place
+  // IPv4 and IPv6 addresses have the port at the same offset.
+  const Address own = endOf(fd, ::getsockname);
   return ntohs(reinterpret_cast<const sockaddr_in &>(own.storage).sin_port);
 }
 

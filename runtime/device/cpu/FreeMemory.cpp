@@ -34,8 +34,7 @@ uint64_t numberOf(const std::string &path, std::string_view key) {
   return 0;
 }
 
-// Lowers `least` to the free bytes of the control group `group`, and of each group above it, where
-// these are lower.
+// Lowers `least` to the minimum of it and the free bytes of `group` and of each group above it.
 void considerGroups(const std::string &root, const GroupFiles &files, std::string group,
                     FreeMemory &least) {
   for (;;) {

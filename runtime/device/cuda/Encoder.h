@@ -31,9 +31,9 @@ struct Encoder {
   const std::vector<CUdeviceptr> &arenas;
 
   // Returns one Encoded per command of a function. They refer to `driver`, `kernels`, `products`,
-  // `ways` and `collectives`. The commands after a collective wait for it at once if `apart` is
-  // true for it; with `oneByOne`, if it is any collective. Errors: a command needs other ranks, or
-  // a kernel that the plan does not have.
+  // `ways` and `collectives`. The stream waits for each collective before the next command with
+  // `oneByOne`, else for those for which `apart` is true. Errors: a command needs other ranks, or a
+  // kernel that the plan does not have.
   Result<std::vector<Encoded>> encode(const plan::Function &function,
                                       const std::vector<bool> &apart, bool oneByOne) const;
 

@@ -138,8 +138,7 @@ Result<void> NcclCollectives::prepare() {
   return makeEvent(driver, /*timed=*/false, fork);
 }
 
-// The rank at position 0 of the axis makes the communicator's id, and sends it to the others by the
-// host's communicator.
+// The rank at position 0 makes the communicator's id, and the hosts exchange it by `world`.
 Result<void> NcclCollectives::connect(plan::Axis axis) {
   Communicator &group = world.along(axis);
   struct {

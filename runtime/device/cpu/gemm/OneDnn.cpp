@@ -1,5 +1,4 @@
-// Matrix products by oneDNN: by its primitive, and by its function sgemm, which divides the work
-// among threads in another way.
+// Matrix products by oneDNN's primitive, and by its sgemm, which divides the work in another way.
 #include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>

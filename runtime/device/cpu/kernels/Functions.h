@@ -13,8 +13,7 @@ template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 
 template <typename T> PackedGemmKernels packedGemm();
 #if defined(__AVX512F__)
-// `kernels` are those of packedGemm<Bf16>(). Returns them with other functions for packing and
-// multiplying, which use the instructions AVX512_BF16.
+// Returns `kernels`, those of packedGemm<Bf16>(), with functions that use AVX512_BF16 instead.
 PackedGemmKernels withBf16Products(PackedGemmKernels kernels);
 #endif
 
