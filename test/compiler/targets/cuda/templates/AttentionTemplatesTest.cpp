@@ -1,9 +1,12 @@
 #include "compiler/targets/cuda/templates/AttentionTemplates.h"
 #include "compiler/targets/cuda/CudaCode.h"
+#include "test/Draws.h"
 #include "test/compiler/targets/cuda/CudaFixture.h"
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <random>
 #include <tuple>
 
 using lmc::DataType;
@@ -336,35 +339,41 @@ TEST(AttentionTemplates, EstimatesGrowWithBlocksAndVisibleScores) {
 
 class AttentionTiles : public ::testing::TestWithParam<const char *> {};
 
-// Each variant, alone and with a window, documents and a last tile in part if it is for that, with
-// as many columns as heads have and with more, on every architecture: no spills, and the registers
-// that the table says. With 8 columns less than a tile, pairs that the rotation mixes are in
-// different lanes.
-TEST_P(AttentionTiles, TakeTheRegistersOfTheTableAndDoNotSpill) {
+// Each variant, in drawn ones of eight shapes: alone and with a window, documents and a last tile
+// in part if it is for that, with as many columns as heads have and with more, on every
+// architecture. There are no spills, and the registers are those that the table says. With 8
+// columns less than a tile, pairs that the rotation mixes are in different lanes.
+TEST_P(AttentionTiles, TakeTheRegistersOfTheTableAndDoNotSpillInDrawnShapes) {
   LMC_REQUIRE_NVRTC();
+  constexpr std::tuple<int64_t, int64_t, bool, int64_t> kShapes[] = {
+      {8192, 0, true, 0},  {2047, 0, false, 0},   {8192, 4096, true, 0}, {2047, 100, true, 0},
+      {8192, 0, true, 16}, {8192, 4096, true, 8}, {2047, 100, true, 8},  {2047, 0, true, 16}};
   KernelCache cache(KernelCache::defaultDirectory());
   const char *name = GetParam();
   const CudaArch &arch = *findCudaArch(name);
   std::vector<CudaKernel> kernels;
   std::vector<const AttentionTile *> tileOf;
+  std::mt19937_64 random(1);
+  const auto draws =
+      size_t(std::min<int64_t>(lmc::test::drawCount(std::size(kShapes)), std::size(kShapes)));
   for (const AttentionTile &tile : attentionTiles()) {
-    AttentionShape shape = mistral7b();
-    for (auto [seq, window, rope, less] :
-         {std::tuple(8192, 0, true, 0), std::tuple(8192, 4096, true, 0),
-          std::tuple(2047, 100, true, 0), std::tuple(2047, 0, false, 0),
-          std::tuple(8192, 0, true, 16), std::tuple(8192, 4096, true, 8),
-          std::tuple(2047, 100, true, 8), std::tuple(2047, 0, true, 16)}) {
-      bool whole = seq == 8192;
+    std::vector<AttentionShape> shapes;
+    for (auto [seq, window, rope, less] : kShapes) {
+      AttentionShape shape = mistral7b();
       shape.headDim = tile.headDim - less;
       shape.rope = rope && tile.part != AttentionPart::Forward;
       shape.seq = seq;
       shape.window = window;
-      shape.documents = !whole;
+      shape.documents = seq != 8192;
       if (shape.headDim > 128 && less == 8)
         shape.headDim -= 8;
       shape.qPitch = shape.kPitch = shape.vPitch = 48 * shape.headDim;
-      if (!tile.isFor(shape, arch))
-        continue;
+      if (tile.isFor(shape, arch))
+        shapes.push_back(shape);
+    }
+    std::shuffle(shapes.begin(), shapes.end(), random);
+    shapes.resize(std::min(shapes.size(), draws));
+    for (const AttentionShape &shape : shapes) {
       kernels.push_back(attentionKernel(tile.part, &tile, shape, arch, "attention"));
       tileOf.push_back(&tile);
     }
