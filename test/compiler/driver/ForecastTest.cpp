@@ -15,8 +15,8 @@ static ForecastJob tightJob() {
       shippedConfig("llama1b.toml", {"distributed.nodes=1", "distributed.devices_per_node=8",
                                      "distributed.strategy=zero1", "target.device=cuda:sm_90a",
                                      "memory.recompute=auto", "memory.budget=40GiB"}),
-      /*isQuick=*/true};
-  job.chunks = {.fastest = 4096, .smallest = 256};
+      /*isQuick=*/true,
+      /*chunks=*/{.fastest = 4096, .smallest = 256}};
   return job;
 }
 
