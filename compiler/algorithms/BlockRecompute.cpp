@@ -5,8 +5,9 @@
 
 using namespace lmc;
 
-// Below 2^56 bytes and within kMaxPlannedSeconds (below 2^62 fs), no 128-bit sum overflows: the
-// products of all bytes with all femtoseconds sum to less than 2^119.
+// All values together have less than 2^56 bytes, and all ops take at most kMaxPlannedSeconds, which
+// is below 2^62 fs. Therefore perByte * bytes + perTime * time (see cheapest()) stays below 2^56 *
+// 2^62 * 2 = 2^119, and no 128-bit sum overflows.
 static constexpr uint64_t kMaxBytes = uint64_t(1) << 56;
 
 Result<void> BlockRecomputeProblem::check() const {
@@ -121,8 +122,8 @@ public:
   // Returns the option of minimum time, and among equal times the one of fewest bytes: one
   // femtosecond costs more than all bytes together.
   Point fastest() const { return cheapest(1, allBytes + 1); }
-  // Returns the option of fewest bytes, and among equal bytes the one of minimum time: time has no
-  // price here, but cheapest() recomputes no op without need.
+  // Returns the option of fewest bytes, and among equal bytes the one of minimum time. Time costs
+  // nothing here, but among the cheapest options cheapest() returns the one of minimum time.
   Point smallest() const { return cheapest(1, 0); }
 
   // Appends the corners of the hull that lie strictly between the corners `left` and `right`, in
@@ -142,14 +143,15 @@ public:
 
 private:
   // Returns the option that minimises perByte * bytes + perTime * time, found as a minimum cut. The
-  // source's side of the cut holds the needed values and the recomputed ops. Of all minimum cuts,
-  // minCut() returns the one with the smallest source side. Hence
-  // * this side holds no value and no op that nothing reads;
-  // * the option has the minimum time of all cheapest options: if all options on an edge of the
-  //   hull are equally cheap, it is the corner at the end of the edge with less time;
-  // * of the source sides for two prices, one contains the other, because the price of time changes
-  //   only the arcs into the sink (Gallo, Grigoriadis and Tarjan 1989). The hull therefore has at
-  //   most one corner more than the block has ops.
+  // source side of the cut contains the needed values and the recomputed ops. Of all minimum cuts,
+  // minCut() returns the one with the smallest source side. This has three consequences:
+  // * The source side contains no value and no op that nothing reads.
+  // * The returned option has the minimum time of all cheapest options. If all options on an edge
+  //   of the hull are equally cheap, it is the corner at the end of the edge with less time.
+  // * Let cheapest() be called with two prices of time, perTime / perByte. Of the two source sides,
+  //   one contains the other, because this price changes only the arcs into the sink (Gallo,
+  //   Grigoriadis and Tarjan 1989). The hull therefore has at most one corner more than the block
+  //   has ops.
   Point cheapest(CutCapacity perByte, CutCapacity perTime) const {
     constexpr int kSource = 0, kSink = 1, kFirst = 2;
     auto ofOp = [&](int op) { return kFirst + op; };

@@ -31,8 +31,8 @@ struct GemmModel {
 
 // The speed of a library's attention for one dtype and head dimension. Attention over `seq` tokens
 // runs at forward * seq / (seq + forwardHalfLength) FLOP/s, where only the scores that the mask
-// leaves are counted. The gradient uses the two `backward` numbers in the same way. A target that
-// knows the speed of its own kernels does not use it (CostModel.h).
+// leaves are counted. The gradient uses the two `backward` numbers in the same way. This model is
+// not used for a target that knows the speed of its own kernels (CostModel.h).
 struct AttentionModel {
   DataType dtype = DataType::BF16;
   int64_t headDim = 0;
@@ -130,10 +130,10 @@ Rates ratesOf(const DeviceSpec *spec, DataType dtype);
 // Returns the names of the built-in specs, sorted.
 std::vector<std::string> deviceSpecNames();
 
-// Returns the name of the built-in spec whose key `default_of` lists `device` ("cuda:sm_90a" ->
-// "h100-sxm"), which is the spec of a job without target.spec. If no spec lists `device`, looks up
-// its part before the last ':', as the target of a plan needs ("cpu:x86-64-v3" -> "cpu"). Returns
-// "" if no spec lists that part either.
+// Returns the name of the built-in spec whose key `default_of` lists `device`, for example
+// "h100-sxm" for "cuda:sm_90a". A job without target.spec has this spec. If no spec lists `device`,
+// looks up the part of `device` before the last ':' instead: for "cpu:x86-64-v3", this is "cpu".
+// Returns "" if no spec lists that part either.
 std::string defaultDeviceSpec(std::string_view device);
 
 // Returns true if the text names a file: it contains '/' or ends in ".toml".

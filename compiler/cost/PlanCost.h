@@ -2,8 +2,8 @@
 //
 // Each command starts as soon as the plan's streams allow (plan.fbs, Command.stream). If two
 // collectives both move data inside nodes, or both between nodes, they share the same links. The
-// model then starts the second one when the first has ended, also on another stream: both together
-// take as long as if each had a part of the bandwidth all the time.
+// model then starts the second one when the first has ended, even if they are on different streams.
+// Together they take as long as if they divided the bandwidth between them all the time.
 //
 // While a collective moves data, it occupies a share of the processors, `processors` of its link
 // (DeviceSpec.h). A command that takes T seconds alone runs at 1 - processors of its speed while a
@@ -42,7 +42,9 @@ struct FunctionCost {
   // stream 0, lasts until the collective has ended. The time of any other command includes the
   // delay by collectives beside it.
   std::vector<Estimate> commands;
-  // Per command, the seconds of the kernel that follows a library's product; 0 for most commands.
+  // Per command: if a library computes the matrix product of a LinearSwiglu or SwigluLinearGrad,
+  // the seconds of the kernel that runs after the product and computes SwiGLU or its gradient; else
+  // 0.
   std::vector<double> behindProducts;
   std::vector<double> starts; // start of each command, in seconds from the start of the function
   std::vector<CollectiveTime> collectives; // in order
@@ -77,8 +79,8 @@ enum class Routing { Balanced, SameExperts };
 PlanCost planCost(const plan::Plan &plan, const CostModel &model,
                   Routing routing = Routing::Balanced);
 
-// Returns the number of experts that a token chooses; with Routing::SameExperts these experts have
-// all tokens. 0: the plan has no experts.
+// Returns the number of experts that a token chooses, 0 if the plan has no experts. With
+// Routing::SameExperts, this many experts process all tokens.
 int64_t sameExperts(const plan::Plan &plan);
 
 // Returns the model's warnings for the commands of a plan. Each warning appears once and names its
@@ -89,7 +91,8 @@ std::vector<std::string> warningsOf(const plan::Plan &plan, const CostModel &mod
 Work workOf(const plan::Plan &plan, const plan::Command &command,
             Routing routing = Routing::Balanced);
 
-// Returns the ranks along an axis of the plan's mesh, counted by node.
+// Returns how many nodes, and devices in each node, the ranks along an axis of the plan's mesh
+// have.
 Group groupOf(const plan::Plan &plan, plan::Axis axis);
 
 // Returns the text of a setting stored in the plan; "" when it is not stored.

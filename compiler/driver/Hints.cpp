@@ -16,19 +16,21 @@ using nlohmann::json;
 
 namespace {
 
-// A changed job. Of several changes of one kind (for example smaller micro-batches), the hints show
-// one: the first that suffices, or else the last that helps.
+// A change that a hint may propose, and the job with this change. Of several changes of one kind
+// (for example smaller micro-batches), the hints show one: the first that suffices, or else the one
+// that needs the fewest bytes.
 struct Change {
   enum Kind { Optimizer, Recompute, MicroBatch, Strategy, Devices } kind;
   std::string text; // the keys of the TOML file and their values
   Config config;
 };
 
-// Lists the changes of one job.
+// Lists all changes of a job that hints may propose, so that the job fits its memory budget.
 class Changes {
 public:
   Changes(const Config &config, const plan::Plan &plan);
-  // Returns the job with all changes that need no additional devices.
+  // Returns the last change of each kind, all in one job, except changes that need additional
+  // devices.
   Change together() const;
 
   std::vector<Change> list;
@@ -90,7 +92,7 @@ void Changes::recompute() {
   add(Change::Recompute, "memory.recompute = \"auto\"", std::move(config));
 }
 
-// Adds the divisors of the MBS as smaller micro-batches: they leave the GBS as it is.
+// Adds all smaller micro-batches whose size divides the MBS, so that the GBS stays as it is.
 void Changes::microBatch() {
   const int64_t own = smallest.training.microBatchSize;
   for (int64_t size = own / 2; size >= 1; --size) {

@@ -78,8 +78,9 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     return {{variable.getSymName().str(), variable.getParameter().value_or("").str(), type, 0,
              variable.getInit()}};
   bool own = owner == variable;
-  // Scales of moment blocks may have another number of rows than their parameter; the rows of named
-  // parts are then scaled in proportion.
+  // A parameter has named parts. The variable with the scales of its moment blocks may have another
+  // number of rows; each named part then takes the same share of these rows as of the parameter's
+  // rows.
   int64_t ownerRows = cast<RankedTensorType>(owner.getType()).getDimSize(0);
   SmallVector<NamedRows> rows;
   int64_t first = 0;
@@ -87,7 +88,7 @@ SmallVector<NamedRows> lmc::namedRows(plan_ir::VariableOp variable, const Symbol
     SmallVector<int64_t> shape(type.getShape());
     shape[0] = part.getRows() * type.getDimSize(0) / ownerRows;
     lm::InitAttr init = own ? part.getInit() : variable.getInit();
-    if (init.getKind() == lm::InitKind::CopyOf) // a part is a copy of the parameter's part
+    if (init.getKind() == lm::InitKind::CopyOf) // each part is a copy of the parameter's part
       init = lm::InitAttr::copyOf(part.getName());
     const int64_t columns = part.getColumns(), pitch = columns && columns < shape[1] ? shape[1] : 0;
     if (pitch)

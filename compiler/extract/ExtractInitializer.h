@@ -1,4 +1,5 @@
-// Writes the extracted program for a kernel that writes the initial values of variables.
+// Makes the extracted program of a kernel that writes the initial values of variables: a separate
+// CUDA program that checks and times this kernel (ExtractKernel.h).
 #pragma once
 
 #include "compiler/extract/Program.h"

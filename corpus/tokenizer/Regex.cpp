@@ -21,8 +21,8 @@ struct Class {
   std::vector<OnigCodePoint> ranges;
 };
 
-// Returns the classes that an expression can name, by number. Oniguruma has numbers for \s and \w;
-// our numbers for properties (\p{L}) are larger than Oniguruma's.
+// Returns the classes that an expression can name, by number. For \s, \w and \d, the numbers are
+// Oniguruma's; our numbers for properties (\p{L}) are larger than all of Oniguruma's.
 const std::map<OnigCtype, Class> &classes() {
   static const auto all = [] {
     std::map<OnigCtype, Class> map;
@@ -43,10 +43,10 @@ const std::map<OnigCtype, Class> &classes() {
   return all;
 }
 
-// Sets Oniguruma's limits, and returns its encoding UTF-8 with classes() in the place of its own
-// classes.
+// Sets Oniguruma's limits, and returns Oniguruma's encoding UTF-8 with one change: \s, \w, \d and
+// properties (\p{L}) have the characters that classes() says, not those of Oniguruma's tables.
 OnigEncoding encoding() {
-  constexpr unsigned long kMostSteps = 1'000'000'000; // of one search: seconds
+  constexpr unsigned long kMostSteps = 1'000'000'000; // of one search, which takes seconds
   static OnigEncodingType own = [] {
     OnigEncodingType type = OnigEncodingUTF8;
     type.property_name_to_ctype = [](OnigEncoding, OnigUChar *begin, OnigUChar *end) {
@@ -55,8 +55,8 @@ OnigEncoding encoding() {
           return int(number);
       return ONIGERR_INVALID_CHAR_PROPERTY_NAME;
     };
-    // For \w outside of brackets, every version of Oniguruma has six more characters below 256 than
-    // `ranges`. Therefore Oniguruma itself judges characters below 256.
+    // Outside of brackets, \w matches six more characters below 256 in every version of Oniguruma
+    // than `ranges` contains. Therefore Oniguruma itself judges characters below 256.
     type.is_code_ctype = [](OnigCodePoint c, OnigCtype number) {
       const auto found = classes().find(number);
       return c < 256 || found == classes().end() ? OnigEncodingUTF8.is_code_ctype(c, number)
@@ -69,10 +69,10 @@ OnigEncoding encoding() {
       return 0;
     };
     onig_initialize(nullptr, 0);
-    onig_set_parse_depth_limit(200); // little enough for the stack of a thread
+    onig_set_parse_depth_limit(200); // so few that a thread's stack suffices
     onig_set_retry_limit_in_match(kMostSteps);
     onig_set_retry_limit_in_search(kMostSteps);
-    onig_set_match_stack_limit_size(100'000'000); // 4 GiB, for a word of as many letters
+    onig_set_match_stack_limit_size(100'000'000); // entries, 4 GiB: a word of 10^8 letters
     return type;
   }();
   return &own;
@@ -120,7 +120,8 @@ private:
   regex_t *code;
 };
 
-// Compiles an expression without a check of what its meaning depends on.
+// Compiles an expression. Does not check whether its meaning depends on Oniguruma's version of
+// Unicode.
 Result<std::unique_ptr<Matcher>> compile(std::string_view pattern) {
   const auto *begin = reinterpret_cast<const OnigUChar *>(pattern.data());
   regex_t *code;
@@ -142,7 +143,8 @@ Result<std::unique_ptr<Matcher>> Matcher::regex(std::string_view pattern) {
   if (pattern.size() > kMostBytes)
     return Error{fmt::format("a regular expression of {} bytes, more than {}, is not supported",
                              pattern.size(), kMostBytes)};
-  // Matches what depends on the library's own version of Unicode (see Matcher::regex).
+  // Matches the parts of an expression whose meaning depends on Oniguruma's version of Unicode (see
+  // Matcher::regex).
   static const auto refused =
       compile(R"(\[:|\\[hHXyY]|\(\?y|\(\?(?!i:[ -'*-\[\]_-~]*\))[A-Za-z-]*i[^)]*)");
   std::vector<Span> spans;

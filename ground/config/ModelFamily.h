@@ -32,10 +32,11 @@ struct ModelFamily {
   // The name of the family's Hugging Face class, as in "architectures" of config.json.
   const char *className = "";
 
-  // Keys of [model], made by familyKey() (keys/Traits.h), that this family has in addition to those
-  // of all families (keys/Model.cpp). They have the same names in config.json. In a job of another
-  // family, such a key is an error. Several families may have the same key, each with its own
-  // default; all other facts about the key are those of the first of these families.
+  // The keys of [model] that only some families have, this family among them. familyKey()
+  // (keys/Traits.h) makes them; the keys of all families are in keys/Model.cpp. A key has the same
+  // name in config.json. In a job of a family without the key, it is an error. If several families
+  // have the same key, each has its own default, and all other facts about the key are those of the
+  // first of these families.
   std::vector<config::Key> keys = {};
   // The names of keys of keys/Model.cpp that this family does not have: in a job, such a key is an
   // error. "rope_scaling" stands for all keys of [model.rope_scaling].
@@ -44,13 +45,13 @@ struct ModelFamily {
   // transformers) ignores. An import of config.json ignores them, too. A job that is exported as
   // this class must not set them.
   std::vector<std::string> ignored = {};
-  // Defaults of the Hugging Face class, for keys that config.json leaves out, that differ from the
-  // defaults of [model].
+  // What the Hugging Face class takes for keys that config.json leaves out, if this differs from
+  // the defaults of [model].
   config::Json defaults = config::Json::object();
   // Keys with another name in config.json: {other name, name of the key}. The class reads both
   // names, and writes the other name.
   std::vector<std::pair<const char *, const char *>> otherNames = {};
-  // Keys of config.json that lmc supports only with this value.
+  // Keys of config.json for which lmc supports only one value, and this value.
   config::Json onlyValues = {{"hidden_act", "silu"},
                              {"attention_dropout", 0.0},
                              {"partial_rotary_factor", 1.0},
@@ -66,14 +67,14 @@ struct ModelFamily {
 
   // Reports keys that contradict each other. Null: the family has no such checks.
   void (*check)(const config::CheckedJob &job) = nullptr;
-  // Returns the family as which to export a model that this family's own Hugging Face class cannot
-  // compute; nothing if the class can compute the model. Null: the class can compute every model.
+  // If this family's own Hugging Face class cannot compute the model, returns the family as whose
+  // class the model is exported; else nothing. Null: the own class can compute every model.
   std::optional<Export> (*exportElsewhere)(const ModelConfig &model) = nullptr;
   // Returns the keys of an exported config.json that describe the model, without those that all
   // Hugging Face classes share. Null: Llama's keys.
   config::Json (*modelKeys)(const ModelConfig &model) = nullptr;
-  // Adds keys of [model] that only some Hugging Face classes have to an exported config.json. Null:
-  // the family's class has no such keys.
+  // Adds to an exported config.json the keys of [model] that only some Hugging Face classes know.
+  // Null: the family's class has no such keys.
   void (*writeConfig)(const ModelConfig &model, config::Json &json) = nullptr;
   // Returns the model's graph as data. Parameters have the names of Hugging Face's checkpoints.
   Decoder (*decoder)(const ModelConfig &model) = nullptr;

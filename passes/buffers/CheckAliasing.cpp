@@ -63,7 +63,7 @@ struct ComputedOp {
   Operation *op = nullptr;
   Signature signature;
   SmallVector<Content, 4> reads;
-  SmallVector<unsigned, 2> results; // their tokens, as indices into `tokens`
+  SmallVector<unsigned, 2> results; // tokens of the results, as indices into `tokens`
   bool done = false;                // true if a command has computed the op
 };
 
@@ -153,7 +153,7 @@ private:
   llvm::DenseMap<Value, Content> contents;
   std::vector<ComputedOp> computedOps;
   llvm::DenseMap<Attribute, SmallVector<unsigned>> computedBySignature;
-  std::map<std::vector<int64_t>, unsigned> computedByOperands; // equal values have one token
+  std::map<std::vector<int64_t>, unsigned> computedByOperands; // equal results share a token
   size_t next = 0; // index of the first op that no command has computed
   // By arena: the contents that the function demands at its end, and the contents now.
   llvm::StringMap<ByteMemory> stored, memory;
@@ -162,8 +162,8 @@ private:
   // For each axis, a number n: collectives along this axis before command n have ended.
   using PerAxis = std::array<int64_t, 4>;
   std::vector<Command> started; // async collectives that may still run
-  // The collectives that have ended as soon as the last async collective along each axis has ended,
-  // and as soon as the last one that writes a given slice has ended (several may write one slice).
+  // By axis: which collectives have ended when the last async collective along this axis has ended.
+  // By slice: the same for the last async collective that writes this slice (several may write it).
   std::array<PerAxis, 4> endedWithLast{};
   llvm::DenseMap<Value, PerAxis> endedWith;
 };
@@ -423,7 +423,7 @@ static Type contentTypeOf(Value value) {
 }
 
 // Describes an op of the function, whose values are tensors, or a command, whose values are slices.
-// In `reads` of the result, the value that the op adds to comes last.
+// If it adds to a value, this value is the last of `reads`.
 FailureOr<Command> AliasingChecker::describe(Operation &op) {
   auto described = dyn_cast<CommandOpInterface>(op);
   if (!described)
@@ -535,8 +535,9 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // The slice must contain whole every dimension after `inner`, and every dimension between the
-  // first one and `inner`.
+  // `inner` becomes the innermost dimension that the slice does not take in full, or 0. The runs
+  // are equally spaced if the slice takes in full every dimension between the first one and
+  // `inner`.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -673,7 +674,7 @@ bool AliasingChecker::touch(Value x, Value y) {
 }
 
 // Checks that a result shares no bytes with another result, and shares bytes with an operand only
-// if the command reads them before it writes the result.
+// if the command reads the operand's bytes before it writes the result's.
 LogicalResult AliasingChecker::checkSharing(const Command &command) {
   size_t reads = command.reads.size();
   for (size_t write = 0; write < command.writes.size(); ++write) {
@@ -719,8 +720,8 @@ LogicalResult AliasingChecker::checkStreams(const Command &command) {
     return success();
   }
   // The collectives that have ended when this one starts: those before it along its axis, those
-  // whose results it reads, and those that had ended before these did. A collective that is not
-  // async waits for all.
+  // whose results it reads, and those that had ended when one of these ended. A collective that is
+  // not async starts after all others have ended.
   PerAxis ended{};
   const bool isAsync = plan_ir::isAsync(command.op);
   if (plan_ir::isCollective(command.op))
@@ -766,7 +767,8 @@ AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   return std::nullopt;
 }
 
-// Returns the op that `command` computes, or null. Mostly this is the next op of the function.
+// Returns the op of the function that `command` computes, or null. Mostly this is the first op that
+// no command has computed yet.
 ComputedOp *AliasingChecker::findComputed(const Command &command) {
   if (next < computedOps.size() && computedOps[next].signature == command.signature &&
       !misread(command, computedOps[next]))
@@ -779,8 +781,9 @@ ComputedOp *AliasingChecker::findComputed(const Command &command) {
   return nullptr;
 }
 
-// Returns the op that a wrong command was probably meant to compute: the op with its location, else
-// the next op with its signature.
+// Returns the op of the function that a wrong command was probably meant to compute, or null. Of
+// the ops with the command's signature, this is one with the command's location or, if there is
+// none, the first one that no command has computed yet.
 ComputedOp *AliasingChecker::likelyComputed(const Command &command) {
   ComputedOp *likely = nullptr;
   if (auto it = computedBySignature.find(command.signature); it != computedBySignature.end())

@@ -50,7 +50,8 @@ private:
   dist::MeshOp mesh;
   // The number of ranks that divide the experts of a layer among themselves.
   const int64_t ranks;
-  // The rows of a window divided by the number of choices of a rank's own tokens; 0: one window.
+  // The rows of a window are this times the number of choices of a rank's own tokens. 0: one window
+  // has all rows.
   const double capacity;
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
   llvm::DenseMap<Operation *, Value> rankOf;        // in each function
@@ -58,7 +59,8 @@ private:
 
 } // namespace
 
-// Returns the values whose rows are those of `sort`: from lm.take_rows to lm.combine_rows.
+// Returns the values whose rows are the rows of `sort`: the results of lm.take_rows, and of the ops
+// between it and lm.combine_rows.
 static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   llvm::SetVector<Value> values;
   for (Operation *user : sort.getRows().getUsers())
@@ -103,7 +105,8 @@ Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
   return known;
 }
 
-// Shrinks the variable from which `weight` is loaded to the experts of one rank.
+// Shrinks the variable from which `weight` is loaded, so that it contains the experts of one rank
+// only.
 LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   auto load = weight.getDefiningOp<lm::LoadOp>();
   auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
@@ -123,7 +126,7 @@ LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   return success();
 }
 
-// Shrinks the weight that an op reads to the experts of one rank.
+// Shrinks the weight that an op reads, so that it contains the experts of one rank only.
 LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   auto argument = dyn_cast<BlockArgument>(operand.get());
   if (!argument)
@@ -140,8 +143,8 @@ LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   return success();
 }
 
-// Makes each lm.swiglu over the rows of `sort` compute only rows that have an expert, instead of
-// all rows that there is room for.
+// Replaces each lm.swiglu over the rows of `sort`, which computes all rows that there is room for,
+// by lm.expert_swiglu, which computes only the rows that belong to an expert.
 static void useRowsOfExperts(lm::SortRowsOp sort) {
   for (Operation *reader : llvm::to_vector(sort.getOffsets().getUsers())) {
     auto linear = dyn_cast<lm::ExpertLinearOp>(reader);
@@ -168,8 +171,8 @@ static void useRowsOfExperts(lm::SortRowsOp sort) {
   }
 }
 
-// Makes `sort`, and the ops that compute its rows, process the choices of all ranks, but only those
-// that chose experts of this rank.
+// Makes `sort`, and the ops that process its rows, handle the tokens of all ranks along `expert`,
+// but only those of their choices that name an expert of this rank.
 LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   const RankedTensorType choices = tensorTypeOf(sort.getExperts());
   const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
@@ -230,8 +233,10 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   return success();
 }
 
-// Clones the ops that compute the rows of `sort` for each window of rows; each window begins where
-// the one before it ends. `choices` is the number of choices of a rank's own tokens.
+// Divides the rows of `sort` into windows of capacity * choices consecutive rows. The ops from
+// `sort` to lm.combine_rows then process the first window only. A clone of them processes each
+// further window, and the results of all windows are added up. `choices` is the number of choices
+// of a rank's own tokens.
 void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
   const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
   const auto most = int64_t(std::ceil(capacity * double(choices)));

@@ -38,7 +38,7 @@ static std::string joinedName(ArrayRef<StringRef> names) {
       suffix = suffix.drop_front();
   }
   prefix = prefix.take_front(prefix.rfind('.') + 1);
-  for (StringRef name : names) // prefix and suffix may not overlap in any name
+  for (StringRef name : names) // prefix and suffix must not overlap in any name
     while (prefix.size() + suffix.size() > name.size())
       suffix = suffix.drop_front();
   suffix = suffix.contains('.') ? suffix.drop_front(suffix.find('.')) : "";
@@ -62,11 +62,11 @@ public:
   // Returns the number of linear layers that were merged into others.
   unsigned run();
 
-  // Pairs of linear layers that were not merged because their optimizer groups differ.
+  // Pairs of linear layers that were not merged because their parameter groups differ.
   FusionReport report;
 
 private:
-  using Group = SmallVector<lm::LinearOp>;
+  using Group = SmallVector<lm::LinearOp>;      // linear layers that may be merged into one
   using Arguments = SmallVector<BlockArgument>; // arguments of a layer, to be replaced by one
 
   SmallVector<Group> groupsOf(func::FuncOp layer);
@@ -88,14 +88,15 @@ private:
   llvm::DenseMap<Operation *, SmallVector<func::CallOp>> calls; // the calls of each layer
   llvm::StringMap<SmallVector<lm::LoadOp>> loads;               // the loads of each variable
   llvm::StringSet<> stored;                                     // names of variables that ops write
-  llvm::SetVector<Operation *> replaced;                        // merged into other variables
+  llvm::SetVector<Operation *> replaced;                        // variables merged into others
 };
 
 } // namespace
 
-// Returns groups of linear layers with the same input, the same element types, and weights of shape
-// [output, input], whose rows can be joined. The weight of each layer, and its bias if there is
-// one, must be an argument of `layer` that no other op reads.
+// Returns the sets of linear layers that may be merged. Those of a set have the same input, the
+// same element types, the same parameter groups, and weights of shape [output, input], whose rows
+// can be joined. The weight of each linear layer, and its bias if there is one, must be an argument
+// of `layer` that no other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
   auto isOwnArgument = [](Value value) {
@@ -122,8 +123,8 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   return groups;
 }
 
-// Returns the optimizer groups of the weight and of the bias in each call of `layer`. A parameter
-// without a group has a null attribute.
+// Returns the parameter groups of the weight and of the bias of `linear` in each call of `layer`,
+// with a null attribute for a parameter that is in no parameter group.
 SmallVector<Attribute> LinearMerger::optimizerGroupsOf(func::FuncOp layer, lm::LinearOp linear) {
   SmallVector<Attribute> groups;
   for (func::CallOp call : calls[layer])
@@ -138,8 +139,8 @@ SmallVector<Attribute> LinearMerger::optimizerGroupsOf(func::FuncOp layer, lm::L
   return groups;
 }
 
-// Divides `group` into groups whose parameters belong to the same optimizer groups. Adds to
-// `report` the layers that therefore cannot be merged.
+// Divides the linear layers of `group` into sets whose parameters are in the same parameter groups.
+// Adds to `report` the linear layers that therefore cannot be merged.
 SmallVector<LinearMerger::Group> LinearMerger::byOptimizerGroup(func::FuncOp layer,
                                                                 const Group &group) {
   SmallVector<std::pair<SmallVector<Attribute>, Group>> parts;
@@ -167,7 +168,7 @@ LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
       group, [](lm::LinearOp linear) { return cast<BlockArgument>(linear.getWeight()); });
 }
 
-// Returns the biases of all linear layers of the group, or nothing if they have none.
+// Returns the biases of the linear layers of `group`; an empty list if they have none.
 LinearMerger::Arguments LinearMerger::biasesOf(const Group &group) {
   Arguments biases;
   for (lm::LinearOp linear : group)
@@ -185,7 +186,8 @@ lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
 // Returns true if the variables that calls pass for `arguments` can become one variable. They must
 // all be parameters, or all compute copies of parameters, that nothing else reads or writes.
 bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments) {
-  llvm::StringMap<std::pair<unsigned, Operation *>> seen; // position, first of the call
+  // By variable: its place in `arguments`, and the variable of the first argument in that call.
+  llvm::StringMap<std::pair<unsigned, Operation *>> seen;
   for (func::CallOp call : calls[layer]) {
     lm::VariableOp first;
     for (auto [place, argument] : llvm::enumerate(arguments)) {
@@ -264,8 +266,9 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   return joined;
 }
 
-// Adds an argument to `layer`, before the first of `arguments`, that contains the rows of all of
-// them. Every call passes for it the variable that contains the variables of `arguments`.
+// Adds an argument to `layer`, before the first of `arguments`, that contains the rows of all
+// `arguments`, and returns it. For this argument, every call passes one variable, which contains
+// the variables that the call passes for `arguments`.
 Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) {
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;

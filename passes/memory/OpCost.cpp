@@ -24,7 +24,8 @@ bool lmc::isFreeToRecompute(Operation *op) {
 }
 
 bool lmc::mayRecompute(Operation *op) {
-  // The all-gather of tokens may be repeated, because the tokens of other ranks take much memory.
+  // The all-gather of tokens may be recomputed: to keep its result, the tokens of all ranks along
+  // `expert`, would take much memory.
   if (isa<dist::AllGatherOp>(op) && dist::isExchange(op))
     return true;
   return isPure(op) && !isa_and_nonnull<dist::DistDialect>(op->getDialect());
@@ -41,7 +42,7 @@ static double dim(Value value, unsigned index) {
 }
 
 // Attention has two matrix products (scores, and weighted sum of values) with 2 operations per
-// multiply-add. Query i of a sequence sees min(i, window) keys, of which the mean over i counts.
+// multiply-add. Query i of a sequence sees min(i, window) keys; `visible` is the mean over i.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

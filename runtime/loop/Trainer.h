@@ -31,8 +31,8 @@ namespace lmc {
 //
 // All ranks train together. Before each step they exchange the number of targets with a loss,
 // whether a rank got a signal or has no batch, and whether rank 0 finds that another step fits
-// before the time limit (TimeLimit.h). So all ranks stop after the same step. Their losses, their
-// norms and the findings of their watches are equal. Rank 0 writes the metrics.
+// before the time limit (TimeLimit.h). So all ranks stop after the same step. The losses, the norms
+// and the findings of watches are equal on all ranks. Rank 0 writes the metrics.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
 // are counted. Watches (runtime/watch/Watch.h) look at all steps; checkpoints include their state.
@@ -51,8 +51,8 @@ public:
   // time for one step.
   Result<ExitCode> train();
 
-  // After train(): the rollback that a spike requires, if there is one. No step since the spike
-  // began was saved.
+  // After train(): the rollback that a spike of the loss or of the gradient norm requires; nullopt:
+  // none is required. No step since the spike began was saved.
   const std::optional<Rollback> &rollback() const { return goesBack; }
   // Returns why train() has returned Interrupted: "signal" or "time_limit".
   const char *interruption() const { return outOfTime ? "time_limit" : "signal"; }
@@ -87,16 +87,15 @@ private:
   Result<std::optional<NextBatch>> nextBatch();
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Settles the oldest enqueued step: waits for its end and shows the results to the watches. The
-  // caller must report the returned record.
+  // Waits for the end of the oldest enqueued step, counts the step as done and shows its results to
+  // the watches. The caller must report the returned record.
   Result<StepRecord> settle();
-  // Settles and reports enqueued steps until `count` are left.
+  // Calls settle() and report() for the oldest enqueued steps until only `count` are left.
   Result<void> drain(size_t count);
-  // Settles and reports the enqueued steps whose results have arrived.
+  // Calls settle() and report() for the enqueued steps whose results have arrived.
   Result<void> settleReady();
   Result<StepRecord> readStep(const EnqueuedStep &step);
-  // Returns how far each named source is read at the present position in the data, and records this
-  // for the next checkpoint.
+  // Returns how far each named source has been read, and records this for the next checkpoint.
   std::vector<SourceRecord> recordSources();
   // Returns true if validation, a save or other work that needs the state after `step` is due.
   bool hasWorkAfter(uint64_t step) const;
@@ -105,10 +104,10 @@ private:
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
   Error stopDiverged(const WatchFinding &finding);
-  // Decides on a rollback because of a spike that began at `spike`. Error: the run has no
-  // checkpoint from before it, or went back too often.
+  // Chooses the rollback for a spike that began at step `spike`. Error: the run has no checkpoint
+  // from before that step, or went back too often.
   Result<Rollback> chooseRollback(uint64_t spike);
-  // Prepares the rollback to before `spike`.
+  // Prepares the rollback to a step before `spike`.
   Result<ExitCode> goBack();
   // Returns a clause that says what the user can do after a divergence.
   std::string wayBack(const WatchFinding &finding) const;
@@ -141,13 +140,13 @@ private:
   std::deque<EnqueuedStep> enqueued;
   uint64_t enqueuedStep;                   // number of the newest step that was enqueued
   std::vector<std::unique_ptr<Mark>> ends; // ends[n % size] is the end of step n
-  std::unique_ptr<Mark> start;             // begin of the oldest step, if the device was idle
+  std::unique_ptr<Mark> start; // start of the oldest enqueued step, if the device was idle
   std::optional<LineFile> metrics;
   bool metricsHeldBack = false; // true if the latest record could not be written
   Watches watches;
   const RouterSums routerSums;
   Saves saves;
-  double stepSeconds = 0; // sum over this start's steps but the first, a warm-up
+  double stepSeconds = 0; // sum over this start's steps except the first, a warm-up
   bool gradientsDumped = false;
   bool dataFailed = false;           // true once a batch could not be read
   bool outOfTime = false;            // true once a step did not fit before the time limit

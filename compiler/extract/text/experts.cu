@@ -1,4 +1,5 @@
-// What the programs for the kernels of a mixture of experts share: inputs that fit together.
+// Code that the extracted programs for the kernels of a mixture of experts share. It makes inputs
+// that are consistent with each other.
 
 namespace experts {
 
@@ -17,7 +18,7 @@ inline void send(host::Array &array, const std::vector<int64_t> &values) {
   array.send();
 }
 
-// Returns the numbers of the choices, sorted by the values of `array`, stably.
+// Returns the indices of the elements of `array`, in a stable sort by value.
 inline std::vector<int64_t> sorted(const host::Array &array) {
   std::vector<int64_t> choices(static_cast<size_t>(array.size()));
   for (size_t i = 0; i < choices.size(); ++i)
@@ -27,9 +28,10 @@ inline std::vector<int64_t> sorted(const host::Array &array) {
   return choices;
 }
 
-// Returns the choice of each of `held` rows, of `choices` choices in all: those that come first if
-// the choices are sorted by the values of `array`. If there are more choices than rows, the last
-// rows are of no choice, -1.
+// Draws a choice (an expert of a token) for each of `held` rows, and returns these choices in the
+// order of rows. There are `choices` choices in all, and `array` has a random value per choice or
+// per row. The rows get the choices with the smallest values. If there are more choices than rows,
+// the last eighth of the rows gets no choice: -1.
 inline std::vector<int64_t> drawRows(const host::Array &array, int64_t held, int64_t choices) {
   std::vector<int64_t> rows = sorted(array);
   const int64_t step = choices / array.size(); // more than 1 if `array` has a value per row
@@ -50,16 +52,17 @@ inline std::vector<int64_t> placesOf(const std::vector<int64_t> &rows, int64_t c
   return places;
 }
 
-// Makes a row of an input NaN, which no kernel may read.
+// Sets a row of an input to NaN, because no kernel may read this row.
 inline void forget(host::Array &array, int64_t row, int64_t columns) {
   for (int64_t column = 0; column < columns; ++column)
     array.set(row * columns + column, NAN);
   array.send();
 }
 
-// Makes random values of [0, rows] the first rows of the experts, and returns them, with the number
-// of rows that are of an expert as the last. Expert 1 of more than two has no rows, and if there are
-// several rows, the last one is of no expert.
+// Fills `array` with the first row of each expert and then, as its last element, the number of rows
+// that belong to an expert. The first rows are random values of [0, rows], sorted. If there are
+// more than two experts, expert 1 has no rows. If there are several rows, the last one belongs to
+// no expert. Returns the contents of `array`.
 inline std::vector<int64_t> makeOffsets(host::Array &array, int64_t rows) {
   const int64_t own = rows > 1 ? rows - 1 : rows;
   std::vector<int64_t> offsets;

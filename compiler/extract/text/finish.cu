@@ -1,7 +1,8 @@
-// The end of an extracted program.
+// How an extracted program ends: it reports whether the results are right, and prints times.
 
-// Prints the result of the check and, for a bench, the time of each launch and of all together,
-// beside the predictions. Returns the exit code.
+// Prints the result of the check. For Task::Bench, also prints the time of all launches together
+// and, if there are several, of each launch, beside the predicted times. For Task::Hold, repeats
+// all launches for 4 seconds and prints the mean time of a repetition. Returns the exit code.
 static int finish(const host::Difference &difference, host::Task task) {
   const int code = difference.report();
   if (task == host::Task::Hold)

@@ -1,6 +1,7 @@
-// Work that keeps tensor cores busy. What is timed after this work runs at the clock and the power
-// of a training step, where products take most of the time: a GPU that is limited by power runs a
-// short kernel alone at a higher clock. Needs lmc/platform.cuh.
+// Heat: matrix products that keep the tensor cores busy before something is timed. A kernel that is
+// timed "in heat", right after such products, runs at the clock and the power of a training step,
+// where products take most of the time. Alone, a short kernel runs at a higher clock on a GPU that
+// is limited by power. Needs lmc/platform.cuh.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,9 +20,10 @@ inline void checkHeat(cudaError_t result, const char *what) {
 #ifdef __CUDACC__
 constexpr int kHeatThreads = 256, kHeatBytes = 56 * 1024;
 
-// Multiplies random bf16 matrices of ±[1/2, 1) in shared memory, `rounds` times: on sm_90a 64 x 256
-// x 64 by each of two warpgroups, elsewhere 16 x 64 x 16 by each warp. Counts sums of `unlikely`,
-// so that the compiler keeps the products.
+// Multiplies random bf16 matrices in shared memory, `rounds` times. Their elements have absolute
+// values in [1/2, 1). On sm_90a, each of two warpgroups computes products of m x n x k = 64 x 256 x
+// 64; elsewhere, each warp computes products of 16 x 64 x 16. Counts the threads that have a sum
+// equal to `unlikely`, so that the compiler cannot remove the products.
 __global__ void __launch_bounds__(kHeatThreads)
 multiplyForHeat(int rounds, float unlikely, unsigned *counted) {
   using namespace lmc;
@@ -88,7 +90,8 @@ inline double now() {
   return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
-// Prints when a phase ran, so that clock and power that others sample can be assigned to phases.
+// Prints when a phase began and ended. If another program samples the GPU's clock and power, these
+// times tell which samples belong to the phase.
 inline void printPhase(const char *name, double began) {
   std::printf("phase %s %.4f %.4f\n", name, began, now());
 }
@@ -118,10 +121,10 @@ public:
     }
     roundsPerMillisecond = std::max(1.0, kTrial / std::max(1e-3, double(milliseconds)));
   }
-  // Enqueues work of so many milliseconds at the clock of the trial.
+  // Enqueues products that take this time at the clock at which the constructor timed them.
   void enqueue(double milliseconds) { launch(int(milliseconds * roundsPerMillisecond)); }
 
-  double ended = 0; // when something was last timed in heat
+  double ended = 0; // when millisecondsInHeat() last ended a measurement
 
 private:
   static constexpr int kTrial = 2000;
@@ -134,7 +137,7 @@ private:
   double roundsPerMillisecond = 0;
 };
 
-#else // compiled for the host: nothing gets hot
+#else // compiled for the host, where nothing is heated
 struct Heat {
   void enqueue(double) {}
   double ended = 0;
@@ -146,9 +149,9 @@ inline Heat &theHeat() {
   return heat;
 }
 
-// Returns the milliseconds of one run in heat: the median of 21 runs, each enqueued after 3 ms of
-// products, all after 300 ms of products (30 ms if the GPU has just been in heat). Prints the phase
-// "heat".
+// Returns the milliseconds of one run in heat: the median of 21 runs. Each of them is enqueued
+// right after 3 ms of products. Before the first one, products run for 300 ms, or for only 30 ms if
+// the last measurement in heat ended less than 0.1 s ago. Prints the phase "heat".
 template <typename Run> double millisecondsInHeat(Run run) {
   constexpr int kRuns = 21;
   constexpr double kBefore = 3;
@@ -178,8 +181,8 @@ template <typename Run> double millisecondsInHeat(Run run) {
   return times[times.size() / 2];
 }
 
-// Repeats `run` for so many seconds without a pause, and returns the mean milliseconds of a run.
-// Prints the phase "hold".
+// Calls `run` again and again for this many seconds, without a pause, and returns the mean
+// milliseconds of one call. Prints the phase "hold".
 template <typename Run> double millisecondsHeld(double seconds, Run run) {
   run();
   checkHeat(cudaDeviceSynchronize(), "run");

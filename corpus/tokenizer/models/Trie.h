@@ -11,12 +11,12 @@
 namespace lmc {
 
 // A double array (Aoe, "An Efficient Digital Search Algorithm by Using a Double-Array Structure",
-// 1989): the child of a node for byte b is node base ^ b, if that node has the first one as its
-// parent. Node 0 is the root.
+// 1989). The child of node n for byte b is c = base(n) ^ b, if parent(c) is n; otherwise n has no
+// child for b. Node 0 is the root.
 class Trie {
 public:
-  // Adds a string. Its memory must stay valid until finish(). It must not be empty, nor be added
-  // before.
+  // Adds the string `key`, whose memory must stay valid until finish(). It must not be empty, and
+  // must not have been added before.
   void add(std::string_view key, uint32_t value) { keys.emplace_back(key, value); }
   // Must be called after the last add() and before the first child().
   void finish();
@@ -31,11 +31,11 @@ public:
 private:
   struct Node {
     uint32_t base = 0;
-    uint32_t parent = kNoId; // kNoId: the place is free
+    uint32_t parent = kNoId; // kNoId: there is no node here
     uint32_t value = kNoId;
   };
   std::vector<std::pair<std::string_view, uint32_t>> keys;
-  std::vector<Node> nodes; // a multiple of 256
+  std::vector<Node> nodes; // their number is a multiple of 256
 };
 
 } // namespace lmc

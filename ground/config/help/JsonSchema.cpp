@@ -8,7 +8,8 @@
 //
 // The schema's version is draft-07, the newest one whose conditions (if, then, else) Taplo, a TOML
 // editor, checks. Taplo completes keys of `properties` and the alternatives of `anyOf`, but not the
-// contents of `allOf`, `then` or `else`; these contain only which keys are required.
+// contents of `allOf`, `then` or `else`. The schema therefore uses these three only to say which
+// keys are required.
 
 #include "ground/config/Keys.h"
 #include "ground/config/ModelFamily.h"
@@ -69,8 +70,9 @@ Json integerType(const Key &key) {
     schema["type"] = {"integer", "string"};
     schema["pattern"] = R"(^([0-9]+\.?[0-9]*|\.[0-9]+) *(B|[KMGT]i?B)?$)";
   } else if (!key.choices.empty()) {
-    // The range stays outside of the alternatives, so that the error for a number beyond it names
-    // the bound. It does not restrict texts.
+    // The range (`minimum`, `maximum`) is not inside `anyOf`, so that the error for a number
+    // outside of the range names the bound. A range restricts only numbers, so texts are still
+    // accepted.
     schema["anyOf"] = Json::array({schema, Json::object({{"enum", choicesJson(key)}})});
     schema["type"] = {"integer", "string"};
   }
@@ -119,7 +121,7 @@ Json typeOf(const Key &key) {
 Json defaultOf(const Key &key) {
   if (key.required || !key.derived.key.empty())
     return nullptr;
-  if (*key.defaultText) { // "auto" in quotes is a value, other texts are sentences
+  if (*key.defaultText) { // a text in quotes ("auto") is a value, any other is a sentence
     Json value = Json::parse(key.defaultText, nullptr, /*allow_exceptions=*/false);
     return value.is_string() ? value : Json();
   }
@@ -150,10 +152,11 @@ std::string description(const Key &key) {
   return text;
 }
 
-// Returns a schema that accepts tables with all of these keys.
+// Returns a schema that requires all of these keys and allows any others.
 Json having(const std::vector<std::string> &names) { return Json::object({{"required", names}}); }
 
-// Returns a schema that accepts tables [model] whose architecture is one of `names`.
+// Returns a schema that accepts a table [model] if it has the key `architecture` with one of
+// `names`.
 Json isArchitecture(const std::vector<std::string> &names) {
   Json schema = having({"architecture"});
   schema["properties"]["architecture"]["enum"] = names;
@@ -279,7 +282,7 @@ std::string configSchema(const ModelFamilies &families) {
   Table root("A training job of lmc.");
   for (const Section &section : sections()) {
     if (std::string_view(section.name).find('.') != std::string_view::npos)
-      continue; // it is inside another
+      continue; // the schema of the outer section contains it
     root.addProperty(section.name, sectionSchema(section, keys));
     if (std::ranges::any_of(
             keys, [&](const Key &key) { return key.section == section.name && key.required; }))

@@ -64,7 +64,7 @@ struct GemmCache::State {
   template <typename Product, typename Shape, typename Run>
   Result<GemmChoice> fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
                              Run run);
-  // Returns the product of `shape` by `library` in `made`; makes it at the first call.
+  // Returns the implementation of `shape` by `library` from `made`; makes it at the first call.
   template <typename Made, typename Shape>
   auto find(Made &made, const Shape &shape, GemmLibrary library)
       -> Result<typename Made::mapped_type::pointer> {
@@ -138,9 +138,10 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Shape &shape) {
-  // A fixed choice must give bits that do not depend on the number of threads, as the packed
-  // kernels do. oneDNN 2.6 often divides the sum over k among threads: with AVX2, and with AVX-512
-  // if a is transposed and k >= 2048, as in gradients of weights.
+  // A product that is not timed is always computed by the packed kernels, because the bits of their
+  // results do not depend on the number of threads. The bits of oneDNN's results may: oneDNN 2.6
+  // often divides the sum over k among threads, with AVX2, and with AVX-512 if a is transposed and
+  // k >= 2048, as in gradients of weights.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
@@ -168,15 +169,15 @@ template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Sha
   return *named(best->implementation);
 }
 
-// A product is timed with the largest shape that the machine could compute in this time, in
-// seconds, at its peak speed. The products of a layer then keep their own shape, on which the order
-// of the libraries depends, and all products of a model are timed in about ten seconds, once per
-// machine.
+// A product that needs more than this time, in seconds, at the peak speed of the machine is timed
+// with a smaller shape (probeOf()). With this limit, the products of a layer keep their own shape,
+// on which the order of the libraries depends, and all products of a model are timed in about ten
+// seconds, once per machine.
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
-// Returns the shape, its largest size halved until it has at most `flops` FLOPs. The speed hardly
-// depends on sizes that are so large.
+// Halves the largest of m, n and k until the product has at most `flops` FLOPs, and returns this
+// shape. Sizes up to 512 are not halved. The speed hardly depends on sizes that are halved.
 static GemmShape probeOf(GemmShape shape, double flops) {
   while (shape.flops() > flops) {
     int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
@@ -256,8 +257,8 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum bytes of an operand when the products of a group are timed. A cache holds less, so
-// that operands come from memory, as those of experts do.
+// The maximum bytes of an operand of all parts together, when the products of a group are timed. A
+// cache holds less, so that operands come from memory, as those of experts do.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group,

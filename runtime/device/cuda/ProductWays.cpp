@@ -16,7 +16,7 @@ namespace lmc::cuda {
 
 using Kind = TwoWayProduct::Kind;
 
-// The names of the two ways, as implementations of a GemmChoice.
+// The names by which a GemmChoice says which of the two ways was chosen.
 struct Names {
   const char *first, *second;
 };
@@ -26,7 +26,8 @@ static Names namesOf(Kind kind) {
   return {"cuBLASLt with SwiGLU behind it", "lmc swiglu_gemm"};
 }
 
-// A matrix that a command computes. It is not needed if only the command itself reads it.
+// A matrix that a command writes. It is not needed if no other command reads it: it then only
+// carries values from cuBLASLt's product to the kernel behind the product.
 struct WayResult {
   CUdeviceptr WayAddresses::*at;
   uint64_t columns;
@@ -111,8 +112,8 @@ Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &c
 }
 
 // Fills the inputs with random values between -1/2 and 1/2: a GPU that multiplies zeros draws less
-// power, and runs faster, than one that multiplies data. The values repeat after a prime number of
-// them, so that no two rows are equal.
+// power, and runs faster, than one that multiplies data. The number of values after which they
+// repeat is a prime, so that no two rows are equal.
 Result<void> ProductWays::Trial::fill(plan::DType dtype) {
   constexpr uint64_t kValues = 524287;
   const uint64_t patternBytes = kValues * byteWidth(dtype);
@@ -250,15 +251,17 @@ GemmKey ProductWays::keyOf(const TwoWayProduct &command) const {
   return key;
 }
 
-// Returns hashes of the code of both kernels, on which a choice depends besides its key. If the
-// code changes, the ways are timed again, and GemmChoices::rejected() has the product.
+// Returns hashes of the code of both kernels. A choice is only used for the code with which it was
+// made: if the code changes, the ways are timed again, and GemmChoices::rejected() lists the
+// product.
 static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
 
-// Returns a text about the first element that differs by more than rounding explains, or "". Either
-// way rounds up to three values on the way to an element to bf16, with a relative error of 2^-8
-// each. Where terms of a sum cancel, the error is small compared with the row's other elements.
+// Returns a text about the first element that differs by more than rounding explains, or "". Before
+// an element is complete, either way rounds up to three values to bf16, with a relative error of
+// 2^-8 each. Where terms of a sum cancel, the error is small compared with the row's other
+// elements.
 static std::string difference(const std::vector<std::vector<double>> &found,
                               const std::vector<std::vector<double>> &expected) {
   for (size_t row = 0; row < found.size(); ++row) {

@@ -22,20 +22,21 @@ public:
     // True: writes a data set of Megatron instead of an lmc file (DType.optimal_dtype and
     // IndexedDatasetBuilder in Megatron-LM's megatron/core/datasets/indexed_dataset.py): PATH,
     // which ends in ".bin", with uint16 tokens if the vocabulary is below 65500, else int32, and
-    // the ".idx" with one sequence per document. It has no place for `bytesOfTokens`.
+    // the ".idx" with one sequence per document. Such a data set has no place for `bytesOfTokens`.
     bool megatron = false;
-    // By id below the vocabulary: its number of bytes of text, or kUnknownBytes. Empty: not known.
+    // bytesOfTokens[id], for each id below `vocabulary`, is the number of bytes in the token's
+    // text, or kUnknownBytes. The vector is empty if no token's number of bytes is known.
     std::vector<uint16_t> bytesOfTokens = {};
     // LmcTokenHeader::tokenizer. If it is not 0, `bytesOfTokens` must be set.
     uint64_t tokenizer = 0;
   };
   // Empties the folder, in which an interrupted process may have left files, and begins a file. An
-  // existing file PATH is unchanged. Errors: PATH or its index is not a regular file; that of
-  // PartialFolder::empty(); with `megatron`, PATH does not end in ".bin".
+  // existing file PATH is unchanged. Errors: PATH or its index is not a regular file;
+  // PartialFolder::empty() fails; with `megatron`, PATH does not end in ".bin".
   static Result<std::unique_ptr<TokenFileWriter>> create(std::shared_ptr<PartialFolder> folder,
                                                          const Options &options);
 
-  // The part of the file that is certainly on the disk.
+  // What save() has certainly put on the disk.
   struct Saved {
     uint64_t tokens = 0, documents = 0;
     std::string hash; // the state of the checksum, in hexadecimal

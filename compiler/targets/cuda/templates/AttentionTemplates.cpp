@@ -53,8 +53,8 @@ static AttentionShape resolved(AttentionShape shape) {
 
 // Returns the number of (sequence, head) pairs that the grid processes together, such that the rows
 // that they share (keys and values, or queries and gradients) stay in half of the L2 cache. The
-// number is a multiple of one group of heads with the same keys, and at least one group. For
-// GradKeys the pairs count key heads, so a group is one pair.
+// number is that of one or more whole groups: for GradKeys a group is one key head, otherwise it is
+// all query heads that read the same key head.
 static int64_t pairsTogether(AttentionPart part, const AttentionShape &shape,
                              const CudaArch &arch) {
   int64_t cache = arch.chip.cacheBytes / 2, group = shape.heads / shape.kvHeads;
@@ -73,9 +73,10 @@ static std::string real(double value) {
 }
 
 namespace {
-// A part's name in the device library, its hero, and the parameters of its kernel in the order of
-// the launch's arguments. A parameter that the shape does not need is missing in the launch and
-// null in the call of the template.
+// The texts for one kernel of attention: its name in the device library, its hero, and its
+// parameters in the order of the launch's arguments. If a shape does not use a parameter (`cos`
+// without RoPE), the kernel is launched without this parameter, and calls the template with nullptr
+// in its place.
 struct PartText {
   const char *name, *hero;
   std::vector<llvm::StringRef> inputs, results;
