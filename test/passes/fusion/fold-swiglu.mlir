@@ -127,14 +127,14 @@ func.func private @layer.backward(%g: tensor<4x16xbf16>, %dy: tensor<4x8xbf16>, 
   return %dw, %dgu : tensor<8x16xf32>, tensor<4x32xbf16>
 }
 // CHECK-LABEL: func.func @step(
-// CHECK:         %[[F:.*]]:3 = call @layer.forward(%{{.*}}, %{{.*}}) {layer = 0 : i64} :
-// CHECK:         %[[S:.*]]:3 = call @layer.forward(%{{.*}}, %{{.*}}) {layer = 1 : i64} :
+// CHECK:         %[[F:.*]]:3 = call @layer.forward(%{{.*}}, %{{.*}}) {lm.layer = 0 : i64} :
+// CHECK:         %[[S:.*]]:3 = call @layer.forward(%{{.*}}, %{{.*}}) {lm.layer = 1 : i64} :
 // CHECK:         call @layer.backward(%{{.*}}, %{{.*}}, %[[S]]#2) :
 // CHECK:         call @layer.backward(%{{.*}}, %{{.*}}, %[[F]]#2) :
 // CHECK-NOT:     lm.split
 func.func @step(%x: tensor<4x8xbf16>, %up: tensor<32x8xbf16>, %dy: tensor<4x8xbf16>, %w: tensor<8x16xbf16>) -> (tensor<4x32xbf16>, tensor<4x32xbf16>, tensor<4x16xbf16>) {
-  %a:4 = call @layer.forward(%x, %up) {layer = 0 : i64} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>)
-  %b:4 = call @layer.forward(%a#2, %up) {layer = 1 : i64} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>)
+  %a:4 = call @layer.forward(%x, %up) {lm.layer = 0 : i64} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>)
+  %b:4 = call @layer.forward(%a#2, %up) {lm.layer = 1 : i64} : (tensor<4x8xbf16>, tensor<32x8xbf16>) -> (tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>)
   %db:2 = call @layer.backward(%b#3, %dy, %b#1, %b#3, %w, %b#1) : (tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<8x16xbf16>, tensor<4x16xbf16>) -> (tensor<8x16xf32>, tensor<4x32xbf16>)
   %da:2 = call @layer.backward(%a#3, %dy, %a#1, %a#3, %w, %a#1) : (tensor<4x16xbf16>, tensor<4x8xbf16>, tensor<4x16xbf16>, tensor<4x16xbf16>, tensor<8x16xbf16>, tensor<4x16xbf16>) -> (tensor<8x16xf32>, tensor<4x32xbf16>)
   return %db#1, %da#1, %a#0 : tensor<4x32xbf16>, tensor<4x32xbf16>, tensor<4x16xbf16>
