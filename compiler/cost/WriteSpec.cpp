@@ -12,8 +12,8 @@ class SpecText {
 public:
   explicit SpecText(const SpecComments &comments) : comments(comments) {}
 
-  // Starts the section `name`, under a blank line and the heading "[name]", or "[[attention]]" for
-  // a list.
+  // Starts the section `name`, under a blank line and the heading "[name]", or "[[name]]" for an
+  // entry of a list, whose number stands behind a dot.
   void section(const std::string &name, bool isList = false) {
     prefix = name;
     text += '\n';
@@ -138,6 +138,15 @@ std::string deviceSpecToml(const DeviceSpec &spec, const std::string &header,
     to.add("forward_half_length", model.forwardHalfLength);
     to.add("backward", model.backward);
     to.add("backward_half_length", model.backwardHalfLength);
+  }
+  for (size_t i = 0; i < spec.swiglu.size(); ++i) {
+    const SwigluRate &rate = spec.swiglu[i];
+    to.section(fmt::format("swiglu.{}", i), /*isList=*/true);
+    to.add("rows", rate.rows);
+    to.add("inner", rate.inner);
+    to.add("columns", rate.columns);
+    to.add("forward", rate.forward);
+    to.add("backward", rate.backward);
   }
   addLink(to, "link.device", spec.deviceLink);
   addLink(to, "link.node", spec.nodeLink);

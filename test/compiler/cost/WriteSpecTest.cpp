@@ -52,6 +52,22 @@ TEST(WriteSpec, WhatIsWrittenIsReadAsTheSame) {
   }
 }
 
+TEST(WriteSpec, RatesOfSwigluAreReadAgain) {
+  auto spec = loadDeviceSpec("h100-sxm");
+  ASSERT_TRUE(spec) << spec.error().message;
+  spec->swiglu = {{4096, 2048, 8192, 0.9, 0}, {8192, 4096, 14336, 1.1, 0.8}};
+  auto again = parseDeviceSpec(deviceSpecToml(*spec), "written.toml");
+  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_EQ(again->swiglu.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(again->swiglu[i].rows, spec->swiglu[i].rows);
+    EXPECT_EQ(again->swiglu[i].inner, spec->swiglu[i].inner);
+    EXPECT_EQ(again->swiglu[i].columns, spec->swiglu[i].columns);
+    EXPECT_EQ(again->swiglu[i].forward, spec->swiglu[i].forward);
+    EXPECT_EQ(again->swiglu[i].backward, spec->swiglu[i].backward);
+  }
+}
+
 TEST(WriteSpec, NumbersAndSectionsHaveTheirComments) {
   auto spec = loadDeviceSpec("h100-sxm");
   ASSERT_TRUE(spec);
