@@ -12,7 +12,7 @@ TABLE = ROOT / "test" / "hostdriver" / "contracts.md"
 PRODUCT = ("ground", "corpus", "runtime", "compiler", "passes", "dialects", "models", "tools")
 LIBRARY = r"(?:cu[A-Z]|cublasLt[A-Z]|nccl[A-Z]|nvrtc[A-Z]|nvml[A-Z])\w+"
 # A row of a list for the preprocessor, or the text that a source gives to dlsym.
-LOADED = re.compile(rf'^LMC_\w+_FUNCTION\(({LIBRARY})\)|"({LIBRARY})"', re.M)
+LOADED = re.compile(rf'^LMC_\w+_FUNCTION\(({LIBRARY})\)|"({LIBRARY})"|^  X\(\w+, ({LIBRARY})\)', re.M)
 NOT_CHECKED, ELSEWHERE = "not checked", ("NVRTC itself", "–")
 
 
