@@ -339,10 +339,17 @@ Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory
   Result<void> removed;
   if (group.position() == 0)
     removed = removeOldest(runDirectory, state.step, keep, suspect);
-  if (!removed && remark)
+  if (!removed && remark) {
     *remark = fmt::format("an older checkpoint than that of step {} could not be removed: {}",
                           state.step, removed.error().message);
-  return allSucceed(group, Result<void>()); // ranks wait for each other
+    removed = {};
+  } else if (!removed) {
+    removed = Error{fmt::format("the checkpoint of step {} is saved, but an older one could not be "
+                                "removed: {}",
+                                state.step, removed.error().message),
+                    removed.error().code};
+  }
+  return allSucceed(group, removed);
 }
 
 Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,

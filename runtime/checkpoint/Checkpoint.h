@@ -111,8 +111,8 @@ Result<void> removeInterrupted(const std::string &folder);
 // neither counted nor removed. If `suspect` is given, the newest checkpoint of a step before it
 // stays as well: the state from step `suspect` on may be worthless. The free disk space is checked
 // first. An Error (a full or unwritable disk, a failing `fetch`) leaves all earlier checkpoints
-// intact. If the save succeeds but an older checkpoint cannot be removed, the result is a success,
-// and `remark` (may be null) of the rank at position 0 gets the reason.
+// intact. If the save succeeds but an older checkpoint cannot be removed, `remark` of the rank at
+// position 0 gets the reason, and the result is a success; without `remark` it is an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,

@@ -50,6 +50,8 @@ class HangWatch {
 public:
   HangWatch(Progress &progress, const StallLimits &limits,
             std::function<void(const Hang &)> report);
+  HangWatch(const HangWatch &) = delete; // its thread has its address
+  HangWatch &operator=(const HangWatch &) = delete;
 
 private:
   void watch(const std::stop_token &stop);
