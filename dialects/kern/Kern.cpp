@@ -1,7 +1,5 @@
 #include "dialects/kern/Kern.h"
 
-#include "dialects/interfaces/Inlining.h"
-
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -23,7 +21,6 @@ void KernDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/kern/KernOps.cpp.inc"
       >();
-  addInterfaces<InlineAnywhere>();
 }
 
 // Parses: kern.fusion HERO (%arg = %input : type, ...) -> types { body } attr-dict

@@ -1,7 +1,6 @@
 #include "dialects/lm/Lm.h"
 
 #include "dialects/interfaces/Attention.h"
-#include "dialects/interfaces/Inlining.h"
 #include "dialects/lm/TensorTypes.h"
 
 #include "mlir/IR/Builders.h"
@@ -33,7 +32,6 @@ void LmDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/lm/LmOps.cpp.inc"
       >();
-  addInterfaces<InlineAnywhere>();
 }
 
 LogicalResult LmDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
