@@ -29,6 +29,17 @@ inline constexpr char kLayer[] = "lm.layer";
 mlir::func::CallOp createCallLike(mlir::OpBuilder &b, mlir::func::CallOp call,
                                   mlir::func::FuncOp callee, mlir::ValueRange operands);
 
+// Creates a copy of the symbol `op`, right after it, and gives the copy the name `name`.
+template <typename Op>
+Op cloneAs(mlir::OpBuilder &b, Op op, const llvm::Twine &name, mlir::SymbolTable &symbols) {
+  mlir::OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(op);
+  auto copy = mlir::cast<Op>(b.clone(*op));
+  copy.setSymName(name.str());
+  symbols.insert(copy);
+  return copy;
+}
+
 } // namespace lmc::lm
 
 #define GET_OP_CLASSES

@@ -81,10 +81,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   if (variant)
     return variant;
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfter(callee);
-  variant = cast<func::FuncOp>(b.clone(*callee));
-  variant.setSymName((callee.getSymName() + ".accumulate").str());
-  symbols.insert(variant);
+  variant = lm::cloneAs(b, callee, callee.getSymName() + ".accumulate", symbols);
   auto accumulated = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
   Block &body = variant.getBody().front();
   auto ret = cast<func::ReturnOp>(body.getTerminator());
@@ -107,7 +104,7 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
 void Accumulator::run(bool storeFirst) {
   Block &body = function.getBody().front();
   SmallVector<lm::AccumulateOp> accumulates(body.getOps<lm::AccumulateOp>());
-  llvm::StringMap<unsigned> contributions; // the number for each variable
+  llvm::StringMap<unsigned> contributions; // to each variable: how many are left to add
   for (lm::AccumulateOp op : accumulates)
     ++contributions[op.getVariable()];
 
@@ -152,9 +149,6 @@ void Accumulator::run(bool storeFirst) {
   }
 
   llvm::StringMap<Value> current; // the sum of each variable so far
-  llvm::StringMap<Operation *> last;
-  for (lm::AccumulateOp op : accumulates)
-    last[op.getVariable()] = op;
   for (lm::AccumulateOp op : accumulates) {
     Value &sum = current[op.getVariable()];
     Value contribution = op.getValue();
@@ -167,7 +161,7 @@ void Accumulator::run(bool storeFirst) {
       }
       sum = sum ? addTo(contribution, sum, op) : contribution;
     }
-    if (last[op.getVariable()] == op.getOperation()) {
+    if (--contributions[op.getVariable()] == 0) {
       b.setInsertionPoint(op);
       lm::StoreOp::create(b, op.getLoc(), sum, op.getVariable());
     }
@@ -195,11 +189,7 @@ struct AccumulateGradientsPass
     OpBuilder b(module);
     llvm::StringMap<func::FuncOp> variants;
     auto make = [&](StringRef name, bool storeFirst) {
-      b.setInsertionPointAfter(micro);
-      auto function = cast<func::FuncOp>(b.clone(*micro));
-      function.setSymName(name);
-      symbols.insert(function);
-      Accumulator(function, symbols, variants).run(storeFirst);
+      Accumulator(lm::cloneAs(b, micro, name, symbols), symbols, variants).run(storeFirst);
     };
     if (steps > 1)
       make(names::kMicroLast, false);

@@ -182,9 +182,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
 
   std::string name = function.getSymName().str();
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfter(function);
-  auto joint = cast<func::FuncOp>(b.clone(*function));
-  joint.setSymName(name + ".forward");
+  func::FuncOp joint = lm::cloneAs(b, function, name + ".forward", symbols);
   Block &body = joint.getBody().front();
   auto ret = cast<func::ReturnOp>(body.getTerminator());
   SmallVector<Operation *> forwardOps;
@@ -273,7 +271,6 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   joint.setFunctionType(
       b.getFunctionType(function.getFunctionType().getInputs(), ret.getOperandTypes()));
   halves.forward = joint;
-  symbols.insert(halves.forward);
   symbols.insert(halves.backward);
   return &(done[function.getSymNameAttr()] = std::move(halves));
 }
@@ -322,10 +319,7 @@ LogicalResult Differentiator::run() {
   declareScalar(names::kEvalLoss, lossType);
 
   // The joint graph of the micro-step starts as a copy of @forward.
-  b.setInsertionPointAfter(forward);
-  auto micro = cast<func::FuncOp>(b.clone(*forward));
-  micro.setSymName(names::kMicro);
-  symbols.insert(micro);
+  func::FuncOp micro = lm::cloneAs(b, forward, names::kMicro, symbols);
   Block &body = micro.getBody().front();
   auto ret = cast<func::ReturnOp>(body.getTerminator());
   SmallVector<Operation *> forwardOps;

@@ -108,13 +108,10 @@ kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
   kern::KernelOp &variant = kernels.variants[{kernel.getSymName().str(), pitches}];
   if (variant)
     return variant;
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointAfter(kernel);
-  variant = cast<kern::KernelOp>(b.clone(*kernel));
-  variant.setSymName(kern::unusedName(symbols, (kernel.getSymName() + "_strided").str()));
+  variant = lm::cloneAs(
+      b, kernel, kern::unusedName(symbols, (kernel.getSymName() + "_strided").str()), symbols);
   variant.setArgRows(rows);
   variant.setArgPitches(pitches);
-  symbols.insert(variant);
   return variant;
 }
 

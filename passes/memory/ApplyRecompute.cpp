@@ -12,6 +12,7 @@
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace lmc {
@@ -70,9 +71,9 @@ FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
   if (!inserted)
     return &variant;
   func::FuncOp layer = layerOf(forward, symbols);
-  SmallVector<Operation *> ops, chosen;
-  for (Operation &op : forward.getBody().front().without_terminator())
-    ops.push_back(&op);
+  auto ops =
+      llvm::to_vector(llvm::make_pointer_range(forward.getBody().front().without_terminator()));
+  SmallVector<Operation *> chosen;
   for (int64_t index : option.recomputed) {
     if (index < 0 || index >= int64_t(ops.size()))
       return forward.emitError("has no op ")
@@ -100,9 +101,7 @@ FailureOr<const Variant *> Recomputer::variantOf(func::FuncOp forward,
   variant.forward.setSymName(name);
   symbols.insert(variant.forward);
   Block &body = variant.forward.getBody().front();
-  SmallVector<Value> values;
-  for (Value value : kept)
-    values.push_back(mapping.lookup(value));
+  auto values = llvm::map_to_vector(kept, [&](Value value) { return mapping.lookup(value); });
   cast<func::ReturnOp>(body.getTerminator()).getOperandsMutable().assign(values);
   variant.forward.setFunctionType(
       b.getFunctionType(forward.getFunctionType().getInputs(), ValueRange(values).getTypes()));
@@ -131,10 +130,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   func::FuncOp &copy = backwardVariants[name];
   if (copy)
     return copy;
-  b.setInsertionPointAfter(backward);
-  copy = cast<func::FuncOp>(b.clone(*backward));
-  copy.setSymName(name);
-  symbols.insert(copy);
+  copy = lm::cloneAs(b, backward, name, symbols);
   Block &body = copy.getBody().front();
 
   IRMapping mapping; // values of the forward half -> values of this function
