@@ -62,3 +62,27 @@ Value lmc::insertRows(OpBuilder &b, Location loc, Value part, Value whole, int64
   offsets[0] = offset;
   return insert(b, loc, part, whole, offsets);
 }
+
+lm::VariableOp lmc::parameterOf(lm::LoadOp load, const SymbolTable &symbols) {
+  auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
+  std::optional<StringRef> parameter = variable.getParameter();
+  return parameter ? symbols.lookup<lm::VariableOp>(*parameter) : variable;
+}
+
+LogicalResult lmc::padParameter(lm::VariableOp parameter, unsigned dim, int64_t size) {
+  if (parameter.getParts())
+    return parameter.emitOpError("has parts already");
+  MLIRContext *context = parameter.getContext();
+  const int64_t rows = tensorTypeOf(parameter).getDimSize(0),
+                old = tensorTypeOf(parameter).getDimSize(dim);
+  SmallVector<Attribute> parts{lm::PartAttr::get(context, parameter.getSymNameAttr(), rows,
+                                                 parameter.getInit(), dim == 0 ? 0 : old)};
+  if (dim == 0)
+    parts.push_back(lm::PartAttr::get(context, StringAttr::get(context), size - old,
+                                      lm::InitAttr::get(context, lm::InitKind::Zeros)));
+  parameter.setPartsAttr(ArrayAttr::get(context, parts));
+  for (auto state : parameter->getParentOfType<ModuleOp>().getOps<lm::VariableOp>())
+    if (state == parameter || state.getParameter() == parameter.getSymName())
+      state.setType(resized(tensorTypeOf(state), dim, size));
+  return success();
+}

@@ -43,4 +43,11 @@ mlir::Value insert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mli
 mlir::Value insertRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value part, mlir::Value whole,
                        int64_t offset);
 
+// Returns the parameter that `load` reads, or whose copy or other state it reads.
+lm::VariableOp parameterOf(lm::LoadOp load, const mlir::SymbolTable &symbols);
+
+// Adds zeros to `parameter` and its states until dimension `dim` has `size` elements. The old rows
+// and columns keep the parameter's name. Fails if the parameter has parts.
+mlir::LogicalResult padParameter(lm::VariableOp parameter, unsigned dim, int64_t size);
+
 } // namespace lmc

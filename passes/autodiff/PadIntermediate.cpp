@@ -32,7 +32,6 @@ private:
   LogicalResult padMlp(lm::SwigluOp swiglu);
   LogicalResult padOperand(OpOperand &operand, unsigned dim, int64_t size);
   LogicalResult padLoad(Value weight, unsigned dim, int64_t size, Operation *reader);
-  LogicalResult padVariable(lm::VariableOp variable, unsigned dim, int64_t size);
 
   ModuleOp module;
   SymbolTable symbols;
@@ -43,41 +42,14 @@ private:
 
 } // namespace
 
-// Pads a parameter and its states to `size` elements along dimension `dim`.
-LogicalResult WidthPadder::padVariable(lm::VariableOp variable, unsigned dim, int64_t size) {
-  lm::VariableOp parameter = variable;
-  if (std::optional<StringRef> name = variable.getParameter())
-    parameter = symbols.lookup<lm::VariableOp>(*name);
-  if (!padded.insert(parameter).second)
-    return success();
-  if (parameter.getParts())
-    return parameter.emitOpError("has parts already");
-  MLIRContext *context = module.getContext();
-  const int64_t rows = tensorTypeOf(parameter).getDimSize(0),
-                old = tensorTypeOf(parameter).getDimSize(dim);
-  SmallVector<Attribute> parts;
-  if (dim == 0) {
-    auto zeros = lm::InitAttr::get(context, lm::InitKind::Zeros);
-    parts = {lm::PartAttr::get(context, parameter.getSymNameAttr(), old, parameter.getInit()),
-             lm::PartAttr::get(context, StringAttr::get(context), size - old, zeros)};
-  } else {
-    parts = {
-        lm::PartAttr::get(context, parameter.getSymNameAttr(), rows, parameter.getInit(), old)};
-  }
-  parameter.setPartsAttr(ArrayAttr::get(context, parts));
-  for (auto state : module.getOps<lm::VariableOp>())
-    if (state == parameter || state.getParameter() == parameter.getSymName())
-      state.setType(resized(tensorTypeOf(state), dim, size));
-  return success();
-}
-
 // Pads the variable that `weight` is loaded from. Fails if another op than `reader` reads it.
 LogicalResult WidthPadder::padLoad(Value weight, unsigned dim, int64_t size, Operation *reader) {
   auto load = weight.getDefiningOp<lm::LoadOp>();
   if (!load || !load->hasOneUse())
     return reader->emitOpError("reads a weight of an MLP that no lm.load reads for this op alone, "
                                "and lm-pad-intermediate does not know how to pad it");
-  if (failed(padVariable(symbols.lookup<lm::VariableOp>(load.getVariable()), dim, size)))
+  lm::VariableOp parameter = parameterOf(load, symbols);
+  if (padded.insert(parameter).second && failed(padParameter(parameter, dim, size)))
     return failure();
   load.getResult().setType(resized(load.getType(), dim, size));
   return success();

@@ -8,7 +8,6 @@
 #include "mlir/IR/SymbolTable.h"
 
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace lmc {
@@ -60,41 +59,27 @@ struct PadVocabularyPass : lmc::impl::PadVocabularyPassBase<PadVocabularyPass> {
         loss.emitOpError("has weights that no lm.load reads");
         return WalkResult::interrupt();
       }
-      auto variable = symbols.lookup<lm::VariableOp>(load.getVariable());
-      if (std::optional<StringRef> parameter = variable.getParameter())
-        variable = symbols.lookup<lm::VariableOp>(*parameter);
-      heads.insert(variable);
+      heads.insert(parameterOf(load, symbols));
       return WalkResult::advance();
     });
     if (found.wasInterrupted())
       return signalPassFailure();
     for (lm::VariableOp head : heads)
-      if (failed(pad(module, head)))
+      if (failed(pad(head, symbols)))
         return signalPassFailure();
   }
 
 private:
-  LogicalResult pad(ModuleOp module, lm::VariableOp head) {
+  LogicalResult pad(lm::VariableOp head, const SymbolTable &symbols) {
     const int64_t classes = tensorTypeOf(head).getDimSize(0);
     const int64_t rows = int64_t(llvm::alignTo(uint64_t(classes), uint64_t(multiple.getValue())));
     if (rows == classes)
       return success();
-    if (head.getParts())
-      return head.emitOpError("has parts already");
-    MLIRContext *context = &getContext();
-    head.setPartsAttr(ArrayAttr::get(
-        context, {lm::PartAttr::get(context, head.getSymNameAttr(), classes, head.getInit()),
-                  lm::PartAttr::get(context, StringAttr::get(context), rows - classes,
-                                    lm::InitAttr::get(context, lm::InitKind::Zeros))}));
-    llvm::StringSet<> padded;
-    for (auto variable : module.getOps<lm::VariableOp>())
-      if (variable == head || variable.getParameter() == head.getSymName()) {
-        variable.setType(resized(tensorTypeOf(variable), 0, rows));
-        padded.insert(variable.getSymName());
-      }
+    if (failed(padParameter(head, 0, rows)))
+      return failure();
     SmallVector<lm::LoadOp> loads;
-    module.walk([&](lm::LoadOp load) {
-      if (padded.contains(load.getVariable()))
+    getOperation().walk([&](lm::LoadOp load) {
+      if (parameterOf(load, symbols) == head)
         loads.push_back(load);
     });
     for (lm::LoadOp load : loads) {
