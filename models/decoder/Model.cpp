@@ -46,18 +46,9 @@ class DecoderBuilder {
 public:
   DecoderBuilder(const Config &config, const Decoder &decoder, MLIRContext &context)
       : config(config), model(config.model), decoder(decoder), b(&context), loc(b.getUnknownLoc()) {
-    switch (config.training.computeDType) {
-    case DataType::F32:
-      compute = master = b.getF32Type();
-      break;
-    case DataType::BF16:
-      compute = b.getBF16Type();
-      master = b.getF32Type();
-      break;
-    case DataType::F64:
-      compute = master = b.getF64Type();
-      break;
-    }
+    const DataType dtype = config.training.computeDType;
+    master = dtype == DataType::F64 ? Type(b.getF64Type()) : b.getF32Type();
+    compute = dtype == DataType::BF16 ? b.getBF16Type() : master;
     tokens = config.training.microBatchSize * config.training.sequenceLength;
     activations = tensor({tokens, model.hiddenSize}, compute);
     ropeTable = tensor({config.training.sequenceLength, model.headDim / 2}, master);
@@ -449,11 +440,6 @@ private:
   }
 
   // Adds a parameter to the layer and returns the layer function's argument for it.
-  Value parameter(LayerFunction &layer, std::string name, SmallVector<int64_t> shape,
-                  double initial) {
-    return parameter(layer, Parameter{std::move(name), std::move(shape), initial});
-  }
-
   Value parameter(LayerFunction &layer, Parameter added) {
     unsigned index = unsigned((isRotary() ? 3 : 1) + layer.parameters.size()); // after x, cos, sin
     Value argument = layer.function.front().insertArgument(index, readType(added), loc);
@@ -473,7 +459,7 @@ private:
     }
     Value weight = parameter(layer, std::move(added));
     Value bias =
-        projection.bias ? parameter(layer, projection.name + ".bias", {out}, 0.0) : Value();
+        projection.bias ? parameter(layer, {projection.name + ".bias", {out}, 0.0}) : Value();
     return lm::LinearOp::create(b, named(projection.name), tensor({tokens, out}, compute), x,
                                 weight, bias, Value(), transposed);
   }
@@ -507,7 +493,7 @@ private:
       return x;
     if (kind == HeadNorm::WholeRow)
       return norm(layer, name, x);
-    return normWith(parameter(layer, name + ".weight", {model.headDim}, 1.0), name, x);
+    return normWith(parameter(layer, {name + ".weight", {model.headDim}, 1.0}), name, x);
   }
 
   //===-- The whole -------------------------------------------------------------------------===//
@@ -666,12 +652,11 @@ std::vector<std::string> lmc::parameterNames(const Config &config) {
   for (auto variable : model->getOps<lm::VariableOp>()) {
     if (variable.getKind() != lm::VariableKind::Parameter)
       continue;
-    if (!variable.getParts()) {
+    if (!variable.getParts())
       names.push_back(variable.getSymName().str());
-      continue;
-    }
-    for (auto part : variable.getPartsAttr().getAsRange<lm::PartAttr>())
-      names.push_back(part.getName().str());
+    else
+      for (auto part : variable.getPartsAttr().getAsRange<lm::PartAttr>())
+        names.push_back(part.getName().str());
   }
   return names;
 }
