@@ -61,6 +61,15 @@ static bool fits(const ByteRuns &runs, int64_t pitch) {
   return runs.rows == 1 || runs.pitch == pitch;
 }
 
+// Makes one dense run of a piece whose rows are adjacent, both in memory and in the value.
+static void joinRows(Piece &piece) {
+  const ByteRuns place = piece.place;
+  if (place.rows > 1 && (place.run != place.pitch || place.run != piece.fromPitch))
+    return;
+  piece.place = ByteRuns::dense(place.offset, place.bytes());
+  piece.fromPitch = 0;
+}
+
 // Returns the part of `piece` that lies in `box`. The box lies inside the piece.
 static Piece pieceOf(const Piece &piece, const Grid &grid, const Box &box) {
   Piece part = piece;
@@ -74,12 +83,7 @@ static Piece pieceOf(const Piece &piece, const Grid &grid, const Box &box) {
     int64_t row = inside / grid.pitch;
     part.from = piece.from + row * piece.fromPitch + inside % grid.pitch;
   }
-  if (rows == 1) {
-    part.place.pitch = part.fromPitch = 0;
-  } else if (run == grid.pitch && part.fromPitch == run) {
-    part.place = ByteRuns::dense(part.place.offset, rows * run);
-    part.fromPitch = 0;
-  }
+  joinRows(part);
   return part;
 }
 
@@ -159,9 +163,7 @@ CutPiece lmc::cut(const Piece &piece, const ByteRuns &by) {
 }
 
 bool lmc::overlap(const ByteRuns &a, const ByteRuns &b) {
-  Piece piece;
-  piece.place = a;
-  return extentsOverlap(a, b) && !cut(piece, b).inside.empty();
+  return extentsOverlap(a, b) && !cut({.place = a}, b).inside.empty();
 }
 
 // Divides `piece` into boxes of `grid` and calls `use` for each.
@@ -189,27 +191,18 @@ static void move(const Piece &piece, const ByteRuns &from, const ByteRuns &to,
   Grid source{from.offset, from.rows > 1 ? from.pitch : spaced.run};
   Grid target{to.offset, to.rows > 1 ? to.pitch : spaced.run};
   forEachBox(piece, source, [&](const Piece &part, const Box &box) {
-    Piece moved = part;
-    int64_t rows = box.bottom - box.top, run = box.right - box.left;
-    int64_t fromPitch = part.place.rows == 1 ? run : part.fromPitch;
-    moved.place.offset = target.anchor + box.top * target.pitch + box.left;
-    moved.place.rows = rows;
-    moved.place.run = run;
-    moved.place.pitch = rows == 1 ? 0 : target.pitch;
-    moved.fromPitch = rows == 1 ? 0 : fromPitch;
-    if (rows > 1 && run == target.pitch && fromPitch == run) {
-      moved.place = ByteRuns::dense(moved.place.offset, rows * run);
-      moved.fromPitch = 0;
-    }
-    result.push_back(moved);
+    Piece &moved = result.emplace_back(part);
+    const int64_t run = box.right - box.left;
+    if (part.place.rows == 1)
+      moved.fromPitch = run;
+    moved.place = {target.anchor + box.top * target.pitch + box.left, box.bottom - box.top,
+                   target.pitch, run};
+    joinRows(moved);
   });
 }
 
 Content lmc::contentOf(unsigned token, int64_t bytes) {
-  Piece piece;
-  piece.place = ByteRuns::dense(0, bytes);
-  piece.token = token;
-  return {piece};
+  return {{.place = ByteRuns::dense(0, bytes), .token = token}};
 }
 
 Content lmc::partOf(const Content &content, const ByteRuns &part) {
