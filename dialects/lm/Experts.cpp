@@ -84,29 +84,28 @@ LogicalResult TakeRowsGradOp::verify() {
   return expectShape(*this, getDy(), {rows, extent(getResult(), 1)}, "dy");
 }
 
-LogicalResult CombineRowsOp::verify() {
-  const int64_t tokens = extent(getWeights(), 0), choices = tokens * extent(getWeights(), 1);
-  const int64_t rows = extent(getRows(), 0);
+// Verifies what combine_rows, whose result is `out`, and its gradient have in common.
+template <typename Op> static LogicalResult verifyCombineRows(Op op, Value out, StringRef what) {
+  const int64_t tokens = extent(op.getWeights(), 0), choices = tokens * extent(op.getWeights(), 1);
+  const int64_t rows = extent(op.getRows(), 0);
   if (rows > choices)
-    return emitOpError("has ") << rows << " rows of " << choices << " choices";
-  if (failed(expectShape(*this, getPlaces(), {choices}, "places")) ||
-      failed(expectShape(*this, getY(), {rows, extent(getResult(), 1)}, "y")) ||
-      failed(expectReal(*this, getY(), {getWeights()})))
+    return op.emitOpError("has ") << rows << " rows of " << choices << " choices";
+  if (failed(expectShape(op, op.getPlaces(), {choices}, "places")) ||
+      failed(expectShape(op, op.getY(), {rows, extent(out, 1)}, "y")))
     return failure();
-  return expectShape(*this, getResult(), {tokens, extent(getY(), 1)}, "result");
+  return expectShape(op, out, {tokens, extent(op.getY(), 1)}, what);
+}
+
+LogicalResult CombineRowsOp::verify() {
+  if (failed(verifyCombineRows(*this, getResult(), "result")))
+    return failure();
+  return expectReal(*this, getY(), {getWeights()});
 }
 
 LogicalResult CombineRowsGradOp::verify() {
-  const int64_t tokens = extent(getWeights(), 0), choices = tokens * extent(getWeights(), 1);
   if (getDy().getType() != getY().getType() || getDweights().getType() != getWeights().getType())
     return emitOpError("has gradients of other types than y and weights");
-  const int64_t rows = extent(getRows(), 0);
-  if (rows > choices)
-    return emitOpError("has ") << rows << " rows of " << choices << " choices";
-  if (failed(expectShape(*this, getPlaces(), {choices}, "places")) ||
-      failed(expectShape(*this, getY(), {rows, extent(getDout(), 1)}, "y")))
-    return failure();
-  return expectShape(*this, getDout(), {tokens, extent(getY(), 1)}, "dout");
+  return verifyCombineRows(*this, getDout(), "dout");
 }
 
 LogicalResult ExpertLinearOp::verify() {
