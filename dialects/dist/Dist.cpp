@@ -66,9 +66,8 @@ bool lmc::dist::isUnfinished(Value value) {
   return op && isAsync(op);
 }
 
-// Checks the result's shape: dimension 0 is that of the input, times the number of ranks
-// (all-gather), divided by it (reduce-scatter), or unchanged. Also checks that only an op that runs
-// after the collective has ended reads an unfinished result.
+// Checks dimension 0 of the result: that of the input, times the number of ranks (all-gather),
+// divided by it (reduce-scatter), or unchanged. Checks who reads an unfinished result.
 template <typename Op> static LogicalResult verifyCollective(Op op) {
   auto mesh = SymbolTable::lookupNearestSymbolFrom<MeshOp>(op, op.getMeshAttr());
   if (!mesh)
@@ -98,8 +97,8 @@ LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
 LogicalResult WaitOp::verify() {
   if (!isUnfinished(getStarted()))
     return emitOpError("waits for what no async collective has started");
-  // An all-reduce works in the bytes of its input or of a copy of it. The other collectives read
-  // their inputs until they end, so the wait must name them.
+  // All collectives but the all-reduce, which works in place, read their inputs until they end. The
+  // wait must name these inputs.
   for (Operation *op = getStarted().getDefiningOp(); op;) {
     Value input = op->getOperand(0);
     if (!isUnfinished(input) && !isa<AllReduceOp>(op) && !llvm::is_contained(getInputs(), input))

@@ -1,5 +1,4 @@
-// The verifiers of causal grouped-query attention, which ops of several levels share. Operands and
-// attributes are those of lm.attention.
+// The verifiers of causal grouped-query attention, which ops of several levels share.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"

@@ -1,5 +1,5 @@
-// An op interface that lists the values that a command reads and writes. Commands implement it, and
-// so do the ops on tensors that become commands.
+// An op interface that lists the values that a command, or an op on tensors that becomes a command,
+// reads and writes.
 #pragma once
 
 #include "mlir/IR/Builders.h"

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns true if `op` has StepOpInterface and belongs to the backward pass. A view, such as
-// tensor.extract_slice, does not have StepOpInterface and belongs to no pass.
+// Returns true if `op` belongs to the backward pass. An op without StepOpInterface, such as a view,
+// belongs to no pass.
 bool isBackward(mlir::Operation *op);
 
 // Gives `op` the pass and the layer of `like`. Does nothing unless both ops have StepOpInterface.

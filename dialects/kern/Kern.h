@@ -18,9 +18,9 @@ struct ResultPart {
   mlir::AffineMap place;
 };
 
-// Returns the parts of a value of a fusion's region: the tensors of one shape that
-// tensor.insert_slice inserts one after the other along one dimension. If the value has no parts,
-// returns the value itself. Returns nothing if the parts leave gaps or overlap.
+// Returns the tensors of one shape that tensor.insert_slice inserts into `value`, a value of a
+// fusion's region, one after the other along one dimension. If there are none, returns the value
+// itself. Returns nothing if the parts leave gaps or overlap.
 llvm::SmallVector<ResultPart> partsOfResult(mlir::Value value);
 
 // Returns `name` if no symbol has this name, else the first of name_2, name_3, ... that is free.

@@ -24,7 +24,7 @@ Gradients EmbeddingOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
 }
 
 // y = op(a) op(b), so d op(a) = dy op(b)^T and d op(b) = op(a)^T dy. The gradient of an operand
-// that is stored transposed is also transposed: its factors are exchanged.
+// that is stored transposed has its factors exchanged.
 Gradients MatmulOp::buildVjp(OpBuilder &b, ValueRange cotangents) {
   Value dy = cotangents[0];
   bool ta = getTransposeA(), tb = getTransposeB();

@@ -16,7 +16,7 @@ namespace lmc::lm {
 
 class VariableOp;
 
-// The name of the attribute that lists the matrices that an optimizer step updates as a whole.
+// The attribute that lists the matrices that an optimizer step updates as a whole.
 inline constexpr llvm::StringLiteral kMatrices = "matrices";
 
 // The properties of a parameter that decide whether an optimizer supports it.
@@ -28,19 +28,19 @@ struct SteppedParameter {
 };
 SteppedParameter steppedParameter(VariableOp parameter);
 
-// Returns those matrices of `parameter` that have a name outside of the graph. Their offsets are
-// offsets in the whole parameter, even if ranks divide it.
+// Returns the matrices of `parameter` that have a name outside of the graph. Their offsets are
+// those in the whole parameter, even if ranks divide it.
 llvm::SmallVector<mlir::Attribute> matricesOf(VariableOp parameter);
 
-// State that an optimizer keeps for each parameter: one variable per parameter.
+// State that an optimizer keeps for each parameter.
 struct OptimizerState {
   VariableKind kind;
   mlir::RankedTensorType type;
   InitKind init = InitKind::Zeros;
 };
 
-// A scalar variable that an optimizer reads. Before each step the host writes to it the value of
-// `setting` or of `stepValue`, whichever is given.
+// A scalar variable that an optimizer reads. The host writes `setting` or `stepValue` to it before
+// each step.
 struct OptimizerScalar {
   llvm::StringLiteral name;            // name of the variable: "run.eps"
   llvm::StringLiteral setting = "";    // a key of the configuration: "optimizer.eps"
@@ -48,8 +48,8 @@ struct OptimizerScalar {
   bool decays = false; // true if only parameters with weight decay read it
 };
 
-// A variable of an optimizer step. The step reads `operand` from it and writes `result` to it; null
-// if it does not read or does not write it.
+// A variable of an optimizer step, which reads `operand` from it and writes `result` to it. Either
+// may be null.
 struct OptimizerUse {
   VariableKind kind;
   mlir::Value operand, result;
@@ -66,8 +66,8 @@ class ParameterState {
 public:
   explicit ParameterState(mlir::ModuleOp module);
 
-  // Returns the variable of `kind` that belongs to the parameter of this name, or null. The
-  // variable of the kind Parameter is the parameter itself.
+  // Returns the variable of `kind` that belongs to the parameter of this name (the kind Parameter:
+  // the parameter itself), or null.
   VariableOp find(llvm::StringRef parameter, VariableKind kind) const;
   void insert(VariableOp variable);
 

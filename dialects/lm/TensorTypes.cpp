@@ -7,7 +7,6 @@
 using namespace mlir;
 using namespace lmc;
 
-// Reshapes to one dimension and then to `shape`, and omits a step that changes nothing.
 Value lmc::reshape(OpBuilder &b, Location loc, Value value, ArrayRef<int64_t> shape) {
   RankedTensorType type = tensorTypeOf(value);
   if (type.getShape() == shape)

@@ -175,8 +175,7 @@ CommandOperands LaunchOp::getCommandOperands() {
 }
 
 //===-- Verifiers ---------------------------------------------------------------------------===//
-// A verifier checks one op alone. The checks of a whole module (places lie in their arenas,
-// launches agree with their kernels) are in compiler/phases/Levels.cpp.
+// The checks of a whole module are in compiler/phases/Levels.cpp.
 
 static RankedTensorType contentOf(Value slice) {
   return cast<SliceType>(slice.getType()).getContent();
@@ -193,7 +192,7 @@ LogicalResult ArenaOp::verify() {
 }
 
 // Checks the runs of a view. Without a pitch, there must be one run. With a pitch, each run must be
-// whole rows of its tensor, and runs must not overlap.
+// whole rows, and runs must not overlap.
 template <typename View> static LogicalResult verifyRuns(View view) {
   auto type = view.getType().getContent();
   int64_t offset = view.getOffset(), rows = view.getRows(), pitch = view.getPitch();
