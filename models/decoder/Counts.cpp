@@ -20,7 +20,7 @@ public:
 
   const int64_t tokens; // of a micro-step
   int64_t weights = 0;  // elements of all weights by which a token is multiplied
-  // Columns of q, by the mean number of keys that a query sees: with the mask (causal) and without
+  // Columns of q, by the mean number of keys that a query sees with the mask (causal) and without
   // it (full). Columns with an equal mean are added first, so that each product is rounded once.
   std::map<double, int64_t> causal, full;
   int64_t layerTraffic = 0; // bytes per token
@@ -77,31 +77,27 @@ void Counter::addAttention(lm::AttentionOp attention) {
   full[seq] += columnsOf(attention.getQ());
 }
 
-// Adds up the traffic of a function: the elements in the compute dtype that each op moves in the
-// forward and in the backward pass if it is fused with its neighbours. Per token, an op with c
-// columns moves:
+// Adds up the traffic of a function: the elements in the compute dtype that each op moves in both
+// passes if it is fused with its neighbours. Per token, an op with c columns moves:
 //
 //   rms_norm    reads x, writes y; its gradient reads dy and x, writes dx: 5c. Where only a
 //               rotation reads y, y stays in registers, and the rotation reads x instead: the
 //               gradient's 3c
 //   layer_norm  the same 5c
 //   add         is fused with the norm of its sum: reads the branch and writes the sum; the
-//               norm's gradient also reads the gradient of the residual stream: 3c. If the norm is
-//               in the branch, x + norm(h), both together move the same 8c: they read x and h and
-//               write the sum; the norm's gradient reads h and the two gradients whose sum is that
-//               of the residual stream, and writes this sum and dh. Where a matrix product adds the
-//               residual (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
-//   rope        reads x, writes y: 2c; its gradient is part of attention's gradient (on a CPU a
-//               kernel of its own, which moves 2c more, but in the caches)
+//               norm's gradient also reads the gradient of the residual stream: 3c. x + norm(h)
+//               and its norm move the same 8c. Where a matrix product adds the residual
+//               (lm-fold-residual, on a GPU), kernels move only 1c of the 3c.
+//   rope        reads x, writes y: 2c; its gradient is part of attention's gradient
 //   swiglu      reads gate and up, writes the product: 3c; its gradient reads dout, gate and up,
 //               writes dgate and dup, and recomputes and writes the product: 6c
 //   gelu        reads x, writes y: 2c; its gradient reads dy and x, writes dx, and recomputes and
 //               writes y: 4c
 //   embedding   reads a row, writes it; its gradient reads dx: 3c; the gradient also reads a row of
 //               the main gradient and writes the sum to it: 2c of f32 or f64.
-//               A row of a table of RoPE is only read and written: 2c. One kernel adds the rows of
-//               a token and of its position, so the position's row is only read, and its gradient
-//               only reads dx: 2c. Positions have few rows of main gradients: they stay in caches.
+//               A row of a table of RoPE is only read and written: 2c. The row of a learned
+//               position is read and added by the token's kernel, and its gradient only reads dx:
+//               2c. Positions have few rows of main gradients, which stay in caches.
 //   take_rows   reads x, writes k rows per token; its gradient reads k rows of dy per token and
 //               writes dx: 2c of x and 2c of its result
 //   combine_rows  reads k rows per token, writes their sum: c of y and c of its result; its

@@ -13,15 +13,13 @@ struct ModelCounts {
   // Floating-point operations per token in the forward and the backward pass, without recompute, as
   // in appendix B of the PaLM paper, https://arxiv.org/abs/2204.02311: 6 per weight of a matrix
   // product, plus 12 times the number of keys that a query sees for each column of q. The causal
-  // number uses the mean number of keys that the causal mask and the window leave; the full number
-  // uses all keys of the sequence. A document mask changes neither, because the pairs that it hides
-  // depend on the data.
+  // number takes the mean number of keys that the causal mask and the window leave, the full number
+  // all keys of the sequence. A document mask changes neither, because it depends on the data.
   double flopsPerTokenCausal = 0;
   double flopsPerTokenFull = 0;
 
   // The minimum number of bytes per token that a forward and a backward pass move in ops other than
-  // matrix products and attention, without recompute. Reports give the traffic of a plan's fused
-  // kernels as a multiple of it.
+  // matrix products and attention, without recompute.
   double layerTrafficFloor = 0; // sum over all layers
   double headTrafficFloor = 0;  // sum over ops outside of layers: embedding, last norm, loss
 };

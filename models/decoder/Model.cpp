@@ -22,16 +22,15 @@ struct Parameter {
   // For a matrix, the standard deviation of its normal initial values; for a vector, its initial
   // value, 0 or 1.
   double initial;
-  // For a weight [in, out]: the number of columns of each linear map that lies in it, side by side.
+  // For a weight [in, out]: the number of columns of each linear map in it.
   SmallVector<int64_t> columns = {};
-  // For a matrix of several parts, one below the other: their names and numbers of rows. The
-  // initial values of each part have the standard deviation `initial`.
+  // For a matrix of several parts, one below the other: their names and numbers of rows.
   std::vector<std::pair<std::string, int64_t>> parts = {};
   // For a router's bias: the number of choices of each expert in a step if all are equally busy.
   double balanced = 0;
 };
 
-// The function of a kind of layer, and the parameters that are its arguments, in the same order.
+// The function of a kind of layer, and the parameters that are its arguments.
 struct LayerFunction {
   func::FuncOp function;
   std::vector<Parameter> parameters;
@@ -244,17 +243,16 @@ private:
     return model.initializer == "normal" ? embeddingStddev() : 1.0 / std::sqrt(double(fanIn));
   }
 
-  // Returns the standard deviation of the initial weights of projections whose result is added to
-  // the residual stream. It is divided by the square root of the number of such additions, so that
-  // the variance of the residual stream does not grow with depth.
+  // Returns the standard deviation for projections whose result is added to the residual stream. It
+  // is divided by the square root of the number of such additions, so that the variance of the
+  // residual stream does not grow with depth.
   double residualStddev() const {
     return linearStddev(model.hiddenSize) / std::sqrt(2.0 * double(model.numHiddenLayers));
   }
 
   //===-- Graph -----------------------------------------------------------------------------===//
 
-  // Returns the type that the forward graph reads for a parameter: matrices have the compute dtype,
-  // vectors the master dtype.
+  // Matrices are read in the compute dtype, vectors in the master dtype.
   RankedTensorType readType(const Parameter &parameter) {
     return tensor(parameter.shape, parameter.shape.size() == 2 ? compute : master);
   }
@@ -279,7 +277,7 @@ private:
   // * [counts, mass] of the router, if there is a balancing loss;
   // * [counts, balance, entropy] (kWatched), if people watch the router;
   // * the number of late choices (names::kRouterLate), if there are also windows.
-  // `starts` (start of each token's document) exists with a document mask, cos and sin with RoPE.
+  // `starts` exists with a document mask, cos and sin with RoPE.
   LayerFunction buildLayer(const DecoderLayer &kind) {
     OpBuilder::InsertionGuard guard(b);
     SmallVector<Type> inputs{activations};
@@ -447,7 +445,7 @@ private:
     return argument;
   }
 
-  // Applies a linear layer to x. `maps` has the columns of each linear map in it (empty: one map).
+  // `maps` has the number of columns of each linear map in the layer (empty: one map).
   Value linear(LayerFunction &layer, const Projection &projection, Value x, int64_t out,
                double stddev, SmallVector<int64_t> maps = {}) {
     int64_t in = cast<RankedTensorType>(x.getType()).getDimSize(1);
@@ -498,8 +496,8 @@ private:
 
   //===-- The whole -------------------------------------------------------------------------===//
 
-  // Returns the number of tokens in a chunk of the loss: that of the job, else at most 4096, and at
-  // most 256 MiB of logits, but at least 64. The memory phase may choose another number.
+  // Returns the number of tokens in a chunk of the loss: that of the job, else as many as 256 MiB
+  // of logits hold, from 64 to 4096. The memory phase may choose another number.
   int64_t lossChunk() const {
     if (config.memory.lossChunk > 0)
       return std::min(tokens, config.memory.lossChunk);
@@ -516,7 +514,7 @@ private:
   }
 
   // What a function computes: the loss, the logits of all tokens, or the logits of one token of
-  // each sequence. The host writes the row of this token in [mbs * seq].
+  // each sequence, whose row in [mbs * seq] the host writes.
   enum class Output { Loss, Logits, NextLogits };
 
   void buildForward(StringRef name, Output output) {
@@ -534,7 +532,6 @@ private:
       sin = load("rope.sin", ropeTable);
     }
     if (isRotary() && config.training.documentPositions) {
-      // Each token has its own row of cos and sin: the row of its position.
       Value positions = load(names::kPositions, ids);
       cos = lm::EmbeddingOp::create(b, named("rope.cos"), rotations, positions, cos);
       sin = lm::EmbeddingOp::create(b, named("rope.sin"), rotations, positions, sin);

@@ -19,15 +19,13 @@ namespace lmc {
 //                                         there is one function per kind of layer, named like it
 //   func.func @logits()                   exists only with monitoring.logits
 //
-// With training.document_mask, attention reads the variable batch.starts, i32 [mbs * seq]: for each
-// token, the position in its sequence at which its document starts. With
-// training.document_positions, lm.rope takes each token's position from batch.positions, i32
-// [mbs * seq]; without it, token t has position t mod seq. A decoder with learned positions has no
-// RoPE, cos and sin: its table is read at batch.positions or, without training.document_positions,
-// at batch.row_positions, to which the host writes t mod seq.
+// Inputs are i32 [mbs * seq]. batch.starts (training.document_mask) has, for each token, the
+// position in its sequence at which its document starts. batch.positions
+// (training.document_positions) has each token's position. Without it, token t has position
+// t mod seq, which a decoder with learned positions reads from batch.row_positions.
 //
-// Parameters have Hugging Face's names. With a bf16 compute dtype, every matrix also has a compute
-// copy NAME.compute, which the forward graph reads; vectors (norms and biases) are read in f32.
+// Parameters have Hugging Face's names. With a bf16 compute dtype, the forward graph reads a copy
+// NAME.compute of every matrix; vectors (norms and biases) are read in f32.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, mlir::MLIRContext &context);
 // Returns the graph of `decoder` instead of the decoder of the config's family.
 mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder &decoder,
@@ -36,9 +34,9 @@ mlir::OwningOpRef<mlir::ModuleOp> buildModel(const Config &config, const Decoder
 // Returns the names of the model's parameters for loadConfig(), in the order of declaration.
 std::vector<std::string> parameterNames(const Config &config);
 
-// Returns the head_dim / 2 frequencies of RoPE, in radians per position. They include the model's
-// scaling and are computed as in transformers' modeling_rope_utils. Sets `attentionFactor`, by
-// which cos and sin must be multiplied (1 except for yarn).
+// Returns the head_dim / 2 frequencies of RoPE, in radians per position, with the model's scaling
+// as in transformers' modeling_rope_utils. Sets `attentionFactor`, by which cos and sin must be
+// multiplied (1 except for yarn).
 std::vector<double> ropeFrequencies(const ModelConfig &model, int64_t sequenceLength,
                                     double &attentionFactor);
 

@@ -1,15 +1,14 @@
-// Describes a decoder as data: the properties in which model families differ. Sizes, the eps of
-// norms and RoPE are in ModelConfig.
+// Describes a decoder as data: what differs between model families and is not in ModelConfig.
 //
 // A layer is
 //
 //   x = x + behind(attention(before(x)))
 //   x = x + behind(mlp(before(x)))
 //
-// where `before` and `behind` are the norms that DecoderLayer names. Attention applies RoPE to q
-// and k, after their norm if they have one. The MLP is down(silu(gate(x)) * up(x)) or, without a
-// gate, down(gelu(up(x))). All names are those of Hugging Face's checkpoints, without the prefix of
-// the layer: the weight of q in layer 3 is `model.layers.3.` + `self_attn.q_proj` + `.weight`.
+// where `before` and `behind` are norms. Attention applies RoPE to q and k, after their norm if
+// they have one. The MLP is down(silu(gate(x)) * up(x)) or, without a gate, down(gelu(up(x))).
+// Names are those of Hugging Face's checkpoints, without the prefix of the layer: the weight of q
+// in layer 3 is `model.layers.3.` + `self_attn.q_proj` + `.weight`.
 #pragma once
 
 #include <cstddef>
@@ -30,23 +29,21 @@ struct Norms {
   std::string before, behind;
 };
 
-// Which elements of a row of q and k are normalised together before RoPE: none, those of each head,
-// or the whole row.
+// Which elements of q and k are normalised together before RoPE.
 enum class HeadNorm { None, PerHead, WholeRow };
 
 // An MLP of experts. A router, a linear layer without bias, chooses some experts for each token.
-// The MLP's result is the sum of their results, each multiplied by its weight. An expert is
-// down(silu(gate(x)) * up(x)), without biases. If `count` is 0, there are no experts. If
-// `sharedSize` is not 0, a shared expert processes all tokens, and its result is added.
+// The result is the sum of their results, each multiplied by its weight. An expert is
+// down(silu(gate(x)) * up(x)), without biases.
 struct Experts {
-  int64_t count = 0, chosen = 0; // number of experts, and number of experts per token
+  int64_t count = 0, chosen = 0; // number of experts (0: none), and number of experts per token
   int64_t intermediateSize = 0;  // size of one expert
   bool normalize = false;        // true if the weights of a token add up to 1
   bool sigmoid = false;          // true if scores are sigmoids, false if softmax
   double scale = 1;              // a factor of all weights
   // A bias that is added to the scores only to choose experts (lm.balance_bias); "": none.
   std::string bias = "";
-  int64_t sharedSize = 0;
+  int64_t sharedSize = 0; // size of an expert that processes all tokens; 0: none
   // The weight of gate in expert 3 is `experts` + `.3.` + `gate` + `.weight`.
   std::string router, experts, gate, up, down;
   // The weight of the shared expert's gate is `shared` + `.` + `gate` + `.weight`.
@@ -68,8 +65,8 @@ struct DecoderLayer {
   void setAttentionBias(bool bias) { q.bias = k.bias = v.bias = o.bias = bias; }
 };
 
-// How a decoder knows a token's position: RoPE rotates q and k, or a learned vector of each
-// position is added to the embedding.
+// How a decoder knows a token's position: by RoPE, or by a learned vector of each position that is
+// added to the embedding.
 enum class Positions { Rotary, Learned };
 
 enum class NormKind { Rms, Layer };

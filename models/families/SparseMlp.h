@@ -1,4 +1,4 @@
-// Keys of [model], under Hugging Face's names, that families with an MLP of experts share.
+// What families with an MLP of experts share: keys of [model], under Hugging Face's names.
 #pragma once
 
 #include "ground/config/Checks.h"
@@ -20,15 +20,14 @@ config::Key balanceLossKey(double initial);
 config::Key expertWidthKey();
 config::Key normalizeKey();
 
-// Adds a key to an exported config.json that says if the class adds the balancing loss to the loss.
+// Writes to an exported config.json whether the class adds the balancing loss to the loss.
 void writeBalanceLoss(const ModelConfig &model, config::Json &json);
 
-// Returns the experts, each of `width` columns, under the names that most classes give them:
-// `mlp.experts.3.gate_proj`.
+// Returns experts of `width` columns with the names that are usual: `mlp.experts.3.gate_proj`.
 Experts expertsOf(const ModelConfig &model, const char *count, int64_t width);
 
-// Reports an error if a token has more experts than a layer, whose number is the key `experts`, or
-// if distributed.expert_parallel does not divide this number.
+// Reports an error if a token has more experts than a layer, or if distributed.expert_parallel does
+// not divide the number of experts of a layer, which is the key `experts`.
 void checkExperts(const config::CheckedJob &job, const char *experts);
 
 } // namespace lmc
