@@ -1,6 +1,5 @@
 // plan-assign-buffers: decides which values of a function share bytes, and computes the live range
-// of each buffer. The result is written as attributes (BufferAssignment.h). plan-pack-arenas
-// chooses the offsets.
+// of each buffer (BufferAssignment.h). plan-pack-arenas chooses the offsets.
 #include "passes/buffers/BufferAssignment.h"
 #include "passes/buffers/Passes.h"
 #include "passes/buffers/StatePlaces.h"
@@ -36,8 +35,7 @@ public:
   // Facts about kernels. All functions of a module share them.
   struct Kernels {
     llvm::DenseMap<Operation *, std::optional<RegionInfo>> infos; // nullopt: no analysis
-    // True if a result of a kernel may be written over an input; keyed by kernel, result number
-    // and input number.
+    // True if a kernel's result may be written over an input. Key: kernel, result, input.
     llvm::DenseMap<std::pair<Operation *, std::pair<unsigned, unsigned>>, bool> writesOver;
   };
 
@@ -79,8 +77,8 @@ private:
                tensor::ExpandShapeOp, tensor::CollapseShapeOp, lm::LoadOp, lm::StoreOp>(op);
   }
 
-  // Returns the position of the last op that reads bytes of `value`. A view reads nothing, but the
-  // ops that read the view count.
+  // Returns the position of the last op that reads bytes of `value`; -1 if there is none. A view
+  // reads no bytes.
   int64_t lastRead(Value value) const;
 
   func::FuncOp function;
@@ -214,8 +212,7 @@ int64_t BufferAssigner::lastRead(Value value) const {
   return last;
 }
 
-// Returns true if an op other than `except` reads, after `position`, a value that overlaps the
-// region.
+// Returns true if an op after `position` reads a value in the region that is no result of `except`.
 bool BufferAssigner::usedAfter(BufferView region, uint64_t bytes, int64_t position,
                                Operation *except) const {
   return llvm::any_of(members[region.buffer], [&](Value member) {
@@ -273,8 +270,8 @@ bool BufferAssigner::mayOverwrite(BufferView view, Value sum) const {
   return false;
 }
 
-// Assigns views to values in program order. Loads of variables come first, so that all readers of a
-// variable are known before another value may overwrite it.
+// Loads of variables get views first, so that all readers of a variable are known before another
+// value may overwrite it.
 LogicalResult BufferAssigner::assignViews() {
   if (function.getNumArguments() || function.getNumResults())
     return function.emitError("has arguments or results; a function of a plan only has variables");
@@ -362,8 +359,8 @@ LogicalResult BufferAssigner::assignViews() {
   return success();
 }
 
-// Returns the first op that writes the buffer of `value`. It is not the op that defines `value` if
-// that op ends a chain of accumulations, or is the wait for a collective.
+// Returns the first op that writes the buffer of `value`. If `value` is the last sum of a chain of
+// accumulations, the chain's first op writes the buffer.
 Operation *BufferAssigner::firstWriter(Value value) const {
   Operation *first = value.getDefiningOp();
   for (Value member : members[result.view(value).buffer])
@@ -373,9 +370,8 @@ Operation *BufferAssigner::firstWriter(Value value) const {
   return first;
 }
 
-// Returns true if `value`, which is stored to a variable, may be computed in the variable's bytes.
-// No op may read the old contents after that; the op that computes `value` may read them if it may
-// write over what it reads.
+// Returns true if `value`, which is stored to a variable, may be computed in the variable's bytes:
+// no later op reads the old contents, and the op that computes `value` may write over them.
 bool BufferAssigner::mayMakeInPlaceOf(Value value, unsigned variableBuffer) {
   Operation *producer = value.getDefiningOp();
   if (!producer || isView(producer) || !isWholeTemporary(value))
@@ -408,15 +404,13 @@ void BufferAssigner::placeStoresAndParts() {
       BufferView view = result.view(value);
       if (view == place)
         continue;
-      // The stored value and the value that it is a reshape of have the same buffer.
       Value made = behindReshapes(value);
       if (reuse && mayMakeInPlaceOf(made, place.buffer)) {
         merge(view.buffer, place);
         continue;
       }
-      // Every load reads the state before the first store, so variables are written at the end. If
-      // the value is the old contents of another variable, which may be overwritten before the end,
-      // it is first copied to a new buffer.
+      // Every load reads the state before the first store, so the copy to the variable is made at
+      // the end. Another variable may be overwritten before that, so its old contents are copied.
       auto type = tensorTypeOf(value);
       bool madeHere = made.getDefiningOp() && !isView(made.getDefiningOp());
       if (!result.buffers[view.buffer].variable.empty() && !madeHere)
@@ -427,7 +421,6 @@ void BufferAssigner::placeStoresAndParts() {
     auto insert = dyn_cast<tensor::InsertSliceOp>(op);
     if (!insert)
       continue;
-    // The part and the value that it is a reshape of have the same buffer.
     Value part = behindReshapes(insert.getSource());
     auto wholeType = tensorTypeOf(insert.getDest());
     auto partType = tensorTypeOf(insert.getSource());
@@ -474,8 +467,8 @@ void BufferAssigner::placeStoresAndParts() {
 }
 
 // Returns true if `buffer`, which only `op` writes, may become `region` of a buffer that `op`
-// reads: no later op reads the bytes of the region, no other result is there, and the kernel reads
-// every byte before it writes a result to that byte.
+// reads: no later op and no other result needs these bytes, and the kernel reads every byte before
+// it writes to the byte.
 bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView region) const {
   uint64_t bytes = result.buffers[buffer].bytes;
   if (usedAfter(region, bytes, positions.lookup(op), nullptr) || !mayMerge(buffer, region))
@@ -483,7 +476,7 @@ bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView regi
   for (OpResult value : op->getResults()) {
     if (result.view(value).buffer != buffer) {
       if (overlaps(value, region, bytes))
-        return false; // another result lies there, even if nobody reads it
+        return false; // even if nobody reads the other result
       continue;
     }
     auto type = tensorTypeOf(value);
@@ -500,9 +493,8 @@ bool BufferAssigner::mayTakeOver(Operation *op, unsigned buffer, BufferView regi
   return true;
 }
 
-// Writes the results of a kernel over inputs that no later op reads: over an input of the same
-// size, over columns of an input or, if several results form one buffer, over a buffer that
-// contains several inputs.
+// Writes results of kernels over inputs that no later op reads: over an input of the same size or,
+// if several results form one buffer, over a buffer that contains several inputs.
 void BufferAssigner::shareDyingInputs() {
   for (Operation &op : function.getBody().front()) {
     auto launch = dyn_cast<kern::LaunchOp>(op);
@@ -592,8 +584,7 @@ FailureOr<BufferAssignment> BufferAssigner::run() {
   return std::move(result);
 }
 
-// Checks that a function does not use both a storage and its members: they share bytes, which the
-// function does not show.
+// Checks that a function does not use both a storage and its members, which share bytes.
 static LogicalResult checkStorageUse(func::FuncOp function, const SymbolTable &symbols) {
   llvm::StringMap<bool> byMember; // for each storage, true if a member is used
   for (Operation &op : function.getBody().front()) {

@@ -1,16 +1,14 @@
 // Decides which values of a function share bytes, and computes the live range of each buffer.
 //
-// A value is a view of a buffer: one run of bytes, or equally spaced runs (columns of a wider
-// tensor). Two values share a buffer if
+// A value is a view of a buffer (BufferView.h). Two values share a buffer if
 // * one is a slice (rows, columns) or a reshape of the other;
 // * one is inserted into the other (it is then computed in its final place);
-// * an op adds to an accumulator, and the other value is the op's result;
-// * one is stored to a variable (it is then computed in the variable's bytes; StatePlaces.h has the
-//   rule for a value of which each part is stored to a variable);
-// * a kernel may write one over the other, an input that no later op reads.
+// * one is an accumulator, and the other is the result of the op that adds to it;
+// * one is stored to a variable (it is then computed in the variable's bytes; see StatePlaces.h);
+// * one is an input of a kernel that no later op reads, and the other is written over it.
 //
-// Kernels and attention support spaced runs; library calls do not. Where an op would read wrong
-// bytes if buffers were shared, a copy is recorded instead.
+// If an op would read wrong bytes in a shared buffer, or an op of a library would need spaced runs,
+// a copy is recorded instead.
 #pragma once
 
 #include "dialects/plan/Plan.h"
@@ -52,7 +50,7 @@ struct BufferAssignment {
   // Returns the copies that must run before `op`'s command.
   llvm::ArrayRef<Copy> copiesBefore(mlir::Operation *op) const;
 
-  // Writes the assignment into the IR, as attributes of `function` and of its ops:
+  // Writes the assignment to attributes of `function` and of its ops:
   //   plan.buffers  of the function: an array of #plan.buffer
   //   plan.views    of an op: a #plan.view for each result
   //   plan.copies   of an op that needs copies: an array of #plan.copy
@@ -62,13 +60,12 @@ struct BufferAssignment {
   static mlir::FailureOr<BufferAssignment> readFrom(mlir::func::FuncOp function);
 };
 
-// The assignments of a module's functions. plan-assign-buffers fills this analysis and the passes
-// after it preserve it, so that they need not read the attributes.
+// The assignments of a module's functions. plan-assign-buffers fills this analysis, so that the
+// passes after it need not read the attributes.
 struct BufferAssignments {
   explicit BufferAssignments(mlir::Operation * /*module*/) {}
 
-  // Returns the assignment of a function, which is read from the attributes if the analysis lacks
-  // it; see readFrom().
+  // Returns the assignment of a function. Reads it from the attributes if it is missing here.
   mlir::FailureOr<BufferAssignment *> of(mlir::func::FuncOp function);
 
   llvm::DenseMap<mlir::Operation *, BufferAssignment> functions;

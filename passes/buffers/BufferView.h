@@ -20,19 +20,18 @@ struct BufferView {
 // Returns true if two regions of one buffer have a byte in common.
 bool regionsOverlap(const BufferView &a, uint64_t aBytes, const BufferView &b, uint64_t bBytes);
 
-// Returns true if each run of a view of `type` is a number of whole rows: `view.rows` is then a
-// product of leading dimensions of `type`, without the last one.
+// Returns true if each run of a view of `type` is a number of whole rows, that is, if `view.rows`
+// is a product of leading dimensions of `type` without the last one.
 bool runsAreRows(mlir::RankedTensorType type, const BufferView &view);
 
-// Returns what `view`, a view of a dense buffer, becomes when the buffer becomes `region` of
-// another buffer. The `regionBytes` bytes of the buffer may be divided into runs there. Returns
-// nothing if the bytes of the view would not be equally spaced runs.
+// Returns what `view`, a view of a dense buffer of `regionBytes` bytes, becomes when the buffer
+// becomes `region` of another buffer. Returns nothing if the view's bytes would not be equally
+// spaced runs.
 std::optional<BufferView> compose(const BufferView &view, mlir::RankedTensorType type,
                                   const BufferView &region, uint64_t regionBytes);
 
-// Returns the region that a slice (tensor.extract_slice or insert_slice) covers. The sliced tensor
-// has type `whole` and lies at `view`. Returns nothing unless the slice is rows of the tensor or a
-// rectangle of a matrix.
+// Returns the region that a slice covers of a tensor of type `whole` that lies at `view`. Returns
+// nothing unless the slice is rows of the tensor or a rectangle of a matrix.
 std::optional<BufferView> viewOfSlice(mlir::OffsetSizeAndStrideOpInterface slice,
                                       mlir::RankedTensorType whole, BufferView view);
 

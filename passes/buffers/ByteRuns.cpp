@@ -178,8 +178,8 @@ static void forEachBox(const Piece &piece, const Grid &grid,
     forEachBox(rowOf(piece, row), grid, use);
 }
 
-// Moves `piece` from bytes of `from` to the bytes with the same numbers of `to`. `from` and `to`
-// have equally many bytes, and at least one of them is dense.
+// Moves `piece` from byte n of `from` to byte n of `to`, for each n. `from` and `to` have equally
+// many bytes, and at least one of them is dense.
 static void move(const Piece &piece, const ByteRuns &from, const ByteRuns &to,
                  llvm::SmallVectorImpl<Piece> &result) {
   if (from.rows == 1 && to.rows == 1) {
@@ -222,7 +222,7 @@ Content lmc::replacePart(const Content &content, const ByteRuns &part, const Con
   return result;
 }
 
-// Compares two pieces row by row, because their places are divided differently.
+// Returns true if two pieces have the same contents where their places overlap.
 static bool sameBytes(const Piece &expected, const Piece &found) {
   if (expected.place == found.place)
     return expected.sameSource(found);
@@ -238,7 +238,7 @@ static bool sameBytes(const Piece &expected, const Piece &found) {
 
 std::optional<ContentDifference> lmc::findDifference(const Content &expected,
                                                      const Content &found) {
-  // Nearly always both are divided in the same way. Then comparing them piece by piece is enough.
+  // Nearly always both are divided in the same way.
   auto same = [](const Piece &x, const Piece &y) { return x.place == y.place && x.sameSource(y); };
   if (llvm::equal(expected, found, same))
     return std::nullopt;
@@ -294,8 +294,8 @@ void ByteMemory::insert(const Piece &piece) {
 }
 
 // If the pitches differ, at most this many rows of a piece are cut one by one. A piece with more
-// rows is forgotten as a whole. This is exact if the piece's buffer is no longer live, as in all
-// plans so far. Otherwise a right read of the rest may be reported as a fault.
+// rows is forgotten as a whole. If its buffer is still live, the check may then report a fault that
+// is none; no plan so far has such a buffer.
 static constexpr int64_t kExactRows = 1024;
 
 void ByteMemory::forget(const ByteRuns &at) {

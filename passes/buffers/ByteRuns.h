@@ -1,9 +1,8 @@
 // Equally spaced runs of bytes, and the contents of bytes: the algebra of CheckAliasing.
 //
 // A rectangle of a row-major matrix is `rows` runs of `run` bytes that begin `pitch` bytes apart. A
-// piece states that such runs contain bytes of a value, which is identified by a token: the first
-// byte contains the token's byte `from`, and each further row begins `fromPitch` bytes later in the
-// value.
+// piece says which bytes of a value such runs contain. A token identifies the value. Row r of the
+// runs contains the value's bytes from `from` + r `fromPitch` on.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -47,8 +46,8 @@ struct CutPiece {
 };
 CutPiece cut(const Piece &piece, const ByteRuns &by);
 
-// The contents of a value. Places are counted in bytes from the value's start, as if the value were
-// dense. Bytes that no piece covers have unknown contents.
+// The contents of a value, as if it were dense and began at byte 0. Bytes that no piece covers have
+// unknown contents.
 using Content = llvm::SmallVector<Piece, 1>;
 
 Content contentOf(unsigned token, int64_t bytes);
@@ -57,8 +56,7 @@ Content partOf(const Content &content, const ByteRuns &part);
 // Returns `content` with the runs `part` replaced by `source`.
 Content replacePart(const Content &content, const ByteRuns &part, const Content &source);
 
-// A difference of two contents: bytes should contain `expected` but contain `found` (nullopt: their
-// contents are unknown).
+// Bytes that should contain `expected` but contain `found` (nullopt: unknown contents).
 struct ContentDifference {
   Piece expected;
   std::optional<Piece> found;

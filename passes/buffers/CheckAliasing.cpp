@@ -53,9 +53,7 @@ struct Arena {
   int64_t bytes = 0, alignment = 1;
 };
 
-// An ArrayAttr that holds the kind of a command, its attributes, the names of its operands, its
-// kernel, and the types of operands and results. Ops and commands with equal signatures compute
-// equal results from equal operands.
+// Ops and commands with equal signatures compute equal results from equal operands.
 using Signature = Attribute;
 
 // An op of the function before planning, whose results a command of the plan may compute.
@@ -348,8 +346,7 @@ template <typename Key> std::vector<const Place *> AliasingChecker::slicesBy(Key
   return sorted;
 }
 
-// Checks that slices with bytes in common have disjoint live ranges, or equal ones if they are
-// views of one buffer.
+// Checks that slices with bytes in common have disjoint live ranges, or equal ones (one buffer).
 LogicalResult AliasingChecker::checkLifetimes() {
   std::vector<const Place *> alive;
   for (const Place *place : slicesBy([](const Place &x) { return std::make_tuple(x.first); })) {
@@ -386,8 +383,7 @@ LogicalResult AliasingChecker::checkBufferStarts() {
   return success();
 }
 
-// Returns a number that all kernels with the same region and hero share, whatever the layouts of
-// their arguments.
+// Returns a number that kernels share if only the layouts of their arguments differ.
 unsigned AliasingChecker::kernelClass(kern::KernelOp kernel) {
   auto [it, isNew] = classes.try_emplace(kernel, 0);
   if (!isNew)
@@ -422,8 +418,8 @@ static Type contentTypeOf(Value value) {
   return slice ? Type(slice.getContent()) : value.getType();
 }
 
-// Describes an op of the function, whose values are tensors, or a command, whose values are slices.
-// If it adds to a value, this value is the last of `reads`.
+// Describes an op of the function or a command. If it adds to a value, this value is the last of
+// `reads`.
 FailureOr<Command> AliasingChecker::describe(Operation &op) {
   auto described = dyn_cast<CommandOpInterface>(op);
   if (!described)
@@ -525,8 +521,7 @@ LogicalResult AliasingChecker::addStep(Operation &op) {
   return success();
 }
 
-// Returns the bytes of a slice within the dense tensor `whole`. Fails unless they are equally
-// spaced runs.
+// Returns the bytes of a slice of `whole`. Fails unless they are equally spaced runs.
 template <typename SliceOp>
 static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
   ArrayRef<int64_t> offsets = slice.getStaticOffsets(), sizes = slice.getStaticSizes();
@@ -535,9 +530,8 @@ static FailureOr<ByteRuns> runsOf(SliceOp slice, RankedTensorType whole) {
       llvm::is_contained(offsets, ShapedType::kDynamic) ||
       llvm::is_contained(sizes, ShapedType::kDynamic))
     return slice.emitError("is no slice with constant offsets and sizes, and strides of 1");
-  // `inner` becomes the innermost dimension that the slice does not take in full, or 0. The runs
-  // are equally spaced if the slice takes in full every dimension between the first one and
-  // `inner`.
+  // `inner` becomes the innermost dimension that the slice takes only in part, or 0. The runs are
+  // equally spaced if the slice takes all of every dimension between the first one and `inner`.
   int64_t inner = whole.getRank() - 1;
   int64_t stride = int64_t(whole.getElementTypeBitWidth()) / 8, offset = 0;
   for (; inner > 0 && sizes[size_t(inner)] == shape[size_t(inner)]; --inner)
@@ -620,9 +614,8 @@ static bool isTokenMatrix(StringRef name) {
   return llvm::is_contained({"q", "k", "v", "dq", "dk", "dv"}, name);
 }
 
-// Returns true if a command supports spaced runs for operand or result `number`, counted over
-// operands and then results. The rule does not use the operand's `mayBeSpaced`, which the passes
-// used to choose places.
+// Returns true if operand or result `number` of a command may have spaced runs. Operands come
+// first. The passes chose places by `mayBeSpaced`, so the check does not use it.
 static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
@@ -767,8 +760,7 @@ AliasingChecker::misread(const Command &command, const ComputedOp &computed) {
   return std::nullopt;
 }
 
-// Returns the op of the function that `command` computes, or null. Mostly this is the first op that
-// no command has computed yet.
+// Returns the op of the function that `command` computes, or null.
 ComputedOp *AliasingChecker::findComputed(const Command &command) {
   if (next < computedOps.size() && computedOps[next].signature == command.signature &&
       !misread(command, computedOps[next]))
@@ -781,9 +773,8 @@ ComputedOp *AliasingChecker::findComputed(const Command &command) {
   return nullptr;
 }
 
-// Returns the op of the function that a wrong command was probably meant to compute, or null. Of
-// the ops with the command's signature, this is one with the command's location or, if there is
-// none, the first one that no command has computed yet.
+// Returns the op that a wrong command was probably meant to compute, or null. An op with the
+// command's location is more likely than the first op that no command has computed.
 ComputedOp *AliasingChecker::likelyComputed(const Command &command) {
   ComputedOp *likely = nullptr;
   if (auto it = computedBySignature.find(command.signature); it != computedBySignature.end())

@@ -149,9 +149,8 @@ LogicalResult CommandEmitter::emit(Operation *op) {
   return success();
 }
 
-// Returns the op that gives the commands of `op` their pass and layer. The commands of a view are
-// copies of its operands, and belong to the op that computes the first operand (null if there is
-// none).
+// Returns the op that gives the commands of `op` their pass and layer, or null. The commands of a
+// view are copies, which belong to the op that computes the view's first operand.
 static StepOpInterface stepOf(Operation *op) {
   while (op && !isa<StepOpInterface>(op))
     op = isa<tensor::TensorDialect>(op->getDialect()) && op->getNumOperands()
@@ -226,7 +225,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
     const auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
     const auto variables = llvm::to_vector(module.getOps<lm::VariableOp>());
     const auto kernels = llvm::to_vector(module.getOps<kern::KernelOp>());
-    // This module keeps a copy of the functions on tensors for plan-check-aliasing.
+    // plan-check-aliasing needs the functions on tensors.
     ModuleOp tensors;
     if (keepTensors) {
       OpBuilder b = OpBuilder::atBlockEnd(module.getBody());

@@ -77,8 +77,8 @@ void ReadsOfInput::findLoops() {
       loops = std::max(loops, unsigned(cast<RankedTensorType>(part.value.getType()).getRank()));
 }
 
-// Returns the indices of a reduction's loops as a function of the kernel's loops. A sum over blocks
-// of rows has one loop more than the kernel: block = row / rows, row in the block = row mod rows.
+// Returns the indices of a reduction's loops for those of the kernel's loops. A sum over blocks of
+// rows has one loop more: block = row / rows, row in the block = row mod rows.
 AffineMap ReadsOfInput::loopsOf(linalg::GenericOp reduction) const {
   if (!sumsBlocks(reduction))
     return allLoops();
@@ -104,7 +104,7 @@ unsigned ReadsOfInput::passOf(Value tensor) {
   return passes[tensor] = pass;
 }
 
-// Returns the indices at which a result is written: those of all loops, or of all not reduced ones.
+// Returns the indices at which a result is written: those of all loops, or of those not reduced.
 AffineMap ReadsOfInput::pointOf(Value result) {
   unsigned rank = unsigned(cast<RankedTensorType>(result.getType()).getRank());
   AffineMap all = allLoops();
@@ -202,14 +202,14 @@ bool ReadsOfInput::variesOnLane(Value scalar, AffineMap point) {
   });
 }
 
-// Returns true if the work item that writes an element at `written` is also the one that reads it,
-// and reads it before it writes.
+// Returns true if the work item that writes an element at `written` makes the read, and makes it
+// before it writes.
 bool ReadsOfInput::isBefore(const Read &read, AffineMap written) const {
   bool computed = llvm::is_contained(read.computed, true);
   if (!computed && read.point == written)
     return true;
-  // The read is the same for the whole row that the work item writes, and reads an element of that
-  // row. Only a row reduction makes such a read before it writes any element of the row.
+  // The whole row that the work item writes needs the same element of this row. Only a row
+  // reduction reads such an element before it writes to the row.
   if (!isRow() || written != allLoops() || read.onLane ||
       read.point.getNumResults() != loops || read.point.isFunctionOfDim(loops - 1))
     return false;

@@ -4,11 +4,9 @@
 // The rule relies only on what the code generators guarantee (compiler/kernels/Hero.h,
 // LowerKernels.cpp):
 // * work items run in any order and at the same time;
-// * a value that varies along a row is read element by element, and is read before anything is
-//   written at the element;
+// * an element of a value that varies along a row is read before a result is written there;
 // * a row reduction makes its passes over the row one after the other; before a pass it reads
-//   everything that does not vary along the row (with other heroes, several threads may share a
-//   row);
+//   everything that does not vary along the row (other heroes may divide a row among threads);
 // * a pass that reduces comes before everything that needs its result.
 #pragma once
 

@@ -5,8 +5,8 @@ namespace lmc {
 
 // An attribute of a variable: i64, the offset of its first byte in @state.
 inline constexpr char kOffset[] = "plan.offset";
-// An attribute of a function: array<i64>, the offset of each of its buffers in @workspace. The
-// entry has no meaning if the buffer is unused or is a variable.
+// An attribute of a function: array<i64>, the offset of each of its buffers in @workspace; 0 for an
+// unused buffer and for a variable.
 inline constexpr char kOffsets[] = "plan.offsets";
 // An attribute of a function: i64, the number of bytes of @workspace that the function needs.
 inline constexpr char kPeakBytes[] = "plan.peak_bytes";

@@ -62,8 +62,8 @@ static StatePlace placeOf(lm::VariableOp variable) {
   return {variable.getSymName().str(), 0};
 }
 
-// Returns the place of the variables to which the parts are stored, if they are neighbours in the
-// order of the parts, and the parts cover the whole.
+// Returns the place of the variables to which the parts are stored, if they follow each other as
+// the parts do, and the parts cover the whole.
 std::optional<StatePlace> PlaceFinder::placeOf(Value whole,
                                                MutableArrayRef<StoredPart> parts) const {
   llvm::sort(parts, [](const StoredPart &x, const StoredPart &y) { return x.first < y.first; });
@@ -115,8 +115,8 @@ void PlaceFinder::place(Value whole, MutableArrayRef<StoredPart> parts) {
     }
     made.push_back(before);
   }
-  // A whole begins with the insertion of a part, or with one command. A result of a command that is
-  // stored whole needs no place here.
+  // A whole begins with the insertion of a part, or with one command. A command's result that is
+  // stored as one part needs no place here.
   if (!first || (isa<CommandOpInterface>(first) ? !inserts.empty() || parts.size() == 1
                                                 : !isa<tensor::InsertSliceOp>(first)))
     return;

@@ -1,8 +1,7 @@
 // Places in state that are known before a function's values get buffers.
 //
-// A whole is a vector whose parts are all stored to variables. If these variables are neighbours in
-// one storage, in the order of the parts, the whole can be computed in their bytes, and the stores
-// need no copies:
+// A whole is a vector whose parts are all stored to variables. If these variables follow each other
+// in one storage, the whole can be computed in their bytes, and the stores need no copies:
 //
 //   %0 = tensor.empty()                                  lies at @w.grad, as do %1, %2 and %sum
 //   %1 = tensor.insert_slice %dw into %0[0] [64]
@@ -36,8 +35,8 @@ struct StatePlaces {
   llvm::StringMap<StatePlace> variables;
 };
 
-// Returns the wholes of `function` that may lie in state: no op reads the old contents of their
-// variables after the first write to the whole. `symbols` are those of the module.
+// Returns the wholes of `function` that may lie in state: after the first write to the whole, no op
+// reads the old contents of the variables.
 StatePlaces findStatePlaces(mlir::func::FuncOp function, const mlir::SymbolTable &symbols);
 
 // If `value` is a reshape of another value, returns that value, else `value`.
