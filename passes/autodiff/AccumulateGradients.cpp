@@ -1,6 +1,5 @@
-// lm-accumulate-gradients: replaces @micro, the function of every micro-step, by three functions:
-// for the first, the middle and the last micro-steps of an optimizer step. Passes.td shows an
-// example.
+// lm-accumulate-gradients: replaces @micro by a function each for the first, the middle and the
+// last micro-steps of an optimizer step. Passes.td shows an example.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
@@ -20,8 +19,7 @@ namespace lmc {
 using namespace mlir;
 using namespace lmc;
 
-// The temporary name of the function of the middle micro-steps. It is renamed to @micro after the
-// old @micro is erased.
+// The name of the function of the middle micro-steps until the old @micro is erased.
 static constexpr StringRef kMiddle = "micro_middle";
 
 namespace {
@@ -31,8 +29,8 @@ public:
   Accumulator(func::FuncOp function, SymbolTable &symbols, llvm::StringMap<func::FuncOp> &variants)
       : function(function), symbols(symbols), variants(variants), b(function.getContext()) {}
 
-  // Replaces every lm.accumulate of the function. With `storeFirst`, the first contribution to a
-  // variable overwrites the variable; otherwise every contribution is added.
+  // Replaces every lm.accumulate. With `storeFirst`, the first contribution to a variable
+  // overwrites the variable; all others are added.
   void run(bool storeFirst);
 
 private:
@@ -52,8 +50,8 @@ static Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool b
   return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
 }
 
-// Returns the op that computes `contribution` if that op can add its result to an accumulator, else
-// null. If several ops add to `contribution` one after the other, returns the first of them.
+// Returns the op that computes `contribution` if it can add its result to an accumulator, else
+// null. If several ops add up `contribution`, returns the first of them.
 static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   auto producer = dyn_cast_if_present<AccumulatingOpInterface>(contribution.getDefiningOp());
   if (!producer || producer.getAccumulated() != contribution || !contribution.hasOneUse())
@@ -61,8 +59,8 @@ static AccumulatingOpInterface accumulatingProducer(Value contribution) {
   return producer.getAccumulator() ? accumulatingProducer(producer.getAccumulator()) : producer;
 }
 
-// Returns accumulator + contribution. If the op that computes the contribution can add to an
-// accumulator, the op gets the accumulator; otherwise a sum is created before `before`.
+// Returns accumulator + contribution. The op that computes the contribution adds it if it can;
+// otherwise a sum is created before `before`.
 Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp before) {
   AccumulatingOpInterface producer = accumulatingProducer(contribution);
   if (producer && accumulator.getDefiningOp()->isBeforeInBlock(producer)) {
@@ -73,9 +71,8 @@ Value Accumulator::addTo(Value contribution, Value accumulator, lm::AccumulateOp
   return addedTo(b, accumulator, contribution, before.getBackward());
 }
 
-// Returns a copy of `callee`, a layer's backward half, that takes an accumulator for each result in
-// the attribute `lm.accumulated` of `callee` (gradients of parameters) and returns the sums, in the
-// accumulation dtype.
+// Returns a copy of `callee`, a layer's backward half. For each result in the attribute
+// `lm.accumulated` of `callee`, the copy takes an accumulator and returns the sum.
 func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
   func::FuncOp &variant = variants[callee.getSymName()];
   if (variant)
@@ -108,10 +105,9 @@ void Accumulator::run(bool storeFirst) {
   for (lm::AccumulateOp op : accumulates)
     ++contributions[op.getVariable()];
 
-  // If a single call computes the whole gradient of a layer's parameter, the called function can
-  // add to the main gradient itself. `calls` maps each call to the lm.accumulate ops of such
-  // gradients. Results of a forward half are added outside of it, because all micro-steps call the
-  // same forward halves, which the memory phase rewrites (LayerHalves.h).
+  // For each call, the gradients to which it alone contributes: the called backward half can add
+  // them to the main gradients. Results of forward halves are added outside, because all
+  // micro-steps must call the same forward halves (LayerHalves.h).
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
   for (lm::AccumulateOp op : accumulates)
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();

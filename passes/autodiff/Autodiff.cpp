@@ -1,9 +1,8 @@
 // lm-autodiff: reverse-mode differentiation of @forward. Passes.td shows an example.
 //
-// To differentiate a function, the pass copies it and appends the VJPs (vector-Jacobian products)
-// of its ops, from the last op to the first. This joint graph is then cut into a forward and a
-// backward half. The forward half also returns every value that the backward half reads: these
-// values are saved for the backward pass.
+// The pass copies a function and appends the VJPs (vector-Jacobian products) of its ops, from the
+// last op to the first. It then cuts this joint graph into a forward and a backward half. The
+// forward half also returns every value that the backward half reads.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/interfaces/Differentiable.h"
@@ -51,8 +50,7 @@ public:
     if (!contribution)
       return;
     Value &sum = sums[value];
-    // The gradient of the experts' weights is a sum over windows of rows: each window adds to the
-    // contribution of the window before.
+    // The gradient of the experts' weights is a sum over windows of rows.
     if (auto grad = contribution.getDefiningOp<lm::ExpertLinearGradOp>();
         sum && grad && !grad.getAcc()) {
       grad.setAccumulator(sum);
@@ -98,8 +96,7 @@ private:
 
 } // namespace
 
-// Marks the ops in [first, end) as ops of the backward pass. Every value that passes from an op of
-// the forward pass to one of the backward pass is kept.
+// Marks the ops in [first, end) as ops of the backward pass.
 static void markBackward(Operation *first, Operation *end) {
   for (Operation *op = first; op != end; op = op->getNextNode())
     if (auto step = dyn_cast<StepOpInterface>(op))
@@ -112,8 +109,8 @@ static bool hasGradient(Value value) {
   return !op || op.hasGradient(cast<OpResult>(value).getResultNumber());
 }
 
-// Appends the VJPs of `forwardOps`, from the last op to the first, at the builder's insertion
-// point. Ops whose VJP also computes their results are added to `recomputed`, if it is given.
+// Appends the VJPs of `forwardOps` at the builder's insertion point. Adds ops whose VJP also
+// computes their results to `recomputed`, if it is given.
 LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
                                              Cotangents &cotangents,
                                              SmallVectorImpl<Recomputed> *recomputed) {
@@ -275,8 +272,7 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   return &(done[function.getSymNameAttr()] = std::move(halves));
 }
 
-// Returns the main gradient of a parameter, in the dtype of the master weights. Declares it if it
-// does not exist.
+// Returns the main gradient of a parameter. Declares it if it does not exist.
 lm::VariableOp Differentiator::gradientOf(StringRef parameter) {
   using Kind = lm::VariableKind;
   if (lm::VariableOp known = state.find(parameter, Kind::Gradient))
@@ -349,7 +345,7 @@ LogicalResult Differentiator::run() {
   markBackward(scale.getDefiningOp(), ret);
 
   // If a VJP also computes the results of its op, the op is erased, unless the forward pass reads
-  // the results. An op that only adds to the loss is moved behind the VJP.
+  // the results. A balancing loss, which only adds to the loss, is moved behind the VJP.
   for (auto &[op, results] : recomputed) {
     Operation *again = results.front().getDefiningOp();
     for (Operation *reader : llvm::make_early_inc_range(op->getUsers()))
@@ -371,8 +367,7 @@ LogicalResult Differentiator::run() {
   ret.getOperandsMutable().clear();
   micro.setFunctionType(b.getFunctionType({}, {}));
 
-  // Each contribution is added to its main gradient right after it is computed. A contribution to a
-  // compute copy belongs to the copied parameter.
+  // Each contribution is added to its main gradient right after it is computed.
   llvm::SmallVector<lm::LoadOp> loads(body.getOps<lm::LoadOp>());
   llvm::DenseMap<Value, unsigned> owners; // number of parameters that share a cotangent
   for (lm::LoadOp load : loads)
@@ -390,8 +385,8 @@ LogicalResult Differentiator::run() {
       continue;
     lm::VariableOp main =
         gradientOf(copy ? *variable.getParameter() : variable.getSymName());
-    // If a parameter is used several times, each contribution is added to the main gradient
-    // separately, so that the op that computes it can add it.
+    // A parameter that is used several times has several contributions. Each is added separately,
+    // so that the op that computes it can add it.
     SmallVector<Value> contributions{gradient};
     for (size_t i = 0; i < contributions.size();) {
       auto sum = contributions[i].getDefiningOp<lm::AddOp>();
@@ -423,7 +418,7 @@ LogicalResult Differentiator::run() {
     evalLoss = balance.getLoss(); // the loss of the tokens, without the balancing loss
   lm::StoreOp::create(b, forward.getLoc(), evalLoss, names::kEvalLoss);
   evalReturn.getOperandsMutable().clear();
-  // Only micro-steps count for the sums over an optimizer step, so @eval accumulates nothing.
+  // Sums over an optimizer step cover only its micro-steps, so @eval accumulates nothing.
   for (auto accumulate : llvm::make_early_inc_range(forward.getOps<lm::AccumulateOp>()))
     accumulate.erase();
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(forward.getBody().front())))

@@ -1,16 +1,14 @@
-// lm-flatten-state: combines all parameters whose optimizer steps use the same op, scalars and
-// dtypes: their variables of each kind become one matrix, a storage.
+// lm-flatten-state: combines all parameters whose optimizer steps have the same op, scalars and
+// dtypes. Their variables of each kind become one matrix, a storage.
 //
 //   norm = lm.global_norm(w.grad, b.grad)        norm = lm.global_norm(flat.grad)
 //   lm.adamw(w, w.grad, ...)               =>    lm.adamw(flat, flat.grad, ...)
 //   lm.adamw(b, b.grad, ...)
 //
-// A few kernels then update any number of parameters in one pass over memory. The parameters keep
-// their own names within the storages.
+// A few kernels then update all parameters. The parameters keep their names within the storages.
 //
-// 8-bit moments have one scale per moment block. A parameter with such moments consists of whole
-// blocks and begins at a multiple of a block. A block therefore never holds elements of two
-// parameters, and holds the same elements as without this pass.
+// A parameter with 8-bit moments consists of whole moment blocks and begins at one. A moment block
+// therefore has the same elements as without this pass.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/TensorTypes.h"
@@ -32,21 +30,19 @@ using namespace lmc;
 using lm::OptimizerOpInterface;
 using lm::OptimizerUse;
 
-// The number of elements in a row of a storage. A row is one work item of the kernels: it is enough
-// work for a thread block, and fits into a cache.
+// The number of elements in a row of a storage. A row is one work item: enough for a thread block,
+// and small enough for a cache.
 static constexpr int64_t kColumns = 4096;
-// In a storage, each parameter begins at a multiple of this many elements, 256 bytes of bf16: wide
-// loads need such addresses.
+// Each parameter begins at a multiple of this many elements, 256 bytes of bf16, for wide loads.
 static constexpr int64_t kAlignment = 128;
 
 namespace {
 
-// The key by which parameters are grouped: two parameters can share one optimizer step if the
-// optimizer op, its scalars, and the element types of its operands and results are equal.
+// Parameters with equal keys share one optimizer step.
 struct GroupKey {
   OperationName optimizer;
   SmallVector<Value> scalars;
-  SmallVector<Type> elements;
+  SmallVector<Type> elements; // of the variables
   bool operator==(const GroupKey &other) const = default;
 };
 
@@ -82,8 +78,7 @@ private:
 
 } // namespace
 
-// Returns the values of an optimizer step from which norms are computed: the gradient, and the sums
-// of squares of the update and of the parameter.
+// Returns the three values of an optimizer step from which norms are computed.
 static SmallVector<Value> partsOf(OptimizerOpInterface step) {
   return {step->getOperand(1), step.getUpdateSums(), step.getParameterSums()};
 }
@@ -124,9 +119,8 @@ bool StateFlattener::mayFlatten(OptimizerOpInterface step) {
          });
 }
 
-// Creates the storage of `members`, one variable for each of `parameters` in the same order. A
-// member has one element for every `share` elements of its parameter (256 for scales, else 1). The
-// offset of a member in its storage is the offset of its parameter divided by `share`.
+// Creates the storage of `members`, one variable for each of `parameters`. A member has one element
+// for every `share` elements of its parameter (256 for scales, else 1).
 lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::VariableOp> parameters,
                                            ArrayRef<lm::VariableOp> members) {
   lm::VariableOp first = members.front();
@@ -150,8 +144,7 @@ lm::VariableOp StateFlattener::makeStorage(StringRef name, ArrayRef<lm::Variable
   return storage;
 }
 
-// Returns the storages of a group of steps: one for each variable that a step uses, in the order of
-// getUses().
+// Returns the storages of a group of steps, in the order of getUses().
 SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const Group &group) {
   SmallVector<SmallVector<lm::VariableOp>> members;
   for (OptimizerOpInterface step : group)
@@ -168,7 +161,7 @@ SmallVector<lm::VariableOp> StateFlattener::makeStorages(StringRef name, const G
   return storages;
 }
 
-// Replaces the operands `old` of `user`, which sums over all elements of its operands, by `whole`.
+// Replaces the operands `old` of a norm by `whole`.
 void StateFlattener::replaceParts(Operation *user, ArrayRef<Value> old, Value whole) {
   SmallVector<Value> operands;
   for (Value operand : user->getOperands()) {

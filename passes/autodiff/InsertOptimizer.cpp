@@ -6,11 +6,9 @@
 //   p, m, v, ... = lm.adamw(p, p.grad, m, v, guarded, lr, ...)     per parameter
 //
 // A module without @run.loss has no lm.guard_norm. The parameters of a group read the learning rate
-// of the group (@run.lr.GROUP) and, if the group has one, its weight decay.
-//
-// Another op with OptimizerOpInterface may replace lm.adamw. A router's bias (`balanced`) is
-// updated by lm.balance_bias and is in no norm, because the backward pass gives it a value that is
-// no gradient.
+// of the group (@run.lr.GROUP) and, if the group has one, its weight decay. Any op with
+// OptimizerOpInterface may stand for lm.adamw. lm.balance_bias updates a router's bias
+// (`balanced`), which is in no norm because it has no gradient.
 #include "passes/autodiff/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -45,8 +43,7 @@ static_assert(lm::AdamW8bitOp::kBlock == kMomentBlock, "plans have the blocks of
 
 namespace {
 
-// A scalar variable that steps read. The host writes the value of `setting` or of `stepValue` to
-// it, if one of them is given.
+// A scalar variable that steps read. The host writes `setting` or `stepValue` to it.
 struct Scalar {
   std::string name;
   std::string setting;
@@ -54,12 +51,10 @@ struct Scalar {
   lm::GroupAttr group; // the group whose learning rate this is; may be null
 };
 
-// The name of an op with OptimizerOpInterface, the states and scalars that the interface lists for
-// it, and the attributes of each of its steps.
 struct Optimizer {
   std::string op; // "lm.adamw"
-  const OptimizerOpInterface::Concept *facts;
-  DictionaryAttr attributes; // attributes of the op; null: it has none
+  const OptimizerOpInterface::Concept *facts; // the op's states and scalars
+  DictionaryAttr attributes;                  // attributes of the op; null: it has none
 };
 
 class OptimizerBuilder {
@@ -70,9 +65,9 @@ public:
     scalarType = RankedTensorType::get({}, master);
   }
 
-  // Chooses the optimizer op of each parameter: lm.balance_bias for the bias of a router, else the
-  // op `type` with `attributes` (or null). If `type` does not support the parameter, its fallback
-  // is chosen. Returns false if `type` supports no parameter at all.
+  // Chooses the optimizer op of each parameter: lm.balance_bias for the bias of a router, else
+  // `type` with `attributes` (or null) or, if `type` does not support the parameter, its fallback.
+  // Returns false if `type` supports no parameter.
   bool chooseOptimizers(StringRef type, DictionaryAttr attributes);
   void declareScalars();
   void declareStates();
@@ -186,8 +181,7 @@ void OptimizerBuilder::declareStates() {
   }
 }
 
-// Creates the optimizer step of one parameter. OptimizerOpInterface defines the order of the
-// operands and results.
+// Creates the optimizer step of one parameter, with the operands that OptimizerOpInterface defines.
 OptimizerOpInterface OptimizerBuilder::step(lm::VariableOp parameter, const Optimizer &optimizer,
                                             Value gradient, Value norm) {
   auto type = cast<RankedTensorType>(parameter.getType());
@@ -267,8 +261,7 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit". The op for a
-// router's bias is no such type.
+// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit".
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))
