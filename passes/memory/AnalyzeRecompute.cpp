@@ -1,9 +1,8 @@
-// lm-analyze-recompute: finds the recompute options of each layer: which values it keeps for the
-// backward pass, and which it recomputes. Passes.td shows their form.
+// lm-analyze-recompute: finds the recompute options of each layer. Passes.td shows their form.
 //
 // The forward half of a layer becomes a BlockRecomputeProblem: its ops with their costs, its values
 // with their bytes, and the values that the backward half reads. The option of a named mode is the
-// solution with the fewest kept bytes that recomputes only certain classes of ops. The other
+// solution with the fewest kept bytes among those that recompute only certain ops. The other
 // options are corners of the lower convex hull of (bytes, seconds).
 #include "passes/memory/Passes.h"
 
@@ -59,13 +58,12 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     llvm::SmallSetVector<Value, 8> reads(op.operand_begin(), op.operand_end());
     for (Value operand : reads)
       entry.reads.push_back(ids.lookup(operand));
-    // An op that is free to recompute costs nothing in the problem, so it is recomputed wherever
-    // that saves bytes. The seconds of an option still include its real cost.
+    // In the problem, an op that is free to recompute costs nothing, so that it is recomputed
+    // wherever that saves bytes. `seconds` has its real cost.
     seconds.push_back(cost(&op));
     entry.seconds = isFreeToRecompute(&op) ? 0 : seconds.back();
     entry.allowed = mayRecompute(&op);
     for (Value result : op.getResults()) {
-      // To keep a view is to keep all bytes of the value that it is a view of.
       Value viewed = viewedValue(result);
       if (atHand.contains(result))
         add(result, {});
@@ -83,16 +81,14 @@ LayerAnalysis::LayerAnalysis(func::FuncOp layer, func::FuncOp forward, OpCost co
     problem.needed.push_back(ids.lookup(value));
 }
 
-// Returns true if the MLP's activation reads the op's result, directly or through a view. This
-// holds for the gate and the up projection, merged or not.
+// Returns true if the MLP's activation reads the op's result, directly or through a view.
 static bool feedsActivation(Operation *op) {
   return llvm::any_of(op->getUsers(), [](Operation *user) {
     return user->hasTrait<lm::MlpActivation>() || (isView(user) && feedsActivation(user));
   });
 }
 
-// Returns true if recompute mode `mode` allows the op to be recomputed. Mode "activation" allows
-// the activation and the norms, which are all free to recompute, so it equals "none".
+// Returns true if recompute mode `mode` allows the op to be recomputed.
 static bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;
@@ -100,7 +96,7 @@ static bool mayRunAgain(Operation *op, StringRef mode) {
 }
 
 // Solves the problem in which only the ops that `mode` allows may be recomputed. The last option
-// keeps the fewest bytes. With `freeOpsCost`, ops that are free to recompute cost their writes.
+// keeps the fewest bytes. With `freeOpsCost`, ops that are free to recompute have their real cost.
 FailureOr<std::vector<BlockRecomputeOption>> LayerAnalysis::solve(StringRef mode, bool freeOpsCost) {
   BlockRecomputeProblem restricted = problem;
   for (auto [op, entry, cost] : llvm::zip_equal(ops, restricted.ops, seconds)) {

@@ -30,8 +30,8 @@ struct Variant {
   RecomputePlan plan;
   func::FuncOp forward;      // it returns fewer kept values
   SmallVector<int> newIndex; // for each old result, its new index; -1: dropped
-  // The values, other than arguments, that recomputed ops read: for each, the index of the result
-  // of the new forward half that holds it, and the value in the old forward half.
+  // The kept values that recomputed ops read: the index of each among the results of the new
+  // forward half, and the value in the old forward half.
   SmallVector<std::pair<unsigned, Value>> reads;
 };
 
@@ -122,8 +122,8 @@ static Operation *firstReader(Block &body, ArrayRef<BlockArgument> values) {
 }
 
 // Returns a copy of `backward` that recomputes the values which the forward half no longer returns.
-// resultOfArgument[i] is the index of the forward half's result that argument i of `backward` gets,
-// or -1 if it gets another value.
+// Argument i of `backward` gets the forward half's result resultOfArgument[i], or another value
+// (-1).
 func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &variant,
                                          StringRef name, func::FuncOp forward,
                                          ArrayRef<int> resultOfArgument) {
@@ -159,8 +159,8 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
         .replaceAllUsesWith(mapping.lookup(returned[unsigned(result)]));
     dropped.set(unsigned(argument));
   }
-  // Ops are cloned from the last to the first, so that all readers of an op exist when it is
-  // cloned. Each clone is inserted right before its first reader.
+  // Each clone is inserted right before its first reader, so ops are cloned from the last to the
+  // first.
   for (Operation *op : llvm::reverse(variant.plan.recomputed)) {
     Operation *reader = firstReader(body, placeholders[op]);
     if (!reader)
@@ -180,8 +180,7 @@ func::FuncOp Recomputer::backwardVariant(func::FuncOp backward, const Variant &v
   return copy;
 }
 
-// Replaces the call of a layer's forward half and the call of the backward half that reads its
-// results.
+// Replaces the calls of a layer's forward half and of the backward half that reads its results.
 LogicalResult Recomputer::rewrite(func::CallOp forwardCall, const RecomputeOption &option) {
   auto forward = symbols.lookup<func::FuncOp>(forwardCall.getCallee());
   FailureOr<const Variant *> found = variantOf(forward, option);
@@ -241,8 +240,8 @@ namespace {
 struct ApplyRecomputePass : lmc::impl::ApplyRecomputePassBase<ApplyRecomputePass> {
   using ApplyRecomputePassBase::ApplyRecomputePassBase;
 
-  // Returns the recompute options in the module's attribute. If there is none, computes them,
-  // unless a choice is given: the numbers of a choice refer to the attribute.
+  // Returns the recompute options in the module's attribute, which a choice refers to. Computes
+  // them if there are neither.
   FailureOr<RecomputeOptions> findOptions(bool choiceGiven) {
     ModuleOp module = getOperation();
     if (choiceGiven || hasRecomputeOptions(module))

@@ -1,9 +1,8 @@
 // The forward and backward halves that lm-autodiff makes of a layer, and what changes in them if
 // some ops are recomputed.
 //
-// For a layer @NAME, the forward half @NAME.forward returns the layer's results, followed by every
-// value that the backward half reads. The backward half is @NAME.backward or its accumulating
-// variant @NAME.backward.accumulate.
+// The forward half @NAME.forward of a layer @NAME returns the layer's results, then every value
+// that the backward half reads. The backward half is @NAME.backward or @NAME.backward.accumulate.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -25,7 +24,7 @@ llvm::SmallVector<mlir::func::CallOp> forwardCalls(mlir::func::FuncOp function,
 mlir::func::CallOp backwardCallOf(mlir::func::CallOp forwardCall, const mlir::SymbolTable &symbols);
 
 // Returns the forward half of every layer of the model, from the first layer to the last. Emits an
-// error if two functions of the module call different forward halves, or in another order.
+// error unless all functions of the module call the same forward halves in the same order.
 mlir::FailureOr<llvm::SmallVector<mlir::func::FuncOp>>
 layersInOrder(mlir::ModuleOp module, const mlir::SymbolTable &symbols);
 
@@ -37,15 +36,13 @@ struct RecomputePlan {
 };
 
 // Returns the plan that recomputes those ops of `chosen` whose results the backward half needs. A
-// view, in `chosen` or not, is recomputed if the value that it is a view of is recomputed;
-// otherwise `kept` contains the view. Results of the layer count as available, because the next
-// layer reads them.
+// view is recomputed if the value that it is a view of is recomputed; otherwise it is kept. Results
+// of the layer are kept anyway, because the next layer reads them.
 RecomputePlan planRecompute(mlir::func::FuncOp forward, unsigned layerResults,
                             llvm::ArrayRef<mlir::Operation *> chosen);
 
-// Returns the bytes that the kept values take between the forward and the backward pass, without
-// the layer's arguments and results, which the neighbouring layers keep. A view takes all bytes of
-// the value that it is a view of.
+// Returns the bytes of the kept values, without the layer's arguments and results, which the
+// neighbouring layers keep. A view takes all bytes of the value that it is a view of.
 uint64_t keptBytes(mlir::func::FuncOp forward, unsigned layerResults, const RecomputePlan &plan);
 
 // Returns the value that `value` is a view of, through any number of views, or `value` itself.

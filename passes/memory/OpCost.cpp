@@ -24,8 +24,6 @@ bool lmc::isFreeToRecompute(Operation *op) {
 }
 
 bool lmc::mayRecompute(Operation *op) {
-  // The all-gather of tokens may be recomputed: to keep its result, the tokens of all ranks along
-  // `expert`, would take much memory.
   if (isa<dist::AllGatherOp>(op) && dist::isExchange(op))
     return true;
   return isPure(op) && !isa_and_nonnull<dist::DistDialect>(op->getDialect());
@@ -41,8 +39,8 @@ static double dim(Value value, unsigned index) {
   return double(cast<RankedTensorType>(value.getType()).getDimSize(index));
 }
 
-// Attention has two matrix products (scores, and weighted sum of values) with 2 operations per
-// multiply-add. Query i of a sequence sees min(i, window) keys; `visible` is the mean over i.
+// Attention has two matrix products, with 2 operations per multiply-add. Query i of a sequence sees
+// min(i, window) keys; `visible` is the mean over i.
 static double attentionFlops(lm::AttentionOp op) {
   double seq = double(op.getSeq());
   double window = op.getWindow() > 0 ? std::min(double(op.getWindow()), seq) : seq;

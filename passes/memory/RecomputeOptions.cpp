@@ -73,8 +73,7 @@ void lmc::writeRecomputeOptions(ModuleOp module, const RecomputeOptions &options
   module->setAttr(kOptions, b.getDictionaryAttr(kinds));
 }
 
-// Reads one option. Returns nullopt if `entry` does not have the form that writeRecomputeOptions
-// writes.
+// Reads one option. Returns nullopt if `entry` has another form.
 static std::optional<RecomputeOption> readOption(Attribute entry) {
   auto fields = dyn_cast<DictionaryAttr>(entry);
   if (!fields)

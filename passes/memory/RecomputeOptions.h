@@ -1,8 +1,5 @@
-// The recompute options of each layer, which lm-analyze-recompute finds, and the choice of one
-// option per layer, which lm-apply-recompute applies.
-//
-// They are the module attributes `lm.recompute_options` and `lm.recompute_choice`; Passes.td
-// describes their form.
+// The recompute options of each layer, and the choice of one option per layer: the module
+// attributes `lm.recompute_options` and `lm.recompute_choice`. Passes.td describes their form.
 #pragma once
 
 #include "passes/memory/OpCost.h"
@@ -18,8 +15,8 @@
 
 namespace lmc {
 
-// The names of the first options of every layer, in this order. Then come corners of the lower
-// convex hull: first those between "none" and "block", then those that keep more than "none".
+// The names of the first options of every layer. Then come corners of the lower convex hull: first
+// those between "none" and "block", then those that keep more than "none".
 inline constexpr llvm::StringLiteral kRecomputeModes[] = {"none", "activation", "full", "block"};
 // The mode in which every layer keeps all its values.
 inline constexpr llvm::StringLiteral kKeepAll = "keep-all";
@@ -31,13 +28,12 @@ struct RecomputeOption {
   uint64_t keptBytes = 0;          // without the layer's arguments and results
   double seconds = 0;     // to recompute the ops once
   double flops = 0;       // FLOPs of the recomputed ops
-  // True if ranks divide the weights and the layer's gathered weights are kept for the backward
-  // pass instead of gathered again. Only compiler/search/RecomputeSearch.h uses such options: they
-  // are not written to attributes.
+  // True if the layer's gathered weights are kept for the backward pass instead of gathered again.
+  // Only compiler/search/RecomputeSearch.h uses such options. Attributes do not have them.
   bool keepsWeights = false;
 };
 
-// The options of one layer function. The layers that call it are of one kind.
+// The options of one layer function, that is, of one kind of layer.
 struct RecomputeKind {
   std::string layer;
   double forwardFlops = 0;
@@ -64,7 +60,7 @@ struct RecomputeOptions {
 mlir::FailureOr<RecomputeOptions> analyzeRecompute(mlir::ModuleOp module, OpCost cost);
 
 // Write and read the attribute `lm.recompute_options`. Reading fails if the attribute is missing or
-// has another form than writeRecomputeOptions() gives it.
+// has another form.
 void writeRecomputeOptions(mlir::ModuleOp module, const RecomputeOptions &options);
 mlir::FailureOr<RecomputeOptions> readRecomputeOptions(mlir::ModuleOp module);
 bool hasRecomputeOptions(mlir::ModuleOp module);

@@ -69,7 +69,7 @@ struct InlineLayersPass : lmc::impl::InlineLayersPassBase<InlineLayersPass> {
         call.replaceAllUsesWith(results);
         call.erase();
       }
-      // Erases ops of layers that compute only results which the function does not use.
+      // The function may not use all results of its layers.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op))
           op.erase();
