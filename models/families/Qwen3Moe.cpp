@@ -61,25 +61,20 @@ static Decoder decoder(const ModelConfig &model) {
   return decoder;
 }
 
-static config::Key stepKey() {
-  return familyKey(kStep, int64_t(1), range(1, 4096),
-                   "A layer has experts if its number, counted from 1, is a multiple of this; the "
-                   "others have an MLP.");
-}
-
-static config::Key denseLayersKey() {
-  return familyKey(kDenseLayers, std::vector<int64_t>(), range(0, 4095), defaultText("none"),
-                   "Layers, counted from 0, that have an MLP and no experts, whatever "
-                   "`decoder_sparse_step` says.");
-}
-
 const ModelFamily &qwen3Moe() {
   static const ModelFamily family = {
       .name = "qwen3_moe",
       .modelType = "qwen3_moe",
       .className = "Qwen3MoeForCausalLM",
       .keys = {expertsKey(kExperts, 128), chosenKey(8), expertWidthKey(), normalizeKey(),
-               balanceLossKey(0.001), stepKey(), denseLayersKey()},
+               balanceLossKey(0.001),
+               familyKey(
+                   kStep, int64_t(1), range(1, 4096),
+                   "A layer has experts if its number, counted from 1, is a multiple of this; "
+                   "the others have an MLP."),
+               familyKey(kDenseLayers, std::vector<int64_t>(), range(0, 4095), defaultText("none"),
+                         "Layers, counted from 0, that have an MLP and no experts, whatever "
+                         "`decoder_sparse_step` says.")},
       .ignored = {"mlp_bias", "sliding_window"},
       .defaults = {{"rms_norm_eps", 1e-6},
                    {"max_position_embeddings", 32768},
