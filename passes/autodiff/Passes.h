@@ -3,8 +3,6 @@
 
 #include "mlir/Pass/Pass.h"
 
-#include <memory>
-
 namespace lmc {
 
 #define GEN_PASS_DECL
