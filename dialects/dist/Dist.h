@@ -13,9 +13,7 @@
 
 namespace lmc::dist {
 
-// Returns true for an all-gather, a reduce-scatter or an all-reduce.
 bool isCollective(mlir::Operation *op);
-
 // Returns true for a collective along `expert`, which exchanges the tokens of experts.
 bool isExchange(mlir::Operation *op);
 

@@ -340,7 +340,6 @@ LogicalResult RopeOp::verify() {
   return expectEqual(*this, extent(getCos(), 1), headDim / 2, "table columns");
 }
 
-// Verifies what the loss and its gradient have in common.
 template <typename Op> static LogicalResult verifyLoss(Op op) {
   if (int64_t(op.getChunk()) <= 0)
     return op.emitOpError("needs a positive chunk");

@@ -12,7 +12,6 @@ static Type accumulationType(Type element) {
   return element.isF64() ? element : Float32Type::get(element.getContext());
 }
 
-// Returns the type of `value` with the accumulation dtype.
 static RankedTensorType gradientType(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   return type.clone(accumulationType(type.getElementType()));

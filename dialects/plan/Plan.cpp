@@ -26,7 +26,6 @@ using namespace lmc::plan_ir;
 
 //===-- The form of commands ----------------------------------------------------------------===//
 
-// Returns the word for a role in a comment of the printed plan.
 static StringRef wordOf(CommandRole role) {
   switch (role) {
   case CommandRole::Read:

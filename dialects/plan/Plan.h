@@ -19,12 +19,9 @@
 
 namespace lmc::plan_ir {
 
-// Returns true for an all-gather, a reduce-scatter or an all-reduce.
 bool isCollective(mlir::Operation *op);
-
 // Returns true for a collective that runs at the same time as the commands after it.
 bool isAsync(mlir::Operation *op);
-// Returns the number of the axis along which a collective runs.
 unsigned axisOf(mlir::Operation *collective);
 
 } // namespace lmc::plan_ir

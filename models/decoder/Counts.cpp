@@ -12,7 +12,6 @@ using namespace lmc;
 
 namespace {
 
-// Adds up the counts of a function's ops and of the layer functions that it calls.
 class Counter {
 public:
   explicit Counter(int64_t tokens) : tokens(tokens) {}

@@ -30,10 +30,10 @@ struct Parameter {
   double balanced = 0;
 };
 
-// The function of a kind of layer, and the parameters that are its arguments.
+// The function of a kind of layer.
 struct LayerFunction {
   func::FuncOp function;
-  std::vector<Parameter> parameters;
+  std::vector<Parameter> parameters; // those that are its arguments
   int64_t experts = 0; // number of experts; 0: the layer has no router
 };
 
@@ -219,7 +219,6 @@ private:
               lm::InitAttr::rope(b.getContext(), kind, frequencies, attentionFactor));
   }
 
-  // Declares the parameters of a norm over the residual stream.
   void declareNorm(const std::string &name) {
     for (const Parameter &parameter : normParameters(name, model.hiddenSize))
       declareParameter(parameter);
@@ -478,7 +477,7 @@ private:
     return lm::RmsNormOp::create(b, named(name), x.getType(), x, values[0], eps);
   }
 
-  // Returns the norm of x with the parameters of the norm `name`, which belongs to no layer.
+  // Returns the norm of x by the norm `name`, which belongs to no layer.
   Value loadedNorm(const std::string &name, StringRef location, Value x) {
     SmallVector<Value> values;
     for (const Parameter &parameter : normParameters(name, model.hiddenSize))

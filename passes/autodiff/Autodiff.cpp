@@ -96,7 +96,6 @@ private:
 
 } // namespace
 
-// Marks the ops in [first, end) as ops of the backward pass.
 static void markBackward(Operation *first, Operation *end) {
   for (Operation *op = first; op != end; op = op->getNextNode())
     if (auto step = dyn_cast<StepOpInterface>(op))
@@ -314,7 +313,6 @@ LogicalResult Differentiator::run() {
   declareScalar(names::kLoss, lossType);
   declareScalar(names::kEvalLoss, lossType);
 
-  // The joint graph of the micro-step starts as a copy of @forward.
   func::FuncOp micro = lm::cloneAs(b, forward, names::kMicro, symbols);
   Block &body = micro.getBody().front();
   auto ret = cast<func::ReturnOp>(body.getTerminator());

@@ -180,7 +180,6 @@ void StateFlattener::takeNormsOf(const Group &group, OptimizerOpInterface flat) 
         replaceParts(&op, old, whole);
 }
 
-// Erases an optimizer step with its loads and stores.
 void StateFlattener::erase(OptimizerOpInterface step) {
   SmallVector<Operation *> loads;
   for (const OptimizerUse &use : step.getUses())

@@ -55,7 +55,6 @@ LogicalResult WidthPadder::padLoad(Value weight, unsigned dim, int64_t size, Ope
   return success();
 }
 
-// Pads a weight or bias that a linear layer reads.
 LogicalResult WidthPadder::padOperand(OpOperand &operand, unsigned dim, int64_t size) {
   auto argument = dyn_cast<BlockArgument>(operand.get());
   if (!argument)

@@ -54,7 +54,6 @@ private:
     return slice(assignment.view(value), cast<RankedTensorType>(value.getType()),
                  value.getDefiningOp());
   }
-  // Returns the slice of the op's scratch, or null if the op needs none.
   Value scratchOf(Operation *op) {
     auto it = assignment.scratch.find(op);
     return it == assignment.scratch.end() ? Value()
@@ -201,7 +200,6 @@ LogicalResult CommandEmitter::run(BufferAssignment assigned) {
   return success();
 }
 
-// Creates the plan.variable of `variable`, at the offset that plan-pack-arenas chose.
 static LogicalResult emitVariable(lm::VariableOp variable) {
   auto offset = variable->getAttrOfType<IntegerAttr>(kOffset);
   if (!offset)
@@ -256,7 +254,7 @@ struct EmitCommandsPass : lmc::impl::EmitCommandsPassBase<EmitCommandsPass> {
       giveUp(variable);
     for (func::FuncOp function : functions)
       giveUp(function);
-    // Erases kernels of which only variants are launched.
+    // Only variants of some kernels are launched.
     llvm::StringSet<> launched;
     for (auto function : module.getOps<plan_ir::FunctionOp>())
       for (auto launch : function.getBody().getOps<plan_ir::LaunchOp>())

@@ -88,7 +88,6 @@ static bool feedsActivation(Operation *op) {
   });
 }
 
-// Returns true if recompute mode `mode` allows the op to be recomputed.
 static bool mayRunAgain(Operation *op, StringRef mode) {
   if (mode == "block" || isFreeToRecompute(op))
     return true;
