@@ -36,10 +36,12 @@ class Kern_StepOp<string mnemonic, list<Trait> traits = []>
 }
 
 // An op that a library or a template computes. It becomes one command; `operands` lists the values
-// that the command reads and writes.
+// that the command reads and writes. The op is written as `form`, followed by its types.
 class Kern_Call<string mnemonic, string operands, list<Trait> traits = []>
     : Kern_StepOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<CommandOpInterface>,
                                                  DeclareOpInterfaceMethods<PlannedOpInterface>])> {
+  string form = "";
+  let assemblyFormat = form # " `:` functional-type(operands, results) attr-dict";
   let extraClassDefinition = CommandOperandList<operands>.definition;
 }
 
@@ -134,10 +136,7 @@ def GemmOp : Kern_Call<"gemm", [{
                     UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                     DefaultValuedAttr<I64Attr, "1">:$batch);
   let results = (outs Kern_Matrix:$result);
-  let assemblyFormat = [{
-    $a `,` $b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)? `:`
-    functional-type(operands, results) attr-dict
-  }];
+  let form = "$a `,` $b (`acc` $acc^)? (`bias` $bias^)? (`residual` $residual^)?";
   let hasVerifier = 1;
 }
 
@@ -148,7 +147,7 @@ def LinearSwigluOp : Kern_Call<"linear_swiglu", [{
   let description = [{Operands and attributes are those of `lm.linear_swiglu`.}];
   let fields = (ins Kern_Matrix:$x, Kern_Matrix:$weight, UnitAttr:$both);
   let results = (outs Kern_Matrix:$gu, Kern_Matrix:$a);
-  let assemblyFormat = "$x `,` $weight `:` functional-type(operands, results) attr-dict";
+  let form = "$x `,` $weight";
 }
 
 def SwigluLinearGradOp : Kern_Call<"swiglu_linear_grad", [{
@@ -161,7 +160,7 @@ def SwigluLinearGradOp : Kern_Call<"swiglu_linear_grad", [{
   }];
   let fields = (ins Kern_Matrix:$dy, Kern_Matrix:$weight, Kern_Matrix:$gu, UnitAttr:$both);
   let results = (outs Kern_Matrix:$dgu, Kern_Matrix:$a);
-  let assemblyFormat = "$dy `,` $weight `,` $gu `:` functional-type(operands, results) attr-dict";
+  let form = "$dy `,` $weight `,` $gu";
 }
 
 def AttentionOp : Kern_Call<"attention", [{
@@ -175,9 +174,7 @@ def AttentionOp : Kern_Call<"attention", [{
                     Optional<1DTensorOf<[I32]>>:$starts, I64Attr:$head_dim, I64Attr:$seq,
                     F64Attr:$scale, I64Attr:$window);
   let results = (outs Kern_Matrix:$result, 2DTensorOf<[F32, F64]>:$lse);
-  let assemblyFormat = [{
-    $q `,` $k `,` $v (`starts` $starts^)? `:` functional-type(operands, results) attr-dict
-  }];
+  let form = "$q `,` $k `,` $v (`starts` $starts^)?";
   let hasVerifier = 1;
 }
 
@@ -196,9 +193,8 @@ def AttentionGradOp : Kern_Call<"attention_grad", [{
                     Optional<Kern_Matrix>:$sin, I64Attr:$head_dim, I64Attr:$seq,
                     F64Attr:$scale, I64Attr:$window);
   let results = (outs Kern_Matrix:$dq, Kern_Matrix:$dk, Kern_Matrix:$dv);
-  let assemblyFormat = [{
-    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)?
-    (`rope` $cos^ `,` $sin)? `:` functional-type(operands, results) attr-dict
+  let form = [{
+    $dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`starts` $starts^)? (`rope` $cos^ `,` $sin)?
   }];
   let hasVerifier = 1;
 }
