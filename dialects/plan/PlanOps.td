@@ -164,17 +164,17 @@ def VariableRefOp : Plan_Op<"variable_ref", [Pure]> {
 }
 
 // The format of one operand of a command: a line of the command's text, with the operand's name,
-// its slice and, as a comment, the role, the place and the bytes of the slice.
-class Line<string name> {
-  string format = "`` custom<Operand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
-}
-// The format of an operand whose line is left out if the command lacks the operand.
-class OptionalLine<string name> {
-  string format = "`` custom<OptionalOperand>(\"\\\"" # name # "\\\"\", $" # name # ", type($" # name # ")) ";
+// its slice and, as a comment, the role, the place and the bytes of the slice. The operand "bias?"
+// has no line if the command lacks it.
+class Line<string operand> {
+  string name = !subst("?", "", operand);
+  string format = "`` custom<" # !if(!eq(name, operand), "", "Optional") # "Operand>(\"\\\"" # name
+                  # "\\\"\", $" # name # ", type($" # name # ")) ";
 }
 // The format of a command's text: the op with its attributes, then a line per operand.
-class CommandFormat<list<string> lines> {
-  string format = "attr-dict ` ` `(` " # !interleave(lines, "") # "`\\n` `)`";
+class CommandFormat<list<string> operands> {
+  string format = "attr-dict ` ` `(` " # !interleave(!foreach(operand, operands,
+                  Line<operand>.format), "") # "`\\n` `)`";
 }
 
 // The base class of a command's op. `fields` are the operands and attributes that only this op has.
@@ -210,9 +210,7 @@ def GemmOp : Plan_Command<"gemm", [{
                     Optional<SliceType>:$residual, Optional<SliceType>:$workspace, UnitAttr:$accumulate,
                     UnitAttr:$transpose_a, UnitAttr:$transpose_b,
                     DefaultValuedAttr<I64Attr, "1">:$batch);
-  let assemblyFormat = CommandFormat<[Line<"a">.format, Line<"b">.format,
-    OptionalLine<"bias">.format, OptionalLine<"residual">.format, Line<"d">.format,
-    OptionalLine<"workspace">.format]>.format;
+  let assemblyFormat = CommandFormat<["a", "b", "bias?", "residual?", "d", "workspace?"]>.format;
   let hasVerifier = 1;
 }
 
@@ -223,8 +221,7 @@ def LinearSwigluOp : Plan_Command<"linear_swiglu", [{
   let summary = "gu = x weight^T, a = silu(g) u with the halves g and u of gu";
   let fields = (ins SliceType:$x, SliceType:$weight, SliceType:$gu, SliceType:$a,
                     Optional<SliceType>:$workspace, UnitAttr:$both);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"weight">.format, Line<"gu">.format,
-    Line<"a">.format, OptionalLine<"workspace">.format]>.format;
+  let assemblyFormat = CommandFormat<["x", "weight", "gu", "a", "workspace?"]>.format;
 }
 
 def SwigluLinearGradOp : Plan_Command<"swiglu_linear_grad", [{
@@ -235,8 +232,7 @@ def SwigluLinearGradOp : Plan_Command<"swiglu_linear_grad", [{
   let description = [{Before the command, `dgu` has g and u.}];
   let fields = (ins SliceType:$dy, SliceType:$weight, SliceType:$dgu, SliceType:$a,
                     Optional<SliceType>:$workspace, UnitAttr:$both);
-  let assemblyFormat = CommandFormat<[Line<"dy">.format, Line<"weight">.format, Line<"dgu">.format,
-    Line<"a">.format, OptionalLine<"workspace">.format]>.format;
+  let assemblyFormat = CommandFormat<["dy", "weight", "dgu", "a", "workspace?"]>.format;
 }
 
 include "dialects/plan/Commands.td"
@@ -246,7 +242,7 @@ def CopyOp : Plan_Command<"copy", [{
   }]> {
   let summary = "d = x";
   let fields = (ins SliceType:$x, SliceType:$d);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"d">.format]>.format;
+  let assemblyFormat = CommandFormat<["x", "d"]>.format;
   let hasVerifier = 1;
 }
 
@@ -264,7 +260,7 @@ class Plan_Collective<string mnemonic> : Plan_Command<mnemonic, [{
   }]> {
   let fields = (ins SliceType:$x, SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis,
                     UnitAttr:$async);
-  let assemblyFormat = CommandFormat<[Line<"x">.format, Line<"d">.format]>.format;
+  let assemblyFormat = CommandFormat<["x", "d"]>.format;
 }
 
 def AllGatherOp : Plan_Collective<"all_gather"> {
@@ -277,12 +273,12 @@ def AllReduceOp : Plan_Command<"all_reduce", [{{"d", getD(), Accumulate} }]> {
   let summary = "d = the sum of d over all ranks along the axis";
   let fields = (ins SliceType:$d, FlatSymbolRefAttr:$mesh, Axis:$axis, UnitAttr:$async,
                     UnitAttr:$accumulate);
-  let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
+  let assemblyFormat = CommandFormat<["d"]>.format;
 }
 def WaitOp : Plan_Command<"wait", [{{"d", getD(), Accumulate} }]> {
   let summary = "waits for the async collective that writes d, and for those that it came after";
   let fields = (ins SliceType:$d, UnitAttr:$accumulate);
-  let assemblyFormat = CommandFormat<[Line<"d">.format]>.format;
+  let assemblyFormat = CommandFormat<["d"]>.format;
 }
 
 #endif

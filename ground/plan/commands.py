@@ -246,8 +246,7 @@ def plan_ops(commands):
         list_.append('{"workspace", getWorkspace(), Scratch}')
         slices = [f"Optional<SliceType>:${o.name}" if o.optional else f"SliceType:${o.name}"
                   for o in command.operands] + ["Optional<SliceType>:$workspace"]
-        lines = [f'{"OptionalLine" if o.optional else "Line"}<"{o.name}">.format' for o in command.operands]
-        lines.append('OptionalLine<"workspace">.format')
+        lines = [f'"{o.name}{"?" if o.optional else ""}"' for o in command.operands] + ['"workspace?"']
         segments = "[AttrSizedOperandSegments]" if any(o.optional for o in command.operands) else "[]"
         out += [f'def {command.camel}Op : Plan_Command<"{command.name}", [{{',
                 "  " + ", ".join(list_), f"}}], {segments}> {{", f'  let summary = "{command.summary}";',
