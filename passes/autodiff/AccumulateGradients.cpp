@@ -100,63 +100,57 @@ func::FuncOp Accumulator::accumulatingVariant(func::FuncOp callee) {
 
 void Accumulator::run(bool storeFirst) {
   Block &body = function.getBody().front();
-  SmallVector<lm::AccumulateOp> accumulates(body.getOps<lm::AccumulateOp>());
   llvm::StringMap<unsigned> contributions; // to each variable: how many are left to add
-  for (lm::AccumulateOp op : accumulates)
+  for (auto op : body.getOps<lm::AccumulateOp>())
     ++contributions[op.getVariable()];
 
   // For each call, the gradients to which it alone contributes: the called backward half can add
   // them to the main gradients. Results of forward halves are added outside, because all
   // micro-steps must call the same forward halves (LayerHalves.h).
   llvm::MapVector<Operation *, llvm::SmallVector<lm::AccumulateOp>> calls;
-  for (lm::AccumulateOp op : accumulates)
+  for (auto op : body.getOps<lm::AccumulateOp>())
     if (auto call = op.getValue().getDefiningOp<func::CallOp>();
-        call && !call.getCallee().ends_with(".forward") && op.getValue().hasOneUse() &&
-        contributions[op.getVariable()] == 1)
+        !storeFirst && call && !call.getCallee().ends_with(".forward") &&
+        op.getValue().hasOneUse() && contributions[op.getVariable()] == 1)
       calls[call].push_back(op);
-  llvm::DenseSet<Operation *> handled;
-  if (!storeFirst) {
-    for (auto &[operation, ops] : calls) {
-      auto call = cast<func::CallOp>(operation);
-      auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
-      llvm::sort(ops, [](lm::AccumulateOp a, lm::AccumulateOp b) {
-        return cast<OpResult>(a.getValue()).getResultNumber() <
-               cast<OpResult>(b.getValue()).getResultNumber();
-      });
-      SmallVector<int64_t> indices;
-      for (lm::AccumulateOp op : ops)
-        indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
-      auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
-      if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
-        continue; // other calls accumulate other results
-      callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
-      SmallVector<Value> operands(call.getOperands());
-      b.setInsertionPoint(call);
-      for (lm::AccumulateOp op : ops)
-        operands.push_back(lm::LoadOp::create(b, op.getLoc(), op.getValue().getType(),
-                                              op.getVariable()));
-      auto accumulating =
-          lm::createCallLike(b, call, accumulatingVariant(callee), operands);
-      call.replaceAllUsesWith(accumulating.getResults());
-      call.erase();
-      for (lm::AccumulateOp op : ops)
-        handled.insert(op);
+  for (auto &[operation, ops] : calls) {
+    auto call = cast<func::CallOp>(operation);
+    auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+    llvm::sort(ops, [](lm::AccumulateOp a, lm::AccumulateOp b) {
+      return cast<OpResult>(a.getValue()).getResultNumber() <
+             cast<OpResult>(b.getValue()).getResultNumber();
+    });
+    SmallVector<int64_t> indices;
+    for (lm::AccumulateOp op : ops)
+      indices.push_back(cast<OpResult>(op.getValue()).getResultNumber());
+    auto marked = callee->getAttrOfType<DenseI64ArrayAttr>("lm.accumulated");
+    if (marked && marked.asArrayRef() != ArrayRef<int64_t>(indices))
+      continue; // other calls accumulate other results
+    callee->setAttr("lm.accumulated", b.getDenseI64ArrayAttr(indices));
+    SmallVector<Value> operands(call.getOperands());
+    b.setInsertionPoint(call);
+    for (lm::AccumulateOp op : ops)
+      operands.push_back(
+          lm::LoadOp::create(b, op.getLoc(), op.getValue().getType(), op.getVariable()));
+    auto accumulating = lm::createCallLike(b, call, accumulatingVariant(callee), operands);
+    call.replaceAllUsesWith(accumulating.getResults());
+    call.erase();
+    for (lm::AccumulateOp op : ops) {
+      b.setInsertionPoint(op);
+      lm::StoreOp::create(b, op.getLoc(), op.getValue(), op.getVariable());
+      op.erase();
     }
   }
 
   llvm::StringMap<Value> current; // the sum of each variable so far
-  for (lm::AccumulateOp op : accumulates) {
+  for (auto op : llvm::make_early_inc_range(body.getOps<lm::AccumulateOp>())) {
     Value &sum = current[op.getVariable()];
     Value contribution = op.getValue();
-    if (handled.contains(op)) {
-      sum = contribution;
-    } else {
-      if (!sum && !storeFirst) {
-        b.setInsertionPointToStart(&body);
-        sum = lm::LoadOp::create(b, op.getLoc(), contribution.getType(), op.getVariable());
-      }
-      sum = sum ? addTo(contribution, sum, op) : contribution;
+    if (!sum && !storeFirst) {
+      b.setInsertionPointToStart(&body);
+      sum = lm::LoadOp::create(b, op.getLoc(), contribution.getType(), op.getVariable());
     }
+    sum = sum ? addTo(contribution, sum, op) : contribution;
     if (--contributions[op.getVariable()] == 0) {
       b.setInsertionPoint(op);
       lm::StoreOp::create(b, op.getLoc(), sum, op.getVariable());
