@@ -16,6 +16,7 @@
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 
 namespace lmc {
 #define GEN_PASS_DEF_AUTODIFFPASS
@@ -114,9 +115,8 @@ LogicalResult Differentiator::appendBackward(ArrayRef<Operation *> forwardOps,
                                              Cotangents &cotangents,
                                              SmallVectorImpl<Recomputed> *recomputed) {
   for (Operation *op : llvm::reverse(forwardOps)) {
-    SmallVector<Value> seeds;
-    for (Value result : op->getResults())
-      seeds.push_back(cotangents.get(result));
+    auto seeds =
+        llvm::map_to_vector(op->getResults(), [&](Value result) { return cotangents.get(result); });
     if (llvm::none_of(seeds, [](Value seed) { return bool(seed); }))
       continue;
     if (auto call = dyn_cast<func::CallOp>(op)) {
@@ -247,17 +247,14 @@ FailureOr<Halves *> Differentiator::differentiate(func::FuncOp function) {
   halves.backward.setPrivate();
   Block *backwardBody = halves.backward.addEntryBlock();
   IRMapping mapping;
-  for (auto [value, argument] : llvm::zip(backwardValues, backwardBody->getArguments()))
-    mapping.map(value, argument);
+  mapping.map(backwardValues, backwardBody->getArguments());
   b.setInsertionPointToStart(backwardBody);
   SmallVector<Operation *> moved;
   for (Operation *op = lastForward->getNextNode(); op != ret; op = op->getNextNode()) {
     b.clone(*op, mapping);
     moved.push_back(op);
   }
-  SmallVector<Value> returned;
-  for (Value gradient : gradients)
-    returned.push_back(mapping.lookup(gradient));
+  auto returned = llvm::map_to_vector(gradients, [&](Value each) { return mapping.lookup(each); });
   func::ReturnOp::create(b, function.getLoc(), returned);
 
   for (Operation *op : llvm::reverse(moved))

@@ -95,10 +95,9 @@ Value CommandEmitter::slice(const BufferView &view, RankedTensorType type, Opera
 kern::KernelOp CommandEmitter::kernelFor(kern::LaunchOp launch) {
   auto kernel = symbols.lookup<kern::KernelOp>(launch.getKernel());
   std::vector<int64_t> rows, pitches;
-  for (Value value : llvm::concat<Value>(SmallVector<Value>(launch.getInputs()),
-                                         SmallVector<Value>(launch->getResults()))) {
-    BufferView view = assignment.view(value);
-    auto type = cast<RankedTensorType>(value.getType());
+  for (const CommandOperand &operand : launch.getCommandOperands()) {
+    BufferView view = assignment.view(operand.value);
+    auto type = cast<RankedTensorType>(operand.value.getType());
     rows.push_back(view.rows);
     pitches.push_back(view.pitch * 8 / int64_t(type.getElementTypeBitWidth()));
   }
@@ -132,10 +131,8 @@ LogicalResult CommandEmitter::emit(Operation *op) {
       shape->second = *analyzed;
     }
     SmallVector<Value> args;
-    for (Value input : launch.getInputs())
-      args.push_back(slice(input));
-    for (Value result : launch.getResults())
-      args.push_back(slice(result));
+    for (const CommandOperand &operand : launch.getCommandOperands())
+      args.push_back(slice(operand.value));
     plan_ir::LaunchOp::create(b, loc, kernel.getSymName(), args, int64_t(launch.getInputs().size()),
                               shape->second.items, shape->second.chunk);
     return success();
