@@ -13,8 +13,6 @@ using namespace config::keys;
 static constexpr const char *kExperts = "n_routed_experts", *kShared = "n_shared_experts",
                             *kDense = "first_k_dense_replace", *kScale = "routed_scaling_factor";
 
-static void check(const config::CheckedJob &job) { checkExperts(job, kExperts); }
-
 static void writeConfig(const ModelConfig &model, config::Json &json) {
   json["attention_bias"] = model.attentionBias;
   json["sliding_window"] = nullptr;
@@ -70,7 +68,7 @@ const ModelFamily &dots1() {
                      {"n_group", 1},
                      {"topk_group", 1}},
       .mayPadMlp = false,
-      .check = check,
+      .check = [](const config::CheckedJob &job) { checkExperts(job, kExperts); },
       .writeConfig = writeConfig,
       .decoder = decoder,
   };

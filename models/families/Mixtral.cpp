@@ -6,8 +6,6 @@ namespace lmc {
 
 static constexpr const char *kExperts = "num_local_experts";
 
-static void check(const config::CheckedJob &job) { checkExperts(job, kExperts); }
-
 static void writeConfig(const ModelConfig &model, config::Json &json) {
   json["sliding_window"] = model.slidingWindow ? config::Json(model.slidingWindow) : nullptr;
   json["router_jitter_noise"] = 0.0;
@@ -45,7 +43,7 @@ const ModelFamily &mixtral() {
                      {"partial_rotary_factor", 1.0},
                      {"router_jitter_noise", 0.0}},
       .mayPadMlp = false,
-      .check = check,
+      .check = [](const config::CheckedJob &job) { checkExperts(job, kExperts); },
       .writeConfig = writeConfig,
       .decoder = decoder,
   };
