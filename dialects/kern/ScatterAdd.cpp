@@ -3,7 +3,6 @@
 using namespace mlir;
 using namespace lmc::kern;
 
-// Returns the type in which values of `type` are summed.
 static Type sumTypeOf(Type type) {
   return type.isF64() ? type : Float32Type::get(type.getContext());
 }

@@ -45,7 +45,6 @@ private:
 
 } // namespace
 
-// Creates accumulator + contribution, marked as an op of the backward or of the forward pass.
 static Value addedTo(OpBuilder &b, Value accumulator, Value contribution, bool backward) {
   return lm::AddOp::create(b, contribution.getLoc(), accumulator, contribution, backward);
 }

@@ -33,7 +33,6 @@ using lm::OptimizerScalar;
 using lm::OptimizerState;
 using Kind = lm::VariableKind;
 
-// The limits of a step: the maximum of its gradient norm, and the maximum of its loss.
 static constexpr OptimizerScalar kLimits[] = {
     {.name = "run.norm_limit", .stepValue = lm::StepValue::NormLimit},
     {.name = "run.loss_limit", .stepValue = lm::StepValue::LossLimit},
@@ -261,7 +260,6 @@ void OptimizerBuilder::build(ModuleOp module) {
   func::ReturnOp::create(b, loc);
 }
 
-// Returns the names of all optimizer types, for error messages: "adamw", "adamw8bit".
 static SmallVector<StringRef> optimizerTypes(MLIRContext *context) {
   SmallVector<StringRef> types;
   for (RegisteredOperationName name : context->getRegisteredOperationsByDialect("lm"))

@@ -171,7 +171,6 @@ bool BufferAssigner::isWholeTemporary(Value value) const {
          buffer.bytes == byteSize(tensorTypeOf(value));
 }
 
-// Returns true if `op` can read or write `value` in spaced runs.
 static bool acceptsSpacedRuns(Operation *op, Value value) {
   auto command = dyn_cast<CommandOpInterface>(op);
   return command && llvm::all_of(command.getCommandOperands(), [&](const CommandOperand &operand) {
@@ -187,7 +186,6 @@ bool BufferAssigner::readersTakeSpacedRuns(Value value) {
   });
 }
 
-// Returns true if every op that writes or reads a value of the buffer can handle spaced runs.
 bool BufferAssigner::takesSpacedRuns(unsigned buffer) const {
   return llvm::all_of(members[buffer], [](Value member) {
     auto accepts = [&](Operation *op) { return isView(op) || acceptsSpacedRuns(op, member); };
@@ -558,7 +556,6 @@ void BufferAssigner::computeLifetimes() {
       touch(result.view(operand).buffer);
     for (Value value : op.getResults())
       touch(result.view(value).buffer);
-    // Scratch is live only during its command.
     if (RankedTensorType type = target.scratchOf(&op, gemmWorkspace)) {
       unsigned id = newBuffer(type);
       result.buffers[id].category = Category::LibraryWorkspace;

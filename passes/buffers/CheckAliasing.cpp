@@ -620,7 +620,6 @@ static bool takesSpacedRuns(const Command &command, unsigned number) {
   return command.kernel || isa<plan_ir::CopyOp>(command.op) || isTokenMatrix(command.names[number]);
 }
 
-// Checks that the layouts of slices are those that the command expects.
 LogicalResult AliasingChecker::checkLayouts(const Command &command) {
   unsigned number = 0;
   for (Value value : llvm::concat<const Value>(command.reads, command.writes)) {
@@ -661,7 +660,6 @@ bool AliasingChecker::mayShare(const Command &command, unsigned read, unsigned w
   return it->second;
 }
 
-// Returns true if two slices have a byte in common.
 bool AliasingChecker::touch(Value x, Value y) {
   return places[x].arena == places[y].arena && overlap(places[x].runs, places[y].runs);
 }
@@ -690,7 +688,6 @@ LogicalResult AliasingChecker::checkSharing(const Command &command) {
   return success();
 }
 
-// Checks that the slices of a command are live and that the command may use them.
 LogicalResult AliasingChecker::checkOperands(const Command &command) {
   for (Value value : command.op->getOperands())
     if (const Place &place = places[value];

@@ -31,7 +31,6 @@ using namespace lmc::codegen;
 
 namespace {
 
-// Turns one function's ops into commands on placed buffers.
 class CommandEmitter {
 public:
   // Facts about kernels. All functions of a module share them.
