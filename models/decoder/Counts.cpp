@@ -1,6 +1,6 @@
 #include "models/decoder/Counts.h"
 
-#include "dialects/lm/Lm.h"
+#include "dialects/lm/TensorTypes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -30,17 +30,7 @@ private:
 
 } // namespace
 
-static int64_t columnsOf(Value value) { return cast<ShapedType>(value.getType()).getDimSize(1); }
-
-static int64_t rowsOf(Value value) { return cast<ShapedType>(value.getType()).getDimSize(0); }
-
-static int64_t elementsOf(Value value) {
-  return cast<ShapedType>(value.getType()).getNumElements();
-}
-
-static int64_t widthOf(Value value) {
-  return cast<ShapedType>(value.getType()).getElementTypeBitWidth() / 8;
-}
+static int64_t widthOf(Value value) { return tensorTypeOf(value).getElementTypeBitWidth() / 8; }
 
 // Returns true if the op reads rows of a table (a variable that is not trained).
 static bool readsTable(lm::EmbeddingOp embedding) {
@@ -72,8 +62,8 @@ void Counter::addAttention(lm::AttentionOp attention) {
   double seq = double(attention.getSeq());
   double window = attention.getWindow() > 0 ? std::min(double(attention.getWindow()), seq) : seq;
   // The key is the mean of min(i, window) over the positions i of the sequence.
-  causal[window - window * window / (2 * seq)] += columnsOf(attention.getQ());
-  full[seq] += columnsOf(attention.getQ());
+  causal[window - window * window / (2 * seq)] += extent(attention.getQ(), 1);
+  full[seq] += extent(attention.getQ(), 1);
 }
 
 // Adds up the traffic of a function: the elements in the compute dtype that each op moves in both
@@ -106,7 +96,7 @@ void Counter::addAttention(lm::AttentionOp attention) {
 // Row statistics, weights and token ids are left out: they are less than 0.1% of the traffic.
 LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
   auto move = [&](Value value, int64_t times) {
-    traffic += times * columnsOf(value) * widthOf(value) * rowsOf(value) / tokens;
+    traffic += times * extent(value, 1) * widthOf(value) * extent(value, 0) / tokens;
   };
   for (Operation &op : function.getOps()) {
     if (auto norm = dyn_cast<lm::RmsNormOp>(op)) {
@@ -118,7 +108,7 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
     } else if (auto sum = dyn_cast<lm::AddOp>(op); sum && addsRows(sum)) {
       continue; // counted with the embeddings
     } else if (auto sum = dyn_cast<lm::AddOp>(op)) {
-      if (cast<ShapedType>(sum.getType()).getRank() > 1) // sums of rank 1 are router counts
+      if (tensorTypeOf(sum.getResult()).getRank() > 1) // sums of rank 1 are router counts
         move(sum.getResult(), 3);
     } else if (isa<lm::RopeOp>(op)) {
       move(op.getResult(0), 2);
@@ -129,16 +119,16 @@ LogicalResult Counter::add(func::FuncOp function, int64_t &traffic) {
       move(embedding.getResult(), 2);
     } else if (auto embedding = dyn_cast<lm::EmbeddingOp>(op)) {
       move(embedding.getResult(), 3);
-      traffic += 2 * columnsOf(embedding.getResult()) *
+      traffic += 2 * extent(embedding.getResult(), 1) *
                  std::max<int64_t>(widthOf(embedding.getResult()), 4);
     } else if (auto loss = dyn_cast<lm::LinearCrossEntropyOp>(op)) {
-      weights += elementsOf(loss.getWeight());
-      traffic += 2 * rowsOf(loss.getWeight()) * widthOf(loss.getX());
+      weights += tensorTypeOf(loss.getWeight()).getNumElements();
+      traffic += 2 * extent(loss.getWeight(), 0) * widthOf(loss.getX());
     } else if (auto linear = dyn_cast<lm::LinearOp>(op)) {
-      weights += elementsOf(linear.getWeight());
+      weights += tensorTypeOf(linear.getWeight()).getNumElements();
     } else if (auto linear = dyn_cast<lm::ExpertLinearOp>(op)) {
-      weights +=
-          columnsOf(linear.getX()) * columnsOf(linear.getResult()) * rowsOf(linear.getX()) / tokens;
+      weights += extent(linear.getX(), 1) * extent(linear.getResult(), 1) *
+                 extent(linear.getX(), 0) / tokens;
     } else if (auto take = dyn_cast<lm::TakeRowsOp>(op)) {
       move(take.getX(), 2);
       move(take.getResult(), 2);
@@ -165,7 +155,7 @@ FailureOr<ModelCounts> lmc::modelCounts(ModuleOp module) {
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
   int64_t tokens = 1;
   for (auto embedding : forward.getOps<lm::EmbeddingOp>())
-    tokens = rowsOf(embedding.getResult());
+    tokens = extent(embedding.getResult(), 0);
   Counter counter(tokens);
   int64_t headTraffic = 0;
   if (failed(counter.add(forward, headTraffic)))
@@ -173,7 +163,7 @@ FailureOr<ModelCounts> lmc::modelCounts(ModuleOp module) {
   ModelCounts counts;
   for (auto variable : module.getOps<lm::VariableOp>())
     if (variable.getKind() == lm::VariableKind::Parameter)
-      counts.parameters += uint64_t(cast<ShapedType>(variable.getType()).getNumElements());
+      counts.parameters += uint64_t(tensorTypeOf(variable).getNumElements());
   auto flops = [&](const std::map<double, int64_t> &columnsByKeys) {
     double sum = 6 * double(counter.weights);
     for (auto [keys, columns] : columnsByKeys)
