@@ -282,9 +282,8 @@ void MuonExpander::expandWindow(Window window) {
         lm::MuonDirectionOp::create(b, step.getLoc(), type, type.clone(newtonSchulzType(step)),
                                     step.getGradient(), step.getMoment1(), step.getNorm(),
                                     step.getMomentum(), step.getClipGrad(), step.getNesterovAttr());
-    Value whole = direction.getDirection();
-    if (ranks > 1)
-      whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard, whole);
+    Value whole = createCollective<dist::AllGatherOp>(b, step.getLoc(), mesh, Axis::Shard,
+                                                      direction.getDirection());
     moments.push_back(direction.getNewMoment1());
     shapes.emplace_back(tensorTypeOf(whole).getShape());
     directions.push_back(reshape(b, step.getLoc(), whole, {tensorTypeOf(whole).getNumElements()}));

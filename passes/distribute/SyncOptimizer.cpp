@@ -54,8 +54,7 @@ Value OptimizerSync::overRanks(Value sum) {
   auto type = tensorTypeOf(sum);
   Value vector = reshape(b, sum.getLoc(), sum, {type.getNumElements()});
   for (Axis axis : {Axis::Shard, Axis::Replicate})
-    if (mesh.ranksAlong(axis) > 1)
-      vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector);
+    vector = createCollective<dist::AllReduceOp>(b, sum.getLoc(), mesh, axis, vector);
   return reshape(b, sum.getLoc(), vector, type.getShape());
 }
 

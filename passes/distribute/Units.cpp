@@ -6,6 +6,7 @@
 
 using namespace mlir;
 using namespace lmc;
+using dist::Axis;
 
 // A variable of zeros, with which gaps in a unit are filled. It is as long as the longest gap.
 static constexpr StringLiteral kZeros = "dist.zeros";
@@ -44,13 +45,13 @@ Value lmc::loadShardRank(OpBuilder &b, Location loc, dist::MeshOp mesh, SymbolTa
   return lm::LoadOp::create(b, loc, type, kName);
 }
 
+// Returns the axis whose ranks divide a unit, if `groups` ranks divide the unit's experts.
+static Axis sharingAxis(int64_t groups) { return groups > 1 ? Axis::ExpertShard : Axis::Shard; }
+
 Value lmc::gatherPieces(OpBuilder &b, Location loc, dist::MeshOp mesh, Value piece, int64_t groups,
                         int64_t layer) {
-  const dist::Axis sharing = groups > 1 ? dist::Axis::ExpertShard : dist::Axis::Shard;
-  if (mesh.ranksAlong(sharing) == 1)
-    return piece;
-  return createCollective<dist::AllGatherOp>(b, loc, mesh, sharing, piece, /*backward=*/false,
-                                             layer);
+  return createCollective<dist::AllGatherOp>(b, loc, mesh, sharingAxis(groups), piece,
+                                             /*backward=*/false, layer);
 }
 
 //===-- Units -------------------------------------------------------------------------------===//
@@ -158,10 +159,9 @@ Value GradientReducer::largest(OpBuilder &b, const UnitGradients &unit, Value gr
                                 /*backward=*/true, unit.layer);
   };
   Value all = reshape(b, loc, maximum(gradients), {1});
-  for (dist::Axis axis : {dist::Axis::Shard, dist::Axis::Replicate})
-    if (mesh.ranksAlong(axis) > 1)
-      all = createCollective<dist::AllGatherOp>(b, loc, mesh, axis, all, /*backward=*/true,
-                                                unit.layer);
+  for (Axis axis : {Axis::Shard, Axis::Replicate})
+    all =
+        createCollective<dist::AllGatherOp>(b, loc, mesh, axis, all, /*backward=*/true, unit.layer);
   return maximum(all);
 }
 
@@ -180,8 +180,7 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
   Value scale; // the largest absolute gradient, which decides the scale of f16
   auto cast = [&](Type to) {
     auto type = tensorTypeOf(sum).clone(to);
-    const int64_t ranks =
-        mesh.ranksAlong(dist::Axis::Shard) * mesh.ranksAlong(dist::Axis::Replicate);
+    const int64_t ranks = mesh.ranksAlong(Axis::Shard) * mesh.ranksAlong(Axis::Replicate);
     sum = scale ? lm::ScaledCastOp::create(b, loc, type, sum, scale, uint64_t(ranks),
                                            /*backward=*/true, unit.layer)
                       .getResult()
@@ -191,13 +190,11 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
     scale = largest(b, unit, sum);
   if (isRounded)
     cast(payload);
-  const dist::Axis sharing = unit.groups > 1 ? dist::Axis::ExpertShard : dist::Axis::Shard;
-  if (piece && mesh.ranksAlong(sharing) > 1)
-    sum = createCollective<dist::ReduceScatterOp>(b, loc, mesh, sharing, sum, /*backward=*/true,
-                                                  unit.layer);
-  if (mesh.ranksAlong(dist::Axis::Replicate) > 1)
-    sum = createCollective<dist::AllReduceOp>(b, loc, mesh, dist::Axis::Replicate, sum,
-                                              /*backward=*/true, unit.layer);
+  if (piece)
+    sum = createCollective<dist::ReduceScatterOp>(b, loc, mesh, sharingAxis(unit.groups), sum,
+                                                  /*backward=*/true, unit.layer);
+  sum = createCollective<dist::AllReduceOp>(b, loc, mesh, Axis::Replicate, sum,
+                                            /*backward=*/true, unit.layer);
   if (isRounded)
     cast(element);
   if (piece)

@@ -93,11 +93,13 @@ Uses usesOf(mlir::Value value);
 
 // Creates a collective of `input` along `axis`. Dimension 0 of the result is that of the input,
 // multiplied by the number of ranks along the axis (AllGatherOp), divided by it (ReduceScatterOp),
-// or unchanged (AllReduceOp).
+// or unchanged (AllReduceOp). If the axis has only one rank, returns `input`.
 template <typename Op>
 mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                              dist::Axis axis, mlir::Value input, bool backward = false,
                              int64_t layer = -1) {
+  if (mesh.ranksAlong(axis) == 1)
+    return input;
   auto type = mlir::cast<mlir::RankedTensorType>(input.getType());
   llvm::SmallVector<int64_t> shape(type.getShape());
   if constexpr (std::is_same_v<Op, dist::AllGatherOp>)
