@@ -44,7 +44,7 @@ static SmallVector<Value> elementwise(OpBuilder &b, Operation *op, FusionBuilder
   for (auto [i, operand] : llvm::enumerate(op->getOperands()))
     reads.push_back(
         {f.arg(unsigned(i)), tensorTypeOf(operand).getRank() == 0 ? f.none(rank) : f.all(rank)});
-  return f.finish(f.map(type, reads, body)).getResults();
+  return {f.finishMap(type, reads, body)};
 }
 
 //===-- Element-wise ------------------------------------------------------------------------===//
@@ -250,10 +250,9 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::RmsNormOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::RowReduction,
                   {groups.expand(b, op.getLoc(), op.getX()), op.getWeight()}, "lm.rms_norm");
   Value r = reciprocalRms(f, f.arg(0), op.getEps().convertToDouble());
-  Value y = f.finish(f.map(groups.type,
-                           {{f.arg(0), f.all(rank)}, {r, f.outer(rank)}, {f.arg(1), f.inner(rank)}},
-                           normed))
-                .getResult(0);
+  Value y =
+      f.finishMap(groups.type,
+                  {{f.arg(0), f.all(rank)}, {r, f.outer(rank)}, {f.arg(1), f.inner(rank)}}, normed);
   return {groups.collapse(b, op.getLoc(), y)};
 }
 
@@ -322,15 +321,11 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::RowReduction, op->getOperands(), "lm.layer_norm");
   Value x = f.arg(0);
   auto [mean, r] = rowStatistics(f, x, op.getEps().convertToDouble());
-  return f
-      .finish(f.map(tensorTypeOf(op.getResult()),
-                    {{x, f.all(2)},
-                     {mean, f.outer(2)},
-                     {r, f.outer(2)},
-                     {f.arg(1), f.inner(2)},
-                     {f.arg(2), f.inner(2)}},
-                    [](Elements s) { return (s[0] - s[1]) * s[2] * s[3] + s[4]; }))
-      .getResults();
+  AffineMap outer = f.outer(2), inner = f.inner(2);
+  return {
+      f.finishMap(tensorTypeOf(op.getResult()),
+                  {{x, f.all(2)}, {mean, outer}, {r, outer}, {f.arg(1), inner}, {f.arg(2), inner}},
+                  [](Elements s) { return (s[0] - s[1]) * s[2] * s[3] + s[4]; })};
 }
 
 // The first kernel reads each row once. It computes dx and, for each block of rows, partial sums of
@@ -381,14 +376,10 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::SumRowsOp op) {
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::EmbeddingOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.embedding");
-  Value table = f.arg(1);
-  return f
-      .finish(f.map(tensorTypeOf(op.getResult()), {{f.arg(0), f.outer(2)}},
-                    [&](Elements s) {
-                      Scalar row = s[0].toIndex();
-                      return s.element(table, {row, s.index(1)});
-                    }))
-      .getResults();
+  return {f.finishMap(tensorTypeOf(op.getResult()), {{f.arg(0), f.outer(2)}}, [&](Elements s) {
+    Scalar row = s[0].toIndex();
+    return s.element(f.arg(1), {row, s.index(1)});
+  })};
 }
 
 //===-- Head and loss -----------------------------------------------------------------------===//
@@ -542,9 +533,8 @@ static Value normOfParts(OpBuilder &b, Location loc, ValueRange vectors) {
   }
   FusionBuilder f(b, loc, Hero::RowReduction, all, "lm.norm");
   Value sum = f.reduce({total}, 0, element, {{f.arg(0), f.all(1)}}, Combine::Add, identity);
-  Value root = f.map(RankedTensorType::get({}, element), {{sum, f.all(0)}},
+  return f.finishMap(RankedTensorType::get({}, element), {{sum, f.all(0)}},
                      [](Elements s) { return sqrt(s[0]); });
-  return f.finish(root).getResult(0);
 }
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::GlobalNormOp op) {
@@ -569,16 +559,12 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::GuardNormOp op) {
 static SmallVector<Value> convertOp(OpBuilder &b, lm::OwnRowsOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op.getOperands(), "lm.own_rows");
   RankedTensorType type = tensorTypeOf(op.getResult());
-  Value whole = f.arg(0);
-  return f
-      .finish(f.map(type, {{f.arg(1), f.none(2)}},
-                    [&](Elements s) {
-                      Scalar rank = s[0].make<arith::FPToSIOp>(b.getI64Type(), s[0]).toIndex();
-                      Scalar first = rank * double(type.getDimSize(0));
-                      Scalar row = first + s.index(0);
-                      return s.element(whole, {row, s.index(1)});
-                    }))
-      .getResults();
+  return {f.finishMap(type, {{f.arg(1), f.none(2)}}, [&](Elements s) {
+    Scalar rank = s[0].make<arith::FPToSIOp>(b.getI64Type(), s[0]).toIndex();
+    Scalar first = rank * double(type.getDimSize(0));
+    Scalar row = first + s.index(0);
+    return s.element(f.arg(0), {row, s.index(1)});
+  })};
 }
 
 //===-- Sums over ranks ---------------------------------------------------------------------===//
@@ -609,10 +595,8 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceLossOp op) {
   Value sum = f.reduce(type.getShape(), 0, type.getElementType(),
                        {{f.arg(1), f.all(1)}, {f.arg(2), f.all(1)}}, Combine::Add,
                        [](Elements s) { return s[0] * s[1]; });
-  return f
-      .finish(f.map(lossType, {{f.arg(0), f.all(0)}, {sum, f.all(0)}},
-                    [&](Elements s) { return s[0] + s[1] * factor; }))
-      .getResults();
+  return {f.finishMap(lossType, {{f.arg(0), f.all(0)}, {sum, f.all(0)}},
+                      [&](Elements s) { return s[0] + s[1] * factor; })};
 }
 
 static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceLossGradOp op) {
@@ -631,22 +615,18 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::BalanceTermsOp op) {
 static SmallVector<Value> convertOp(OpBuilder &b, lm::LateRowsOp op) {
   FusionBuilder f(b, op.getLoc(), Hero::Gather, op->getOperands(), "lm.late_rows");
   RankedTensorType type = tensorTypeOf(op.getResult());
-  return f
-      .finish(f.map(type, {},
-                    [&](Elements s) {
-                      std::optional<Scalar> sum;
-                      for (auto [window, offsets] : llvm::enumerate(op.getOffsets())) {
-                        Value last = arith::ConstantIndexOp::create(
-                            s.b, s.loc, tensorTypeOf(offsets).getDimSize(0) - 1);
-                        Scalar count = s.element(f.arg(unsigned(window)), last);
-                        Scalar rows = count.make<arith::SIToFPOp>(type.getElementType(), count);
-                        if (window == 0)
-                          rows = rows - rows;
-                        sum = sum ? *sum + rows : rows;
-                      }
-                      return *sum;
-                    }))
-      .getResults();
+  return {f.finishMap(type, {}, [&](Elements s) {
+    std::optional<Scalar> sum;
+    for (auto [window, offsets] : llvm::enumerate(op.getOffsets())) {
+      Value last = arith::ConstantIndexOp::create(s.b, s.loc, extent(offsets, 0) - 1);
+      Scalar count = s.element(f.arg(unsigned(window)), last);
+      Scalar rows = count.make<arith::SIToFPOp>(type.getElementType(), count);
+      if (window == 0)
+        rows = rows - rows;
+      sum = sum ? *sum + rows : rows;
+    }
+    return *sum;
+  })};
 }
 
 // Returns log(sigmoid(x)) = min(x, 0) - log(1 + exp(-|x|)).

@@ -80,9 +80,8 @@ Value NewtonSchulz::norms(Value x) {
   auto result = RankedTensorType::get({count}, element);
   Value sum = f.reduce({count, rows}, 1, wide, {{f.arg(0), f.all(2)}}, Combine::Add, identity);
   Value norm = f.map(result, {{sum, f.all(1)}}, [](Elements s) { return sqrt(s[0]); });
-  Value clamped = f.map(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
-                        [](Elements s) { return maximum(s[0], s[1].to(s[0].type())); });
-  return f.finish(clamped).getResult(0);
+  return f.finishMap(result, {{norm, f.all(1)}, {f.arg(1), f.none(1)}},
+                     [](Elements s) { return maximum(s[0], s[1].to(s[0].type())); });
 }
 
 Value NewtonSchulz::normalized(Value x) {
@@ -90,9 +89,8 @@ Value NewtonSchulz::normalized(Value x) {
   FusionBuilder f(b, loc, Hero::Elementwise, {reshape(b, loc, x, stack.getShape()), norms(x)},
                   "lm.normalize");
   AffineMap matrix = AffineMap::get(3, 0, b.getAffineDimExpr(0));
-  Value result = f.finish(f.map(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}}, [](Elements s) {
-                    return s[0] / s[1];
-                  })).getResult(0);
+  Value result = f.finishMap(stack, {{f.arg(0), f.all(3)}, {f.arg(1), matrix}},
+                             [](Elements s) { return s[0] / s[1]; });
   return reshape(b, loc, result, type.getShape());
 }
 
@@ -108,15 +106,9 @@ Value NewtonSchulz::product(Value x, Value y, bool transposeX, bool transposeY, 
 // Returns first * x + second * y, in x's type.
 Value NewtonSchulz::combined(Value x, double first, Value y, double second) {
   FusionBuilder f(b, loc, Hero::Elementwise, {x, y}, "lm.newton_schulz");
-  return f
-      .finish(f.map(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
-                    [&](Elements s) {
-                      auto times = [](Scalar x, double factor) {
-                        return factor == 1.0 ? x : x * factor;
-                      };
-                      return times(s[0], first) + times(s[1], second);
-                    }))
-      .getResult(0);
+  auto times = [](Scalar x, double factor) { return factor == 1.0 ? x : x * factor; };
+  return f.finishMap(tensorTypeOf(x), {{f.arg(0), f.all(2)}, {f.arg(1), f.all(2)}},
+                     [&](Elements s) { return times(s[0], first) + times(s[1], second); });
 }
 
 // lm.orthogonalize has the formulas of a wide X. For a tall one: A = X^T X, X = a X + X B^T.
@@ -161,11 +153,9 @@ static double scaleOf(lm::MatrixAttr matrix, lm::AdjustLr rule) {
 static Value zeros(OpBuilder &b, Location loc, Value matrix, int64_t count, Type element) {
   FusionBuilder f(b, loc, Hero::Elementwise, matrix, "lm.zeros");
   AffineExpr zero = b.getAffineConstantExpr(0);
-  return f
-      .finish(f.map(RankedTensorType::get({count}, element),
-                    {{f.arg(0), AffineMap::get(1, 0, {zero, zero}, b.getContext())}},
-                    [&](Elements s) { return s.constant(element, 0.0); }))
-      .getResult(0);
+  return f.finishMap(RankedTensorType::get({count}, element),
+                     {{f.arg(0), AffineMap::get(1, 0, {zero, zero}, b.getContext())}},
+                     [&](Elements s) { return s.constant(element, 0.0); });
 }
 
 SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp op) {
@@ -185,10 +175,8 @@ SmallVector<Value> lmc::convertScaleMatrices(OpBuilder &b, lm::ScaleMatricesOp o
     pad(matrix.getOffset());
     const double scale = scaleOf(matrix, op.getAdjustLrFn());
     FusionBuilder f(b, loc, Hero::Elementwise, part, "lm.scale_matrices");
-    Value scaled =
-        f.finish(f.map(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}}, [&](Elements s) {
-           return s[0].to(element) * scale;
-         })).getResult(0);
+    Value scaled = f.finishMap(tensorTypeOf(part).clone(element), {{f.arg(0), f.all(2)}},
+                               [&](Elements s) { return s[0].to(element) * scale; });
     if (const int64_t pitch = matrix.getPitch()) {
       if (matrix.getColumn() == 0)
         block =

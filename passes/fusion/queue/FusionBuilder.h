@@ -70,6 +70,10 @@ public:
 
   // Ends the region and creates the kern.fusion where the constructor's builder inserts ops.
   kern::FusionOp finish(mlir::ValueRange results);
+  // Ends the region with map(), and returns the kern.fusion's only result.
+  mlir::Value finishMap(mlir::RankedTensorType type, llvm::ArrayRef<Read> reads, Body body) {
+    return finish(map(type, reads, body)).getResult(0);
+  }
 
 private:
   // Creates a linalg.generic that computes result = combine(init, body(reads)) per element.
