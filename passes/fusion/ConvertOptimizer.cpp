@@ -111,57 +111,43 @@ struct CodedMoment {
 constexpr CodedMoment kMoment1{2, 3, decodeMoment1, encodeMoment1};
 constexpr CodedMoment kMoment2{4, 5, decodeMoment2, encodeMoment2};
 
-// Decodes and encodes 8-bit moments. Each row of the region is one moment block with one scale.
-class CodedMoments {
+// Builds the region of one step of AdamW with 8-bit moments. Each row is one moment block, which
+// has one scale.
+class AdamW8bitStep : public AdamWStep {
 public:
-  CodedMoments(FusionBuilder &f, AdamWStep &step, RankedTensorType type)
-      : f(f), step(step), type(type) {}
+  using AdamWStep::AdamWStep;
 
   Value decode(const CodedMoment &moment) {
-    return f.map(type, {step.each(f.arg(moment.codes)), {f.arg(moment.scale), f.outer(2)}},
+    return f.map(type, {each(f.arg(moment.codes)), {f.arg(moment.scale), f.outer(2)}},
                  [&](Elements s) { return moment.decode(s[0], s[1]); });
   }
-
-  struct Coded {
-    Value codes, scale;
-  };
-  Coded encode(const CodedMoment &moment, Value fresh);
-
-private:
-  FusionBuilder &f;
-  AdamWStep &step;
-  RankedTensorType type;
+  std::pair<Value, Value> encode(const CodedMoment &moment, Value fresh);
 };
 
 } // namespace
 
 // Returns the codes and scales of the new moment `fresh`. If the gradient norm is not finite,
 // returns the old codes and scales, because decoding and encoding them again could change them.
-CodedMoments::Coded CodedMoments::encode(const CodedMoment &moment, Value fresh) {
+std::pair<Value, Value> AdamW8bitStep::encode(const CodedMoment &moment, Value fresh) {
   auto scales = RankedTensorType::get({type.getDimSize(0)}, type.getElementType());
-  Value top = f.reduce(type.getShape(), 1, type.getElementType(), {step.each(fresh)}, Combine::Max,
+  Value top = f.reduce(type.getShape(), 1, type.getElementType(), {each(fresh)}, Combine::Max,
                        [](Elements s) { return abs(s[0]); });
   Value largest =
       f.map(scales, {{top, f.all(1)}}, [](Elements s) { return maximum(s[0], kSmallestScale); });
   Value inverse = f.map(scales, {{largest, f.all(1)}}, [](Elements s) { return 1.0 / s[0]; });
   Value scale =
-      f.map(scales,
-            {{largest, f.all(1)}, {f.arg(moment.scale), f.all(1)}, step.scalar(AdamWStep::Norm, 1)},
+      f.map(scales, {{largest, f.all(1)}, {f.arg(moment.scale), f.all(1)}, scalar(Norm, 1)},
             [](Elements s) { return keepUnlessFinite(s[2], s[0], s[1]); });
   Value codes =
       f.map(type.clone(IntegerType::get(type.getContext(), 8)),
-            {step.each(fresh),
-             {inverse, f.outer(2)},
-             step.each(f.arg(moment.codes)),
-             step.scalar(AdamWStep::Norm)},
+            {each(fresh), {inverse, f.outer(2)}, each(f.arg(moment.codes)), scalar(Norm)},
             [&](Elements s) { return keepUnlessFinite(s[3], moment.encode(s[0], s[1]), s[2]); });
   return {codes, scale};
 }
 
 static SmallVector<Value> convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
   Location loc = op.getLoc();
-  int64_t elements = cast<RankedTensorType>(op.getParameter().getType()).getNumElements();
-  int64_t blocks = elements / lm::AdamW8bitOp::kBlock;
+  int64_t blocks = tensorTypeOf(op.getParameter()).getNumElements() / lm::AdamW8bitOp::kBlock;
   auto inBlocks = [&](Value tensor) {
     return reshape(b, loc, tensor, {blocks, lm::AdamW8bitOp::kBlock});
   };
@@ -173,14 +159,13 @@ static SmallVector<Value> convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
   bool decays = bool(op.getWeightDecay());
   FusionBuilder f(b, loc, Hero::RowReduction, inputs,
                   decays ? "lm.adamw8bit" : "lm.adamw8bit_no_decay");
-  auto type = cast<RankedTensorType>(inputs[0].getType());
-  AdamWStep step(f, type, 6, decays);
-  CodedMoments coded(f, step, type);
-  Value m = step.moment1(f.arg(1), coded.decode(kMoment1));
-  Value v = step.moment2(f.arg(1), coded.decode(kMoment2));
+  AdamW8bitStep step(f, tensorTypeOf(inputs[0]), 6, decays);
+  Value m = step.moment1(f.arg(1), step.decode(kMoment1));
+  Value v = step.moment2(f.arg(1), step.decode(kMoment2));
   Value p = step.parameter(f.arg(0), m, v);
-  CodedMoments::Coded m8 = coded.encode(kMoment1, m), v8 = coded.encode(kMoment2, v);
-  return step.finish(b, op, p, {m8.codes, m8.scale, v8.codes, v8.scale});
+  auto [codes1, scales1] = step.encode(kMoment1, m);
+  auto [codes2, scales2] = step.encode(kMoment2, v);
+  return step.finish(b, op, p, {codes1, scales1, codes2, scales2});
 }
 
 //===-- lm.balance_bias ---------------------------------------------------------------------===//
