@@ -29,8 +29,9 @@ Scalar Scalar::constant(double number) const {
 template <typename FloatOp, typename IntegerOp> static Scalar binary(Scalar x, Scalar y) {
   return isFloat(x) ? x.make<FloatOp>(x, y) : x.make<IntegerOp>(x, y);
 }
-static Scalar compare(arith::CmpFPredicate floats, arith::CmpIPredicate integers, Scalar x,
-                      Scalar y) {
+using Floats = arith::CmpFPredicate;
+using Integers = arith::CmpIPredicate;
+static Scalar compare(Floats floats, Integers integers, Scalar x, Scalar y) {
   return isFloat(x) ? x.make<arith::CmpFOp>(floats, x, y) : x.make<arith::CmpIOp>(integers, x, y);
 }
 
@@ -41,18 +42,10 @@ Scalar lmc::operator/(Scalar x, Scalar y) { return binary<arith::DivFOp, arith::
 Scalar lmc::minimum(Scalar x, Scalar y) { return binary<arith::MinimumFOp, arith::MinSIOp>(x, y); }
 Scalar lmc::maximum(Scalar x, Scalar y) { return binary<arith::MaximumFOp, arith::MaxSIOp>(x, y); }
 
-Scalar lmc::operator<(Scalar x, Scalar y) {
-  return compare(arith::CmpFPredicate::OLT, arith::CmpIPredicate::slt, x, y);
-}
-Scalar lmc::operator>(Scalar x, Scalar y) {
-  return compare(arith::CmpFPredicate::OGT, arith::CmpIPredicate::sgt, x, y);
-}
-Scalar lmc::operator>=(Scalar x, Scalar y) {
-  return compare(arith::CmpFPredicate::OGE, arith::CmpIPredicate::sge, x, y);
-}
-Scalar lmc::equal(Scalar x, Scalar y) {
-  return compare(arith::CmpFPredicate::OEQ, arith::CmpIPredicate::eq, x, y);
-}
+Scalar lmc::operator<(Scalar x, Scalar y) { return compare(Floats::OLT, Integers::slt, x, y); }
+Scalar lmc::operator>(Scalar x, Scalar y) { return compare(Floats::OGT, Integers::sgt, x, y); }
+Scalar lmc::operator>=(Scalar x, Scalar y) { return compare(Floats::OGE, Integers::sge, x, y); }
+Scalar lmc::equal(Scalar x, Scalar y) { return compare(Floats::OEQ, Integers::eq, x, y); }
 
 Scalar lmc::exp(Scalar x) { return x.make<math::ExpOp>(x); }
 Scalar lmc::log(Scalar x) { return x.make<math::LogOp>(x); }

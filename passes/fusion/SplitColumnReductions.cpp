@@ -21,20 +21,18 @@ namespace {
 // little compared with reading the rows of the block.
 constexpr int64_t kMinRowsPerBlock = 4;
 
-bool reduces(Operation &op) {
+// Returns `op` as a reduction, or null if it is none.
+linalg::GenericOp reductionOf(Operation &op) {
   auto generic = dyn_cast<linalg::GenericOp>(op);
-  return generic && generic.getNumReductionLoops() > 0;
+  return generic && generic.getNumReductionLoops() > 0 ? generic : linalg::GenericOp();
 }
 
 // Erases unused ops of the fusion's region, from the last to the first, and then unused inputs.
 void eraseUnused(kern::FusionOp fusion) {
   Block &body = fusion.getBody().front();
-  SmallVector<Operation *> ops;
-  for (Operation &op : body.without_terminator())
-    ops.push_back(&op);
-  for (Operation *op : llvm::reverse(ops))
-    if (op->use_empty())
-      op->erase();
+  for (Operation &op : llvm::make_early_inc_range(llvm::drop_begin(llvm::reverse(body))))
+    if (op.use_empty())
+      op.erase();
   for (unsigned i = body.getNumArguments(); i-- > 0;)
     if (body.getArgument(i).use_empty()) {
       body.eraseArgument(i);
@@ -143,21 +141,17 @@ kern::FusionOp Splitter::buildBlocks() {
   Block &original = fusion.getBody().front();
   SmallVector<Type> types;
   for (Operation &op : original)
-    if (reduces(op)) {
-      int64_t rows = cast<linalg::GenericOp>(op).getStaticLoopRanges()[0];
-      for (Type type : op.getResultTypes()) {
-        auto tensor = cast<RankedTensorType>(type);
-        types.push_back(RankedTensorType::get({rows / rowsPerBlock, tensor.getDimSize(0)},
-                                              tensor.getElementType()));
-      }
-    }
+    if (auto reduction = reductionOf(op))
+      for (Value sums : reduction.getResults())
+        types.push_back(tensorTypeOf(sums).clone(
+            {reduction.getStaticLoopRanges()[0] / rowsPerBlock, extent(sums, 0)}));
   IRMapping mapping;
   kern::FusionOp blocks = emptyCopy(kern::Hero::RowReduction, fusion.getInputs(), types, mapping);
   OpBuilder inside = OpBuilder::atBlockEnd(&blocks.getBody().front());
   SmallVector<Value> results;
   for (Operation &op : original.without_terminator()) {
     Operation *copy = inside.clone(op, mapping);
-    if (reduces(op))
+    if (reductionOf(op))
       llvm::append_range(results, sumBlocks(inside, cast<linalg::GenericOp>(copy)));
   }
   kern::YieldOp::create(inside, fusion.getLoc(), results);
@@ -177,7 +171,7 @@ kern::FusionOp Splitter::buildRest(ValueRange blocks) {
   unsigned next = original.getNumArguments();
   for (Operation &op : original) {
     Operation *copy = inside.clone(op, mapping);
-    if (!reduces(op))
+    if (!reductionOf(op))
       continue;
     ValueRange mine = body.getArguments().slice(next, op.getNumResults());
     next += op.getNumResults();
@@ -210,14 +204,15 @@ struct SplitColumnReductionsPass
       return 0;
     int64_t rows = 0;
     for (Operation &op : fusion.getBody().front()) {
-      if (!reduces(op))
+      auto reduction = reductionOf(op);
+      if (!reduction)
         continue;
-      rows = cast<linalg::GenericOp>(op).getStaticLoopRanges()[0];
+      rows = reduction.getStaticLoopRanges()[0];
       // An op that uses the index of a row cannot be split: it would get the index of the row in
       // its block.
       if (op.walk([](linalg::IndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
         return 0;
-      for (Value yielded : cast<linalg::GenericOp>(op).getBody()->getTerminator()->getOperands())
+      for (Value yielded : reduction.getBody()->getTerminator()->getOperands())
         if (!yielded.getDefiningOp() || !arith::getNeutralElement(yielded.getDefiningOp()))
           return 0;
     }
