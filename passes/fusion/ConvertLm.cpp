@@ -6,7 +6,6 @@
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
-#include "passes/fusion/ConvertMuon.h"
 #include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/ReductionScale.h"
 #include "passes/fusion/queue/FusionBuilder.h"

@@ -1,5 +1,4 @@
-#include "passes/fusion/ConvertMuon.h"
-
+#include "passes/fusion/ConvertOptimizer.h"
 #include "passes/fusion/OptimizerStep.h"
 
 #include <algorithm>

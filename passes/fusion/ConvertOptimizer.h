@@ -1,5 +1,5 @@
-// Converts each optimizer step to one kern.fusion, which reads and writes every element of the
-// state once.
+// Converts the ops of optimizer steps. Each function returns the values that replace the op's
+// results.
 #pragma once
 
 #include "dialects/lm/Lm.h"
@@ -8,7 +8,16 @@
 
 namespace lmc {
 
-// Returns the values that replace the results of `op`, or nothing if this optimizer has no kernel.
+// Converts a step to one kern.fusion, which reads and writes every element of the state once.
+// Returns nothing if this optimizer has no kernel.
 llvm::SmallVector<mlir::Value> convertOptimizer(mlir::OpBuilder &b, lm::OptimizerOpInterface op);
+
+// Convert the parts of a step of Muon. The direction and the update take one kernel each, scaling
+// takes one per matrix. Each Newton-Schulz step of convertOrthogonalize() takes three batches of
+// matrix products and two kernels.
+llvm::SmallVector<mlir::Value> convertMuonDirection(mlir::OpBuilder &b, lm::MuonDirectionOp op);
+llvm::SmallVector<mlir::Value> convertOrthogonalize(mlir::OpBuilder &b, lm::OrthogonalizeOp op);
+llvm::SmallVector<mlir::Value> convertScaleMatrices(mlir::OpBuilder &b, lm::ScaleMatricesOp op);
+llvm::SmallVector<mlir::Value> convertMuonUpdate(mlir::OpBuilder &b, lm::MuonUpdateOp op);
 
 } // namespace lmc
