@@ -246,10 +246,8 @@ void Sharder::declare(Unit &unit) {
   lm::VariableOp parameter =
       declare(unit.name, Kind::Parameter, unit.piece, init(lm::InitKind::None), first);
   parameter.setWeightDecay(unit.key.decays);
-  if (unit.key.group)
-    parameter.setGroupAttr(unit.key.group);
-  if (unit.key.balanced)
-    parameter.setBalancedAttr(unit.key.balanced);
+  parameter.setGroupAttr(unit.key.group);
+  parameter.setBalancedAttr(unit.key.balanced);
   parameter.setHidden(first.getHidden() && unit.key.isTaken);
   divided(parameter);
   divided(declare(lm::stateName(unit.name, Kind::Gradient), Kind::Gradient, unit.piece,

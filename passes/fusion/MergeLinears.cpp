@@ -72,13 +72,12 @@ private:
   SmallVector<Group> groupsOf(func::FuncOp layer);
   SmallVector<Attribute> optimizerGroupsOf(func::FuncOp layer, lm::LinearOp linear);
   SmallVector<Group> byOptimizerGroup(func::FuncOp layer, const Group &group);
-  static Arguments weightsOf(const Group &group);
-  static Arguments biasesOf(const Group &group);
   bool mayLayTogether(func::FuncOp layer, const Arguments &arguments);
   lm::VariableOp parameterOf(lm::VariableOp variable);
   lm::VariableOp layTogether(ArrayRef<lm::VariableOp> variables);
   Value layTogether(func::FuncOp layer, const Arguments &arguments);
-  void merge(func::FuncOp layer, const Group &group);
+  // Merges the linear layers of `group`. Does nothing and returns false if this is not possible.
+  bool merge(func::FuncOp layer, const Group &group);
   void eraseArguments(func::FuncOp layer, const Arguments &arguments);
 
   ModuleOp module;
@@ -163,20 +162,6 @@ SmallVector<LinearMerger::Group> LinearMerger::byOptimizerGroup(func::FuncOp lay
   return llvm::map_to_vector(parts, [](auto &part) { return part.second; });
 }
 
-LinearMerger::Arguments LinearMerger::weightsOf(const Group &group) {
-  return llvm::map_to_vector(
-      group, [](lm::LinearOp linear) { return cast<BlockArgument>(linear.getWeight()); });
-}
-
-// Returns the biases of the linear layers of `group`; an empty list if they have none.
-LinearMerger::Arguments LinearMerger::biasesOf(const Group &group) {
-  Arguments biases;
-  for (lm::LinearOp linear : group)
-    if (linear.getBias())
-      biases.push_back(cast<BlockArgument>(linear.getBias()));
-  return biases;
-}
-
 lm::VariableOp LinearMerger::parameterOf(lm::VariableOp variable) {
   if (variable.getKind() != lm::VariableKind::ComputeCopy)
     return variable;
@@ -218,7 +203,7 @@ bool LinearMerger::mayLayTogether(func::FuncOp layer, const Arguments &arguments
       if (!call || call.getCallee() != layer.getSymName())
         return false;
     }
-  return !calls[layer].empty();
+  return true;
 }
 
 // Returns the variable that contains the rows of `variables`, one after the other, and creates it
@@ -230,7 +215,7 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   int64_t rows = 0;
   for (lm::VariableOp variable : variables) {
     names.push_back(variable.getSymName());
-    int64_t own = cast<RankedTensorType>(variable.getType()).getDimSize(0);
+    int64_t own = tensorTypeOf(variable).getDimSize(0);
     if (ArrayAttr padded = variable.getPartsAttr())
       llvm::append_range(parts, padded);
     else
@@ -257,8 +242,7 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
                                        resized(tensorTypeOf(first), 0, rows), init,
                                        first.getWeightDecay(), parameter);
   joined.setHidden(first.getHidden());
-  if (lm::GroupAttr group = first.getGroupAttr())
-    joined.setGroupAttr(group);
+  joined.setGroupAttr(first.getGroupAttr());
   if (!copy)
     joined.setPartsAttr(b.getArrayAttr(parts));
   symbols.insert(joined);
@@ -322,8 +306,15 @@ static Location fusedName(OpBuilder &b, ArrayRef<Operation *> ops) {
   return NameLoc::get(b.getStringAttr(joinedName(names)));
 }
 
-void LinearMerger::merge(func::FuncOp layer, const Group &group) {
-  Arguments weights = weightsOf(group), biases = biasesOf(group);
+bool LinearMerger::merge(func::FuncOp layer, const Group &group) {
+  Arguments weights, biases;
+  for (lm::LinearOp linear : group) {
+    weights.push_back(cast<BlockArgument>(linear.getWeight()));
+    if (linear.getBias())
+      biases.push_back(cast<BlockArgument>(linear.getBias()));
+  }
+  if (!mayLayTogether(layer, weights) || !mayLayTogether(layer, biases))
+    return false;
   SmallVector<Type> types;
   SmallVector<Operation *> ops;
   int64_t columns = 0;
@@ -347,6 +338,7 @@ void LinearMerger::merge(func::FuncOp layer, const Group &group) {
   }
   weights.append(biases);
   eraseArguments(layer, weights);
+  return true;
 }
 
 // Returns the rope that is the only reader of `part`, or null if there is none.
@@ -433,14 +425,9 @@ unsigned LinearMerger::run() {
   for (func::FuncOp layer : functions) {
     if (layer.isExternal() || calls[layer].empty())
       continue;
-    for (const Group &group : groupsOf(layer)) {
-      Arguments biases = biasesOf(group);
-      if (!mayLayTogether(layer, weightsOf(group)) ||
-          (!biases.empty() && !mayLayTogether(layer, biases)))
-        continue;
-      merge(layer, group);
-      merged += unsigned(group.size());
-    }
+    for (const Group &group : groupsOf(layer))
+      if (merge(layer, group))
+        merged += unsigned(group.size());
     SmallVector<lm::SplitOp> splits(layer.getBody().front().getOps<lm::SplitOp>());
     for (lm::SplitOp split : splits)
       mergeRopes(b, split);
