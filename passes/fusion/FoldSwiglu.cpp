@@ -154,21 +154,16 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
   Operation *end = function.getBody().back().getTerminator();
   for (auto swiglu : llvm::to_vector(function.getOps<lm::SwigluOp>())) {
     lm::SplitOp split = halvesOf(swiglu.getGate(), swiglu.getUp());
-    auto isHalf = [&](Value value, unsigned half) {
-      return split && value == split.getResult(half);
-    };
-    llvm::BitVector halves(end->getNumOperands());
-    bool has[2] = {false, false};
-    for (auto [i, value] : llvm::enumerate(end->getOperands()))
-      for (unsigned half : {0u, 1u})
-        if (isHalf(value, half))
-          has[half] = halves[unsigned(i)] = true;
-    if (!has[0] || !has[1])
+    if (!split)
       continue;
-    SmallVector<unsigned> halfOf(end->getNumOperands());
-    for (auto [i, value] : llvm::enumerate(end->getOperands()))
-      halfOf[i] = isHalf(value, 1);
-    end->eraseOperands(halves);
+    SmallVector<Value> returned(end->getOperands());
+    if (!llvm::is_contained(returned, swiglu.getGate()) ||
+        !llvm::is_contained(returned, swiglu.getUp()))
+      continue;
+    auto isHalf = [&](Value value) { return value == swiglu.getGate() || value == swiglu.getUp(); };
+    for (unsigned i = end->getNumOperands(); i-- > 0;)
+      if (isHalf(returned[i]))
+        end->eraseOperand(i);
     end->insertOperands(end->getNumOperands(), split.getX());
     function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(),
                                        end->getOperandTypes()));
@@ -178,9 +173,9 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
       auto cut =
           lm::SplitOp::create(b, split.getLoc(), split.getResultTypes(), made.getResults().back());
       unsigned next = 0;
-      for (auto [i, result] : llvm::enumerate(call.getResults()))
-        result.replaceAllUsesWith(halves[unsigned(i)] ? cut.getResult(halfOf[i])
-                                                      : made.getResult(next++));
+      for (auto [value, result] : llvm::zip_equal(returned, call.getResults()))
+        result.replaceAllUsesWith(isHalf(value) ? cut.getResult(value == swiglu.getUp())
+                                                : made.getResult(next++));
       call.erase();
       call = made;
     }

@@ -320,15 +320,14 @@ bool LinearMerger::merge(func::FuncOp layer, const Group &group) {
   int64_t columns = 0;
   for (lm::LinearOp linear : group) {
     types.push_back(linear.getType());
-    columns += tensorTypeOf(linear.getResult()).getDimSize(1);
+    columns += extent(linear.getResult(), 1);
     ops.push_back(linear);
   }
   Value weight = layTogether(layer, weights);
   Value bias = biases.empty() ? Value() : layTogether(layer, biases);
   lm::LinearOp first = group.front();
   b.setInsertionPoint(first);
-  auto type = tensorTypeOf(first.getResult())
-                  .clone({tensorTypeOf(first.getResult()).getDimSize(0), columns});
+  RankedTensorType type = resized(tensorTypeOf(first.getResult()), 1, columns);
   Location loc = fusedName(b, ops);
   auto linear = lm::LinearOp::create(b, loc, type, first.getX(), weight, bias, Value());
   auto split = lm::SplitOp::create(b, loc, types, linear.getResult());
@@ -370,20 +369,16 @@ static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   if (begin == count)
     return;
   unsigned end = endOfRun(begin);
+  ResultRange run = split->getResults().slice(begin, end - begin);
   SmallVector<Operation *> ropes;
-  SmallVector<Type> types, partTypes;
   int64_t columns = 0;
-  for (unsigned i = begin; i < end; ++i) {
-    ropes.push_back(ropeOf(split.getResult(i)));
-    partTypes.push_back(split.getResult(i).getType());
-    columns += tensorTypeOf(split.getResult(i)).getDimSize(1);
+  for (Value part : run) {
+    ropes.push_back(ropeOf(part));
+    columns += extent(part, 1);
   }
-  RankedTensorType whole = tensorTypeOf(split.getX());
-  for (unsigned i = 0; i < count; ++i)
-    if (i == begin)
-      types.push_back(whole.clone({whole.getDimSize(0), columns}));
-    else if (i < begin || i >= end)
-      types.push_back(split.getResult(i).getType());
+  SmallVector<Type> types(split.getResultTypes()), partTypes(run.getTypes());
+  types[begin] = resized(tensorTypeOf(split.getX()), 1, columns);
+  types.erase(types.begin() + begin + 1, types.begin() + end);
   b.setInsertionPoint(split);
   Value source = types.size() == 1 ? split.getX() : Value();
   lm::SplitOp coarse;
