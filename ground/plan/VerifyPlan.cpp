@@ -813,13 +813,13 @@ private:
   Result<void> shapes(const plan::Collective &op) {
     if (!known(op.kind(), plan::CollectiveKind::MAX) || !known(op.axis(), plan::Axis::MAX))
       return fail("it is of an unknown kind");
+    LMC_TRY(exists("x", op.x()));
     const uint64_t ranks = ranksAlong(plan, op.axis());
     const uint64_t count = elements(slice(op.x()));
     const DType type = dtypeOf(op.x());
     const bool isIndex = type == DType::I32 && op.kind() == plan::CollectiveKind::AllGather;
     if (!isFloat(type) && type != DType::F16 && !isIndex)
       return fail("it is of {}", plan::EnumNameDType(type));
-    LMC_TRY(operand("x", op.x(), type, count));
     switch (op.kind()) {
     case plan::CollectiveKind::AllGather:
       return operand("d", op.d(), type, product({count, ranks}));
