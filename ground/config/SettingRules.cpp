@@ -1,6 +1,6 @@
 #include "ground/config/SettingRules.h"
 
-#include "ground/settings/PhaseSource.h"
+#include "ground/settings/SettingTable.h"
 #include "ground/support/Nearest.h"
 #include "ground/support/Shares.h"
 

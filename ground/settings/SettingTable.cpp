@@ -34,8 +34,7 @@ std::string SettingFault::named() const {
 }
 
 const Setting *SettingTable::find(std::string_view key) const {
-  auto entry = std::find_if(entries.begin(), entries.end(),
-                            [&](const Setting &setting) { return setting.key == key; });
+  const auto entry = std::ranges::find(entries, key, &Setting::key);
   return entry == entries.end() ? nullptr : &*entry;
 }
 
@@ -86,6 +85,18 @@ Result<double> SettingTable::number(std::string_view key) const {
   if (!value || !std::isfinite(*value))
     return Error{fmt::format("plan: setting '{}' is '{}', not a number", key, setting->value)};
   return *value;
+}
+
+Result<PhaseSource> parsePhaseSource(const std::string &text) {
+  const size_t equals = text.find('=');
+  PhaseSource source{text.substr(0, equals), std::nullopt};
+  if (equals == std::string::npos)
+    return source;
+  source.weight = parseWhole<double>(text.substr(equals + 1));
+  if (!source.weight || !std::isfinite(*source.weight) || *source.weight <= 0)
+    return Error{fmt::format("'{}' is no source with a weight above 0, such as \"{}=0.7\"", text,
+                             source.name)};
+  return source;
 }
 
 } // namespace lmc

@@ -5,6 +5,7 @@
 #include "ground/support/Result.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,5 +81,14 @@ private:
 
   std::vector<Setting> entries;
 };
+
+// An entry of the list `sources` of a [[phase]]: a source of the training data.
+struct PhaseSource {
+  std::string name;
+  std::optional<double> weight; // absent: the weight that [[data.source]] gives
+};
+
+// Reads "NAME" or "NAME=WEIGHT". Error: the weight is not a finite number above 0.
+Result<PhaseSource> parsePhaseSource(const std::string &text);
 
 } // namespace lmc

@@ -1,7 +1,7 @@
 #include "runtime/settings/Settings.h"
 
 #include "ground/plan/Names.h"
-#include "ground/settings/PhaseSource.h"
+#include "ground/settings/SettingTable.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "test/ground/plan/PlanBuilder.h"
 
-#include "ground/settings/PhaseSource.h"
+#include "ground/settings/SettingTable.h"
 
 #include <gtest/gtest.h>
 
