@@ -1,7 +1,6 @@
 #include "ground/plan/PlanFile.h"
 #include "ground/plan/Names.h"
 #include "ground/plan/PlanTrailer.h"
-#include "ground/plan/VerifyPlan.h"
 #include "ground/support/Sha256.h"
 
 #include <fmt/format.h>
@@ -176,9 +175,8 @@ Result<void> PlanFile::openPhases() {
     before += phase->steps();
     if (isFirst)
       continue;
-    auto plan = fromBytes(phase->plan()->data(), phase->plan()->size(),
-                          fmt::format("{} (phase {})", name, phase->name()->str()));
-    LMC_TRY(plan);
+    LMC_LET(plan, fromBytes(phase->plan()->data(), phase->plan()->size(),
+                            fmt::format("{} (phase {})", name, phase->name()->str())));
     if ((**plan)->training_phases())
       return damaged("its plan has phases, too");
     if (const std::string differs = differenceOfPhases(*root, ***plan); !differs.empty())

@@ -21,7 +21,7 @@ inline constexpr uint32_t kSchemaVersion = 7;
 class PlanFile {
 public:
   // Reads the file `path` and verifies the plan in it: the checksum, the structure (with
-  // FlatBuffers' verifier), the schema version, and the meaning (VerifyPlan.h). Error: the file is
+  // FlatBuffers' verifier), the schema version, and the meaning (verifyPlan()). Error: the file is
   // damaged or hostile. Never reads past the end of the file.
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
@@ -65,6 +65,12 @@ private:
   std::vector<std::byte> bytes;
   const plan::Plan *root = nullptr;
 };
+
+// Verifies every index, range, shape, enum and name of a plan whose structure FlatBuffers' verifier
+// has accepted. After success, every slice lies inside its arena, and the operands of every command
+// are as large as what the command accesses. Machine code is not examined. An Error names the table
+// and the entry that is wrong.
+Result<void> verifyPlan(const plan::Plan &plan);
 
 size_t byteWidth(plan::DType dtype);
 

@@ -1,4 +1,3 @@
-#include "ground/plan/VerifyPlan.h"
 #include "ground/plan/MomentBlock.h"
 #include "ground/plan/Names.h"
 #include "ground/plan/Operands.h"
