@@ -193,10 +193,8 @@ Result<void> File::close() {
 //===--- MappedFile -------------------------------------------------------===//
 
 Result<MappedFile> MappedFile::open(const std::string &path) {
-  Result<File> file = File::openForReading(path);
-  LMC_TRY(file);
-  Result<uint64_t> bytes = file->size();
-  LMC_TRY(bytes);
+  LMC_LET(file, File::openForReading(path));
+  LMC_LET(bytes, file->size());
   if (*bytes == 0)
     return MappedFile(nullptr, 0, path);
   void *start = ::mmap(nullptr, *bytes, PROT_READ, MAP_PRIVATE, file->descriptor(), 0);
@@ -212,24 +210,20 @@ void MappedFile::Unmap::operator()(const std::byte *start) const {
 //===--- Whole files ------------------------------------------------------===//
 
 Result<std::string> readTextFile(const std::string &path, uint64_t maximumBytes) {
-  Result<File> file = File::openForReading(path);
-  LMC_TRY(file);
-  Result<uint64_t> bytes = file->size();
-  LMC_TRY(bytes);
+  LMC_LET(file, File::openForReading(path));
+  LMC_LET(bytes, file->size());
   if (*bytes > maximumBytes)
     return Error{fmt::format("{}: {} bytes, more than the {} that such a file may have", path,
                              *bytes, maximumBytes)};
   std::string text(*bytes, '\0');
-  Result<size_t> got = file->read(text.data(), text.size());
-  LMC_TRY(got);
+  LMC_LET(got, file->read(text.data(), text.size()));
   text.resize(*got);
   return text;
 }
 
 // Creates the file; if `syncs` is true, also syncs its contents to the disk.
 static Result<void> writeText(const std::string &path, const std::string &text, bool syncs) {
-  Result<File> file = File::create(path);
-  LMC_TRY(file);
+  LMC_LET(file, File::create(path));
   LMC_TRY(file->write(text.data(), text.size()));
   if (syncs)
     LMC_TRY(file->sync());

@@ -41,8 +41,7 @@ Result<nlohmann::json> parseJsonObject(std::string_view text, const std::string 
 }
 
 Result<nlohmann::json> readJsonObject(const std::string &path, uint64_t maximumBytes) {
-  Result<std::string> text = readTextFile(path, maximumBytes);
-  LMC_TRY(text);
+  LMC_LET(text, readTextFile(path, maximumBytes));
   return parseJsonObject(*text, path);
 }
 
