@@ -94,9 +94,9 @@ LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp s
   }
   if (missing == all.end())
     return success();
-  return store.emitOpError("stores to @") << store.getVariable()
-                                          << " what is not summed over the axis "
-                                          << dist::stringifyAxis(*missing);
+  return store.emitOpError("stores to @")
+         << store.getVariable() << " what is not summed over the axis "
+         << dist::stringifyAxis(*missing);
 }
 
 // Checks that all ranks have the same scale: it must come from a maximum over all ranks.
@@ -130,8 +130,7 @@ LogicalResult ReductionChecker::checkGradients(func::FuncOp optimizer) {
   llvm::StringSet<> read;
   for (auto load : optimizer.getBody().front().getOps<lm::LoadOp>())
     read.insert(load.getVariable());
-  const StringRef last =
-      symbols.lookup(names::kMicroLast) ? names::kMicroLast : names::kMicroFirst;
+  const StringRef last = symbols.lookup(names::kMicroLast) ? names::kMicroLast : names::kMicroFirst;
   llvm::StringSet<> stored;
   if (auto function = symbols.lookup<func::FuncOp>(last))
     for (auto store : function.getBody().front().getOps<lm::StoreOp>())
@@ -178,8 +177,7 @@ LogicalResult ReductionChecker::run() {
   auto optimizer = symbols.lookup<func::FuncOp>(names::kOptimizer);
   if (!optimizer)
     return success();
-  if (failed(checkGradients(optimizer)) ||
-      failed(checkStores(names::kOptimizer, names::kLoss)) ||
+  if (failed(checkGradients(optimizer)) || failed(checkStores(names::kOptimizer, names::kLoss)) ||
       failed(checkStores(names::kEval, names::kEvalLoss)))
     return failure();
   if (mesh.ranksAlong(Axis::Shard) > 1)

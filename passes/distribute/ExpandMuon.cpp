@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
 
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace lmc {
@@ -40,8 +41,8 @@ enum class Way {
 
 // Where a matrix lies.
 struct Place {
-  size_t step, matrix; // the step's index in its window, the matrix's index in the step
-  int64_t offset;      // in the step's parameter
+  size_t step, matrix;           // the step's index in its window, the matrix's index in the step
+  int64_t offset;                // in the step's parameter
   int64_t column = 0, pitch = 0; // as in lm::MatrixAttr
 };
 
@@ -176,7 +177,7 @@ size_t MuonExpander::windowSize(Window steps) const {
   for (size_t size = 1; size <= std::min(steps.size(), kMostSteps); ++size) {
     int64_t bytes = 0;
     for (lm::MuonOp step : steps.take_front(size))
-      bytes += cast<RankedTensorType>(step.getParameter().getType()).getNumElements() * ranks *
+      bytes += tensorTypeOf(step.getParameter()).getNumElements() * ranks *
                int64_t(newtonSchulzType(step).getIntOrFloatBitWidth() / 8);
     if (size > 1 && bytes > kMostBytes)
       break;
@@ -347,18 +348,17 @@ struct ExpandMuonPass : lmc::impl::ExpandMuonPassBase<ExpandMuonPass> {
                          "dist-shard-state first");
       return signalPassFailure();
     }
-    if (owners != "auto" && owners != "yes" && owners != "no") {
+    const auto known = llvm::StringSwitch<std::optional<Owners>>(owners)
+                           .Case("auto", Owners::Auto)
+                           .Case("yes", Owners::Yes)
+                           .Case("no", Owners::No)
+                           .Default(std::nullopt);
+    if (!known) {
       module.emitError("owners must be auto, yes or no, not '") << owners << "'";
       return signalPassFailure();
     }
     SmallVector<lm::MuonOp> steps(optimizer.getBody().front().getOps<lm::MuonOp>());
-    if (!steps.empty())
-      MuonExpander(module, mesh,
-                   owners == "auto"  ? Owners::Auto
-                   : owners == "yes" ? Owners::Yes
-                                     : Owners::No,
-                   model, group)
-          .expand(steps);
+    MuonExpander(module, mesh, *known, model, group).expand(steps);
   }
 
   const cost::CostModel *model = nullptr;

@@ -52,10 +52,10 @@ struct ReduceGradientsPass : lmc::impl::ReduceGradientsPassBase<ReduceGradientsP
       SmallVector<Value> values;
       SmallVector<lm::StoreOp> own;
       Operation *last = nullptr;
-      for (const UnitGradients::Member &member : unit.members) {
-        lm::StoreOp store = stores.lookup(member.variable);
+      for (const std::string &member : unit.members) {
+        lm::StoreOp store = stores.lookup(member);
         if (!store) {
-          function.emitError("stores no gradient @") << member.variable;
+          function.emitError("stores no gradient @") << member;
           return signalPassFailure();
         }
         values.push_back(store.getValue());
@@ -68,7 +68,7 @@ struct ReduceGradientsPass : lmc::impl::ReduceGradientsPassBase<ReduceGradientsP
       // Stores the sums instead of the gradients of this rank, which are no longer needed.
       for (auto [index, sum] : llvm::enumerate(sums))
         lm::StoreOp::create(b, sum.getLoc(), sum,
-                            unit.piece.empty() ? unit.members[index].variable : unit.piece);
+                            unit.piece.empty() ? unit.members[index] : unit.piece);
       for (lm::StoreOp store : own)
         store.erase();
     }

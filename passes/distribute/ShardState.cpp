@@ -36,10 +36,10 @@ struct Member {
 
 // Parameters with equal keys may share a unit.
 struct UnitKey {
-  int64_t layer;   // -1: outside of layers
-  int64_t alone;   // number of a matrix outside of layers, else -1
-  bool isVector;   // true for norms and biases, of all layers
-  bool decays;     // true if the parameters have weight decay
+  int64_t layer;       // -1: outside of layers
+  int64_t alone;       // number of a matrix outside of layers, else -1
+  bool isVector;       // true for norms and biases, of all layers
+  bool decays;         // true if the parameters have weight decay
   lm::GroupAttr group; // may be null
   FloatAttr balanced;  // of the bias of a router; else null
   bool isTaken;        // true if the optimizer supports the parameters
@@ -52,8 +52,8 @@ struct UnitKey {
 struct Unit {
   UnitKey key;
   SmallVector<Member> members;
-  int64_t elements = 0; // padded length of the vector; for experts, of one rank's part
-  std::string name;     // "unit.0"
+  int64_t elements = 0;   // padded length of the vector; for experts, of one rank's part
+  std::string name;       // "unit.0"
   RankedTensorType piece; // of each rank
 };
 
@@ -99,10 +99,6 @@ private:
 };
 
 } // namespace
-
-static int64_t numElements(lm::VariableOp variable) {
-  return tensorTypeOf(variable).getNumElements();
-}
 
 // Returns the layer that reads `variable`, or -1 if other ops or several layers read it.
 int64_t Sharder::layerOf(lm::VariableOp variable) {
@@ -166,7 +162,7 @@ void Sharder::layOut(Unit &unit) {
   int64_t end = 0;
   for (Member &member : unit.members) {
     member.offset = end;
-    end += llvm::alignTo(numElements(member.parameter), kMomentBlock);
+    end += llvm::alignTo(tensorTypeOf(member.parameter).getNumElements(), kMomentBlock);
   }
   const int64_t sharing = ranks / unit.key.groups; // ranks that divide these elements
   unit.elements = int64_t(llvm::alignTo(end, sharing * kMomentBlock));
@@ -255,8 +251,8 @@ void Sharder::declare(Unit &unit) {
   if (unit.key.hasCopy) {
     Type compute = tensorTypeOf(unit.members.front().copy).getElementType();
     divided(declare(lm::stateName(unit.name, Kind::ComputeCopy), Kind::ComputeCopy,
-                    unit.piece.clone(compute),
-                    lm::InitAttr::copyOf(b.getStringAttr(unit.name)), first, unit.name));
+                    unit.piece.clone(compute), lm::InitAttr::copyOf(b.getStringAttr(unit.name)),
+                    first, unit.name));
   }
 }
 
@@ -339,9 +335,10 @@ void Sharder::gather(func::FuncOp function, Unit &unit) {
 
 UnitGradients Sharder::gradientsOf(const Unit &unit) {
   UnitGradients gradients;
-  for (const Member &member : unit.members)
-    gradients.members.push_back({lm::VariableOp(member.gradient).getSymName().str(),
-                                 member.offset});
+  for (Member member : unit.members) {
+    gradients.members.push_back(member.gradient.getSymName().str());
+    gradients.offsets.push_back(member.offset);
+  }
   gradients.elements = unit.elements;
   if (ranks > 1)
     gradients.piece = lm::stateName(unit.name, Kind::Gradient);
@@ -363,9 +360,8 @@ LogicalResult Sharder::reduceEach(func::FuncOp micro, const Unit &unit, Gradient
         contributions.push_back(accumulate);
     if (contributions.empty())
       return lm::VariableOp(member.gradient).emitError("gets no contribution in @micro");
-    llvm::sort(contributions, [](lm::AccumulateOp x, lm::AccumulateOp y) {
-      return x->isBeforeInBlock(y);
-    });
+    llvm::sort(contributions,
+               [](lm::AccumulateOp x, lm::AccumulateOp y) { return x->isBeforeInBlock(y); });
     Value sum;
     for (lm::AccumulateOp each : contributions) {
       b.setInsertionPoint(each);
@@ -384,8 +380,7 @@ LogicalResult Sharder::reduceEach(func::FuncOp micro, const Unit &unit, Gradient
   SmallVector<Value> sums = reducer.reduce(b, gradients, values);
   for (auto [index, sum] : llvm::enumerate(sums))
     lm::AccumulateOp::create(b, sum.getLoc(), sum,
-                             gradients.piece.empty() ? gradients.members[index].variable
-                                                     : gradients.piece,
+                             gradients.piece.empty() ? gradients.members[index] : gradients.piece,
                              /*backward=*/true, gradients.layer);
   for (lm::AccumulateOp each : accumulates)
     each.erase();

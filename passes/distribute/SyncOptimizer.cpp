@@ -172,8 +172,8 @@ Value OptimizerSync::newPiece(func::FuncOp optimizer, lm::VariableOp source) {
 // Makes @refresh, which gathers the weights, and makes the optimizer gather the new weights too.
 LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
   b.setInsertionPointToEnd(module.getBody());
-  auto refresh = func::FuncOp::create(b, module.getLoc(), names::kRefresh,
-                                      b.getFunctionType({}, {}));
+  auto refresh =
+      func::FuncOp::create(b, module.getLoc(), names::kRefresh, b.getFunctionType({}, {}));
   symbols.insert(refresh);
   Block &body = *refresh.addEntryBlock();
   b.setInsertionPointToStart(&body);
@@ -192,12 +192,11 @@ LogicalResult OptimizerSync::gatherWeights(func::FuncOp optimizer) {
       piece = lm::LoadOp::create(b, end.getLoc(), parameter.getType(), unit);
     if (!whole) {
       if (copy)
-        lm::StoreOp::create(
-            b, end.getLoc(),
-            lm::CastOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit)), copy.getType(),
-                               piece)
-                .getResult(),
-            copyName);
+        lm::StoreOp::create(b, end.getLoc(),
+                            lm::CastOp::create(b, NameLoc::get(b.getStringAttr("weights/" + unit)),
+                                               copy.getType(), piece)
+                                .getResult(),
+                            copyName);
       continue;
     }
     gatherInto(whole, parameter, piece);

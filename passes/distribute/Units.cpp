@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace lmc;
@@ -57,13 +58,8 @@ Value lmc::gatherPieces(OpBuilder &b, Location loc, dist::MeshOp mesh, Value pie
 //===-- Units -------------------------------------------------------------------------------===//
 
 Attribute UnitGradients::toAttribute(Builder &b) const {
-  SmallVector<Attribute> names;
-  SmallVector<int64_t> offsets;
-  for (const Member &member : members) {
-    names.push_back(b.getStringAttr(member.variable));
-    offsets.push_back(member.offset);
-  }
-  SmallVector<NamedAttribute> fields{b.getNamedAttr("members", b.getArrayAttr(names)),
+  SmallVector<StringRef> names(members.begin(), members.end());
+  SmallVector<NamedAttribute> fields{b.getNamedAttr("members", b.getStrArrayAttr(names)),
                                      b.getNamedAttr("offsets", b.getDenseI64ArrayAttr(offsets)),
                                      b.getNamedAttr("elements", b.getI64IntegerAttr(elements)),
                                      b.getNamedAttr("piece", b.getStringAttr(piece)),
@@ -78,10 +74,9 @@ Attribute UnitGradients::toAttribute(Builder &b) const {
 UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
   auto fields = cast<DictionaryAttr>(attribute);
   UnitGradients unit;
-  for (auto [name, offset] :
-       llvm::zip(fields.getAs<ArrayAttr>("members").getAsRange<StringAttr>(),
-                 fields.getAs<DenseI64ArrayAttr>("offsets").asArrayRef()))
-    unit.members.push_back({name.str(), offset});
+  for (StringRef name : fields.getAs<ArrayAttr>("members").getAsValueRange<StringAttr>())
+    unit.members.push_back(name.str());
+  unit.offsets = fields.getAs<DenseI64ArrayAttr>("offsets").asArrayRef().vec();
   unit.elements = fields.getAs<IntegerAttr>("elements").getInt();
   unit.piece = fields.getAs<StringAttr>("piece").str();
   unit.layer = fields.getAs<IntegerAttr>("layer").getInt();
@@ -94,13 +89,11 @@ UnitGradients UnitGradients::fromAttribute(Attribute attribute) {
 //===-- Sums --------------------------------------------------------------------------------===//
 
 std::optional<Type> lmc::payloadType(StringRef name, MLIRContext *context) {
-  if (name == "f32")
-    return Type();
-  if (name == "bf16")
-    return BFloat16Type::get(context);
-  if (name == "f16")
-    return Float16Type::get(context);
-  return std::nullopt;
+  return llvm::StringSwitch<std::optional<Type>>(name)
+      .Case("f32", Type())
+      .Case("bf16", BFloat16Type::get(context))
+      .Case("f16", Float16Type::get(context))
+      .Default(std::nullopt);
 }
 
 GradientReducer::GradientReducer(ModuleOp module, Type payload)
@@ -143,9 +136,9 @@ Value GradientReducer::join(OpBuilder &b, const UnitGradients &unit, ArrayRef<Va
     if (until > end)
       append(zeros(b, until - end, element), end);
   };
-  for (auto [member, value] : llvm::zip(unit.members, values)) {
-    pad(member.offset);
-    append(reshape(b, loc, value, {tensorTypeOf(value).getNumElements()}), member.offset);
+  for (auto [offset, value] : llvm::zip(unit.offsets, values)) {
+    pad(offset);
+    append(reshape(b, loc, value, {tensorTypeOf(value).getNumElements()}), offset);
   }
   pad(unit.elements);
   return whole;
@@ -167,8 +160,8 @@ Value GradientReducer::largest(OpBuilder &b, const UnitGradients &unit, Value gr
 
 SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &unit,
                                            ArrayRef<Value> values) {
-  Location loc = NameLoc::get(
-      b.getStringAttr(unit.piece.empty() ? "gradients" : "gradients/" + unit.piece));
+  Location loc =
+      NameLoc::get(b.getStringAttr(unit.piece.empty() ? "gradients" : "gradients/" + unit.piece));
   Type element = getElementTypeOrSelf(values.front());
   auto piece = unit.piece.empty() ? lm::VariableOp() : symbols.lookup<lm::VariableOp>(unit.piece);
   Value sum = join(b, unit, values);
@@ -201,10 +194,10 @@ SmallVector<Value> GradientReducer::reduce(OpBuilder &b, const UnitGradients &un
     return {reshape(b, loc, sum, tensorTypeOf(piece).getShape())};
   sum = reshape(b, loc, sum, {unit.elements});
   SmallVector<Value> parts;
-  for (auto [member, value] : llvm::zip(unit.members, values)) {
+  for (auto [offset, value] : llvm::zip(unit.offsets, values)) {
     auto type = tensorTypeOf(value);
-    parts.push_back(reshape(b, loc, sliceRows(b, loc, sum, member.offset, type.getNumElements()),
-                            type.getShape()));
+    parts.push_back(
+        reshape(b, loc, sliceRows(b, loc, sum, offset, type.getNumElements()), type.getShape()));
   }
   return parts;
 }

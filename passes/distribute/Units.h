@@ -24,12 +24,9 @@ mlir::Value loadShardRank(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp m
 
 // The gradients of a unit, for summing them over ranks.
 struct UnitGradients {
-  struct Member {
-    std::string variable; // the variable of the gradients of this rank's own tokens
-    int64_t offset;       // offset of the first element in the vector
-  };
-  std::vector<Member> members; // in the order of their offsets
-  int64_t elements = 0;        // length of the vector, with padding
+  std::vector<std::string> members; // the variables of the gradients of this rank's own tokens
+  std::vector<int64_t> offsets;     // of each member's first element in the vector; ascending
+  int64_t elements = 0;             // length of the vector, with padding
   // The variable of this rank's piece of the sum; "" if the ranks divide nothing: then each member
   // gets its own part of the sum.
   std::string piece;
