@@ -43,9 +43,8 @@ float fromFloat16(uint16_t bits) {
   const uint32_t normal = size + ((127 - 15) << 23);
   const uint32_t special = normal + ((128 - 16) << 23); // infinity or NaN
   // For a number below 2^-14: gives the mantissa the exponent of 2^-14, and subtracts 2^-14.
-  const uint32_t small =
-      std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
-                              std::bit_cast<float>(kSmallestNormal));
+  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(size + kSmallestNormal) -
+                                                 std::bit_cast<float>(kSmallestNormal));
   const uint32_t result = exponent == kExponent ? special : exponent == 0 ? small : normal;
   return std::bit_cast<float>(sign | result);
 }

@@ -29,9 +29,7 @@ public:
   void addCounter(const std::string &name, double start, nlohmann::json values);
 
   // Returns the whole trace, with times in microseconds.
-  nlohmann::json trace() const {
-    return {{"displayTimeUnit", "ms"}, {"traceEvents", events}};
-  }
+  nlohmann::json trace() const { return {{"displayTimeUnit", "ms"}, {"traceEvents", events}}; }
 
 private:
   // Adds an event of kind `phase`, with the additional members `more`.

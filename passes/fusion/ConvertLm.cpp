@@ -472,16 +472,16 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
   int64_t tokens = xType.getDimSize(0), vocab = tensorTypeOf(weight).getDimSize(0);
   Type element = arithmeticType(xType.getElementType());
   Value losses = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{tokens}, element);
-  Value dx = scale ? Value(tensor::EmptyOp::create(b, loc, xType.getShape(),
-                                                   xType.getElementType()))
-                   : Value();
+  Value dx = scale
+                 ? Value(tensor::EmptyOp::create(b, loc, xType.getShape(), xType.getElementType()))
+                 : Value();
   Value dweight = acc;
   for (int64_t offset = 0; offset < tokens; offset += chunk) {
     int64_t count = std::min(chunk, tokens - offset);
     Value part = sliceRows(b, loc, x, offset, count);
     Type logitsType = RankedTensorType::get({count, vocab}, xType.getElementType());
-    Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(),
-                                        Value(), false, true);
+    Value logits = kern::GemmOp::create(b, loc, logitsType, part, weight, Value(), Value(), Value(),
+                                        false, true);
     kern::FusionOp kernel = crossEntropy(b, loc, logits, sliceRows(b, loc, targets, offset, count),
                                          scale, classes, zLoss);
     losses = insertRows(b, loc, kernel.getResult(0), losses, offset);
@@ -489,11 +489,11 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
       continue;
     Value dlogits = kernel.getResult(1);
     Type dxType = xType.clone({count, xType.getDimSize(1)});
-    Value dpart = kern::GemmOp::create(b, loc, dxType, dlogits, weight, Value(), Value(),
-                                       Value(), false, false);
+    Value dpart = kern::GemmOp::create(b, loc, dxType, dlogits, weight, Value(), Value(), Value(),
+                                       false, false);
     dx = insertRows(b, loc, dpart, dx, offset);
-    dweight = kern::GemmOp::create(b, loc, dweightType, dlogits, part, dweight, Value(),
-                                   Value(), true, false);
+    dweight = kern::GemmOp::create(b, loc, dweightType, dlogits, part, dweight, Value(), Value(),
+                                   true, false);
   }
   Value loss =
       reduceAlone(b, loc, Hero::RowReduction, losses, 0, element, Combine::Add, "lm.sum_losses");
@@ -504,8 +504,7 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 // Returns `sums` or, if it is long, a shorter vector with the same sum (with Max: maximum). The
 // caller reduces the returned vector in one work item, which runs on a single processor.
-static Value foldSums(OpBuilder &b, Location loc, Value sums,
-                      Combine combine = Combine::Add) {
+static Value foldSums(OpBuilder &b, Location loc, Value sums, Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = tensorTypeOf(sums);
   int64_t count = type.getDimSize(0), width = std::min(kWidest, count & -count);
@@ -710,8 +709,8 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
             op.getPlaces().getType().getDimSize(0) / op.getX().getType().getDimSize(0))};
       })
       .Case([&](lm::CombineRowsOp op) {
-        return SmallVector<Value>{kern::CombineRowsOp::create(
-            b, loc, op.getType(), op.getY(), op.getWeights(), op.getPlaces())};
+        return SmallVector<Value>{kern::CombineRowsOp::create(b, loc, op.getType(), op.getY(),
+                                                              op.getWeights(), op.getPlaces())};
       })
       .Case([&](lm::MatmulOp op) {
         return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getA(), op.getB(),
@@ -719,10 +718,9 @@ static SmallVector<Value> convert(OpBuilder &b, Operation *operation) {
                                                        op.getTransposeA(), op.getTransposeB())};
       })
       .Case([&](lm::LinearOp op) {
-        return SmallVector<Value>{kern::GemmOp::create(b, loc, op.getType(), op.getX(),
-                                                       op.getWeight(), Value(), op.getBias(),
-                                                       op.getResidual(), false,
-                                                       !op.getTransposed())};
+        return SmallVector<Value>{
+            kern::GemmOp::create(b, loc, op.getType(), op.getX(), op.getWeight(), Value(),
+                                 op.getBias(), op.getResidual(), false, !op.getTransposed())};
       })
       .Default([&](Operation *op) {
         return op->hasTrait<lm::BecomesCall>() ? convertCall(b, op) : SmallVector<Value>();
@@ -737,8 +735,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
       if (function.isExternal())
         continue;
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
-        if (!isa<lm::LmDialect>(op.getDialect()) ||
-            isa<lm::LoadOp, lm::StoreOp>(op))
+        if (!isa<lm::LmDialect>(op.getDialect()) || isa<lm::LoadOp, lm::StoreOp>(op))
           continue;
         b.setInsertionPoint(&op);
         Operation *before = op.getPrevNode();

@@ -65,9 +65,8 @@ Value AdamWStep::moment2(Value gradient, Value old) {
 }
 
 Value AdamWStep::parameter(Value old, Value moment1, Value moment2) {
-  SmallVector<Read> reads{each(old),    each(moment1), each(moment2),
-                          scalar(Norm), scalar(Lr),    scalar(Eps),
-                          scalar(Correction1), scalar(Correction2)};
+  SmallVector<Read> reads{each(old),  each(moment1), each(moment2),       scalar(Norm),
+                          scalar(Lr), scalar(Eps),   scalar(Correction1), scalar(Correction2)};
   if (decays)
     reads.push_back(scalar(Decay));
   return f.map(type, reads, [&](Elements s) {
@@ -152,9 +151,9 @@ static SmallVector<Value> convertAdamW8bit(OpBuilder &b, lm::AdamW8bitOp op) {
     return reshape(b, loc, tensor, {blocks, lm::AdamW8bitOp::kBlock});
   };
   auto perBlock = [&](Value scale) { return reshape(b, loc, scale, {blocks}); };
-  SmallVector<Value> inputs{inBlocks(op.getParameter()),       inBlocks(op.getGradient()),
-                            inBlocks(op.getMoment1()),         perBlock(op.getMoment1Scale()),
-                            inBlocks(op.getMoment2()),         perBlock(op.getMoment2Scale())};
+  SmallVector<Value> inputs{inBlocks(op.getParameter()), inBlocks(op.getGradient()),
+                            inBlocks(op.getMoment1()),   perBlock(op.getMoment1Scale()),
+                            inBlocks(op.getMoment2()),   perBlock(op.getMoment2Scale())};
   AdamWStep::appendScalars(op, inputs);
   bool decays = bool(op.getWeightDecay());
   FusionBuilder f(b, loc, Hero::RowReduction, inputs,

@@ -22,9 +22,9 @@ static std::optional<FusionPart> partOfFusion(Operation *op) {
 
 static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &plan,
                                                 const FusionPart &first, const FusionPart &second) {
-  auto merged = kern::FusionOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(),
-                                       plan.hero, plan.inputs,
-                                       mergedSources(b.getContext(), first, second));
+  auto merged =
+      kern::FusionOp::create(b, second.op->getLoc(), ValueRange(plan.results).getTypes(), plan.hero,
+                             plan.inputs, mergedSources(b.getContext(), first, second));
   if (llvm::Error error = buildMerged(plan, first, second, merged))
     return error;
   return merged.getOperation();
@@ -35,9 +35,8 @@ static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &p
 static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
   Block &body = function.getBody().front();
   auto equal = [&](unsigned i, unsigned j) {
-    return llvm::all_of(calls, [&](func::CallOp call) {
-      return call.getOperand(i) == call.getOperand(j);
-    });
+    return llvm::all_of(
+        calls, [&](func::CallOp call) { return call.getOperand(i) == call.getOperand(j); });
   };
   for (unsigned i = 0; i < body.getNumArguments() && !calls.empty(); ++i)
     for (unsigned j = i + 1; j < body.getNumArguments(); ++j)

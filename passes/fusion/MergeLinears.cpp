@@ -98,9 +98,7 @@ private:
 // of `layer` that no other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
-  auto isOwnArgument = [](Value value) {
-    return isa<BlockArgument>(value) && value.hasOneUse();
-  };
+  auto isOwnArgument = [](Value value) { return isa<BlockArgument>(value) && value.hasOneUse(); };
   for (auto linear : layer.getBody().front().getOps<lm::LinearOp>()) {
     Value bias = linear.getBias();
     if (linear.getTransposed() || !isOwnArgument(linear.getWeight()) ||
@@ -266,8 +264,8 @@ Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) 
     }
     lm::VariableOp whole = layTogether(variables);
     b.setInsertionPointAfterValue(call.getOperand(place));
-    auto load = lm::LoadOp::create(b, call.getOperand(place).getLoc(), whole.getType(),
-                                   whole.getSymName());
+    auto load =
+        lm::LoadOp::create(b, call.getOperand(place).getLoc(), whole.getType(), whole.getSymName());
     call->insertOperands(place, load.getResult());
   }
   if (failed(layer.insertArgument(place, resized(tensorTypeOf(arguments.front()), 0, rows), {},
@@ -347,8 +345,8 @@ static lm::RopeOp ropeOf(Value part) {
 
 static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
   return isa<BlockArgument>(x.getCos()) && isa<BlockArgument>(x.getSin()) &&
-         x.getCos() == y.getCos() && x.getSin() == y.getSin() &&
-         x.getHeadDim() == y.getHeadDim() && x.getInverse() == y.getInverse();
+         x.getCos() == y.getCos() && x.getSin() == y.getSin() && x.getHeadDim() == y.getHeadDim() &&
+         x.getInverse() == y.getInverse();
 }
 
 // Finds the first two or more consecutive results of `split` whose ropes apply the same rotation.
@@ -386,9 +384,8 @@ static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
     coarse = lm::SplitOp::create(b, split.getLoc(), types, split.getX());
     source = coarse.getResult(begin);
   }
-  auto first = cast<lm::RopeOp>(*llvm::min_element(ropes, [](Operation *x, Operation *y) {
-    return x->isBeforeInBlock(y);
-  }));
+  auto first = cast<lm::RopeOp>(
+      *llvm::min_element(ropes, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); }));
   b.setInsertionPoint(first);
   Location loc = fusedName(b, ropes);
   auto rope = lm::RopeOp::create(b, loc, source.getType(), source, first.getCos(), first.getSin(),
