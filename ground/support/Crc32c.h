@@ -7,8 +7,7 @@
 
 namespace lmc {
 
-// Returns the CRC-32C of the bytes: bits are reflected, the register is all ones at first, and the
-// result is its complement. The CRC-32C of "123456789" is 0xE3069283.
+// Returns the CRC-32C of the bytes: 0xE3069283 for "123456789".
 uint32_t crc32c(std::string_view bytes);
 
 } // namespace lmc

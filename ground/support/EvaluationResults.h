@@ -18,10 +18,10 @@ using EvaluationResults = std::vector<std::pair<std::string, double>>;
 // The maximum number of results that are read.
 inline constexpr size_t kMaxEvaluationResults = 1000;
 
-// Reads the numbers of all JSON files in `folder` and in its subfolders: if a file has an object
-// "results", as lm-evaluation-harness writes it, the numbers of this object, else all. Joins the
-// names of nested objects by "/". Leaves out numbers that are not finite, and files without a JSON
-// object. Error: the folder cannot be read.
+// Reads the finite numbers of all JSON files in `folder` and its subfolders. Joins the names of
+// nested objects by "/". If a file has an object "results", as lm-evaluation-harness writes it,
+// only the numbers of this object count. Skips files without a JSON object. Error: the folder
+// cannot be read.
 Result<EvaluationResults> readEvaluation(const std::string &folder);
 
 } // namespace lmc

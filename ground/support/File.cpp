@@ -26,8 +26,8 @@ Error systemError(const std::string &action, const std::string &path, int errorN
       ExitCode::Failure};
 }
 
-// Returns the Error after a failure to open a path for reading. A missing or unreadable path is a
-// user error, because the user probably mistyped it.
+// Returns the Error after a failure to read a path. A missing or unreadable path is a user error,
+// because the user probably mistyped it.
 static Error readingError(const std::string &path, int errorNumber) {
   Error error = systemError("read", path, errorNumber);
   switch (errorNumber) {
@@ -309,7 +309,7 @@ Result<std::vector<std::string>> expandPattern(const std::string &pattern) {
   ::globfree(&found);
   if (status != 0 || paths.empty())
     return Error{fmt::format("no file matches '{}'", pattern)};
-  // Sorts by bytes. glob(3) would sort by the locale, and the order would depend on it.
+  // glob(3) would sort by the locale.
   std::sort(paths.begin(), paths.end());
   return paths;
 }
@@ -336,8 +336,6 @@ Result<uint64_t> freeBytes(const std::string &path) {
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside) {
   std::string parent = parentOf(to);
-  // Exchanges the two names, so that `to` is a complete folder at every moment. If nothing exists
-  // at `to`, a plain rename is enough.
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     LMC_TRY(syncFolder(parent));
     return removeTree(from);

@@ -1,8 +1,7 @@
-// Functions for files and folders. "Syncs" in a comment means that the data is on the disk when the
-// function returns.
+// Functions for files and folders. A function that syncs returns when the data is on the disk.
 //
 // Every Error names the path and the system's reason. Its exit code is UserError if a path to be
-// read is missing or cannot be opened, and Failure if a disk is full, fails or cannot be written.
+// read is missing or cannot be opened, and else Failure, for example if a disk is full.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -21,8 +20,7 @@ Error systemError(const std::string &action, const std::string &path, int errorN
 // An open file, which the destructor closes. read() and write() continue at the file's offset.
 class File {
 public:
-  // Opens `path` only if it is a regular file: a FIFO could block, and a device file may have no
-  // end.
+  // Opens `path` only if it is a regular file: a FIFO could block.
   static Result<File> openForReading(const std::string &path);
   // Creates the file, or empties an existing one.
   static Result<File> create(const std::string &path);
@@ -60,8 +58,7 @@ private:
   std::string name;
 };
 
-// A file that is mapped into memory read-only. size() is the size at the time of opening. No
-// process may shorten the file while it is mapped.
+// A file that is mapped into memory read-only. No process may shorten the file while it is mapped.
 class MappedFile {
 public:
   static Result<MappedFile> open(const std::string &path);
@@ -106,9 +103,8 @@ Result<void> removeTree(const std::string &path);
 
 bool exists(const std::string &path);
 
-// Returns the paths that a pattern with the wildcards '*', '?' and '[' matches, sorted by their
-// bytes. For a text without wildcards, or an existing path, returns the text itself. Error: nothing
-// matches.
+// Returns the paths that a pattern with the wildcards '*', '?' and '[' matches, sorted by bytes.
+// Returns a text without wildcards, and an existing path, as it is. Error: nothing matches.
 Result<std::vector<std::string>> expandPattern(const std::string &pattern);
 
 // Returns the names of a folder's entries, sorted, without "." and "..".
@@ -118,9 +114,8 @@ Result<std::vector<std::string>> listFolder(const std::string &path);
 Result<uint64_t> freeBytes(const std::string &path);
 
 // Renames the complete folder `from` to `to`, removes the old folder at `to`, and syncs the result.
-// At every moment, `to` is a complete folder. The exception is a file system that cannot exchange
-// two names: there, the old folder is at `aside` for a moment, and stays there after a crash in
-// this moment. All three paths must have the same parent folder.
+// At every moment, `to` is a complete folder. On a file system that cannot exchange two names, the
+// old folder is at `aside` for a moment instead. All paths must have the same parent folder.
 Result<void> publishFolder(const std::string &from, const std::string &to,
                            const std::string &aside);
 

@@ -25,13 +25,12 @@ size_t editDistance(std::string_view a, std::string_view b) {
 }
 
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates) {
-  // The limit is below the length of `name`. Otherwise all one-letter names would be close to each
-  // other.
+  // The limit is below the length of `name`: one-letter names must not be close to each other.
   const size_t limit = name.empty() ? 0 : std::min((name.size() + 2) / 3, name.size() - 1);
   std::string nearest;
   size_t best = limit + 1;
   for (const std::string &candidate : candidates) {
-    // Skips candidates of very different length, because comparing long names takes long.
+    // A distance is at least the difference of the lengths.
     if (candidate.size() > name.size() + limit || name.size() > candidate.size() + limit)
       continue;
     if (size_t distance = editDistance(name, candidate); distance < best) {

@@ -11,8 +11,8 @@ namespace lmc {
 // turn `a` into `b` (optimal string alignment distance).
 size_t editDistance(std::string_view a, std::string_view b);
 
-// Returns the candidate with the smallest edit distance to `name`; the first one if several are
-// equal. Returns "" if every distance is larger than a third of the length of `name`, rounded up.
+// Returns the first of the candidates with the smallest edit distance to `name`. Returns "" if this
+// distance is larger than a third of the length of `name`, rounded up.
 std::string nearestName(std::string_view name, const std::vector<std::string> &candidates);
 
 // Returns "; did you mean 'x'?" with x = nearestName(name, candidates), or "" if x is "".

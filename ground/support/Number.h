@@ -1,5 +1,5 @@
-// Converts numbers from and to text, independently of the locale. std::strtod() stops at the point
-// of "0.5" if a library has called setlocale() for a language that writes numbers with a comma.
+// Converts numbers from and to text, independently of the locale. In a locale with decimal commas,
+// std::strtod() would stop at the point of "0.5".
 #pragma once
 
 #include <charconv>
@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the number of type T that the whole `text` is, without a '+' before it. Returns nullopt
-// if `text` is no number, or T cannot represent the number.
+// Returns the number of type T that `text` is, without a '+' before it. Returns nullopt if the
+// whole `text` is no number, or T cannot represent the number.
 template <typename T> std::optional<T> parseWhole(std::string_view text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -18,12 +18,10 @@ template <typename T> std::optional<T> parseWhole(std::string_view text) {
   return value;
 }
 
-// Returns the number that the whole `text` is: "0.5", "-3", "+1e-4", "inf". Returns nullopt if
-// `text` is no number, or a double cannot represent the number.
+// Does the same for a double, and accepts a '+' before it: "0.5", "-3", "+1e-4", "inf".
 std::optional<double> parseDouble(std::string_view text);
 
-// Returns the double nearest to `value` written with `digits` significant digits. A value that is
-// not finite is returned as it is.
+// Returns `value`, rounded to `digits` significant decimal digits if it is finite.
 double roundToDigits(double value, int digits);
 
 } // namespace lmc

@@ -6,8 +6,8 @@ namespace lmc {
 struct Release {
   const char *version; // "0.1.0"
   const char *commit;  // the first 12 digits of its hash; "" if the build knew no commit
-  // The text that `--version` prints, with the day of the commit: "0.1.0 (commit 0123456789ab,
-  // 2026-11-25)". It is only the version if the build knew no commit.
+  // The text that `--version` prints: "0.1.0 (commit 0123456789ab, 2026-11-25)", or only the
+  // version if the build knew no commit.
   const char *text;
 };
 

@@ -6,8 +6,7 @@
 
 namespace lmc {
 
-// Returns the SHA-256 hash of the `bytes` bytes at `data` as 64 lower-case hexadecimal digits, as
-// the program sha256sum prints it.
+// Returns the SHA-256 hash of the `bytes` bytes at `data` as 64 lower-case hexadecimal digits.
 std::string sha256(const void *data, size_t bytes);
 
 // Returns the HMAC-SHA-256 (RFC 2104) of `text` under `key` as 64 lower-case hexadecimal digits.
