@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// bf16 is the upper 16 bits of an f32. `toBFloat16` rounds to nearest even. It sets bit 6 of a NaN,
-// so a NaN stays a NaN. Compilers can vectorise loops of both functions: the branch is a selection.
+// bf16 is the upper 16 bits of an f32. toBFloat16() rounds to nearest even. It sets bit 6 of a NaN,
+// so a NaN stays a NaN. Compilers can vectorise loops of both functions.
 inline uint16_t toBFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
@@ -17,13 +17,12 @@ inline uint16_t toBFloat16(float value) {
 }
 inline float fromBFloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// f16 is IEEE 754's binary16, with 5 bits of exponent and 10 of mantissa, from 2^-24 to 65504.
-// `toFloat16` rounds to nearest even, and from 65520 on to infinity; a NaN stays a NaN.
+// f16 is IEEE 754's binary16. toFloat16() rounds to nearest even; a NaN stays a NaN.
 uint16_t toFloat16(float value);
 float fromFloat16(uint16_t bits);
 
-// Converts `count` elements, and rounds once, to nearest even, if `to` is narrower than `from` (f64
-// to bf16 or f16 is not rounded to f32 first). Returns false if either type is no float type.
+// Converts `count` elements. Rounds each only once, to nearest even. Returns false if either type
+// is no float type.
 bool convertFloats(plan::DType from, const void *source, plan::DType to, void *target,
                    uint64_t count);
 

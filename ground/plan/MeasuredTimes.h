@@ -13,13 +13,13 @@ namespace lmc::plan {
 struct MeasuredTimes {
   std::string device;
   uint64_t firstStep = 0, lastStep = 0;
-  // The median seconds of the runs of each command: seconds[function][command]. seconds[function]
-  // is empty for a function that was not run.
+  // seconds[function][command] is the median of the command's runs. seconds[function] is empty for
+  // a function that was not run.
   std::vector<std::vector<double>> seconds;
 };
 
-// Reads the text of a trace. Errors, which name `path`: the text is no such trace, is of another
-// plan, or lacks a function of an optimizer step.
+// Reads the text of a trace. Errors: the text is no such trace, is of another plan, or lacks a
+// function of an optimizer step.
 Result<MeasuredTimes> readMeasuredTimes(const std::string &text, const std::string &path,
                                         const PlanFile &plan);
 

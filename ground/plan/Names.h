@@ -1,5 +1,4 @@
-// Names of functions and variables of a plan that both the compiler and the runtime (or a report)
-// use. plan.fbs describes them (Function, Variable).
+// Names of functions and variables of a plan. plan.fbs describes them (Function, Variable).
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,8 @@ inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
 inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, whatever documents
 
-// Names of the variables of the function `generate`. The host writes the rows (positions) whose
-// next token it needs, and the device writes the logits of the next tokens.
+// Variables of the function `generate`. The host writes the positions whose next token it needs.
+// The device writes the logits of these next tokens.
 inline constexpr const char *kGenerateRows = "generate.rows";
 inline constexpr const char *kGenerateLogits = "generate.logits";
 
@@ -42,19 +41,16 @@ inline constexpr const char *kParamNorm = "run.param_norm";
 inline constexpr const char *kUpdateNorm = "run.update_norm";
 inline constexpr const char *kDebugLogits = "debug.logits";
 
-// Statistics of the routers of a mixture of experts in an optimizer step: sums over micro-steps and
-// ranks, as vectors with one element per expert, which all lie in one vector, kRouterSums.
-// routerSum(which, layer) names the sum of a layer; kRouterBalance itself is the sum over all
-// routers.
+// Statistics of routers in an optimizer step, summed over micro-steps and ranks: vectors with one
+// element per expert, which all lie in the vector kRouterSums. routerSum(which, layer) names the
+// vector of a layer. kRouterBalance itself is the sum over all routers.
 inline constexpr const char *kRouterSums = "run.router";
 inline constexpr const char *kRouterCounts = "run.router.counts";   // choices
 inline constexpr const char *kRouterEntropy = "run.router.entropy"; // sums of -p log p, in nats
-// One element: the number of choices after the first window of a rank (lm.late_rows). Only if ranks
-// divide experts, and with a capacity.
+// One element: the number of late choices (lm.late_rows). It exists only with expert_capacity.
 inline constexpr const char *kRouterLate = "run.router.late";
-// The contribution of each expert to the balancing loss. For a layer: to the layer's loss with
-// coefficient 1, summed over micro-steps. For all routers: to what is added to the sum of the
-// tokens' losses.
+// The contribution of each expert to the balancing loss: of a layer, with coefficient 1, or of all
+// routers, as it is added to the sum of the tokens' losses.
 inline constexpr const char *kRouterBalance = "run.router.balance";
 
 // Returns "attention_grad" for "AttentionGrad", and "muon_ns_dtype" for "muonNsDType".

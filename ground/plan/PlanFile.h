@@ -13,16 +13,14 @@
 
 namespace lmc {
 
-// The version of the plan format (plan.fbs). Raise it whenever an older runtime could misread a new
-// plan, or a new runtime an older plan.
+// The version of the plan format. plan.fbs says when to raise it.
 inline constexpr uint32_t kSchemaVersion = 7;
 
 // A verified plan in memory, which stays the same even if the file changes.
 class PlanFile {
 public:
-  // Reads the file `path` and verifies the plan in it: the checksum, the structure (with
-  // FlatBuffers' verifier), the schema version, and the meaning (verifyPlan()). Error: the file is
-  // damaged or hostile. Never reads past the end of the file.
+  // Reads the file `path`, and verifies the checksum, the structure (by FlatBuffers' verifier), the
+  // schema version, and the meaning (verifyPlan()) of the plan in it.
   static Result<std::unique_ptr<PlanFile>> open(const std::string &path);
 
   // Copies and verifies the plan in the `bytes` bytes at `data`. Errors use `name` as its path.
@@ -44,8 +42,7 @@ public:
     uint64_t steps = 0;
   };
   const std::vector<Phase> &phases() const { return trainingPhases; }
-  // Returns the plan of phase `index`, whose path() also names the phase. For a run without phases,
-  // index 0 is this plan itself.
+  // Returns the plan of phase `index`. For a run without phases, index 0 is this plan itself.
   const PlanFile &phasePlan(size_t index) const;
 
   std::span<const std::byte> contents() const { return bytes; }
@@ -67,9 +64,8 @@ private:
 };
 
 // Verifies every index, range, shape, enum and name of a plan whose structure FlatBuffers' verifier
-// has accepted. After success, every slice lies inside its arena, and the operands of every command
-// are as large as what the command accesses. Machine code is not examined. An Error names the table
-// and the entry that is wrong.
+// has accepted. After success, no command accesses bytes outside of its operands' slices, if the
+// machine code of kernels is right.
 Result<void> verifyPlan(const plan::Plan &plan);
 
 size_t byteWidth(plan::DType dtype);

@@ -1,7 +1,6 @@
 // The trailer is the last 16 bytes of a plan file: the letters "LMCX", a version, and the XXH64
-// hash of all bytes before the trailer, as little-endian numbers. The hash shows that the file has
-// not changed since it was written, which matters because a plan contains machine code.
-// FlatBuffers' verifier only proves that a file is safe to read.
+// hash of all bytes before the trailer, as little-endian numbers. The hash shows that the file,
+// which contains machine code, has not changed since it was written.
 #pragma once
 
 #include <xxhash.h>

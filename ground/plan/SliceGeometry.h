@@ -15,16 +15,15 @@ uint64_t extentOf(const plan::Slice &slice);
 // Returns the offset in the arena of the end of the slice's last row.
 uint64_t endOf(const plan::Slice &slice);
 
-// Returns the number of bytes that at least one of `slices` covers; all must lie in one arena. The
-// result is exact if there is at most one pitch, as in a buffer. With several pitches, it may be
-// too large.
+// Returns the number of bytes that at least one of `slices` covers. All must lie in one arena. With
+// several pitches, the result may be too large.
 uint64_t unionBytes(const std::vector<const plan::Slice *> &slices);
 
-// Returns true if some byte belongs to both slices. The result is exact if neither has a pitch, or
-// both have the same; otherwise it is true if the extents overlap.
+// Returns true if some byte belongs to both slices or, for different pitches, if their extents
+// overlap.
 bool overlap(const plan::Slice &a, const plan::Slice &b);
 
-// A copy of `rows` runs of `bytes` bytes each. Runs start dPitch bytes apart in the target, and
+// A copy of `rows` runs of `bytes` bytes each. Runs begin dPitch bytes apart in the target and
 // xPitch bytes apart in the source.
 struct CopyRuns {
   uint64_t bytes = 0, rows = 1, dPitch = 0, xPitch = 0;

@@ -1,8 +1,6 @@
-// The rules for valid plans that depend on the plan's target.
-//
-// The table in TargetRules.cpp has a row for each target with its own rules. In a plan for any
-// other target, kernels have no grid, commands have no launches (Command.launches), and no command
-// needs scratch.
+// The rules for valid plans that depend on the plan's target. TargetRules.cpp has a row for each
+// target. For any other target, kernels have no grid, and commands have no launches and need no
+// scratch.
 #pragma once
 
 #include "plan_generated.h"
@@ -30,15 +28,13 @@ struct Scratch {
 
 struct TargetRules {
   std::string_view name; // the part of a plan's target before ':', such as "cpu"
-  // The limits of kernels that have code; each such kernel must have a grid. Null for a target
-  // whose kernels have no grid and whose commands have no launches.
+  // The limits of kernels that have code. Null: kernels have no grid, and commands no launches.
   const GridLimits *grid = nullptr;
   bool modulesMatch = false; // true if Module.target must equal the target of the plan
-  // A matrix product may have a workspace (i8), at an address that is a multiple of this number of
-  // bytes. 0: matrix products have no workspace.
+  // The address of a matrix product's workspace (i8) is a multiple of this number of bytes. 0:
+  // matrix products have no workspace.
   uint32_t gemmWorkspaceAlignment = 0;
-  // Returns the minimum workspace of `command`, or nullopt if it needs none. The slices that
-  // `command` names must exist.
+  // Returns the minimum workspace of `command`, whose slices must exist; nullopt if it needs none.
   std::optional<Scratch> (*scratchOf)(const Plan &plan, const Command &command) = nullptr;
 };
 

@@ -1,7 +1,6 @@
-// Makes a trace for chrome://tracing and ui.perfetto.dev of runs of a plan's commands.
-//
-// `lmc explain --trace` writes a predicted step, and `lmc-run --trace` measured steps. Names,
-// categories and tracks are the same in both, so the two traces can be compared.
+// Makes a trace of a plan's commands for chrome://tracing and ui.perfetto.dev. `lmc explain
+// --trace` writes a predicted step; `lmc-run --trace` writes measured steps, with the same names
+// and tracks.
 #pragma once
 
 #include "plan_generated.h"
@@ -21,8 +20,7 @@ public:
   // Adds a run of a function with the name `title`, which starts at `start` (seconds).
   void addFunction(const std::string &title, double start, double seconds,
                    nlohmann::json arguments = nlohmann::json::object());
-  // Adds a run of command `index` of a function. Adds `function`, `command`, `backward` and, for a
-  // launch, `kernel` to `arguments`.
+  // Adds a run of command `index` of a function.
   void addCommand(const Function &function, uint32_t index, double start, double seconds,
                   nlohmann::json arguments);
   // Adds the values of a counter at `start` (seconds).

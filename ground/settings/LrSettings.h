@@ -1,6 +1,5 @@
-// The schedule of the learning rate: the keys of [lr_schedule], the rules between these keys, and
-// the resulting schedule. The compiler checks a job with the rules, and the runtime checks the
-// changes of `lmc-run --set`.
+// The schedule of the learning rate: the keys of [lr_schedule], their rules, and the resulting
+// schedule. The compiler checks a job by the rules; the runtime checks changes by `lmc-run --set`.
 #pragma once
 
 #include "ground/settings/SettingTable.h"
@@ -27,16 +26,15 @@ struct RatePoint {
   double rate = 0;
 };
 
-// A schedule, as learningRate() takes it (runtime/settings/LrSchedule.h). Steps are counted from 1;
-// step i of the schedule is step begin + i of the run.
+// A schedule, as learningRate() takes it (runtime/settings/LrSchedule.h).
 struct LrSettings {
   LrStyle style = LrStyle::Cosine;
-  int64_t begin = 0;           // the schedule's first step is the one after this step of the run
+  int64_t begin = 0;           // step i >= 1 of the schedule is step begin + i of the run
   double lr = 0, minLr = 0;    // the highest rate, and the rate at the end
   double warmupInit = 0;       // rate from which the warm-up rises
   int64_t warmupIters = 0;     // number of steps of the schedule, like decayIters
   int64_t decayIters = 0;      // step at which the rate reaches minLr
-  double wsdDecayFraction = 0; // style Wsd: last share of decayIters, with decay
+  double wsdDecayFraction = 0; // style Wsd: the rate decays in this last share of decayIters
   WsdDecayStyle wsdDecayStyle = WsdDecayStyle::Linear;
   std::vector<RatePoint> points = {}; // for style Piecewise, by ascending step
 };
@@ -55,14 +53,13 @@ struct LrKeys {
   std::string wsdDecayStyle = "linear";
   std::vector<std::string> points = {}; // "STEP:RATE"
   int64_t restartStep = 0;
-  // Where each key that was given comes from, by name ("min_lr"): 1 is the file, 2 is `lmc compile
-  // --set`, 3 is `lmc-run --set`. Of two forms of one value (min_lr and min_lr_ratio), the one with
-  // the higher number counts.
+  // Where each given key ("min_lr") comes from. 1: the file, 2: `lmc compile --set`, 3: `lmc-run
+  // --set`. Of two forms of one value (min_lr and min_lr_ratio), the higher number counts.
   std::map<std::string, int> given = {};
 };
 
 // Returns the mistakes in the keys of a schedule that ends with step `lastStep` of the run. They
-// name keys without a section: "min_lr".
+// name keys without their section: "min_lr".
 std::vector<SettingFault> lrFaults(const LrKeys &keys, int64_t lastStep);
 
 // Returns the schedule of `keys`, which must have no mistakes.

@@ -1,5 +1,4 @@
-// The settings of a plan, of a job or of a run, as texts, each with its origin. The same rules
-// (SettingRules.h) check all of them.
+// The settings of a plan, of a job or of a run, each with its origin. SettingRules.h checks them.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -30,11 +29,11 @@ struct Setting {
   std::vector<std::string> values = {}; // the elements of a StringList
   SettingOrigin origin = SettingOrigin::Default;
   bool identity = false; // another value trains another model: a restart must declare the change
-  // For a default that derives from another setting: the key of that setting ("" for any other
-  // setting), and the divisor of its value.
+  // For a default that derives from another setting: the key of that setting, and the divisor of
+  // its value.
   std::string derivedFrom = {};
   double derivedDivisor = 1;
-  // Only the settings of a job have these members; a run does not read them from its plan.
+  // Only the settings of a job have the members below.
   double minimum = 0, maximum = 0;       // range of a number, inclusive; may be infinite
   std::vector<std::string> choices = {}; // accepted texts; empty: any text
   std::string doc = {};
@@ -66,9 +65,9 @@ public:
   const Setting *find(std::string_view key) const;
 
   // Returns the names of the tables of a list, in their order: "web" for "data.source", if there is
-  // a setting "data.source.web.paths". Data is given by one key or by tables (data.train or
-  // [[data.source]], data.validation or [[validation]]). Of these, the form that was given later
-  // counts, --set after the file. If this is the key, even as [], returns no table.
+  // a setting "data.source.web.paths". Data is given by a key or by tables: data.train or
+  // [[data.source]], data.validation or [[validation]]. Returns no table if the key was given
+  // later; --set is later than the file.
   std::vector<std::string> tablesOf(std::string_view list) const;
   // Returns the files of `key`, data.train or data.validation; none if tables were given later.
   std::vector<std::string> files(std::string_view key) const;
