@@ -204,8 +204,8 @@ private:
 };
 } // namespace
 
-// Converts a norm whose only reader is `rope`. The norm gets the loops of the rotation, so that one
-// kernel can compute both.
+// Converts a norm whose only reader is `rope` with the loops of the rotation, so that one kernel
+// can compute both.
 static SmallVector<Value> convertRotatedNorm(OpBuilder &b, lm::RmsNormOp op, lm::RopeOp rope) {
   HeadHalves halves(rope);
   Location loc = op.getLoc();
@@ -260,8 +260,8 @@ static Value sumColumns(OpBuilder &b, Location loc, Value x, Type element, Strin
   return reduceAlone(b, loc, Hero::ColumnReduction, x, 0, element, Combine::Add, source);
 }
 
-// The first kernel reads each row once. It computes dx and, for each block of rows, a partial sum
-// of dweight. The second kernel adds these sums for each column, and is small.
+// The first kernel computes dx and, for each block of rows, a partial sum of dweight. The second
+// kernel adds these sums.
 static SmallVector<Value> convertOp(OpBuilder &b, lm::RmsNormGradOp op) {
   Location loc = op.getLoc();
   int64_t columns = tensorTypeOf(op.getWeight()).getDimSize(0);
@@ -327,8 +327,8 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormOp op) {
                   [](Elements s) { return (s[0] - s[1]) * s[2] * s[3] + s[4]; })};
 }
 
-// The first kernel reads each row once. It computes dx and, for each block of rows, partial sums of
-// dweight and dbias. Small kernels add these sums for each column.
+// The first kernel computes dx and, for each block of rows, partial sums of dweight and dbias. Two
+// small kernels add these sums.
 static SmallVector<Value> convertOp(OpBuilder &b, lm::LayerNormGradOp op) {
   Location loc = op.getLoc();
   RankedTensorType type = tensorTypeOf(op.getDx());
@@ -408,10 +408,9 @@ static SmallVector<Value> convertOp(OpBuilder &b, lm::JoinOp op) {
 // Returns log(sum of exp(x)) from the maximum of x and the sum of exp(x - maximum).
 static Scalar logOfSum(Elements s) { return s[0] + log(s[1]); }
 
-// Computes the cross entropy of `logits` [n, vocab] against `targets` [n]: the loss of each row
-// and, if `scale` is given, the gradient of scale * (loss + zLoss lse^2), where lse is the
-// log-sum-exp of the row. With `classes` > 0, columns from `classes` on are padding and have
-// probability 0.
+// Computes the loss of each row: the cross entropy of `logits` [n, vocab] against `targets` [n]. If
+// `scale` is given, also computes the gradient of scale * (loss + zLoss lse^2), where lse is the
+// row's log-sum-exp. With `classes` > 0, columns from `classes` on have probability 0.
 static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Value targets,
                                    Value scale, int64_t classes, double zLoss) {
   RankedTensorType type = tensorTypeOf(logits);
@@ -462,9 +461,9 @@ static kern::FusionOp crossEntropy(OpBuilder &b, Location loc, Value logits, Val
   return f.finish({loss, dlogits});
 }
 
-// Processes one chunk of tokens after the other: a matrix product computes the logits, and one
+// Processes one chunk of tokens after the other. A matrix product computes the logits, and one
 // kernel the loss. With `scale`, the kernel also computes the gradient of the logits, and two
-// products compute from it the chunk's rows of dx and its contribution to dweight.
+// products compute dx and dweight from it.
 static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value weight,
                                       Value targets, int64_t chunk, int64_t classes, double zLoss,
                                       Value scale, Value acc, Type dweightType) {
@@ -502,8 +501,8 @@ static SmallVector<Value> convertLoss(OpBuilder &b, Location loc, Value x, Value
 
 //===-- Optimizer ---------------------------------------------------------------------------===//
 
-// Returns `sums` or, if it is long, a shorter vector with the same sum (with Max: maximum). The
-// caller reduces the returned vector in one work item, which runs on a single processor.
+// Returns `sums` or, if it is long, a shorter vector with the same sum (with Max: maximum), because
+// the caller reduces the vector in one work item.
 static Value foldSums(OpBuilder &b, Location loc, Value sums, Combine combine = Combine::Add) {
   constexpr int64_t kLong = 1 << 16, kWidest = 1024, kNarrowest = 16;
   RankedTensorType type = tensorTypeOf(sums);
@@ -634,7 +633,7 @@ static Scalar logSigmoid(Scalar x) {
 }
 
 // The first kernel sums, for each expert, -p log p over each block of tokens. log p = logit - lse
-// is finite even where p is 0. The second kernel adds the sums of all blocks, and is small.
+// is finite even where p is 0. The second kernel adds the sums of all blocks.
 static SmallVector<Value> convertOp(OpBuilder &b, lm::RouterEntropyOp op) {
   Location loc = op.getLoc();
   FusionBuilder f(b, loc, Hero::RowReduction, op->getOperands(), "lm.router_entropy");
@@ -751,7 +750,7 @@ struct ConvertLmPass : lmc::impl::ConvertLmPassBase<ConvertLmPass> {
         op.replaceAllUsesWith(results);
         llvm::SetVector<Value> operands(op.operand_begin(), op.operand_end());
         op.erase();
-        // A conversion may read the operand of a view instead, so that the view loses its reader.
+        // A conversion may read the operand of a view instead of the view.
         for (Value operand : operands)
           if (Operation *view = operand.getDefiningOp(); view && isOpTriviallyDead(view))
             view->erase();

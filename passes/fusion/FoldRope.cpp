@@ -1,8 +1,7 @@
 // lm-fold-rope: moves the inverse rotation of dq and dk into attention's gradient, whose kernels
-// hold dq and dk in registers before they are rounded. Passes.td shows an example.
+// hold dq and dk in registers. Passes.td shows an example.
 //
-// In the forward pass rope stays a separate op, because many thread blocks read the same rotated
-// keys, and the backward pass reads them again.
+// In the forward pass rope stays a separate op, because many thread blocks read the rotated keys.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -35,16 +34,15 @@ static lm::RopeOp rotationOf(Value value, ArrayRef<Value> rotated) {
   return rope && rope.getInverse() ? rope : lm::RopeOp();
 }
 
-// Returns true if attention_grad can compute the rotation of `rope`: their head dimensions are
-// equal, and the tables are f32 with one row per position.
+// Returns true if attention_grad can compute the rotation of `rope`.
 static bool canFold(lm::RopeOp rope, lm::AttentionGradOp grad) {
   auto table = cast<RankedTensorType>(rope.getCos().getType());
   return rope.getHeadDim() == grad.getHeadDim() && table.getElementType().isF32() &&
          table.getDimSize(0) == int64_t(grad.getSeq());
 }
 
-// If the only reader of a join is another join, replaces the inner join by its operands. They are
-// then written directly to their final places.
+// If the only reader of a join is another join, replaces the inner join by its operands, so that
+// they are written directly to their final places.
 static void flatten(lm::JoinOp join) {
   auto outer = join->hasOneUse() ? dyn_cast<lm::JoinOp>(*join->user_begin()) : lm::JoinOp();
   if (!outer)

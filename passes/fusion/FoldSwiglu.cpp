@@ -11,11 +11,9 @@
 //   %dg, %du = lm.swiglu_grad %d, %g, %u
 //   %dgu = lm.join %dg, %du
 //
-// One command computes the new op, so a device may keep g, u and d in registers.
-//
-// If the forward half of a layer returns g and u to the backward half, it returns %gu instead, and
-// the backward half splits %gu, because the command takes one matrix. This is done even if nothing
-// can be folded: it makes no difference after the functions are inlined.
+// One command computes the new op, so a device may keep g, u and d in registers. The command takes
+// one matrix. Therefore a forward half of a layer that returns g and u returns %gu instead, and the
+// backward half splits %gu.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/lm/Lm.h"
@@ -50,8 +48,7 @@ static lm::SplitOp halvesOf(Value gate, Value up) {
   return split;
 }
 
-// Returns the lm.join of `first` and `second`, in this order, if no other op reads either of them,
-// or null.
+// Returns the lm.join of `first` and `second` if it is the only op that reads them, or null.
 static lm::JoinOp joinOf(Value first, Value second) {
   if (!first.hasOneUse() || !second.hasOneUse())
     return {};
@@ -182,8 +179,8 @@ static void returnWhole(func::FuncOp function, SmallVector<func::CallOp> &calls)
   }
 }
 
-// If `function` has both halves that an lm.swiglu_grad reads as arguments, and they are halves of
-// one matrix in every call, makes it take that matrix instead.
+// If both halves that an lm.swiglu_grad reads are arguments of `function`, and halves of one matrix
+// in every call, makes the function take that matrix instead.
 static void takeWhole(func::FuncOp function, SmallVector<func::CallOp> &calls) {
   for (auto grad : llvm::to_vector(function.getOps<lm::SwigluGradOp>())) {
     auto gate = dyn_cast<BlockArgument>(grad.getGate()), up = dyn_cast<BlockArgument>(grad.getUp());
@@ -243,8 +240,7 @@ struct FoldSwigluPass : lmc::impl::FoldSwigluPassBase<FoldSwigluPass> {
     calls = callsOf(getOperation());
     for (auto &[function, of] : calls)
       takeWhole(function, of);
-    // Gradients are folded first: if the backward pass recomputes the activation, the kernel of the
-    // gradient has g and u in registers anyway.
+    // Gradients come first: their kernel can also recompute the activation.
     foldAll<lm::SwigluGradOp>();
     foldAll<lm::SwigluOp>();
   }

@@ -30,8 +30,8 @@ static llvm::Expected<Operation *> createFusion(OpBuilder &b, const MergePlan &p
   return merged.getOperation();
 }
 
-// Merges arguments of a function for which every call passes the same value. The passes know that
-// two ops read the same bytes only if both read the same value.
+// Merges arguments of a function for which every call passes the same value: only ops that read one
+// value are known to read the same bytes.
 static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> calls) {
   Block &body = function.getBody().front();
   auto equal = [&](unsigned i, unsigned j) {
@@ -44,8 +44,7 @@ static void mergeEqualArguments(func::FuncOp function, ArrayRef<func::CallOp> ca
         body.getArgument(j).replaceAllUsesWith(body.getArgument(i));
 }
 
-// Merges equal views of one tensor. The passes know that two ops read the same bytes only if both
-// read the same value.
+// Merges equal views of one tensor, for the same reason.
 static void mergeEqualViews(Block &block) {
   llvm::DenseMap<Value, SmallVector<Operation *>> viewsOf;
   for (Operation &op : llvm::make_early_inc_range(block)) {

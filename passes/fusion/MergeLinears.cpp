@@ -1,8 +1,6 @@
 // lm-merge-linears: merges linear layers with the same input into one linear layer, whose weight
-// contains all their weights. Passes.td shows an example.
-//
-// One GEMM reads the input once, and uses a device better than three smaller GEMMs. The same holds
-// for the GEMMs of the gradients.
+// contains all their weights. Passes.td shows an example. One matrix product reads the input once,
+// and uses a device better than several smaller products.
 #include "passes/fusion/Passes.h"
 
 #include "dialects/interfaces/LocationName.h"
@@ -92,10 +90,9 @@ private:
 
 } // namespace
 
-// Returns the sets of linear layers that may be merged. Those of a set have the same input, the
-// same element types, the same parameter groups, and weights of shape [output, input], whose rows
-// can be joined. The weight of each linear layer, and its bias if there is one, must be an argument
-// of `layer` that no other op reads.
+// Returns the sets of linear layers that may be merged. The layers of a set have the same input,
+// element types and parameter groups. Their weights and biases are arguments of `layer` that no
+// other op reads.
 SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   llvm::MapVector<Value, Group> byInput;
   auto isOwnArgument = [](Value value) { return isa<BlockArgument>(value) && value.hasOneUse(); };
@@ -120,8 +117,8 @@ SmallVector<LinearMerger::Group> LinearMerger::groupsOf(func::FuncOp layer) {
   return groups;
 }
 
-// Returns the parameter groups of the weight and of the bias of `linear` in each call of `layer`,
-// with a null attribute for a parameter that is in no parameter group.
+// Returns the parameter groups of the weight and of the bias of `linear` in each call of `layer`. A
+// null attribute stands for a parameter that is in no group.
 SmallVector<Attribute> LinearMerger::optimizerGroupsOf(func::FuncOp layer, lm::LinearOp linear) {
   SmallVector<Attribute> groups;
   for (func::CallOp call : calls[layer])
@@ -136,8 +133,8 @@ SmallVector<Attribute> LinearMerger::optimizerGroupsOf(func::FuncOp layer, lm::L
   return groups;
 }
 
-// Divides the linear layers of `group` into sets whose parameters are in the same parameter groups.
-// Adds to `report` the linear layers that therefore cannot be merged.
+// Divides `group` into sets whose parameters are in the same parameter groups. Reports the linear
+// layers that therefore cannot be merged.
 SmallVector<LinearMerger::Group> LinearMerger::byOptimizerGroup(func::FuncOp layer,
                                                                 const Group &group) {
   SmallVector<std::pair<SmallVector<Attribute>, Group>> parts;
@@ -248,9 +245,9 @@ lm::VariableOp LinearMerger::layTogether(ArrayRef<lm::VariableOp> variables) {
   return joined;
 }
 
-// Adds an argument to `layer`, before the first of `arguments`, that contains the rows of all
-// `arguments`, and returns it. For this argument, every call passes one variable, which contains
-// the variables that the call passes for `arguments`.
+// Adds an argument to `layer`, before the first of `arguments`, and returns it. It contains the
+// rows of all `arguments`: every call passes one variable for it, which contains those of
+// `arguments`.
 Value LinearMerger::layTogether(func::FuncOp layer, const Arguments &arguments) {
   unsigned place = arguments.front().getArgNumber();
   int64_t rows = 0;
@@ -350,8 +347,7 @@ static bool rotateAlike(lm::RopeOp x, lm::RopeOp y) {
 }
 
 // Finds the first two or more consecutive results of `split` whose ropes apply the same rotation.
-// Replaces these ropes by one rope over the columns of all these results, and a split of its
-// result.
+// Replaces these ropes by one rope over the columns of all of them, and a split of its result.
 static void mergeRopes(OpBuilder &b, lm::SplitOp split) {
   unsigned count = split.getNumResults();
   auto endOfRun = [&](unsigned begin) {

@@ -13,8 +13,7 @@ Scalar keepUnlessFinite(Scalar norm, Scalar fresh, Scalar old);
 Scalar clipped(Scalar g, Scalar norm, Scalar clip);
 
 // Builds the region of one step of any optimizer. The first input of the fusion is the parameter, a
-// matrix of `type`. The scalars of the step are the inputs from index `first` on. Element-wise ops
-// read them as operands; the code generators move computations on scalars alone out of the loops.
+// matrix of `type`. The scalars of the step are the inputs from index `first` on.
 class OptimizerStep {
 public:
   OptimizerStep(FusionBuilder &f, mlir::RankedTensorType type, unsigned first)
@@ -25,7 +24,7 @@ public:
     return {f.arg(first + which), f.none(rank)};
   }
 
-  // Ends the region with the new `parameter` and the new `states`. Returns the results of `op`: the
+  // Ends the region with the new `parameter` and `states`. Returns the results of `op`: the
   // parameter, the states, the sum of squares of the parameter's change, that of the parameter,
   // and, if `op` has it, a copy of the parameter in the compute dtype.
   llvm::SmallVector<mlir::Value> finish(mlir::OpBuilder &b, mlir::Operation *op,

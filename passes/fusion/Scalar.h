@@ -12,9 +12,8 @@ namespace lmc {
 mlir::Value convertFloat(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value,
                          mlir::Type type);
 
-// A float or an integer, or a vector of these, with the builder that creates the ops on it. Both
-// operands of an operator have one type; a number becomes a constant of the other operand's type.
-// Integers are signed.
+// A float or a signed integer, or a vector of these, with the builder that creates the ops on it.
+// Both operands of an operator have one type; a number becomes a constant of that type.
 class Scalar {
 public:
   Scalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value)
@@ -84,8 +83,7 @@ struct Elements {
   mlir::ValueRange values;
 
   Scalar operator[](size_t i) const { return {b, loc, values[i]}; }
-  // Return a float constant, the index of a loop of the enclosing linalg.generic, and an element of
-  // a tensor.
+  // Return a float, the index of a loop of the enclosing linalg.generic, and a tensor's element.
   Scalar constant(mlir::Type type, double number) const;
   Scalar index(int64_t loop) const;
   Scalar element(mlir::Value tensor, mlir::ValueRange indices) const;

@@ -17,8 +17,7 @@ using namespace lmc;
 
 namespace {
 
-// A block must have at least this many rows, so that writing and reading its row of sums costs
-// little compared with reading the rows of the block.
+// The minimum number of rows in a block: its row of sums must cost little compared with its rows.
 constexpr int64_t kMinRowsPerBlock = 4;
 
 // Returns `op` as a reduction, or null if it is none.
@@ -90,7 +89,7 @@ SmallVector<Value> Splitter::sumBlocks(OpBuilder &inside, linalg::GenericOp redu
     inputs.push_back(input->get());
     maps.push_back(reduction.getMatchingIndexingMap(input).compose(toRows));
   }
-  // No input has a dimension for the loop over the rows of a block. An empty tensor has it.
+  // An empty tensor gives the extent of the loop over the rows of a block.
   inputs.push_back(
       tensor::EmptyOp::create(inside, loc, ArrayRef<int64_t>{rowsPerBlock}, inside.getF32Type()));
   maps.push_back(AffineMap::get(3, 0, row));
@@ -208,8 +207,7 @@ struct SplitColumnReductionsPass
       if (!reduction)
         continue;
       rows = reduction.getStaticLoopRanges()[0];
-      // An op that uses the index of a row cannot be split: it would get the index of the row in
-      // its block.
+      // An op that uses the index of a row would get the index of the row in its block.
       if (op.walk([](linalg::IndexOp) { return WalkResult::interrupt(); }).wasInterrupted())
         return 0;
       for (Value yielded : reduction.getBody()->getTerminator()->getOperands())

@@ -19,11 +19,10 @@ mlir::Value asRows(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 // floats, and the same type for integers.
 mlir::Type arithmeticType(mlir::Type storage);
 
-// Returns how many of `rows` rows to sum into one row of sums. The number divides `rows` and is
-// about 64: then writing the sums costs little compared with reading the rows, and there are enough
-// blocks of rows for all processors. If `rows` has no such divisor, blocks are larger as long as
-// there are still 64 of them, else smaller: small blocks write more, but run in parallel. If a row
-// consists of `further` vectors that are added to one, the number is about 64 / further.
+// Returns how many of `rows` rows to sum into one row of sums: a divisor of `rows`, about 64. Then
+// writing the sums costs little compared with reading the rows. Without such a divisor, blocks are
+// larger as long as there are still 64 of them, else smaller. If a row consists of `further`
+// vectors that are added to one, the number is about 64 / further.
 int64_t rowsPerBlock(int64_t rows, int64_t further = 1);
 
 class FusionBuilder {
@@ -42,8 +41,8 @@ public:
 
   mlir::Value arg(unsigned index) { return block->getArgument(index); }
 
-  // Return affine maps from `rank` loops to a tensor's indices: all() gives all loops, outer() all
-  // but the last, inner() only the last, none() none of them.
+  // Return affine maps from `rank` loops to indices: all() gives all loops, outer() all except the
+  // last, inner() only the last, none() none.
   mlir::AffineMap all(unsigned rank);
   mlir::AffineMap outer(unsigned rank);
   mlir::AffineMap inner(unsigned rank);
@@ -59,8 +58,8 @@ public:
                      llvm::ArrayRef<Read> reads, Combine combine, Body body, unsigned count = 1);
 
   // Sums body(reads) over each block of `rowsPerBlock` consecutive rows, in order. The loops with
-  // the given `extents` are (row, column) or (row, further..., column); the maps of `reads` map
-  // them to indices. Sums are also over the further loops. Returns [rows / rowsPerBlock, columns].
+  // the given `extents` are (row, further..., column); sums are also over the further loops.
+  // Returns [rows / rowsPerBlock, columns].
   mlir::Value sumBlocks(llvm::ArrayRef<int64_t> extents, int64_t rowsPerBlock, mlir::Type element,
                         llvm::ArrayRef<Read> reads, Body body);
 

@@ -40,8 +40,7 @@ FusionQueue::~FusionQueue() {
     op->destroy();
 }
 
-// Returns the maximum number of elements among the op's operands and results, which is also the
-// number of iterations of its loops.
+// Returns the number of iterations of the op's loops: the elements of its largest tensor.
 static int64_t domainSize(Operation *op) {
   int64_t most = 0;
   for (Type type : llvm::concat<Type>(SmallVector<Type>(op->getOperandTypes()),
@@ -98,8 +97,8 @@ void FusionQueue::record(const Candidate &candidate, std::optional<kern::Hero> h
                   double(candidate.savedBytes) / options.bytesPerSecond + options.launchSeconds});
 }
 
-// Returns, in order, the ops between `first` and `second` that depend on `first`. They move behind
-// the merged op. Fails if `second` depends on one of them, or if one may not move.
+// Returns, in order, the ops between `first` and `second` that depend on `first`, to be moved
+// behind the merged op. Fails if `second` depends on one of them, or if one may not move.
 llvm::Expected<SmallVector<Operation *>> FusionQueue::readersBetween(Operation *first,
                                                                      Operation *second) const {
   llvm::SetVector<Operation *> readers;
@@ -143,8 +142,7 @@ static uint64_t mostAdded(Operation *first, Operation *second, ArrayRef<Operatio
 }
 
 // Fails if the merge raises the live bytes above the peak that the function had before any merge.
-// For most merges an upper bound far below the peak is enough; for the others the live bytes are
-// computed.
+// For most merges, an upper bound is enough.
 llvm::Error FusionQueue::keepPeak(const Candidate &candidate, ArrayRef<Operation *> moved) {
   Operation *first = candidate.first, *second = candidate.second;
   uint64_t added = mostAdded(first, second, moved), highest = 0;

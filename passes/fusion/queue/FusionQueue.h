@@ -31,8 +31,7 @@ mlir::FailureOr<FusionOptions> fusionOptions(mlir::ModuleOp module,
 struct FusionLevel {
   // Describes an op that may be merged. Returns nullopt for any other op.
   llvm::function_ref<std::optional<FusionPart>(mlir::Operation *)> partOf;
-  // Creates the merged op at the builder's insertion point, with the results that the plan lists.
-  // Fails if no hero can emit it.
+  // Creates the merged op at the builder's insertion point. Fails if no hero can emit it.
   llvm::function_ref<llvm::Expected<mlir::Operation *>(mlir::OpBuilder &, const MergePlan &,
                                                        const FusionPart &, const FusionPart &)>
       create;
@@ -81,8 +80,7 @@ private:
   uint64_t peak = 0;                                     // maximum of live bytes before any merge
   llvm::DenseMap<mlir::Operation *, uint64_t> liveBound; // upper bound of the live bytes at an op
   FusionReport decisions;
-  // Merged ops are removed from the block but not deleted, because candidates in the queue may
-  // refer to them.
+  // Merged ops, which are not deleted: candidates in the queue may refer to them.
   llvm::SmallVector<mlir::Operation *> gone;
 };
 

@@ -129,8 +129,7 @@ std::vector<uint64_t> LiveBytes::bytesAt(ArrayRef<Step> steps) const {
         touch(result, step);
   }
 
-  // Collects, for each step, the sizes of the groups that become live and of those that die. A
-  // kernel writes its results over inputs of the same size that die at the kernel's step.
+  // Collects, for each step, the sizes of the groups that become live and of those that die.
   size_t count = steps.size() + 1;
   std::vector<int64_t> change(count + 1);
   std::vector<SmallVector<uint64_t>> begins(count), ends(count);

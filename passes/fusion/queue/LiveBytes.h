@@ -1,8 +1,8 @@
-// Computes the peak of the live bytes of a block's values, to compare different orders of its ops.
+// Computes the live bytes of a block's values, to compare different orders of its ops.
 //
 // This is a model of what buffer assignment will do. Views and accumulators share the bytes of
-// their operands; a kernel writes its results over inputs of the same size that die at the kernel;
-// state (results of lm.load) is not counted.
+// their operands. A kernel writes its results over inputs of the same size that die at the kernel.
+// State (results of lm.load) is not counted.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,9 +21,8 @@ public:
   // An argument of `function` counts as state if every call passes state for it.
   explicit LiveBytes(mlir::func::FuncOp function);
 
-  // Returns the live bytes at each of `steps`. The steps must contain every op of the function's
-  // body once, including views and the return. A value that is only written and read within one
-  // step takes no bytes.
+  // Returns the live bytes at each of `steps`, which must contain every op of the function's body
+  // once. A value that is only written and read within one step takes no bytes.
   std::vector<uint64_t> bytesAt(llvm::ArrayRef<Step> steps) const;
 
 private:

@@ -22,8 +22,8 @@ struct MergePlan {
   kern::Hero hero;
   llvm::SmallVector<mlir::Value> inputs;  // operands of both ops, each value once
   llvm::SmallVector<mlir::Value> results; // results of both ops that another op reads
-  // How the inputs and results are connected, as numbers. If two pairs of ops have equal regions
-  // and equal wiring, their merged regions are equal.
+  // How inputs and results are connected, as numbers. Pairs of ops with equal regions and equal
+  // wiring have equal merged regions.
   llvm::SmallVector<int64_t> wiring;
 };
 
@@ -40,20 +40,18 @@ mlir::ArrayAttr mergedSources(mlir::MLIRContext *context, const FusionPart &firs
                               const FusionPart &second);
 
 // Returns the bytes of memory traffic that merging two ops saves. The merged op reads a tensor that
-// both read only once. It does not read a result that one op passes to the other, and does not
-// write this result if no other op reads it.
+// both read only once. It does not read a result of the first op, and writes it only if another op
+// reads it.
 uint64_t savedBytes(mlir::Operation *first, mlir::Operation *second);
 
 // Returns hero and region as a string of bytes, not text. Two kernels of one MLIRContext are equal
-// if and only if their strings are equal. The string holds addresses, so it differs from run to
-// run.
+// if and only if their strings are equal.
 std::string fingerprint(kern::Hero hero, mlir::Block &body);
 
 // Returns the source ops of a kernel as text, for people: "lm.add+lm.rms_norm".
 std::string describe(mlir::ArrayAttr sources);
 
-// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". Equal
-// consecutive names are written once; "swiglu" right before "swiglu_grad" is omitted. Different
+// Returns a name for a kernel with these source ops, a C identifier: "add_rms_norm". Different
 // kernels may get the same name: see kern::unusedName().
 std::string kernelName(mlir::ArrayAttr sources);
 
