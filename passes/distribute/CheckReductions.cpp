@@ -40,7 +40,7 @@ private:
   LogicalResult checkNorm(Operation *norm);
 
   // Returns the axes over which the value of a variable must be summed. `expert` is not one of
-  // them: each rank along it has other experts, and computes these experts' rows of all ranks.
+  // them: each rank along it has other experts.
   Axes allAxes(StringRef variable = "") {
     auto known = symbols.lookup<lm::VariableOp>(variable);
     const Axis shard = known && known.getGroups() > 1 ? Axis::ExpertShard : Axis::Shard;
@@ -59,8 +59,8 @@ private:
 
 } // namespace
 
-// Checks that the value of `store` is summed over every axis exactly once. `value` is the stored
-// value, or one from which it is computed; `summed` are the axes of the sums between the two.
+// Checks that the value of `store` is summed over every axis exactly once. It is `value`, or
+// computed from `value` by sums over the axes `summed`.
 LogicalResult ReductionChecker::checkSum(Value value, Axes summed, lm::StoreOp store) {
   Operation *op = value.getDefiningOp();
   std::optional<Axis> axis;

@@ -22,8 +22,7 @@ using namespace mlir;
 using namespace lmc;
 using dist::Axis;
 
-// The maximum bytes of the directions in a window: consecutive steps that are expanded together. A
-// window holds several layers if matrices are small, and one layer if they are large.
+// The maximum bytes of the directions in a window: consecutive steps that are expanded together.
 static constexpr int64_t kMostBytes = int64_t(1) << 30;
 // The maximum number of steps in a window.
 static constexpr size_t kMostSteps = 64;
@@ -244,7 +243,7 @@ Value MuonExpander::matrixAt(Location loc, const Place &place, const Group &grou
 }
 
 // Stacks all matrices of the group. Each of `ranks` ranks orthogonalizes an equal share of the
-// stack, and gathers the other ranks' results. Copies of the last matrix fill the last share.
+// stack, and gathers the others. Copies of the last matrix fill the last share.
 void MuonExpander::orthogonalizeStack(Window window, const Group &group, int64_t ranks) {
   lm::MuonOp step = window.back();
   Location loc = step.getLoc();

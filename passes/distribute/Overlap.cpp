@@ -86,9 +86,9 @@ static Operation *nextThatComputes(Operation *op, Operation *end) {
   return op;
 }
 
-// Makes the chain run at the same time as the ops from its end to `until`, before which it is
-// waited for. `dependents`, in order, are the ops before `until` that need the result: they move
-// behind the wait. Does nothing if there is no op for the chain to run beside.
+// Makes the chain run at the same time as the ops from its end to a wait before `until`. The
+// `dependents`, in order, are the ops before `until` that need the result. They move behind the
+// wait. Does nothing if there is no op for the chain to run beside.
 void Overlapper::overlap(const Chain &chain, Operation *until, ArrayRef<Operation *> dependents) {
   Operation *last = chain.last();
   Operation *next = last;
@@ -154,7 +154,7 @@ void Overlapper::prefetch(int64_t distance) {
 //===-- Gradients ---------------------------------------------------------------------------===//
 
 // Collects the ops that need `value`, directly or through others. Fails if a collective or the end
-// of the function is one of them: these ops then do more than sum gradients over micro-steps.
+// of the function is one of them.
 static LogicalResult collectDependents(Value value, SetVector<Operation *> &all) {
   for (Operation *user : value.getUsers()) {
     if (dist::isCollective(user) || user->hasTrait<OpTrait::IsTerminator>())
@@ -169,7 +169,7 @@ static LogicalResult collectDependents(Value value, SetVector<Operation *> &all)
 }
 
 // Returns true if `ops` need nothing except `given`, each other's results, variables, and scalars
-// that are known before `first`, such as the scale of gradients in f16.
+// that are computed before `first`, such as the scale of gradients in f16.
 static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Operation *first) {
   return llvm::all_of(ops, [&](Operation *op) {
     return llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -183,8 +183,7 @@ static bool needNothingElse(const SetVector<Operation *> &ops, Value given, Oper
 }
 
 // Delays the wait for each sum of gradients until the group that is `distance` groups later has
-// started, so that the links always have a next sum to work on. The ops that add a sum to the
-// gradients of earlier micro-steps move behind its wait.
+// started. The ops that add a sum to the gradients of earlier micro-steps move behind its wait.
 void Overlapper::delay(int64_t distance) {
   SmallVector<Group> all = groups([](Operation *op) -> std::optional<Chain> {
     if (!isBackward(op) || !isa<dist::ReduceScatterOp, dist::AllReduceOp>(op) ||

@@ -48,11 +48,8 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  // The number of ranks that divide the experts of a layer among themselves.
-  const int64_t ranks;
-  // The rows of a window are this times the number of choices of a rank's own tokens. 0: one window
-  // has all rows.
-  const double capacity;
+  const int64_t ranks;   // that divide the experts of a layer among themselves
+  const double capacity; // rows of a window per choice of a rank's own tokens; 0: all rows
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
   llvm::DenseMap<Operation *, Value> rankOf;        // in each function
 };
@@ -73,9 +70,8 @@ static llvm::SetVector<Value> valuesOfRows(lm::SortRowsOp sort) {
   return values;
 }
 
-// Gathers `value` from all ranks along the axis `expert`. The exchange, an op named `name`, stands
-// right behind the op that computes `value`, so that other ops can run beside it before its result
-// is read.
+// Gathers `value` from all ranks along the axis `expert`, right behind the op that computes
+// `value`. Other ops can then run beside the exchange, an op with the name `name`.
 Value ExpertDivider::exchanged(Value value, StringRef name) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfterValue(value);
@@ -105,8 +101,7 @@ Value ExpertDivider::rankIn(func::FuncOp function, RankedTensorType type) {
   return known;
 }
 
-// Shrinks the variable from which `weight` is loaded, so that it contains the experts of one rank
-// only.
+// Shrinks the variable from which `weight` is loaded to the experts of one rank.
 LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   auto load = weight.getDefiningOp<lm::LoadOp>();
   auto variable = load ? symbols.lookup<lm::VariableOp>(load.getVariable()) : lm::VariableOp();
@@ -126,7 +121,7 @@ LogicalResult ExpertDivider::divideLoad(Value weight, Operation *reader) {
   return success();
 }
 
-// Shrinks the weight that an op reads, so that it contains the experts of one rank only.
+// Shrinks the weight that an op reads to the experts of one rank.
 LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   auto argument = dyn_cast<BlockArgument>(operand.get());
   if (!argument)
@@ -143,8 +138,8 @@ LogicalResult ExpertDivider::divideWeight(OpOperand &operand) {
   return success();
 }
 
-// Replaces each lm.swiglu over the rows of `sort`, which computes all rows that there is room for,
-// by lm.expert_swiglu, which computes only the rows that belong to an expert.
+// Replaces each lm.swiglu over the rows of `sort` by lm.expert_swiglu, which computes only the rows
+// that belong to an expert.
 static void useRowsOfExperts(lm::SortRowsOp sort) {
   for (Operation *reader : llvm::to_vector(sort.getOffsets().getUsers())) {
     auto linear = dyn_cast<lm::ExpertLinearOp>(reader);
@@ -171,8 +166,8 @@ static void useRowsOfExperts(lm::SortRowsOp sort) {
   }
 }
 
-// Makes `sort`, and the ops that process its rows, handle the tokens of all ranks along `expert`,
-// but only those of their choices that name an expert of this rank.
+// Makes `sort`, and the ops that process its rows, process those choices of all ranks along
+// `expert` that name an expert of this rank.
 LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   const RankedTensorType choices = tensorTypeOf(sort.getExperts());
   const int64_t experts = tensorTypeOf(sort.getOffsets()).getDimSize(0) - 1;
@@ -201,7 +196,7 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
     if (combine.getWeights().getDefiningOp() != sort.getExperts().getDefiningOp())
       return combine.emitOpError("has weights of another router than its rows");
     combine.getWeightsMutable().assign(exchanged(combine.getWeights(), "exchange.weights"));
-    // Each rank has summed the results of its own experts: these sums are added.
+    // Adds the sums of all ranks, each over the results of the rank's own experts.
     Value own = combine.getResult();
     const RankedTensorType type = tensorTypeOf(own);
     own.setType(resized(type, 0, type.getDimSize(0) * ranks));
@@ -233,10 +228,9 @@ LogicalResult ExpertDivider::divide(lm::SortRowsOp sort) {
   return success();
 }
 
-// Divides the rows of `sort` into windows of capacity * choices consecutive rows. The ops from
-// `sort` to lm.combine_rows then process the first window only. A clone of them processes each
-// further window, and the results of all windows are added up. `choices` is the number of choices
-// of a rank's own tokens.
+// Divides the rows of `sort` into windows of capacity * choices rows, where `choices` is the number
+// of choices of a rank's own tokens. The ops from `sort` to lm.combine_rows then process the first
+// window only. A clone of them processes each further window, and their results are added.
 void ExpertDivider::cutIntoWindows(lm::SortRowsOp sort, int64_t choices) {
   const int64_t all = tensorTypeOf(sort.getRows()).getDimSize(0);
   const auto most = int64_t(std::ceil(capacity * double(choices)));

@@ -157,8 +157,8 @@ void Sharder::formUnits() {
 
 // Chooses the offsets of the unit's members, and the type of a piece.
 void Sharder::layOut(Unit &unit) {
-  // Each parameter begins at a moment block. A block then has elements of only one parameter, as on
-  // a single rank, and wide loads are aligned.
+  // Each parameter begins at a moment block, as on a single rank. A block then has elements of only
+  // one parameter.
   int64_t end = 0;
   for (Member &member : unit.members) {
     member.offset = end;
@@ -183,8 +183,8 @@ lm::VariableOp Sharder::declare(StringRef name, Kind kind, RankedTensorType type
   return variable;
 }
 
-// Lists the tensors of the unit under the names that they have outside of the graph. `variable` is
-// the unit's parameter, gradient or compute copy.
+// Lists the tensors of `variable`, the unit's parameter, gradient or compute copy, under the names
+// that they have in the plan.
 ArrayAttr Sharder::shardedOf(const Unit &unit, lm::VariableOp variable) {
   SmallVector<Attribute> tensors;
   auto add = [&](StringAttr name, RankedTensorType type, int64_t offset, lm::InitAttr init,
@@ -295,8 +295,8 @@ void Sharder::rename(lm::VariableOp gradient, const std::string &name) {
   symbols.insert(gradient);
 }
 
-// Replaces the loads of the unit's weights in `function` by parts of one all-gather, which stands
-// before the first op that reads one of them.
+// Replaces the loads of the unit's weights in `function` by parts of one all-gather before the
+// first op that reads one of them.
 void Sharder::gather(func::FuncOp function, Unit &unit) {
   SmallVector<std::pair<lm::LoadOp, const Member *>> loads;
   Operation *first = nullptr;
@@ -413,7 +413,7 @@ LogicalResult Sharder::run() {
   } else {
     SmallVector<Attribute> left;
     for (const Unit &unit : units) {
-      // The gradients of one rank get other names; the reduced gradients keep the original names.
+      // The reduced gradients keep the original names.
       if (ranks > 1)
         for (Member member : unit.members)
           rename(member.gradient, (member.gradient.getSymName() + ".local").str());

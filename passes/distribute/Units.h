@@ -1,8 +1,6 @@
-// A unit is a group of parameters. Ranks divide the state of a unit, and sum its gradients, as a
-// whole. dist-shard-state forms the units.
-//
-// The tensors of a unit lie one after the other in one vector. Each of the S ranks along the axis
-// `shard` has an S-th of it, its piece.
+// A unit is a group of parameters, which dist-shard-state forms. Ranks divide the state of a unit,
+// and sum its gradients, as a whole. The tensors of a unit lie one after the other in one vector.
+// Each of the S ranks along the axis `shard` has an S-th of the vector, its piece.
 #pragma once
 
 #include "dialects/dist/Dist.h"
@@ -27,13 +25,12 @@ struct UnitGradients {
   std::vector<std::string> members; // the variables of the gradients of this rank's own tokens
   std::vector<int64_t> offsets;     // of each member's first element in the vector; ascending
   int64_t elements = 0;             // length of the vector, with padding
-  // The variable of this rank's piece of the sum; "" if the ranks divide nothing: then each member
-  // gets its own part of the sum.
+  // The variable of this rank's piece of the sum. "": each member gets its own part of the sum.
   std::string piece;
   int64_t layer = -1;
-  // True if the values are numbers of choices, which must not be rounded on the way between ranks.
+  // True if the values are numbers of choices, which must not be rounded between ranks.
   bool counts = false;
-  // The number of ranks that divide the unit's experts (1: there are no experts). Only ranks with
+  // The number of ranks that divide the unit's experts; 1: there are no experts. Only ranks with
   // the same experts sum their gradients.
   int64_t groups = 1;
 
@@ -44,25 +41,23 @@ struct UnitGradients {
 // The module attribute that lists the units whose gradients dist-reduce-gradients sums.
 inline constexpr llvm::StringLiteral kUnitsToReduce = "dist.units";
 
-// Returns the dtype `name` to which f32 gradients are cast before they travel between ranks; null
-// (no cast) for "f32"; nullopt if `name` is not "f32", "bf16" or "f16".
+// Returns the dtype `name`, "bf16" or "f16", to which f32 gradients are cast between ranks. Returns
+// null (no cast) for "f32", and nullopt for any other name.
 std::optional<mlir::Type> payloadType(llvm::StringRef name, mlir::MLIRContext *context);
 
-// The module attribute that lists the layers whose gathered weights are kept from the forward to
-// the backward pass, as array<i64: ...>.
+// The module attribute array<i64: ...> of the layers whose gathered weights are kept from the
+// forward to the backward pass.
 inline constexpr llvm::StringLiteral kKeptWeights = "dist.kept_weights";
 
 // Adds the ops that sum a unit's gradients over all ranks.
 class GradientReducer {
 public:
-  // Gradients in f32 travel between ranks in the dtype `payload`, or in f32 if `payload` is null.
-  // In f16 they are scaled (lm.scaled_cast) by the unit's largest gradient on any rank. Gradients
-  // in f64 travel in f64.
+  // Gradients in f32 are cast to `payload` between ranks, unless `payload` is null. In f16 they are
+  // scaled (lm.scaled_cast) by the unit's largest gradient on any rank.
   GradientReducer(mlir::ModuleOp module, mlir::Type payload);
 
-  // Adds the ops before the insertion point of `b`. `values` are the gradients of the unit's
-  // members, tensors of any shape. Returns the values to store: one value of the type of
-  // `unit.piece`, or, without a piece, a value for each member.
+  // Sums `values`, the gradients of the unit's members, over ranks. Returns the values to store:
+  // one of the type of `unit.piece` or, without a piece, one for each member.
   llvm::SmallVector<mlir::Value> reduce(mlir::OpBuilder &b, const UnitGradients &unit,
                                         llvm::ArrayRef<mlir::Value> values);
 
@@ -77,12 +72,11 @@ private:
   mlir::Type payload;
 };
 
-// Returns true for an op of the tensor dialect: it moves or reshapes elements, and computes
-// nothing.
+// Returns true for an op of the tensor dialect, which computes nothing.
 bool movesElements(mlir::Operation *op);
 
-// The views of a value (see movesElements()), and the ops that read the value or one of its views.
-// Both are in their order in the block.
+// The views of a value (see movesElements()), and the ops that read the value or one of its views,
+// in their order in the block.
 struct Uses {
   llvm::SmallVector<mlir::Operation *> views, readers;
 };
@@ -107,8 +101,8 @@ mlir::Value createCollective(mlir::OpBuilder &b, mlir::Location loc, dist::MeshO
                     backward, layer);
 }
 
-// Returns the vector that consists of the `piece` of each rank that divides it. These are the ranks
-// along `shard` or, if `groups` ranks divide the unit's experts, along `expert_shard`.
+// Gathers the `piece` of each rank that divides a unit. These are the ranks along `shard` or, if
+// `groups` ranks divide the unit's experts, along `expert_shard`.
 mlir::Value gatherPieces(mlir::OpBuilder &b, mlir::Location loc, dist::MeshOp mesh,
                          mlir::Value piece, int64_t groups, int64_t layer = -1);
 
