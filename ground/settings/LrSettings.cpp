@@ -22,8 +22,7 @@ template <typename E> E named(std::span<const char *const> names, const std::str
 LrStyle styleOf(const LrKeys &keys) { return named<LrStyle>(kLrStyles, keys.style); }
 
 int whereGiven(const LrKeys &keys, const char *key) {
-  const auto found = keys.given.find(key);
-  return found == keys.given.end() ? 0 : found->second;
+  return keys.given.contains(key) ? keys.given.at(key) : 0;
 }
 
 // Returns true if `ratio` was given later than `plain`; both are forms of the same value.
