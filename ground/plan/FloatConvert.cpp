@@ -21,9 +21,9 @@ struct Float16 {
 template <typename T> constexpr bool kIsShort = !std::is_floating_point_v<T>;
 } // namespace
 
-// The branches are selections, so compilers can vectorise a loop of calls. For an f32 below 2^-14,
-// the smallest normal f16, adding 0.5 rounds: the last bit of 0.5 has the value 2^-24, like that of
-// such an f16. (Method: F. Giesen, "half to float done quick".)
+// Compilers can vectorise a loop of calls: the branches are selections. For an f32 below 2^-14, the
+// smallest normal f16, adding 0.5 rounds, because the last bit of 0.5 has the value 2^-24, like
+// that of such an f16. (Method: F. Giesen, "half to float done quick".)
 uint16_t toFloat16(float value) {
   constexpr uint32_t kSmallestNormal = (127 - 14) << 23, kOverflow = (127 + 16) << 23;
   const uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000;
@@ -50,7 +50,7 @@ float fromFloat16(uint16_t bits) {
 }
 
 // Converts f64 to f32, and rounds to odd: if bits are lost, the last bit of the result is 1. A
-// second rounding, from f32 to bf16 or f16, then cannot take the value for a tie.
+// later rounding to bf16 or f16 then cannot take the value for a tie.
 static float roundToOdd(double value) {
   auto narrow = static_cast<float>(value);
   if (static_cast<double>(narrow) == value || std::isnan(value))
@@ -58,8 +58,7 @@ static float roundToOdd(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(narrow);
   if (bits & 1)
     return narrow;
-  // Here `narrow` is not exact, and its last bit is 0. Its neighbour in the direction of `value` is
-  // the result, with the last bit 1.
+  // The result is the neighbour of `narrow` in the direction of `value`.
   bool grew = std::fabs(static_cast<double>(narrow)) > std::fabs(value);
   return std::bit_cast<float>(grew ? bits - 1 : bits + 1);
 }

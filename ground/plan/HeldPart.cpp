@@ -11,8 +11,7 @@ static uint64_t elements(const plan::Slice &slice) {
   return slice.bytes() / byteWidth(slice.dtype());
 }
 
-// Returns the distance, in elements of the slice, from the tensor's first element to its element
-// `element`.
+// Returns the distance from the tensor's first element to `element`, in elements of the slice.
 static uint64_t placeOf(uint64_t element, uint64_t columns, uint64_t pitch) {
   return pitch ? element / columns * pitch + element % columns : element;
 }

@@ -1,6 +1,5 @@
 // Lists the slices that each command of a plan uses, and whether the command reads or writes them.
-//
-// An operand's `slice` is an index into Plan.slices. The functions here do not check the index.
+// An operand's `slice` is an index into Plan.slices, which is not checked here.
 #pragma once
 
 #include "ground/plan/CommandList.inc"
@@ -80,8 +79,7 @@ inline Operands operandsOf(const SwigluLinearGrad &op) {
           {"a", product.d(), op.both() ? Role::Write : Role::Scratch}};
 }
 
-// Returns the matrix product that is the command, or a part of it, and that a library may compute;
-// null if there is none.
+// Returns the matrix product that is the command or a part of it; null if there is none.
 inline const Gemm *productOf(const Command &command) {
   if (const LinearSwiglu *op = command.body_as_LinearSwiglu())
     return op->product();
@@ -113,7 +111,7 @@ inline Operands operandsOf(const Collective &op) {
 inline Operands operandsOf(const Wait &) { return {}; }
 
 // Calls `visit` with the body of `command` in its own type, such as `const Gemm &`, and returns the
-// result. Aborts the program if the type is unknown, which is impossible in a verified plan.
+// result. Aborts the program if the type is unknown: no verified plan has such a command.
 template <typename Visit> auto visitBody(const Command &command, Visit &&visit) {
   switch (command.body_type()) {
 #define LMC_VISIT(Name)                                                                            \

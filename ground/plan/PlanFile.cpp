@@ -65,8 +65,8 @@ static Result<const plan::Plan *> verified(const void *data, size_t bytes,
     return damaged("the plan is cut short or damaged: its checksum is missing");
   if (trailer == PlanTrailer::Damaged)
     return damaged("the plan is damaged: its checksum does not match");
-  // Limits the number of tables: a small hostile plan may refer to one table many times, and would
-  // take very long to verify. Real plans have a few tables per command.
+  // A small hostile plan may refer to one table many times, and would take very long to verify.
+  // Real plans have a few tables per command.
   constexpr size_t kMaxDepth = 64, kMaxTables = 10'000'000;
   flatbuffers::Verifier verifier(static_cast<const uint8_t *>(data), bytes - kPlanTrailerBytes,
                                  kMaxDepth, kMaxTables);

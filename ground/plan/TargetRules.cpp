@@ -13,9 +13,9 @@ std::optional<Scratch> cpuScratch(const Plan &plan, const Command &command) {
   return Scratch{DType::F32, {grad->batch(), grad->seq(), grad->heads(), grad->head_dim()}};
 }
 
-// Returns the minimum scratch of a command on CUDA. The gradient of attention stores the sum of
-// dout * out for each token and head. Scatter-add sorts pairs of id and token (8 bytes); its
-// kernels need more scratch, but only the compiler knows how much.
+// Returns the minimum scratch of a command on CUDA; some kernels need more. The gradient of
+// attention stores the sum of dout * out for each token and head. Scatter-add sorts pairs of id and
+// token, of 8 bytes.
 std::optional<Scratch> cudaScratch(const Plan &plan, const Command &command) {
   if (const AttentionGrad *grad = command.body_as_AttentionGrad())
     return Scratch{sumType(dtypeOf(plan, grad->q())),

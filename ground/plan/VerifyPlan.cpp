@@ -232,8 +232,7 @@ private:
       const bool isOfRank = kind == Kind::ComputeCopy || kind == Kind::Gradient;
       if (!isOfRank && kind != Kind::Moment1 && kind != Kind::Moment2 && !isScale(kind))
         continue;
-      // If ranks divide the parameter, each has a whole copy, and a whole gradient of its own
-      // tokens.
+      // If ranks divide a parameter, whole copies and gradients of own tokens name no parameter.
       if (isOfRank && !variable->parameter() && plan.shard_ranks() > 1)
         continue;
       auto of =
@@ -282,8 +281,7 @@ private:
     return false;
   }
 
-  // Checks that the parameter group of a variable has its settings, and that a variable with the
-  // learning rate of a group names the group.
+  // Checks that the parameter group of a variable has its settings.
   Result<void> group(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     const bool isRate = variable.step_value() == plan::StepValue::GroupLearningRate ||
@@ -303,8 +301,7 @@ private:
     return {};
   }
 
-  // Checks that at most one of `setting` and `step_value` is set, only for a scalar, and that the
-  // setting exists and is a Float.
+  // Checks what the host writes into a variable: see Variable.setting in plan.fbs.
   Result<void> hostValue(const plan::Variable &variable) {
     const std::string name = variable.name()->str();
     if (!known(variable.step_value(), plan::StepValue::MAX))
@@ -393,8 +390,7 @@ private:
     return {};
   }
 
-  // Checks that a kernel has a grid if and only if the target requires one, and that the grid is
-  // within the limits of the target's devices.
+  // Checks that a kernel has a grid if the target requires one, and that it is within the limits.
   Result<void> launchShape(const plan::Kernel &kernel) {
     const plan::GridLimits *limits = rules.grid;
     if (!kernel.grid()) {
@@ -441,8 +437,8 @@ private:
   // Checks that, while a collective may run, no command accesses bytes that the collective writes,
   // or writes bytes that the collective reads.
   Result<void> streams(const plan::Function &function) {
-    // By the index of a collective: for each stream, the number n such that all collectives of the
-    // stream among the function's first n commands have ended once this collective has ended.
+    // For each collective and each stream, a number n. When the collective has ended, all
+    // collectives of the stream among the function's first n commands have ended, too.
     using Ended = std::array<uint32_t, kStreams>;
     std::map<uint32_t, Ended> endedWith;
     Ended latest{};                // of the last collective of each stream, its number + 1
@@ -530,8 +526,6 @@ private:
     return operand("workspace", command.workspace(), need->dtype, product({a, b, c, d}));
   }
 
-  // Checks the type of a matrix product's workspace, and the alignment of its address, which is the
-  // arena's address plus the slice's offset.
   Result<void> gemmWorkspace(int64_t index) {
     const uint32_t alignment = rules.gemmWorkspaceAlignment;
     if (alignment == 0)
@@ -575,8 +569,7 @@ private:
     return {};
   }
 
-  // Returns the dtype of slice `index`, or F32 if the slice does not exist (operand() then reports
-  // this).
+  // Returns the dtype of slice `index`, or F32 if the slice does not exist: operand() reports this.
   DType dtypeOf(int64_t index) const {
     return index >= 0 && uint64_t(index) < plan.slices()->size() ? slice(index).dtype()
                                                                  : DType::F32;
@@ -603,8 +596,7 @@ private:
     for (uint32_t slice : *launch.args())
       if (slice >= plan.slices()->size())
         return fail("argument slice {} does not exist", slice);
-    // All launches of a kernel must have the same number of arguments, because a CUDA driver reads
-    // as many as the kernel declares.
+    // A CUDA driver reads as many arguments as the kernel declares.
     if (auto [count, isNew] = arguments.emplace(launch.kernel(), launch.args()->size());
         !isNew && count->second != launch.args()->size())
       return fail("kernel '{}' has {} arguments here and {} elsewhere",
@@ -613,8 +605,7 @@ private:
     return {};
   }
 
-  // Checks that the kernels that compute a command on a CUDA device access only slices that the
-  // command names.
+  // Checks that the kernels of a command (Command.launches) access only slices that it names.
   Result<void> launches(const plan::Command &command, const plan::Operands &operands) {
     if (!command.launches())
       return {};
@@ -640,8 +631,7 @@ private:
     return plan::hasTwoWays(command) ? twoWays(command) : Result<void>();
   }
 
-  // Checks the arguments of the kernels of a command that can be computed in two ways. A device
-  // launches only one of the kernels.
+  // Checks the arguments of the kernels of a command that can be computed in two ways.
   Result<void> twoWays(const plan::Command &command) {
     std::array<std::vector<uint32_t>, 2> needed;
     if (const plan::LinearSwiglu *op = command.body_as_LinearSwiglu()) {
@@ -699,8 +689,8 @@ private:
     return {};
   }
 
-  // Returns the expected dtype of operand `index`, which may be `type` or the dtype of sums of it:
-  // `type` if the operand has this dtype, else the dtype of sums.
+  // Returns the expected dtype of an operand that may have `type` or the dtype of its sums: `type`
+  // if the operand has it.
   DType typeOrSum(int64_t index, DType type) const {
     return dtypeOf(index) == type ? type : sumType(type);
   }
@@ -751,8 +741,7 @@ private:
         op.head_dim() == 0 || op.heads() % op.kv_heads() != 0)
       return fail("{} heads of {} over {} key/value heads, {} x {} tokens, make no attention",
                   op.heads(), op.head_dim(), op.kv_heads(), op.batch(), op.seq());
-    // Limits the head dimension, because scratch grows with it, and positions, because kernels
-    // compute them in 32 bits.
+    // Scratch grows with the head dimension, and kernels compute positions in 32 bits.
     constexpr uint32_t kMostHeadDim = 4096, kMostPositions = 1u << 30;
     if (op.head_dim() > kMostHeadDim || op.seq() > kMostPositions || op.window() > kMostPositions)
       return fail("head dimension {} over {} tokens with window {} is beyond what is supported",
