@@ -16,8 +16,7 @@ uint64_t runBytes(const plan::Slice &slice) { return slice.bytes() / slice.rows(
 
 // Sorts the intervals, and joins intervals that overlap or touch.
 void normalize(std::vector<Interval> &intervals) {
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval &a, const Interval &b) { return a.begin < b.begin; });
+  std::ranges::sort(intervals, {}, &Interval::begin);
   std::vector<Interval> joined;
   for (const Interval &interval : intervals) {
     if (interval.begin == interval.end)
@@ -28,13 +27,6 @@ void normalize(std::vector<Interval> &intervals) {
       joined.push_back(interval);
   }
   intervals = std::move(joined);
-}
-
-uint64_t length(const std::vector<Interval> &intervals) {
-  uint64_t total = 0;
-  for (const Interval &interval : intervals)
-    total += interval.end - interval.begin;
-  return total;
 }
 
 // Adds the intervals of [0, pitch) that the runs of a strided slice cover, modulo its pitch.
@@ -81,19 +73,22 @@ uint64_t unionBytes(const std::vector<const plan::Slice *> &slices) {
   }
   if (pitch == 0 || !onePitch) {
     normalize(extents);
-    return std::min(sum, length(extents));
+    uint64_t covered = 0;
+    for (const Interval &extent : extents)
+      covered += extent.end - extent.begin;
+    return std::min(sum, covered);
   }
   // Between neighbouring cuts, the same slices cover the same part of each `pitch` bytes.
-  std::sort(cuts.begin(), cuts.end());
+  std::ranges::sort(cuts);
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   uint64_t total = 0;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
     std::vector<Interval> residues;
-    for (size_t s = 0; s < slices.size(); ++s) {
-      if (slices[s]->offset() > cuts[i] || endOf(*slices[s]) < cuts[i + 1])
+    for (const plan::Slice *slice : slices) {
+      if (slice->offset() > cuts[i] || endOf(*slice) < cuts[i + 1])
         continue;
-      if (strided(*slices[s]))
-        addResidues(*slices[s], residues);
+      if (strided(*slice))
+        addResidues(*slice, residues);
       else
         residues.push_back({0, pitch});
     }

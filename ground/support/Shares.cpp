@@ -27,8 +27,7 @@ static std::vector<uint64_t> wholeShares(const std::vector<double> &weights) {
     }
     decimals.emplace_back(std::stoull(digits), exponent);
   }
-  const int least =
-      std::ranges::min_element(decimals, {}, [](auto &d) { return d.second; })->second;
+  const int least = std::ranges::min(decimals, {}, &std::pair<uint64_t, int>::second).second;
   std::vector<uint64_t> shares;
   for (auto [digits, exponent] : decimals) {
     for (; exponent > least; --exponent) {

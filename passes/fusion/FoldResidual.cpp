@@ -20,13 +20,11 @@ static lm::LinearOp productOf(lm::AddOp add, Value &residual) {
   for (auto [value, other] : {std::pair(add.getRhs(), add.getLhs()),
                               std::pair(add.getLhs(), add.getRhs())}) {
     auto linear = value.getDefiningOp<lm::LinearOp>();
-    if (!linear || !value.hasOneUse() || linear.getResidual() ||
-        linear->getBlock() != add->getBlock())
-      continue;
-    if (!DominanceInfo().properlyDominates(other, linear))
-      continue;
-    residual = other;
-    return linear;
+    if (linear && value.hasOneUse() && !linear.getResidual() &&
+        linear->getBlock() == add->getBlock() && DominanceInfo().properlyDominates(other, linear)) {
+      residual = other;
+      return linear;
+    }
   }
   return {};
 }
