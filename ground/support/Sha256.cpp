@@ -1,6 +1,7 @@
 #include "ground/support/Sha256.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
@@ -10,10 +11,7 @@ namespace lmc {
 using Digest = unsigned char[SHA256_DIGEST_LENGTH];
 
 static std::string hexadecimal(const Digest &digest) {
-  std::string text;
-  for (unsigned char byte : digest)
-    text += fmt::format("{:02x}", byte);
-  return text;
+  return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 std::string sha256(const void *data, size_t bytes) {
