@@ -26,7 +26,7 @@ inline constexpr const char *kTokens = "batch.tokens";
 inline constexpr const char *kTargets = "batch.targets";
 inline constexpr const char *kStarts = "batch.starts";
 inline constexpr const char *kPositions = "batch.positions";
-inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, whatever documents
+inline constexpr const char *kRowPositions = "batch.row_positions"; // in rows, not in documents
 
 // Variables of the function `generate`. The host writes the positions whose next token it needs.
 // The device writes the logits of these next tokens.

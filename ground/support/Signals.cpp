@@ -19,9 +19,9 @@ struct AtStart {
 };
 
 // Variables that the signal thread and other threads share.
-std::atomic<int> runs = 0;       // objects of StopSignals
-std::atomic<int> stopsCame = 0;  // signals of kStopSignals that came during a run
-std::atomic<int> interrupts = 0; // SIGINT among them, since the first run began
+std::atomic<int> runs = 0;       // the number of StopSignals that exist
+std::atomic<int> stopsCame = 0;  // the number of signals of kStopSignals that came during a run
+std::atomic<int> interrupts = 0; // the number of SIGINT among them, since the first run began
 
 const sigset_t &blockedSignals() {
   static const sigset_t blocked = [] {

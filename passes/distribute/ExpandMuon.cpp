@@ -33,15 +33,15 @@ enum class Owners { Auto, Yes, No };
 
 // How the matrices of one shape are orthogonalized.
 enum class Way {
-  InPlace, // by all ranks: adjacent matrices together
-  Stacked, // by all ranks: all matrices, copied to one stack
-  Owned,   // each by one rank
+  InPlace, // every rank orthogonalizes each run of adjacent matrices where it lies
+  Stacked, // every rank orthogonalizes a stack of copies of all matrices
+  Owned,   // each matrix is orthogonalized by one rank
 };
 
 // Where a matrix lies.
 struct Place {
   size_t step, matrix;           // the step's index in its window, the matrix's index in the step
-  int64_t offset;                // in the step's parameter
+  int64_t offset;                // of its first element in the step's parameter
   int64_t column = 0, pitch = 0; // as in lm::MatrixAttr
 };
 
@@ -79,7 +79,7 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  const int64_t ranks; // that divide a parameter between them
+  const int64_t ranks; // the number of ranks that divide a parameter
   const Owners owners;
   const cost::CostModel *model; // may be null
   const cost::Group group;
@@ -113,7 +113,7 @@ static SmallVector<Group> groupsOf(ArrayRef<lm::MuonOp> window) {
 
 //===-- Who orthogonalizes what -------------------------------------------------------------===//
 
-// Returns the number of adjacent matrices that begins with matrix `first`.
+// Returns the number of matrices in the run of adjacent matrices that begins with matrix `first`.
 static size_t runLength(const Group &group, size_t first) {
   const int64_t elements = group.rows * group.columns;
   const Place &begin = group.places[first];

@@ -48,10 +48,10 @@ private:
   SymbolTable symbols;
   OpBuilder b;
   dist::MeshOp mesh;
-  const int64_t ranks;   // that divide the experts of a layer among themselves
-  const double capacity; // rows of a window per choice of a rank's own tokens; 0: all rows
+  const int64_t ranks;   // the number of ranks that divide the experts of a layer
+  const double capacity; // rows of a window per choice of a rank's own tokens; 0: one window
   llvm::StringMap<SmallVector<func::CallOp>> calls; // by the function's name
-  llvm::DenseMap<Operation *, Value> rankOf;        // in each function
+  llvm::DenseMap<Operation *, Value> rankOf;        // the result of rankIn() for a function
 };
 
 } // namespace

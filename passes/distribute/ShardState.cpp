@@ -41,7 +41,7 @@ struct UnitKey {
   bool isVector;       // true for norms and biases, of all layers
   bool decays;         // true if the parameters have weight decay
   lm::GroupAttr group; // may be null
-  FloatAttr balanced;  // of the bias of a router; else null
+  FloatAttr balanced;  // null except for the bias of a router
   bool isTaken;        // true if the optimizer supports the parameters
   bool hasCopy;
   int64_t groups; // number of ranks that divide the unit's experts; 1: no experts
@@ -54,7 +54,7 @@ struct Unit {
   SmallVector<Member> members;
   int64_t elements = 0;   // padded length of the vector; for experts, of one rank's part
   std::string name;       // "unit.0"
-  RankedTensorType piece; // of each rank
+  RankedTensorType piece; // the type of a rank's piece
 };
 
 class Sharder {

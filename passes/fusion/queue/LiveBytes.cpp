@@ -39,10 +39,10 @@ LiveBytes::LiveBytes(func::FuncOp function) : block(function.getBody().front()) 
 
 namespace {
 
-// Values that share bytes, and the range of steps at which these bytes are live.
+// Values that share bytes.
 struct Group {
   uint64_t bytes = 0;
-  int64_t first = INT64_MAX, last = -1; // the first and the last step
+  int64_t first = INT64_MAX, last = -1; // the first and the last step at which the bytes are live
 };
 
 class Groups {
