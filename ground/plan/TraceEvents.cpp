@@ -1,7 +1,5 @@
 #include "ground/plan/TraceEvents.h"
 
-#include "ground/plan/Operands.h"
-
 #include <fmt/format.h>
 
 #include <set>
