@@ -55,10 +55,8 @@ Scalar equal(Scalar x, Scalar y);
 
 inline Scalar operator+(Scalar x, double y) { return x + x.constant(y); }
 inline Scalar operator+(double x, Scalar y) { return y.constant(x) + y; }
-inline Scalar operator-(Scalar x, double y) { return x - x.constant(y); }
 inline Scalar operator-(double x, Scalar y) { return y.constant(x) - y; }
 inline Scalar operator*(Scalar x, double y) { return x * x.constant(y); }
-inline Scalar operator*(double x, Scalar y) { return y.constant(x) * y; }
 inline Scalar operator/(double x, Scalar y) { return y.constant(x) / y; }
 inline Scalar operator<(Scalar x, double y) { return x < x.constant(y); }
 inline Scalar operator>(Scalar x, double y) { return x > x.constant(y); }
