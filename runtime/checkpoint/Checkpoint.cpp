@@ -39,11 +39,8 @@ static std::string checkpointsFolder(const std::string &runDirectory) {
 
 // Returns the step of a checkpoint folder from its name, such as "1000"; nullopt for other names.
 static std::optional<uint64_t> parseStep(std::string_view name) {
-  uint64_t step = 0;
-  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || std::to_string(step) != name)
-    return std::nullopt;
-  return step;
+  const auto step = parseWhole<uint64_t>(name);
+  return step && std::to_string(*step) == name ? step : std::nullopt;
 }
 
 // Returns the step of a folder named ".STEP" followed by `suffix`; nullopt for other names.

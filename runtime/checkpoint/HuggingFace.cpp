@@ -3,6 +3,7 @@
 #include "ground/plan/FloatConvert.h"
 #include "ground/support/File.h"
 #include "ground/support/Json.h"
+#include "ground/support/Number.h"
 #include "runtime/checkpoint/SafeTensors.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -493,13 +493,12 @@ template <typename Names> static std::map<std::string, uint64_t> countExperts(co
     const size_t at = name.find(kExperts);
     if (at == std::string::npos)
       continue;
-    const size_t begin = at + kExperts.size();
-    uint64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(name.data() + begin, name.data() + name.size(), number);
-    if (error == std::errc() && end != name.data() + name.size() && *end == '.') {
+    const size_t begin = at + kExperts.size(), end = name.find('.', begin);
+    if (end == std::string::npos)
+      continue;
+    if (const auto number = parseWhole<uint64_t>(name.substr(begin, end - begin))) {
       uint64_t &count = counts[name.substr(0, begin)];
-      count = std::max(count, number + 1);
+      count = std::max(count, *number + 1);
     }
   }
   return counts;

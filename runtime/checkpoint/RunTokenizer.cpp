@@ -1,11 +1,11 @@
 #include "runtime/checkpoint/RunTokenizer.h"
 
 #include "ground/support/File.h"
+#include "ground/support/Number.h"
 #include "runtime/data/TokenFile.h"
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <filesystem>
 
 namespace lmc {
@@ -34,11 +34,8 @@ static std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
     auto found = run.settings.find(key);
     return found == run.settings.end() ? "" : found->second.value;
   };
-  const std::string given = text("data.end_of_document");
-  int64_t id = -1;
-  std::from_chars(given.data(), given.data() + given.size(), id);
-  if (id >= 0)
-    return static_cast<uint32_t>(id);
+  if (const auto id = parseWhole<int64_t>(text("data.end_of_document")); id && *id >= 0)
+    return static_cast<uint32_t>(*id);
   auto format = parseDataFormat(text("data.format"));
   const std::vector<FileFingerprint> files = run.trainData();
   if (files.empty() || !format)

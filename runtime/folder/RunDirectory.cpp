@@ -3,6 +3,7 @@
 #include "ground/support/File.h"
 #include "ground/support/FileWait.h"
 #include "ground/support/Json.h"
+#include "ground/support/Number.h"
 #include "runtime/checkpoint/SafeTensors.h"
 #include "runtime/comm/Agree.h"
 
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -248,13 +248,12 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
     // that ended earlier. An interrupted save may have left `.STEP.replaced`.
     std::multimap<uint64_t, std::string, std::greater<>> later;
     for (const std::string &name : *names) {
-      uint64_t number = 0;
-      const char *begin = name.data() + (name.starts_with('.') ? 1 : 0);
-      auto [end, error] = std::from_chars(begin, name.data() + name.size(), number);
-      const std::string_view rest(end, static_cast<size_t>(name.data() + name.size() - end));
-      if (error == std::errc() && number > step &&
-          rest == (name.starts_with('.') ? ".replaced" : ""))
-        later.emplace(number, name);
+      constexpr std::string_view kReplaced = ".replaced";
+      std::string_view digits = name;
+      if (digits.starts_with('.') && digits.ends_with(kReplaced))
+        digits = digits.substr(1, digits.size() - std::min(digits.size(), 1 + kReplaced.size()));
+      if (const auto number = parseWhole<uint64_t>(digits); number && *number > step)
+        later.emplace(*number, name);
     }
     for (const auto &[number, name] : later) {
       LMC_LET(to, undone());

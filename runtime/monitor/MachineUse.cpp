@@ -1,9 +1,10 @@
 #include "runtime/monitor/MachineUse.h"
 
+#include "ground/support/Number.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -38,11 +39,10 @@ CpuTicks parseCpuTicks(std::string_view procStat, const std::vector<int> &cpus) 
     std::istringstream words(line);
     std::string name;
     words >> name;
-    int cpu = -1;
-    if (!name.starts_with(kProcessor) ||
-        std::from_chars(name.data() + kProcessor.size(), name.data() + name.size(), cpu).ec !=
-            std::errc() ||
-        std::ranges::find(cpus, cpu) == cpus.end())
+    if (!name.starts_with(kProcessor))
+      continue;
+    const auto cpu = parseWhole<int>(std::string_view(name).substr(kProcessor.size()));
+    if (!cpu || std::ranges::find(cpus, *cpu) == cpus.end())
       continue;
     // The fields of a line: user nice system idle iowait irq softirq steal.
     double fields[8] = {};

@@ -1,11 +1,11 @@
 #include "tools/lmc-run/monitors/ExportCommand.h"
 
 #include "ground/support/File.h"
+#include "ground/support/Number.h"
 
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <charconv>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -21,14 +21,10 @@ Result<void> ExportCommand::find() {
   if (!exists(exports))
     return {};
   LMC_LET(names, listFolder(exports));
-  for (const std::string &name : *names) {
-    int64_t step = 0;
-    const char *end = name.data() + name.size();
-    const auto read = std::from_chars(name.data(), end, step);
-    if (read.ec == std::errc() && read.ptr == end &&
-        !exists(resultsOf(step) + "/" + kEvaluationComplete))
-      add(step);
-  }
+  for (const std::string &name : *names)
+    if (const auto step = parseWhole<int64_t>(name);
+        step && !exists(resultsOf(*step) + "/" + kEvaluationComplete))
+      add(*step);
   return {};
 }
 
