@@ -326,12 +326,10 @@ void Saves::takeExport(uint64_t step, const SaveOutcome::Part &part, double seco
 }
 
 void Saves::takeUpdates(const StepUpdates &step) {
-  auto written = updates ? updates->write(lineOf(step)) : Result<void>();
-  if (!written && !updatesHeldBack)
-    run.console.warning(fmt::format("{}; the run goes on, and the updates of tensors are kept in "
-                                    "memory until they can be written",
-                                    written.error().message));
-  updatesHeldBack = !written;
+  if (updates)
+    if (const auto warning = updates->writeOrWarn(lineOf(step), "the updates of tensors");
+        !warning.empty())
+      run.console.warning(warning);
   if (run.observer)
     run.observer->updated(step);
   run.report(watches.ask(&Watch::updated, step));

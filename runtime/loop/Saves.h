@@ -103,8 +103,7 @@ private:
   const uint64_t &enqueuedStep;
   const TrainSettings &settings;
   SaveWriter writer;
-  std::optional<LineFile> updates;      // absent if no save is made in the background
-  bool updatesHeldBack = false;         // true if the latest record could not be written
+  std::optional<LineFile> updates; // absent if no save is made in the background
 
   TimeSpent saves, exports;
   double waited = 0;        // seconds that the loop has waited since takeWaited()

@@ -506,19 +506,15 @@ void Trainer::report(StepRecord &record) {
   run.time.stepped(record.stepSeconds);
   record.pendingSeconds = pendingSeconds();
   // The metrics file is written first, so that it includes every step that the console shows.
-  auto written = metrics ? metrics->write(lineOf(record)) : Result<void>();
+  const std::string unwritten = metrics ? metrics->writeOrWarn(lineOf(record), "metrics") : "";
   run.console.step(record);
   if (run.observer)
     run.observer->step(record, run.session.settings.config.monitoring.logInterval);
   take(watches.ask(&Watch::reported, record));
   saves.watch();
   reportExpectedTime(record);
-  if (!written && !metricsHeldBack)
-    run.console.warning(
-        fmt::format("{}; the run goes on, and metrics are kept in memory until they "
-                    "can be written",
-                    written.error().message));
-  metricsHeldBack = !written;
+  if (!unwritten.empty())
+    run.console.warning(unwritten);
 }
 
 bool Trainer::hasWorkAfter(uint64_t step) const {
@@ -624,7 +620,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
                                  source.tokens, source.epochs));
   if (done >= run.totalSteps && !run.options.exportDirectory.empty())
     LMC_TRY(saves.saveNow(/*checkpoint=*/false, run.options.exportDirectory));
-  if (metricsHeldBack)
+  if (metrics && metrics->isBehind())
     run.console.warning("metrics.jsonl lacks the last steps: they could not be written");
   // Failed saves were reported as warnings. If the last save failed, the run must end with an
   // error.

@@ -142,7 +142,6 @@ private:
   std::vector<std::unique_ptr<Mark>> ends; // ends[n % size] is the end of step n
   std::unique_ptr<Mark> start; // start of the oldest enqueued step, if the device was idle
   std::optional<LineFile> metrics;
-  bool metricsHeldBack = false; // true if the latest record could not be written
   Watches watches;
   const RouterSums routerSums;
   Saves saves;

@@ -128,12 +128,8 @@ Result<void> TextGeneration::report(uint64_t step, const std::vector<Continuatio
     lines += (p > 0 ? "\n" : "") + line.dump();
     generated.push_back({texts[p].text, std::move(*text)});
   }
-  const Result<void> written = file->write(lines);
-  if (!written && !failing)
-    console.warning(fmt::format("{}; the run goes on, and generated texts are kept in memory until "
-                                "they can be written",
-                                written.error().message));
-  failing = !written;
+  if (const auto warning = file->writeOrWarn(lines, "generated texts"); !warning.empty())
+    console.warning(warning);
   console.note(fmt::format("step {}: {} goes on {}", step, shown(generated.front().prompt),
                            shown(generated.front().text)));
   log.event("generation",

@@ -56,7 +56,6 @@ private:
   std::optional<TextCodec> codec;
   std::vector<Prompt> texts;
   std::optional<LineFile> file;
-  bool failing = false; // true if the latest lines could not be written
 };
 
 } // namespace lmc

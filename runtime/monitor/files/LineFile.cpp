@@ -2,6 +2,7 @@
 
 #include "ground/support/File.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
@@ -60,6 +61,16 @@ Result<void> LineFile::write(std::string_view line) {
   std::string record(line);
   record += '\n';
   return file.write(record);
+}
+
+std::string LineFile::writeOrWarn(std::string_view line, const char *what) {
+  const Result<void> written = write(line);
+  const bool wasBehind = std::exchange(behind, !written);
+  return written || wasBehind
+             ? ""
+             : fmt::format(
+                   "{}; the run goes on, and {} are kept in memory until they can be written",
+                   written.error().message, what);
 }
 
 } // namespace lmc

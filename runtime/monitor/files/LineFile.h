@@ -30,6 +30,12 @@ public:
   // As AppendFile::write(), for `line` with a newline.
   Result<void> write(std::string_view line);
 
+  // As write(). Returns a warning if `line` cannot be written but the line before it was; else "".
+  // `what` names the lines in the warning, as in "generated texts".
+  std::string writeOrWarn(std::string_view line, const char *what);
+  // Returns true if the latest writeOrWarn() could not write its line.
+  bool isBehind() const { return behind; }
+
   Result<void> flush() { return file.flush(); }
 
   void sync() { file.sync(); }
@@ -37,6 +43,7 @@ public:
 private:
   explicit LineFile(AppendFile file) : file(std::move(file)) {}
   AppendFile file;
+  bool behind = false;
 };
 
 } // namespace lmc
