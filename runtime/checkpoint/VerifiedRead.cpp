@@ -66,6 +66,25 @@ Result<File> openRecorded(const RecordedFile &recorded) {
   return file;
 }
 
+// Returns the hash of bytes [begin, end) of a file. Calls use(offset, bytes) for each part of them,
+// while `block` has this part.
+template <typename Use>
+static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end,
+                                  std::vector<std::byte> &block, const Use &use) {
+  const std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
+                                                                        &XXH64_freeState);
+  XXH64_reset(hash.get(), 0);
+  for (uint64_t offset = begin; offset < end; offset += kBlockBytes) {
+    const uint64_t bytes = std::min(kBlockBytes, end - offset);
+    LMC_LET(got, file.readAt(block.data(), bytes, offset));
+    if (*got < bytes)
+      return Error{fmt::format("{}: damaged: it ends at byte {}", file.path(), offset + *got)};
+    XXH64_update(hash.get(), block.data(), bytes);
+    LMC_TRY(use(offset, bytes));
+  }
+  return XXH64_digest(hash.get());
+}
+
 namespace {
 
 struct Piece {
@@ -121,23 +140,18 @@ public:
 
 private:
   void work(std::vector<std::byte> &block) {
-    const std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
-                                                                          &XXH64_freeState);
     for (size_t i; !ended && (i = next++) < pieces.size();) {
       const Piece &piece = pieces[i];
-      XXH64_reset(hash.get(), 0);
-      for (uint64_t offset = piece.begin; offset < piece.end && !ended; offset += kBlockBytes) {
-        const uint64_t bytes = std::min(kBlockBytes, piece.end - offset);
-        const Result<size_t> got = opened[piece.file].readAt(block.data(), bytes, offset);
-        if (!got || *got < bytes)
-          return end(got ? fmt::format("{}: damaged: it ends at byte {}", files[piece.file].path,
-                                       offset + *got)
-                         : got.error().message);
-        XXH64_update(hash.get(), block.data(), bytes);
-        if (Result<void> consumed = consume(piece.file, offset, block.data(), bytes); !consumed)
-          return end(consumed.error());
-      }
-      hashes[piece.file][piece.begin / kPieceBytes] = XXH64_digest(hash.get());
+      Result<void> consumed;
+      auto use = [&](uint64_t offset, uint64_t bytes) {
+        return consumed = consume(piece.file, offset, block.data(), bytes);
+      };
+      const auto hash = hashPiece(opened[piece.file], piece.begin, piece.end, block, use);
+      if (!consumed)
+        return end(consumed.error());
+      if (!hash)
+        return end(hash.error().message);
+      hashes[piece.file][piece.begin / kPieceBytes] = *hash;
     }
   }
   void end(std::string what) {
@@ -180,22 +194,6 @@ Result<void> verifyFiles(const std::vector<RecordedFile> &files) {
   return *fault ? Result<void>(Error{**fault}) : Result<void>();
 }
 
-// Returns the hash of bytes [begin, end) of a file.
-static Result<uint64_t> hashPiece(const File &file, uint64_t begin, uint64_t end,
-                                  std::vector<std::byte> &block) {
-  const std::unique_ptr<XXH64_state_t, decltype(&XXH64_freeState)> hash(XXH64_createState(),
-                                                                        &XXH64_freeState);
-  XXH64_reset(hash.get(), 0);
-  for (uint64_t offset = begin; offset < end; offset += kBlockBytes) {
-    const uint64_t bytes = std::min(kBlockBytes, end - offset);
-    LMC_LET(got, file.readAt(block.data(), bytes, offset));
-    if (*got < bytes)
-      return Error{fmt::format("{}: damaged: it ends at byte {}", file.path(), offset + *got)};
-    XXH64_update(hash.get(), block.data(), bytes);
-  }
-  return XXH64_digest(hash.get());
-}
-
 // Returns the file's bytes, and the hashes of the pieces that this rank reads: every size()-th.
 static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::string &path,
                                                                     const Communicator &group) {
@@ -211,7 +209,7 @@ static Result<std::pair<uint64_t, std::vector<uint64_t>>> hashShare(const std::s
     if (piece >= pieces)
       break;
     LMC_LET(hash, hashPiece(*file, piece * kPieceBytes, std::min((piece + 1) * kPieceBytes, *bytes),
-                            block));
+                            block, [](uint64_t, uint64_t) { return Result<void>(); }));
     hashes[i] = *hash;
   }
   return std::pair(*bytes, std::move(hashes));

@@ -62,10 +62,9 @@ TextGeneration::open(Session &session, const DataSource &data, RunDirectory &dir
   if (session.settings.config.generation.prompts.empty())
     return std::unique_ptr<TextGeneration>();
   std::unique_ptr<TextGeneration> made(new TextGeneration(session, console, log, observer));
-  auto generator = Generator::open(*session.plan, *session.device, *session.functions,
-                                   *session.inputs, session.world);
-  LMC_TRY(allSucceed(session.world.all(),
-                     generator ? Result<void>() : Result<void>(generator.error())));
+  LMC_LET(generator, allSucceed(session.world.all(),
+                                Generator::open(*session.plan, *session.device, *session.functions,
+                                                *session.inputs, session.world)));
   made->generator = std::move(*generator);
   auto read = [&]() -> Result<void> {
     if (session.world.rank() != 0)

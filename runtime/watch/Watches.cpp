@@ -16,9 +16,7 @@ Result<Watches> Watches::open(const WatchedRun &run) {
 #undef LMC_WATCH
   Watches watches;
   for (const Maker make : kMakers) {
-    auto made = make(run);
-    LMC_TRY(
-        allSucceed(run.session.world.all(), made ? Result<void>() : Result<void>(made.error())));
+    LMC_LET(made, allSucceed(run.session.world.all(), make(run)));
     if (*made)
       watches.list.push_back(std::move(*made));
   }
