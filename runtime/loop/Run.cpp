@@ -727,7 +727,7 @@ static void warnAtStart(const Prepared &prepared, const PlanFile &job, const Run
   const auto totalSteps = static_cast<uint64_t>(prepared.totalSteps);
   for (const std::string &warning : sampleAtStart(session, *prepared.data))
     console.warning(warning);
-  const std::string place = diskOf(options.out);
+  const std::string place = nearestFolder(options.out + "/checkpoints");
   const auto need =
       diskNeed(session, options, phasesOf(job, totalSteps), session.progress.step, totalSteps);
   const auto free = freeBytes(place);

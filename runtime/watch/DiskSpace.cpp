@@ -80,8 +80,10 @@ Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
   return need;
 }
 
-std::string diskOf(const std::string &out) {
-  std::filesystem::path path = std::filesystem::absolute(out + "/checkpoints").lexically_normal();
+std::string nearestFolder(const std::string &given) {
+  std::filesystem::path path = std::filesystem::absolute(given).lexically_normal();
+  if (!path.has_filename()) // "runs/a/"
+    path = path.parent_path();
   std::error_code failed;
   while (!std::filesystem::exists(path, failed) && path.has_relative_path())
     path = path.parent_path();

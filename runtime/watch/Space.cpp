@@ -24,7 +24,7 @@ public:
     const TrainSettings &settings = session.settings;
     const uint64_t step = session.progress.step;
     const auto bytes = checkpointBytes(*session.plan);
-    const auto free = freeBytes(diskOf(out));
+    const auto free = freeBytes(nearestFolder(out + "/checkpoints"));
     if (!bytes || !free)
       return {};
     const auto keep = static_cast<uint64_t>(settings.config.checkpoint.keep);

@@ -85,9 +85,8 @@ public:
     if (*stopped)
       return ExitCode::Interrupted;
     if (start && !findings.has(Severity::Error) && start->step < start->totalSteps) {
-      const Result<ExitCode> tried =
-          runTrial(placeOf(options.out), startOfTrial(), disk.exports > 0, whole, findings,
-                   figures);
+      const Result<ExitCode> tried = runTrial(nearestFolder(options.out), startOfTrial(),
+                                              disk.exports > 0, whole, findings, figures);
       LMC_TRY(tried);
       if (*tried == ExitCode::Interrupted)
         return *tried;
@@ -177,7 +176,7 @@ private:
                                        session->settings.config.training.trainIters, 0));
     const auto phases = start ? start->phases : phasesOf(plan, total);
     const auto need = diskNeed(*session, options, phases, step, total);
-    const std::string place = diskOf(options.out);
+    const std::string place = nearestFolder(options.out + "/checkpoints");
     const auto free = freeBytes(place);
     if (!need || !free)
       return findings.error("disk", need ? free.error().message : need.error().message);

@@ -4,6 +4,7 @@
 #include "ground/support/Size.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/folder/RunDirectory.h"
+#include "runtime/watch/DiskSpace.h"
 
 #include <fmt/format.h>
 
@@ -12,16 +13,6 @@
 #include <unistd.h>
 
 namespace lmc {
-
-std::string placeOf(const std::string &out) {
-  std::filesystem::path path = std::filesystem::absolute(out).lexically_normal();
-  if (!path.has_filename()) // "runs/a/"
-    path = path.parent_path();
-  std::error_code failed;
-  while (!std::filesystem::exists(path, failed) && path.has_relative_path())
-    path = path.parent_path();
-  return path.string();
-}
 
 static Result<void> writeScratch(const std::string &place) {
   const std::string path = fmt::format("{}/{}{}.file", place, kScratchPrefix, ::getpid());
@@ -52,7 +43,7 @@ static void removeLeftOvers(const std::string &place) {
 }
 
 void checkFolder(const std::string &out, Findings &findings) {
-  const std::string place = placeOf(out);
+  const std::string place = nearestFolder(out);
   if (!std::filesystem::is_directory(place))
     return findings.error("folder",
                           fmt::format("{}: it is not a folder; give another --out", place));

@@ -9,15 +9,11 @@
 
 namespace lmc {
 
-// Returns `out` or, if `out` does not exist, the nearest folder above it that exists. The result is
-// on the file system of OUT.
-std::string placeOf(const std::string &out);
-
-// The prefix of the names of files that a check writes, and later removes, in placeOf(OUT).
+// The prefix of the names of files that a check writes, and later removes, in nearestFolder(OUT).
 inline constexpr const char *kScratchPrefix = ".lmc-check-";
 
-// Checks that files can be written in placeOf(out), and that no other run has the lock of `out`.
-// Removes the files of checks that were killed at least ten minutes ago.
+// Checks that files can be written in nearestFolder(out), and that no other run has the lock of
+// `out`. Removes the files of checks that were killed at least ten minutes ago.
 void checkFolder(const std::string &out, Findings &findings);
 
 // Verifies the recorded checksums of the newest checkpoint of `out` and, if it is set, of the
