@@ -56,13 +56,11 @@ void Guard::expectChange() {
 }
 
 std::optional<int64_t> Guard::suspectSince() const {
-  if (memory.spikeStart == 0 && memory.riseStart == 0 && memory.highStep != 0)
-    return memory.highStep;
-  if (memory.spikeStart == 0 || memory.riseStart == 0) {
-    int64_t start = std::max(memory.spikeStart, memory.riseStart);
-    return start == 0 ? std::nullopt : std::optional(start);
-  }
-  return std::min(memory.spikeStart, memory.riseStart);
+  std::optional<int64_t> first;
+  for (const int64_t start : {memory.spikeStart, memory.riseStart})
+    if (start != 0)
+      first = std::min(start, first.value_or(start));
+  return first || memory.highStep == 0 ? first : memory.highStep;
 }
 
 std::string Guard::state() const { return nlohmann::json(memory).dump(); }
@@ -71,14 +69,10 @@ Result<void> Guard::restore(const std::string &text) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
     // The state of an earlier release lacks these members.
-    json.emplace("nonFinite", 0);
-    json.emplace("limits", nlohmann::json::array());
-    json.emplace("plateau", PlateauState());
-    json.emplace("lossTail", GuardState::Tail());
-    json.emplace("normTail", GuardState::Tail());
-    for (const char *name : {"highStep", "highLoss", "highNorm"})
-      json.emplace(name, 0);
-    json.emplace("validations", nlohmann::json::object());
+    const nlohmann::json initial = GuardState();
+    for (const char *name : {"nonFinite", "limits", "plateau", "lossTail", "normTail", "highStep",
+                             "highLoss", "highNorm", "validations"})
+      json.emplace(name, initial.at(name));
     memory = json.get<GuardState>();
     if (settings.onSpike != "skip") // only "skip" has limits
       memory.limits.clear();
