@@ -52,8 +52,6 @@ NAMES = {
     "validation_bits_per_byte": "validation/bits_per_byte",
 }
 NOT_FINITE = {"loss", "grad_norm", "update_ratio"}  # null in metrics.jsonl: NaN or infinite
-
-
 UPDATES, EVALUATION = "updates/step", "evaluation/step"  # steps of records that are part of later rows
 
 
@@ -92,6 +90,14 @@ def row_of_updates(record: dict) -> dict:
 def row_of_evaluation(step: int, values: dict) -> dict:
     return {EVALUATION: step, **{f"evaluation/{name}": value for name, value in values.items()
                                  if value is not None}}
+
+
+def json_of(path: pathlib.Path) -> dict:
+    """The contents of a JSON file; {} if there is none, or if it is damaged."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
 class Lines:
@@ -209,16 +215,7 @@ class Sender:
     def load(self) -> None:
         """Must be called only while no other process sends."""
         wait_for_writers(self.out / "wandb")
-        try:
-            self.state = json.loads(self.state_path.read_text())
-        except (FileNotFoundError, ValueError):
-            self.state = {}
-
-    def recorded(self) -> dict:
-        try:
-            return json.loads((self.out / "run.json").read_text())
-        except (FileNotFoundError, ValueError):
-            return {}
+        self.state = json_of(self.state_path)
 
     def save(self, **changes) -> None:
         state = {**self.state, **changes}
@@ -231,7 +228,7 @@ class Sender:
 
     def open(self) -> None:
         """Opens the W&B run, and sets `sent` to what it has."""
-        recorded = self.recorded()
+        recorded = json_of(self.out / "run.json")
         name = recorded.get("run", "")
         if not self.state.get("id") or self.state.get("run") != name:
             identifier = name or f"lmc-{os.urandom(4).hex()}"
