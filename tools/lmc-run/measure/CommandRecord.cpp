@@ -159,7 +159,6 @@ CommandRecord::toWrite(const PlanFile &plan, const std::string &device, const st
                   {"plan", plan.hash()},
                   {"target", plan->target()->str()},
                   {"device", device}};
-  record->runs.resize(plan->functions()->size());
   return record;
 }
 
@@ -170,7 +169,6 @@ Result<std::unique_ptr<CommandRecord>> CommandRecord::toCompare(const PlanFile &
   record->compares = true;
   record->json = json;
   record->tolerance = tolerance > 0 ? tolerance : defaultTolerance(*plan);
-  record->runs.resize(plan->functions()->size());
   std::ifstream file(path);
   if (!file)
     return Error{fmt::format("{}: cannot be read: {}", path, std::strerror(errno))};
@@ -188,7 +186,7 @@ Result<std::unique_ptr<CommandRecord>> CommandRecord::toCompare(const PlanFile &
     (number == 1 ? record->head : record->expected.emplace_back()) = std::move(line);
   }
   if (record->head.is_null())
-    return Error{fmt::format("{}: is empty; record it again with lmc-run --record-commands", path)};
+    return record->damaged("is empty");
   if (record->head["plan"] != plan.hash())
     return Error{fmt::format("{}: was recorded of the plan {}, and {} is {}; record it with this "
                              "plan",

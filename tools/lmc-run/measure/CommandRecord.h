@@ -63,7 +63,8 @@ public:
   Result<void> finish(FILE *output);
 
 private:
-  CommandRecord(const PlanFile &plan, const std::string &path) : plan(plan), path(path) {}
+  CommandRecord(const PlanFile &plan, const std::string &path)
+      : plan(plan), path(path), runs(plan->functions()->size()) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
   // Sets the results of a command of experts to zeros before it runs. The results have the maximum
   // number of rows, but the command writes only the rows that exist. Without the zeros, old
