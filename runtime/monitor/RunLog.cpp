@@ -36,9 +36,8 @@ void RunLog::listen(Listener to) {
 }
 
 void RunLog::event(const char *name, const nlohmann::ordered_json &fields) {
-  nlohmann::ordered_json json;
-  json["time"] = timeText(std::chrono::system_clock::now());
-  json["event"] = name;
+  nlohmann::ordered_json json = {{"time", timeText(std::chrono::system_clock::now())},
+                                 {"event", name}};
   json.update(fields);
   const Lock held = lock();
   // User texts that are not UTF-8 are written with replacement characters.

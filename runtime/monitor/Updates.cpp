@@ -13,11 +13,10 @@ std::string lineOf(const StepUpdates &updates) {
         tensor.ratio ? nlohmann::ordered_json(*tensor.ratio) : nlohmann::ordered_json();
     sizes[tensor.name] = tensor.weightRms;
   }
-  nlohmann::ordered_json json;
-  json["step"] = updates.step;
-  json["lr"] = updates.lr;
-  json["update_ratio"] = std::move(ratios);
-  json["weight_rms"] = std::move(sizes);
+  const nlohmann::ordered_json json = {{"step", updates.step},
+                                       {"lr", updates.lr},
+                                       {"update_ratio", std::move(ratios)},
+                                       {"weight_rms", std::move(sizes)}};
   return json.dump();
 }
 

@@ -117,13 +117,12 @@ Result<void> TextGeneration::report(uint64_t step, const std::vector<Continuatio
   for (size_t p = 0; p < all.size(); ++p) {
     LMC_LET(text, codec->decode(ids[p], all[p].ids));
     tokens += all[p].ids.size();
-    nlohmann::ordered_json line;
-    line["step"] = step;
-    line["prompt"] = texts[p].text;
     *text = replaceInvalidUtf8(*text); // the last character may be cut off
-    line["text"] = *text;
-    line["ids"] = all[p].ids;
-    line["end"] = nameOf(all[p].end);
+    const nlohmann::ordered_json line = {{"step", step},
+                                         {"prompt", texts[p].text},
+                                         {"text", *text},
+                                         {"ids", all[p].ids},
+                                         {"end", nameOf(all[p].end)}};
     lines += (p > 0 ? "\n" : "") + line.dump();
     generated.push_back({texts[p].text, std::move(*text)});
   }
