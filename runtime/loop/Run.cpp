@@ -23,11 +23,6 @@
 
 namespace lmc {
 
-static void warnOf(const DataSource &data, Console &console) {
-  for (const std::string &warning : data.warnings())
-    console.warning(warning);
-}
-
 // Warns if the TOML file from which the plan was compiled still exists and was changed since.
 static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
   const std::string path = (std::filesystem::path(identity.configDirectory) /
@@ -81,7 +76,7 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   const Session &session = *phases.front().session;
   for (const ValidationSettings &set : session.settings.validations) {
     LMC_LET(validation, session.openValidationData(set));
-    warnOf(**validation, console);
+    console.warnings((*validation)->warnings());
     LMC_LET(validated, (*validation)->fingerprints());
     identity.data.merge(*validated);
   }
@@ -553,16 +548,14 @@ static Result<std::vector<PhaseData>> openPhases(const PlanFile &job,
 
 static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &identity,
                        const std::vector<std::string> &repeats, Console &console) {
-  for (const std::string &warning : phases.front().session->settings.warnings)
-    console.warning(warning);
+  console.warnings(phases.front().session->settings.warnings);
   std::vector<const DataSource *> seen;
   for (const PhaseData &phase : phases)
     if (std::ranges::find(seen, phase.data.get()) == seen.end()) {
-      warnOf(*phase.data, console);
+      console.warnings(phase.data->warnings());
       seen.push_back(phase.data.get());
     }
-  for (const std::string &repeat : repeats)
-    console.warning(repeat);
+  console.warnings(repeats);
   warnOfSharedData(identity, console);
   warnOfEditedConfig(identity, console);
 }
@@ -725,8 +718,7 @@ static void warnAtStart(const Prepared &prepared, const PlanFile &job, const Run
                         Console &console) {
   const Session &session = *prepared.session;
   const auto totalSteps = static_cast<uint64_t>(prepared.totalSteps);
-  for (const std::string &warning : sampleAtStart(session, *prepared.data))
-    console.warning(warning);
+  console.warnings(sampleAtStart(session, *prepared.data));
   const std::string place = nearestFolder(options.out + "/checkpoints");
   const auto need =
       diskNeed(session, options, phasesOf(job, totalSteps), session.progress.step, totalSteps);
@@ -780,8 +772,7 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
   LMC_LET(prepared, prepareAndLoad(folder.directory.get(), run, measurement, goesOn, console));
   Session &session = *prepared->session;
   const int64_t totalSteps = prepared->totalSteps;
-  for (const std::string &warning : session.gemms->takeWarnings())
-    console.warning(warning);
+  console.warnings(session.gemms->takeWarnings());
   if (measurement) {
     auto result = measurement->use(session, console);
     LMC_TRY(writeProfile(session, options, prepared->phase));
@@ -827,16 +818,13 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
                               .phase = phase,
                               .totalSteps = static_cast<uint64_t>(totalSteps)};
   Trainer trainer(context, std::move(prepared->data));
-  for (const std::string &line : session.facts())
-    console.note(line);
-  for (const std::string &remark : session.deviceInfo.remarks)
-    console.warning(remark);
+  console.notes(session.facts());
+  console.warnings(session.deviceInfo.remarks);
   if (!phase.name.empty())
     console.note(
         fmt::format("phase {}: steps {} to {}", phase.name, phase.firstStep + 1, phase.lastStep));
   if (!goesOn)
-    for (const std::string &line : prepared->job)
-      console.note(line);
+    console.notes(prepared->job);
   if (!goesOn)
     for (const std::string &repeated : prepared->repeated)
       console.note(fmt::format("uses --set {} again, as at the last start", repeated));
@@ -850,16 +838,13 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
           fmt::format("--init={} is not used: the run resumes from a checkpoint", options.init));
   }
   LMC_TRY(trainer.prepare());
-  auto reportNotes = [&] {
-    for (const std::string &note : session.device->takeNotes())
-      console.note(note);
-  };
-  reportNotes();
+  console.notes(session.device->takeNotes());
   if (session.progress.step >= static_cast<uint64_t>(totalSteps))
     console.note(
         fmt::format("nothing to train: step {} of {} is done", session.progress.step, totalSteps));
   Result<ExitCode> result = trainer.train();
-  reportNotes(); // reports again: functions with collectives are captured after their first run
+  // Functions with collectives are captured, and give notes, only after their first run.
+  console.notes(session.device->takeNotes());
   folder.interruption = trainer.interruption();
   LMC_TRY(writeProfile(session, options, phase));
   LMC_TRY(result);

@@ -257,8 +257,7 @@ void Saves::reportFailed(uint64_t step, const Error &error) {
 void Saves::takeOutcome(const SaveOutcome &outcome, double seconds) {
   const double copied = std::exchange(copySeconds, 0);
   waited += seconds - copied; // `copied` was counted when the copy was made
-  for (const std::string &warning : outcome.warnings)
-    run.console.warning(warning);
+  run.console.warnings(outcome.warnings);
   if (outcome.checkpoint)
     takeCheckpoint(outcome, seconds, copied);
   if (outcome.exported)

@@ -82,6 +82,16 @@ void Console::warning(const std::string &line) {
   std::fflush(err);
 }
 
+void Console::notes(const std::vector<std::string> &lines) {
+  for (const std::string &line : lines)
+    note(line);
+}
+
+void Console::warnings(const std::vector<std::string> &lines) {
+  for (const std::string &line : lines)
+    warning(line);
+}
+
 std::string Console::progressLine(const StepRecord &record) const {
   std::string line = fmt::format("step {}/{} | loss {:.4f} | lr {:.3e} | grad norm {:.3f} | ",
                                  record.step, totalSteps, record.loss, record.lr, record.gradNorm);

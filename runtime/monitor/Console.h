@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace lmc {
 
@@ -29,6 +30,9 @@ public:
   void note(const std::string &line);
   // Prints "warning: LINE" to the error stream.
   void warning(const std::string &line);
+  // Call note() or warning() for each line.
+  void notes(const std::vector<std::string> &lines);
+  void warnings(const std::vector<std::string> &lines);
   // Sets the number of steps between two lines in a log, and the last step. Must precede step().
   void setSteps(int64_t logInterval, int64_t totalSteps);
   // Must be called after every step. A log gets a line for every logInterval-th step, the first and

@@ -215,10 +215,9 @@ Result<ExitCode> bench(Session &session, const ProgramOptions &options, const St
   const uint64_t total = timed + static_cast<uint64_t>(session.trace ? options.traceSteps : 0);
   if (session.trace)
     session.trace->choose(timed, total);
-  for (const std::string &line : options.json ? std::vector<std::string>() : session.facts())
-    console.note(line);
-  for (const std::string &remark : session.deviceInfo.remarks)
-    console.warning(remark);
+  if (!options.json)
+    console.notes(session.facts());
+  console.warnings(session.deviceInfo.remarks);
   std::vector<std::unique_ptr<Mark>> ends;
   double loss = 0;
   LMC_TRY(runSteps(session, total, stop, ends, loss));
@@ -242,8 +241,7 @@ Result<ExitCode> bench(Session &session, const ProgramOptions &options, const St
 Result<ExitCode> recordCommands(Session &session, CommandRecord &record,
                                 const ProgramOptions &options, const StopSignals &stop,
                                 Console &console) {
-  for (const std::string &remark : session.deviceInfo.remarks)
-    console.warning(remark);
+  console.warnings(session.deviceInfo.remarks);
   std::vector<std::unique_ptr<Mark>> ends;
   double loss = 0;
   LMC_TRY(runSteps(session, 1, stop, ends, loss));
