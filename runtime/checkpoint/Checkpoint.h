@@ -1,17 +1,12 @@
 // Checkpoints are folders OUT/checkpoints/STEP/, written atomically and verified when read. Each
-// tensor in a checkpoint is complete, so nothing in it depends on the number of ranks.
+// tensor in a checkpoint is complete, so a checkpoint does not depend on the number of ranks.
 //
-// A checkpoint has `state.json` (described below) and one safetensors file per kind of variable:
-// model.safetensors (master weights under Hugging Face's names), moment1.safetensors,
-// moment2.safetensors, and for 8-bit moments moment1_scale.safetensors and
-// moment2_scale.safetensors. All files are first written to the folder `.STEP.partial` and fsynced;
-// `state.json`, with the size and xxh64 of each file, is written last. One rename then gives the
-// folder its final name. A crash at any moment leaves the earlier checkpoints complete and at most
-// one `.partial` folder, which the next save removes. An existing checkpoint of the same step is
-// replaced by exchanging the names of the two folders. On a file system that cannot do this, the
-// old folder has the name `.STEP.replaced` for a moment; after a crash, it is read under that name.
-// A damaged checkpoint is renamed to STEP.damaged and kept. A folder with such a suffix is used as
-// a checkpoint only if a user gives its path.
+// A checkpoint has one safetensors file per kind of variable, such as moment1.safetensors, and
+// `state.json`. A save writes and syncs all files in the folder `.STEP.partial`, which then gets
+// its final name. The next save removes a `.partial` folder that a killed save has left. While a
+// save replaces a checkpoint, the old folder may have the name `.STEP.replaced` for a moment. A
+// damaged checkpoint is renamed to STEP.damaged. A folder with another suffix is used only if a
+// user gives its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources": {
@@ -70,10 +65,9 @@ struct ByteRange {
   uint64_t offset = 0, bytes = 0;
 };
 
-// Callbacks that copy tensors from or to a device or another place; the host holds one at a time.
-// fetch(i, data) must fill `data` with tensor i, or with the part of tensor i that this rank
-// writes. store(i, data, bytes, offset) must copy `data` to the bytes [offset, offset + bytes) of
-// tensor i; a rank that has only a part of the tensor drops the other bytes.
+// fetch(i, data) must fill `data` with the part of tensor i that this rank writes. store(i, data,
+// bytes, offset) must copy `data` to the bytes [offset, offset + bytes) of tensor i, except bytes
+// that this rank does not have.
 using FetchTensor = std::function<Result<void>(size_t index, void *data)>;
 using StoreTensor =
     std::function<Result<void>(size_t index, const void *data, uint64_t bytes, uint64_t offset)>;
@@ -85,11 +79,10 @@ struct CheckpointFile {
   FetchTensor fetch;
 };
 
-// A key of `extra`: a permanent checkpoint that was due after an earlier step, but is made only
-// now, has this earlier step as the value.
+// A key of `extra` for a permanent checkpoint that was made late: the step at which it was due.
 inline constexpr const char *kStandsFor = "stands_for";
 
-// The rules by which a save keeps checkpoints. One that any rule keeps is not removed.
+// The rules by which a save keeps older checkpoints. A checkpoint stays if one rule keeps it.
 struct KeepRules {
   KeepRules(int newest = 0) : newest(newest) {}
   int newest; // the number of newest checkpoints that stay; 0: all
@@ -99,31 +92,28 @@ struct KeepRules {
 };
 
 // All ranks of a `group` call these functions together, with the same arguments except the parts.
-// All succeed, or all get an Error. The rank at position 0 does what must be done once.
+// All succeed, or all get an Error.
 
-// Removes the folders that interrupted saves or exports have left in `folder`: OUT/checkpoints or
-// OUT/exports. A folder `.STEP.replaced` gets the name STEP back if no folder has that name.
+// Removes what interrupted saves or exports have left in `folder`. A folder `.STEP.replaced` gets
+// the name STEP back if no folder has that name.
 Result<void> removeInterrupted(const std::string &folder);
 
-// Saves a checkpoint atomically and, once it is on the disk, removes all others that no rule of
-// `keep` keeps. The new checkpoint is always kept and counted as one of the newest, even if an
-// abandoned run left checkpoints of later steps. A folder that is not a complete checkpoint is
-// neither counted nor removed. If `suspect` is given, the newest checkpoint of a step before it
-// stays as well: the state from step `suspect` on may be worthless. The free disk space is checked
-// first. An Error (a full or unwritable disk, a failing `fetch`) leaves all earlier checkpoints
-// intact. If the save succeeds but an older checkpoint cannot be removed, `remark` of the rank at
-// position 0 gets the reason, and the result is a success; without `remark` it is an Error.
+// Saves a checkpoint, and then removes the others that no rule of `keep` keeps. The new checkpoint
+// counts as one of the newest. With `suspect`, the newest checkpoint of a step before it stays too,
+// because later states may be worthless. After an Error, all earlier checkpoints are intact. If
+// only the removal of an older checkpoint fails, and `remark` is given, the rank at position 0 gets
+// the reason as `remark` instead of an Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
                             std::string *remark = nullptr);
 
-// Returns the maximum number of bytes that a checkpoint with these files takes on a disk, including
-// the file system's own records. The files' `parts` and `fetch` are not used.
+// Returns the maximum number of bytes that a checkpoint with these files takes on a disk. The
+// files' `parts` and `fetch` are not used.
 Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);
 
-// Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX (STEP.SUFFIX-2, ... if this name is taken),
-// from which "auto" does not resume and which no save replaces or removes. Returns the path.
+// Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX (or STEP.SUFFIX-2, ...), which "auto" does not
+// resume from and no save removes. Returns the path.
 Result<std::string> saveAside(Communicator &group, const std::string &runDirectory,
                               const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix);
@@ -137,15 +127,13 @@ struct DamagedCheckpoint {
   std::string path, fault;
 };
 
-// Returns the folder of the newest checkpoint under `runDirectory`: the one with the highest step
-// whose state.json and file sizes are right; nullopt if there is none. Checksums are not compared:
-// loadCheckpoint() does that while it reads. Newer checkpoints that are damaged are skipped and
-// added to `damaged`; those that `damaged` lists already are only skipped.
+// Returns the folder of the newest complete checkpoint; nullopt if there is none. Newer checkpoints
+// that are damaged are added to `damaged`, unless it lists them already. Checksums are not
+// compared.
 Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDirectory,
                                                         std::vector<DamagedCheckpoint> &damaged);
 
-// Renames each of the folders to PATH.damaged (PATH.damaged-2, ... if this name is taken), which no
-// save replaces or removes. Returns the new paths.
+// Renames each folder to PATH.damaged (or PATH.damaged-2, ...). Returns the new paths.
 Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged);
 
 // Reads state.json of a checkpoint folder. Verifies the sizes of the files that it lists, and with
@@ -161,8 +149,7 @@ struct CheckpointContents {
 // Reads state.json of a checkpoint folder, but not the files that it lists.
 Result<CheckpointContents> readCheckpointContents(const std::string &directory);
 
-// A file of a checkpoint, and where to store its tensors. Several threads call `store` at the same
-// time, with disjoint ranges.
+// A file of a checkpoint, and where to store its tensors. Several threads call `store` at once.
 struct CheckpointTarget {
   std::string name;                // "model.safetensors"
   std::vector<TensorView> tensors; // their `data` is not used
@@ -170,12 +157,11 @@ struct CheckpointTarget {
   StoreTensor store;
 };
 
-// Loads files of the checkpoint `directory`. A single rank reads each byte once, on several
-// threads; several ranks divide the verification among them and then read their parts. Every file
-// must hold exactly the tensors of its target, each with the given dtype and shape; this is
-// verified before the first call of `store`. Checksums are verified while the bytes are stored: if
-// they show damage, the checkpoint is returned, and the stored bytes must not be used. Error: the
-// checkpoint has other tensors, or `store` failed.
+// Loads files of a checkpoint, which must hold exactly the tensors of their targets. A single rank
+// reads each byte once, on several threads; several ranks divide the verification among them, and
+// then read their parts. If the files are damaged, the checkpoint is returned, and the stored bytes
+// must not be used. Error: `store` failed, or the checkpoint has other tensors, which is found
+// before the first call of `store`.
 Result<std::optional<DamagedCheckpoint>>
 loadCheckpoint(Communicator &group, const std::string &directory,
                const std::vector<CheckpointTarget> &targets);

@@ -37,18 +37,16 @@ namespace lmc {
 
 class RunDirectory {
 public:
-  // Creates the folder `path` if necessary and locks it until this object is destroyed or the
-  // process ends in any way. Error: another run holds the lock.
+  // Creates the folder `path` if necessary, and locks it while this object exists. Error: another
+  // run holds the lock.
   static Result<std::unique_ptr<RunDirectory>> open(const std::string &path);
-  // Opens the folder that rank 0 has locked, with `owner` as the text in the lock file. Error: the
-  // lock file has another text, so this rank sees another folder.
+  // Opens the folder that rank 0 has locked. Error: the text in its lock file is not `owner`, so
+  // this rank sees another folder.
   static Result<std::unique_ptr<RunDirectory>> join(const std::string &path,
                                                     const std::string &owner);
-  // Opens the folder `path`, which need not exist, for reading only: no lock is taken, nothing
-  // changed.
+  // Opens the folder `path`, which need not exist, for reading only and without a lock.
   static std::unique_ptr<RunDirectory> look(const std::string &path);
-  // Returns open()'s Error if another process holds the lock of the folder `path` now. The folder
-  // need not exist, and is not changed.
+  // Returns open()'s Error if another process holds the lock of the folder `path` now.
   static Result<void> checkFree(const std::string &path);
   ~RunDirectory();
   RunDirectory(const RunDirectory &) = delete;
@@ -58,22 +56,21 @@ public:
   // Returns the text in the lock file, which says which process holds the lock.
   const std::string &lockText() const { return owner; }
 
-  // Returns the identity of the latest start; nullopt if the folder has none. A damaged file is
-  // described in `fault` and, unless the folder is only looked at, renamed to run.json.damaged.
+  // Returns the identity of the latest start; nullopt if there is none. A damaged file is described
+  // in `fault` and, unless the folder is only looked at, renamed to run.json.damaged.
   Result<std::optional<RunIdentity>> recorded(std::string &fault) const;
   // Copies the plan to OUT/plans if it is not there, and then replaces run.json.
   Result<void> record(const RunIdentity &identity, const PlanFile &plan) const;
 
-  // Returns OUT/undone/N, with N the smallest free number. The first call creates the folder; later
-  // calls return the same one.
+  // Returns OUT/undone/N, with N the smallest number that was free at the first call.
   Result<std::string> undone();
   // Makes undone() use a new folder from now on, and moves checkpoints, exports and evaluations of
   // steps after `step` there. Returns the new paths.
   Result<std::vector<std::string>> undoAfter(uint64_t step);
 
-  // Returns an Error if the lock file says that another process writes to the folder, which happens
-  // on file systems that do not carry locks from machine to machine, or if the lock file is no
-  // longer in the folder. A disk that cannot be read is no Error.
+  // Returns an Error if another process has written to the lock file, or if this file is no longer
+  // in the folder. The former happens on file systems that do not carry locks from machine to
+  // machine.
   Result<void> checkOwner() const;
 
 private:
@@ -92,30 +89,27 @@ std::string gemmPath(const std::string &folder);
 Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
                                                    std::optional<uint64_t> step);
 
-// Returns the path of the latest checkpoint that events.jsonl in `folder` lists, even if the
-// checkpoint was moved since; nullopt if none is listed.
+// Returns the path of the latest checkpoint that events.jsonl in `folder` lists, even if it is no
+// longer there.
 std::optional<std::string> lastSave(const std::string &folder);
 
-// Returns the folder of the checkpoint that `resume` names. "auto" is the newest complete
-// checkpoint of `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other
-// text is the path of a checkpoint or of a run's folder. Checkpoints in `damaged` are skipped;
-// others whose state.json or sizes are wrong are skipped and added to `damaged`. Error, with each
-// fault: `resume` names a damaged checkpoint, or there are checkpoints and none is complete (a run
-// from step 0 would overwrite them).
+// Returns the folder of the checkpoint that `resume` names: "auto" is the newest complete one of
+// `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other text is the
+// path of a checkpoint or of a run's folder. Damaged checkpoints are skipped and added to
+// `damaged`. Error: `resume` names a damaged checkpoint, or there are checkpoints and none is
+// complete (a run from step 0 would overwrite them).
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
                                                     std::vector<DamagedCheckpoint> &damaged);
 
 // Returns an error if `runDirectory` has a checkpoint of a later step than `step`, or only damaged
-// ones: the checkpoints of a run that starts at `step` would be mixed with those of another run.
-// Otherwise returns its damaged checkpoints that are newer than the newest complete one. `damaged`
-// lists damaged checkpoints that are known already, of any folder.
+// ones: a run that starts at `step` would mix its checkpoints with them. Otherwise returns the
+// folder's damaged checkpoints, of which `damaged` lists those that are known already.
 Result<std::vector<DamagedCheckpoint>> checkNothingLater(const std::string &runDirectory,
                                                          uint64_t step,
                                                          std::vector<DamagedCheckpoint> damaged);
 
-// Returns the name and the kind of variables of each file of a checkpoint. A file exists only if
-// the plan has variables of its kind.
+// Returns the name and the kind of variables of each file that a checkpoint may have.
 std::span<const std::pair<const char *, plan::VariableKind>> stateFiles();
 
 // The place from which a save reads the state, and the ranks that write it together.
@@ -133,8 +127,7 @@ StateSource stateOf(const PlanFile &plan, Device &device, World &world);
 // Returns the maximum bytes that a checkpoint takes on a disk. One rank may call it alone.
 Result<uint64_t> checkpointBytes(const PlanFile &plan);
 
-// Saves parameters and moments to OUT/checkpoints/STEP. `keep`, `suspect` and `remark` are those of
-// saveCheckpoint(). It is also an Error if OUT no longer exists.
+// Saves parameters and moments as saveCheckpoint() does. Error, in addition: OUT no longer exists.
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark);
@@ -143,8 +136,8 @@ Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
 Result<std::string> saveDiverged(const std::string &runDirectory, const StateSource &source,
                                  const CheckpointState &state);
 
-// Loads parameters and moments of a checkpoint; refreshCopies() must then set the compute copies.
-// If the checkpoint is damaged, the checkpoint is returned and the variables must not be used.
+// Loads parameters and moments; refreshCopies() must then set the compute copies. If the checkpoint
+// is damaged, it is returned and the variables must not be used.
 Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
                                                  const PlanFile &plan, Device &device,
                                                  World &world);
@@ -152,8 +145,8 @@ Result<std::optional<DamagedCheckpoint>> loadRun(const std::string &checkpoint,
 // Error: the plan's model has no Hugging Face class; the text says why.
 Result<void> checkExportable(const PlanFile &plan);
 
-// Writes the master weights to `directory` as a Hugging Face checkpoint. Several ranks first write
-// the weights to one file beside the folder; rank 0 makes the checkpoint from this file.
+// Writes the master weights as a Hugging Face checkpoint. Several ranks first write one file beside
+// the folder, from which rank 0 makes the checkpoint.
 Result<void> exportRun(const std::string &directory, const ExportOptions &options,
                        const PlanFile &plan, const StateSource &source);
 

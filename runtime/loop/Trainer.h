@@ -18,41 +18,31 @@ namespace lmc {
 
 // Trains a started session from its current step to the end of its phase.
 //
-// Each step reads the next GBS rows of the training data; a resumed run continues with the first
-// token that was not read. The loss is divided by the number of targets with a loss in the whole
-// step, which is known before the first micro-step.
+// The host enqueues a step and then the next one, without waiting. It reads the results of a step
+// when they arrive, and acts on them only after the next step was enqueued, on CPUs and GPUs alike.
+// The loop empties the device's queue only for work that needs the state of one step, such as a
+// validation or a save.
 //
-// The host enqueues a step and then the next one, and never waits between micro-steps. The results
-// of a step are read when they arrive. Their consequences, such as the end of a diverged run, come
-// after the next step was enqueued, on CPUs and GPUs alike. The loop empties the device's queue
-// only for work that needs the state of one step: validation, a save, an export, the end. With
-// checkpoint.background, a save or an export then only copies the state to the host's memory, and
-// is written during the next steps.
-//
-// All ranks train together. Before each step they exchange the number of targets with a loss,
-// whether a rank got a signal or has no batch, and whether rank 0 finds that another step fits
-// before the time limit (TimeLimit.h). So all ranks stop after the same step. The losses, the norms
-// and the findings of watches are equal on all ranks. Rank 0 writes the metrics.
+// Before each step, all ranks exchange whether one of them must stop: because of a signal, a
+// failure, or the time limit, which rank 0 watches. So all ranks stop after the same step. Losses,
+// norms and findings of watches are equal on all ranks; rank 0 writes the metrics.
 //
 // The device does not apply a step whose gradient norm is not finite, but the step and its samples
-// are counted. Watches (runtime/watch/Watch.h) look at all steps; checkpoints include their state.
+// are counted.
 class Trainer {
 public:
   // `run` must outlive the trainer.
   Trainer(const RunContext &run, std::shared_ptr<DataSource> data);
 
-  // Opens the metrics file, the watches and the data of the validation sets. Must be called before
-  // train().
+  // Opens files and data. Must be called before train().
   Result<void> prepare();
 
   // Trains, saves and exports. Returns Interrupted if a signal or the time limit stopped the run
-  // early. Error Diverged: a watch stopped the run; the state is saved in
-  // OUT/checkpoints/STEP.diverged, unless it is damaged. Error UserError: the time limit leaves no
-  // time for one step.
+  // early. Error Diverged: a watch stopped the run; its state is in OUT/checkpoints/STEP.diverged,
+  // unless it is damaged. Error UserError: the time is too short for one step.
   Result<ExitCode> train();
 
-  // After train(): the rollback that a spike of the loss or of the gradient norm requires; nullopt:
-  // none is required. No step since the spike began was saved.
+  // After train(): the rollback that a spike requires; nullopt: none.
   const std::optional<Rollback> &rollback() const { return goesBack; }
   // Returns why train() has returned Interrupted: "signal" or "time_limit".
   const char *interruption() const { return outOfTime ? "time_limit" : "signal"; }
@@ -82,13 +72,12 @@ private:
 
   Result<void> openMetrics();
   Result<void> openWatches();
-  // Returns nullopt if a signal asks some rank to stop, or if the step does not fit before the time
-  // limit.
+  // Returns nullopt if a signal asks some rank to stop, or if no time is left for the step.
   Result<std::optional<NextBatch>> nextBatch();
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Waits for the end of the oldest enqueued step, counts the step as done and shows its results to
-  // the watches. The caller must report the returned record.
+  // Waits for the end of the oldest enqueued step, and counts it as done. The caller must report
+  // the returned record.
   Result<StepRecord> settle();
   // Calls settle() and report() for the oldest enqueued steps until only `count` are left.
   Result<void> drain(size_t count);
@@ -104,22 +93,18 @@ private:
   // Returns true if a finding ends the loop.
   bool mustLeave() const { return stops || spike; }
   Error stopDiverged(const WatchFinding &finding);
-  // Chooses the rollback for a spike that began at step `spike`. Error: the run has no checkpoint
-  // from before that step, or went back too often.
+  // Error: the run has no checkpoint from before step `spike`, or went back too often.
   Result<Rollback> chooseRollback(uint64_t spike);
-  // Prepares the rollback to a step before `spike`.
   Result<ExitCode> goBack();
-  // Returns a clause that says what the user can do after a divergence.
+  // Returns a clause about what the user can do after a divergence.
   std::string wayBack(const WatchFinding &finding) const;
   // Evaluates the validation sets that are due after the step.
   Result<void> validate(StepRecord &record);
-  // Lets the model continue the prompts, if this is due after the step. The time counts as
-  // validation.
+  // Lets the model continue the prompts, if this is due.
   Result<void> generateText(StepRecord &record);
   // Reports that the time limit has prevented the validation `first` and all later ones.
   void reportUnvalidated(const Validation *first);
   // Returns the estimated seconds of the validations, generations and exports that follow `step`.
-  // For a set that was not validated yet, the estimate is its number of batches x the longest step.
   double secondsAfter(uint64_t step) const;
   // Reports that the run ends because of its time limit. Error: this start has trained no step.
   Result<void> leaveInTime();

@@ -2,34 +2,26 @@
 // diverged for good.
 //
 // A step is high if its loss, or the logarithm of its gradient norm, is more than `spike`
-// deviations above its running mean, and also improbable in this run (small batches have heavy
-// tails): by the tail of the steps so far, a step is this high with a probability below 1e-5. A
-// spike is two high steps in a row, because sound steps do not depend on each other; or one step
-// whose loss and norm are both high; or one step whose probability is below 1e-12. The tail is
-// taken as exponential, by the mean excess over two deviations (peaks over a threshold, by which
-// Siffer et al., KDD 2017, find outliers in streams). For normal values the two limits are about 5
-// and 11 deviations. The norm is judged from two windows on, because it changes by factors in a
-// warm-up.
+// deviations above its running mean, and its probability by the tail of the steps so far is below
+// 1e-5. A spike is two high steps in a row, one step whose loss and norm are both high, or one step
+// with a probability below 1e-12. The tail is exponential with the mean excess over two deviations
+// (peaks over a threshold; Siffer et al., KDD 2017). For normal values, the two limits are about
+// 5 and 11 deviations. Norms are judged from two windows on, because they change by factors
+// in a warm-up.
 //
-// The mean is an exponential one over a tenth of `window` steps, so that it follows the fall of the
-// loss. The deviation comes from the differences d of consecutive steps, as sqrt(mean(d^2) / 2)
-// over `window` steps: the mean square successive difference (von Neumann et al. 1941), which a
-// falling loss does not increase. Norms are compared as logarithms because they scatter by factors.
-// Steps of a spike, and single high values, enter neither mean nor deviation, so that a divergence
-// is not taken as normal; ZClip (arXiv 2504.02507) excludes outliers from its means in the same
-// way. Six deviations, and a judgement from half a window on, are those of OLMo-core's
-// SkipStepOptimizer. In the first half window, a spike is a loss of more than `rise` above its
-// lowest level.
+// The mean is exponential over a tenth of `window` steps. The deviation is sqrt(mean(d^2) / 2) over
+// `window` steps, with d the difference of consecutive steps (mean square successive difference,
+// von Neumann et al. 1941): a falling loss does not increase it. As in ZClip (arXiv 2504.02507),
+// spikes and single high values enter neither. Six deviations, and a judgement from half a window
+// on, are those of OLMo-core's SkipStepOptimizer. In the first half window, a spike is a loss of
+// more than `rise` above its lowest level.
 //
-// A run has diverged for good if its loss has stayed more than `rise` above its lowest level for
-// `patience` steps and does not fall back. This is measured on levels, which are means over a
-// quarter of `patience` steps. Let L be the lowest level so far and H the highest of the latest
-// four: all four are above L + `rise`, and the latest one is above H - (H - L) / 16. So a run whose
-// loss falls back continues if its height above L falls by a factor e within some ten times
-// `patience` steps. Before the first level, L is ln(vocab_size), the loss of a model that knows
-// nothing, or the first loss if that is higher. MosaicML's KillLossSpike also has a height and a
-// patience, but compares with the mean of a window, which rises together with the loss: it never
-// finds a slow rise.
+// A run has diverged for good if its loss stays more than `rise` above its lowest level for
+// `patience` steps and does not fall back. Levels are means over a quarter of `patience` steps. Let
+// L be the lowest level so far and H the highest of the latest four: all four are above L + `rise`,
+// and the latest is above H - (H - L) / 16. Before the first level, L is ln(vocab_size), or the
+// first loss if that is higher. MosaicML's KillLossSpike compares with the mean of a window
+// instead, which rises together with the loss, so it never finds a slow rise.
 //
 // A run has also diverged if the loss or the gradient norm is not finite in ten steps in a row.
 // Otherwise, such steps and steps without a gradient are ignored.
@@ -49,8 +41,8 @@
 
 namespace lmc {
 
-// The limits of a step: the device does not apply a step whose loss or gradient norm exceeds them.
-// The numbers are exact in f32, because the device may compare in f32.
+// The device does not apply a step whose loss or gradient norm exceeds these limits, which are
+// exact in f32.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity(); // in nats
   double norm = std::numeric_limits<double>::infinity(); // L2 norm of the gradient before clipping
@@ -62,8 +54,8 @@ struct GuardState {
     int64_t count = 0; // number of steps in the mean
     double last = 0, mean = 0, variance = 0;
   };
-  // How far steps without a spike were above the mean, in deviations. The counts decay over
-  // kTailReach steps; their initial values are a tail slightly heavier than a normal one.
+  // The steps without a spike, with counts that decay over kTailReach steps. The initial values are
+  // a tail slightly heavier than a normal one.
   struct Tail {
     double steps = 667, peaks = 20, excess = 10; // peaks: above kPeak; excess: sum above kPeak
   };
@@ -95,12 +87,11 @@ struct GuardState {
 
   int64_t nonFinite = 0; // number of latest steps in a row without finite loss and norm
 
-  // The lowest loss of each validation set, by the set's name, and whether a rise above it was
-  // reported.
+  // The keys are the names of validation sets.
   struct Validation {
     double lowest = 0;
-    int64_t step = 0; // the step of the lowest loss
-    bool isReported = false;
+    int64_t step = 0;        // the step of the lowest loss
+    bool isReported = false; // true if a rise above it was reported
   };
   std::map<std::string, Validation> validations;
 
@@ -133,19 +124,16 @@ public:
     std::optional<Plateau> plateau; // a plateau that has begun; also in `warnings`
   };
 
-  // Tells the guard that the weights are freshly drawn. The first loss is then compared with
-  // ln(vocab_size), and a loss that has not fallen by a twentieth after the first steps at a high
-  // learning rate is reported as a plateau.
+  // Tells the guard that the weights are freshly drawn. It then judges the first loss, and whether
+  // the loss falls in the first steps at a high learning rate.
   void expectFreshWeights();
 
-  // Tells the guard that the user has changed a setting of the run. Means, deviations and the
-  // lowest level start anew. For `window` steps no level lowers L, so that only a loss above that
-  // of a model that knows nothing can stop the run.
+  // Tells the guard that the user has changed a setting. All statistics start anew, and no level
+  // lowers L for `window` steps.
   void expectChange();
 
-  // Judges a step. With guard.action "off", it only counts steps that are not finite; such a
-  // divergence is always `lasting`. After a divergence, the present level becomes the lowest level,
-  // so that only a further rise is reported.
+  // Judges a step. After a divergence, the present level becomes L. With guard.action "off", only
+  // steps that are not finite are counted; such a divergence is always `lasting`.
   Verdict observe(const StepRecord &record);
 
   // A validation loss that has risen.
@@ -154,8 +142,8 @@ public:
     int64_t step;        // the step of the lowest loss
     std::string text;    // a clause for the warning
   };
-  // Judges a validation loss after a step. Returns a rise of more than guard.validation above the
-  // set's lowest loss, but not again until the loss has fallen back by half of it.
+  // Returns a rise of more than guard.validation above the set's lowest loss, but not again until
+  // the loss has fallen back by half of it.
   std::optional<ValidationRise> observeValidation(const std::string &set, int64_t step,
                                                   double loss);
   // Returns the step of the set's lowest loss; nullopt before its first validation.
@@ -164,12 +152,12 @@ public:
   // Returns the limits of a step. All steps up to `step` - 2 must have been observed.
   StepLimits limitsOf(int64_t step) const;
 
-  // Returns the first step of a spike or rise that is not over, if there is one. The state from
-  // before that step is worth keeping.
+  // Returns the first step of a spike or rise that is not over; the state from before it is worth
+  // keeping.
   std::optional<int64_t> suspectSince() const;
 
-  // Save and restore, as JSON with exact numbers, everything on which later verdicts depend. Error:
-  // `text` was not made by state().
+  // Save and restore, as JSON, everything on which later verdicts depend. Error: `text` was not
+  // made by state().
   std::string state() const;
   Result<void> restore(const std::string &text);
 
@@ -185,7 +173,7 @@ private:
   void enter(GuardState::Running &running, double value) const;
   // Returns true once enough steps were observed to judge norms.
   bool judgesNorm() const;
-  // Adds a step without a spike, `ofLoss` and `ofNorm` deviations above the means, to the tails.
+  // Adds a step without a spike, given in deviations above the means, to the tails.
   void enterTails(double ofLoss, double ofNorm);
   bool judges(const GuardState::Running &running) const;
 
