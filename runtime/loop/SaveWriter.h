@@ -24,8 +24,8 @@ struct SaveJob {
   std::optional<uint64_t> suspect;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called by the writing thread first; may be null
-  // The step that made the state. After writing a snapshot, the thread computes how much this step
-  // changed each tensor. Absent: the step was skipped.
+  // The step that made the state, of which a background job also computes the updates. Absent: the
+  // step was skipped.
   std::optional<AdamWStep> update;
 };
 
@@ -60,17 +60,16 @@ public:
   // Writes a job at once. Requires !isBusy().
   SaveOutcome write(const SaveJob &job);
 
-  // Takes a snapshot of the state; poll() then starts to write the job from it. Requires !isBusy().
-  // Errors of begin() and poll() are those of Device::wait().
+  // Takes a snapshot of the state, from which poll() starts to write the job. Requires !isBusy().
   Result<void> begin(SaveJob job);
-  // Starts the writing once the snapshot is complete. Must be called repeatedly until then.
+  // Starts the writing once the snapshot is complete; must be called repeatedly until then.
   Result<void> poll();
   // Returns true from begin() until finish().
   bool isBusy() const { return job.has_value(); }
   // Returns true if the job is written, so that finish() returns at once. Requires isBusy().
   bool isWritten() const { return written; }
-  // Waits until the job is written. Each written piece counts as progress of this rank. Error: the
-  // device failed, so that the snapshot has no copy of the state.
+  // Waits until the job is written; each written piece counts as progress of this rank. Error: the
+  // device failed, so there is no snapshot.
   Result<SaveOutcome> finish();
   // Return what the job writes, and of which step. Require isBusy().
   bool isCheckpoint() const { return job->checkpoint; }

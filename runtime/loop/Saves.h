@@ -16,27 +16,26 @@ namespace lmc {
 
 // All ranks call the same functions in the same order.
 //
-// A permanent checkpoint (checkpoint.keep_every) or an export may be due while another one is being
-// written, or may fail. It is then made after a later step, in place of the missed one.
+// A permanent checkpoint (checkpoint.keep_every) or an export that is due while another one is
+// being written, or that fails, is made after a later step instead.
 class Saves {
 public:
-  // `enqueuedStep` is the number of the newest step that was enqueued. The arguments must outlive
-  // this object.
+  // `enqueuedStep` is the newest step that was enqueued. The arguments must outlive this object.
   Saves(const RunContext &run, Watches &watches, std::optional<LineFile> &metrics,
         const uint64_t &enqueuedStep);
 
   // Allocates the memory that saves in the background need, and opens updates.jsonl.
   Result<void> prepare();
-  // Cleans up after a start that was killed during an export: removes the incomplete folder. Writes
-  // the export of the checkpoint from which this start continues, if it is due and missing.
+  // Removes what a start that was killed during an export has left. Writes the export of the
+  // start's checkpoint if it is due and missing.
   Result<void> completeExports();
 
   // Requests that the state after `step` is saved (checkpoint.save_best).
   void want(uint64_t step) { bestStep = step; }
   // Returns true if a checkpoint or an export follows the step.
   bool isDueAfter(uint64_t step) const { return savesAfter(step) || exportsAfter(step); }
-  // Makes the save and the export that are due after the newest step, whose record is given; in the
-  // background if possible. Error: the device failed.
+  // Makes the save and the export that are due after the newest step, in the background if
+  // possible. Error: the device failed.
   Result<void> saveDue(const StepRecord &record);
   // Waits for the background job, then saves and exports at once. Error: the device failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);
@@ -47,8 +46,7 @@ public:
 
   // As SaveWriter::poll().
   Result<void> poll() { return writer.poll(); }
-  // Returns true if the background job of this rank is complete. When it is complete on all ranks,
-  // finish() returns at once.
+  // Returns true if the background job of this rank is complete.
   bool isComplete() const { return writer.isBusy() && writer.isWritten(); }
   // Waits for the background job and reports its result. Error: the device failed.
   Result<void> finish();
@@ -56,7 +54,7 @@ public:
   void watch();
 
   // Return estimated seconds: until the background job is complete; of an export that is due after
-  // `step` (before the first export: the seconds of a save); of all saves and exports to come.
+  // `step`; of all saves and exports to come.
   double writingSeconds() const;
   double exportSecondsAfter(uint64_t step) const;
   double pendingSeconds() const;
@@ -78,12 +76,11 @@ private:
   KeepRules keepRules() const;
   SaveJob jobOf(bool checkpoint, std::string exportFolder);
   Result<void> openUpdates();
-  // Records what is due after step `done` and cannot be written now. It replaces a record of the
-  // same kind from an earlier step, which is then never made.
+  // Records what is due after step `done` and cannot be written now, in place of an earlier record.
   void postpone(uint64_t done, bool saves, bool exports);
   // If `late` is set, reports that the checkpoint or export of this step will never be made.
   void reportLost(const std::optional<uint64_t> &late, const char *what, const char *key);
-  // Reports the result of a save for which the loop has waited `seconds`.
+  // The loop has waited `seconds` for the save.
   void takeOutcome(const SaveOutcome &outcome, double seconds);
   void takeCheckpoint(const SaveOutcome &outcome, double seconds, double copied);
   void takeExport(uint64_t step, const SaveOutcome::Part &part, double seconds);
@@ -93,8 +90,7 @@ private:
     uint64_t step = 0;
     std::chrono::steady_clock::time_point written;
   };
-  // Returns the newest checkpoint in the run's folder; nullopt if there is none, or if the folder
-  // cannot be read.
+  // Returns the newest checkpoint in the run's folder; nullopt if none can be read.
   std::optional<KnownSave> newestCheckpoint() const;
 
   const RunContext &run;

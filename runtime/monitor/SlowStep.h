@@ -56,16 +56,16 @@ public:
   struct Found {
     SlowStep step;
     // True if the step deserves a warning: it took kWarnSeconds longer than usual, the last warning
-    // is at least kPause seconds ago, and the user does not see the cause anyway (a save, a
-    // validation, a console that takes no output).
+    // is kPause seconds ago, and the user does not see the cause anyway (a save, a validation, a
+    // console without output).
     bool warns = false;
   };
 
   explicit SlowStepWatch(double predicted) : predicted(predicted) {}
 
-  // Must be called with each step, the use of the machine since some time before the step, and the
-  // time in seconds. The first two steps are ignored, because they include work that is done only
-  // once. The next kLeast steps are not judged.
+  // Must be called with each step, the use of the machine since some time before it, and the time
+  // in seconds. The first two steps, which include a warm-up, are ignored; the next kLeast steps
+  // are not judged.
   std::optional<Found> observe(const StepTimes &step, const MachineUse &machine, double now);
 
 private:

@@ -1,5 +1,4 @@
-// Makes the identity of a run. When a run continues, the identity is compared with the recorded
-// one, so that no change is missed.
+// Makes the identity of a run, and compares it with that of an earlier start.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -25,37 +24,34 @@ RunIdentity describeRun(const PlanFile &plan, const SettingTable &settings);
 // Returns a new value for RunIdentity::run.
 std::string drawRunId();
 
-// Returns the recorded changes of `lmc-run --set` that a restart with `plan` repeats, in the form
-// that RunSettings::read takes. A change is repeated if the plan's own value of the setting is the
-// same as before: an old `--set` must not hide a new value in the TOML file. With `hasPosition`,
-// data.shuffle_block is also repeated if it is a default in the plan, because the recorded position
-// counts tokens in the order that this block size gives.
+// Returns the recorded changes by `lmc-run --set` that a restart with `plan` repeats, in the form
+// that RunSettings::read() takes. A change is repeated only if the plan's own value is the same as
+// before: an old `--set` must not hide a new value in the TOML file. With `hasPosition`, a default
+// of data.shuffle_block stays too, because the recorded position counts tokens in the order that it
+// gives.
 std::vector<std::string> repeatedOverrides(const RunIdentity &before, const plan::Plan &plan,
                                            bool hasPosition);
 
-// Returns the settings that differ, without those that name token files. A newer release has more
-// settings: a setting that only one identity has differs only if its value is not the default.
+// Returns the settings that differ, without those that name token files. A setting that only one
+// identity has, as after an update of lmc, differs only if its value is not the default.
 std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunIdentity &now);
 
-// Returns how the data differs, as changes of the settings that name token files. The contents of
-// files are compared in the order in which they are read; paths are not. Validation data is no part
-// of the identity.
+// Returns how the data differs, as changes of the settings that name token files. The order and
+// contents of files are compared, but not their paths.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
-// Returns true if a change gives the training data another order, so that a recorded position in
-// the data no longer applies.
+// Returns true if a change gives the training data another order, so that a recorded position is no
+// longer valid.
 bool reordersData(const std::vector<SettingChange> &changes);
-// Returns true if the changes keep the order within the source whose files the setting `key` names,
-// even if they change the order of the whole data.
+// Returns true if the changes keep the order within the source whose files the setting `key` names.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);
 
-// Returns the changes of identity that no element of `declared` names. An element names a change by
-// its key, by the key that its default follows, or by its section.
+// Returns the changes of identity that no element of `declared` covers: by their key, by the key
+// that their default follows, or by their section.
 std::vector<SettingChange> undeclared(const std::vector<SettingChange> &changes,
                                       const std::vector<std::string> &declared);
 
-// Returns an error if an element of `declared` is neither a setting nor a section of `now` or of
-// `before`, which may be null.
+// Returns an error if an element of `declared` is no setting or section. `before` may be null.
 Result<void> checkDeclarations(const std::vector<std::string> &declared, const RunIdentity &now,
                                const RunIdentity *before);
 

@@ -21,32 +21,29 @@ struct TimeLimit {
 // Returns the seconds since 1970-01-01 00:00 UTC.
 double unixSeconds();
 
-// The environment variable by which a parent that restarts a run (Supervise.h) passes on the limit
-// for all starts together: textOf(limit), which is TimeLimit::end, a space and TimeLimit::source.
+// The environment variable by which a parent that restarts a run passes on its limit, as textOf().
 inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
-std::string textOf(const TimeLimit &limit);
+std::string textOf(const TimeLimit &limit); // "END SOURCE"
 
-// Returns the seconds of a duration: "3.5" (hours), or numbers with the units d, h, m and s, as in
-// "1d12h", "3h50m" and "90s". Error: it is not longer than 0, or longer than 10 years.
+// Returns the seconds of a duration: "3.5" (hours), "1d12h", "3h50m" or "90s". Error: it is not
+// longer than 0, or longer than 10 years.
 Result<double> parseDuration(std::string_view text);
 
-// Returns the seconds since 1970-01-01 00:00 UTC of a point in time: such seconds as a number, or
-// ISO 8601 as in "2026-11-22T13:40", "2026-11-22 13:40:02", "2026-11-22T13:40:02Z" and
-// "2026-11-22T13:40+02:00". A time without a zone is local. Error: it is not before the year 2200.
+// Returns the seconds since 1970-01-01 00:00 UTC of a point in time: such a number, or ISO 8601 as
+// in "2026-11-22T13:40" (local time), "2026-11-22 13:40:02Z" and "2026-11-22T13:40+02:00". Error:
+// it is not before the year 2200.
 Result<double> parseTime(const std::string &text);
 
-// Returns the earliest of the given limits. `maxHours` and `deadline` are the values of --max-hours
-// and --deadline, or "". `began` is the time at which the run began. Without --deadline, the end of
-// the Slurm job is a limit (SLURM_JOB_END_TIME, seconds; https://slurm.schedmd.com/sbatch.html),
-// which --deadline=none ignores. If kTimeLimitVariable has a limit, no other limit is used. The
-// Error names an option that is wrong or whose time is over.
+// Returns the earliest of the limits by `maxHours` (--max-hours, "" for none) after `began`, by
+// `deadline` (--deadline), and, without --deadline, by SLURM_JOB_END_TIME (seconds;
+// https://slurm.schedmd.com/sbatch.html). If kTimeLimitVariable has a limit, only that one counts.
+// Error: an option is wrong, or its time is over.
 Result<std::optional<TimeLimit>> findTimeLimit(const std::string &maxHours,
                                                const std::string &deadline,
                                                const Environment &environment, double began);
 
-// Estimates the seconds of a save before one was measured: the maximum of the latest saves that
-// events.jsonl in `folder` lists. If it lists none: `bytes` of a checkpoint / (100 MB/s), the speed
-// of a hard disk or of a file server behind a gigabit network.
+// Estimates the seconds of a save before one was measured: the maximum of the latest saves in
+// events.jsonl in `folder` or, if there are none, `bytes` / (100 MB/s), the speed of a hard disk.
 double expectedSaveSeconds(uint64_t bytes, const std::string &folder);
 
 // Decides whether the run must stop before the next step, so that it can save and end before its
@@ -72,11 +69,11 @@ public:
   void stepped(double seconds);
   void saved(double seconds);
 
-  // Returns true if the next step must not begin, given the number of enqueued steps that are not
-  // complete and the estimated seconds of validations and exports after the next step.
+  // Returns true if the next step must not begin, given the number of enqueued steps and the
+  // estimated seconds of other work after it.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if only a save still fits, so that a validation must stop. `besides` is the
-  // estimated time until a background save is complete.
+  // Returns true if only a save still fits. `besides` is the estimated time until a background save
+  // is complete.
   bool mustSave(double besides = 0) const;
 
   // Returns the seconds that must be left before a step, with no work beside it, may begin.

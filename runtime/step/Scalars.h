@@ -1,6 +1,6 @@
-// The scalars of a plan in device memory. The host writes some of them at the start of an optimizer
-// step (settings, values of the step), and reads others when the step is complete, such as
-// run.loss, together with the vectors of routers (names::kRouterSums).
+// The scalars of a plan in device memory. At the start of an optimizer step, the host writes
+// settings and values of the step. After the step, it reads others, such as run.loss, and the
+// vectors of routers (names::kRouterSums).
 #pragma once
 
 #include "runtime/settings/Settings.h"
@@ -28,19 +28,18 @@ public:
   static Result<std::unique_ptr<Scalars>> open(const PlanFile &plan, Device &device);
 
   // Set values for the next upload(): of the scalar `name`; of every scalar that has a setting; of
-  // every scalar (there may be none) whose Variable.step_value is `which`. The learning rate of a
-  // parameter group becomes `value` x the group's lr_mult, in f64; setSettings() reads lr_mult.
-  // Error: the host does not write a scalar of this name.
+  // every scalar whose Variable.step_value is `which`. The learning rate of a parameter group
+  // becomes `value` x the group's lr_mult, in f64. Error: the host does not write such a scalar.
   Result<void> set(std::string_view name, double value);
   Result<void> setSettings(const SettingTable &settings);
   void setStepValue(plan::StepValue which, double value);
-  // Enqueues the copy of all scalars that the host writes: one copy if they lie together in memory.
+  // Enqueues the copy of all scalars that the host writes.
   Result<void> upload();
 
-  // Enqueues a copy of the scalars that the device writes, with their values after all enqueued
-  // work. At most kPending requests may be waiting to be taken.
+  // Enqueues a copy of the scalars that the device writes, as they are after all enqueued work. At
+  // most kPending requests may wait.
   Result<void> request();
-  // Waits for the oldest request that was not taken yet, and returns the values of its scalars.
+  // Waits for the oldest request that was not taken yet, and returns its scalars.
   Result<ScalarValues> take();
   // Returns the vectors that the last take() has read.
   const VectorValues &vectors() const { return takenVectors; }

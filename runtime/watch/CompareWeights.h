@@ -1,11 +1,9 @@
 // Finds weights that were damaged without an error: by faulty memory, or by a product that a device
 // computed wrongly.
 //
-// Ranks that hold the same part of a parameter or of a compute copy must have the same bits,
-// because each of them applies the same update. A compute copy on the same rank as its master
-// weights must have the bits of the rounded master weights. So every weight that exists twice is
-// checked, on several ranks or on one; a weight that exists once, as in f32 on a single rank,
-// cannot be.
+// Ranks that hold the same part of a parameter or compute copy must have the same bits, because
+// they apply the same updates. A compute copy must have the bits of the rounded master weights on
+// its rank. A weight that exists only once is not checked.
 //
 // A rank reads its weights from the device once, and hashes each tensor (XXH3, 64 bits).
 #pragma once
@@ -22,15 +20,14 @@ namespace lmc {
 // A tensor whose copies are not all equal.
 struct WeightDifference {
   std::string tensor;
-  // The ranks whose bits differ from the majority of the ranks with the same part, ascending; all
-  // ranks with this part if there is no majority. With `beside`: the rank that holds copy and
-  // master.
+  // The ranks whose bits differ from the majority, ascending; all ranks if there is no majority.
+  // With `beside`: the rank of the copy.
   std::vector<int> ranks;
   bool beside = false; // true if a copy differs from its master on the same rank
 };
 
-// Returns the differences, of which there must be at least one, as a clause: "2 tensors differ;
-// model.norm.weight of rank 3 (host b) has not the bits of the other ranks".
+// Returns at least one difference as a clause: "2 tensors differ; model.norm.weight of rank 3 (host
+// b) has not the bits of the other ranks".
 std::string describe(const std::vector<WeightDifference> &differences, const World &world);
 
 class WeightComparison {
@@ -41,8 +38,7 @@ public:
                                                         World &world);
 
   // Compares the weights after all enqueued work. All ranks call it together, and get the same
-  // result: the tensors with differences, at most kMostDifferences of them. Error: a device or a
-  // rank failed.
+  // tensors with differences, at most kMostDifferences.
   Result<std::vector<WeightDifference>> compare();
 
   static constexpr uint64_t kPieceBytes = 32 << 20;

@@ -5,13 +5,12 @@
 //
 //   a = r / c1 * m / (sqrt(v) / sqrt(c2) + eps),   w = w' (1 - r d) - a,
 //
-// with the same m and v, which include the clipped gradient already. So the weight before the step
-// and the update are
+// so the weight before the step and the update are
 //
 //   w' = (w + a) / (1 - r d),   u = w' - w = a + r d w'.
 //
 // All of it is computed in f64. With f32 weights, w' is exact up to a rounding of w. With 8-bit
-// moments, the step used m and v before they were rounded to codes, so a is exact to a few percent.
+// moments, which are rounded after the step, `a` is exact to a few percent.
 #pragma once
 
 #include "runtime/settings/AdamWStep.h"
@@ -33,8 +32,7 @@ struct UpdateSums {
 };
 
 // Returns the sums over `count` elements of a parameter, which has weight decay if `decays`. One
-// thread of an AMD EPYC processes 350 million f32 elements per second, or 250 million with 8-bit
-// moments (2026-11-25).
+// thread of an AMD EPYC processes 350 million f32 elements per second (2026-11-25).
 template <typename T> // float or double
 UpdateSums updateSums(const AdamWStep &step, bool decays, const T *weights, const T *moment1,
                       const T *moment2, uint64_t count);

@@ -20,9 +20,9 @@
 
 namespace lmc {
 
-// The consequence of a finding. Save: the state is saved as a checkpoint. GoBack: the run goes back
-// to before step `since`. Stop: the run ends as diverged since step `since`, and its state is kept.
-// StopUnsaved: the run ends without saving its state, which is useless.
+// The consequence of a finding. GoBack: the run goes back to before step `since`. Stop: the run
+// ends as diverged, and its state is kept. StopUnsaved: the state is useless, so the run ends
+// without saving it.
 enum class WatchAction { GoOn, Save, GoBack, Stop, StopUnsaved };
 
 struct WatchFinding {
@@ -47,13 +47,12 @@ class Watch {
 public:
   virtual ~Watch() = default;
 
-  // Are called at the start of a run if its weights are freshly drawn, or if the user has changed a
-  // setting that influences training.
+  // Are called at the start if the weights are freshly drawn, or if the user has changed a setting.
   virtual void expectFreshWeights() {}
   virtual void expectChange() {}
   // Save and restore everything on which later findings depend, under stateKey() in the extra state
-  // of a checkpoint. nullptr: the watch has no state. The state "" is not saved. An error becomes a
-  // warning, and the watch starts without a state.
+  // of a checkpoint; nullptr: there is no state. The state "" is not saved. An error becomes a
+  // warning.
   virtual const char *stateKey() const { return nullptr; }
   virtual std::string state() const { return ""; }
   virtual Result<void> restore(const std::string &text) { return {}; }
@@ -64,7 +63,7 @@ public:
   virtual StepLimits limitsOf(int64_t step) const { return {}; }
   // Is called with the results of each step, in order; other ranks may be at other steps then.
   virtual WatchFindings settled(const StepRecord &record) { return {}; }
-  // Is called with the complete record of a step, including the seconds of work that followed it.
+  // Is called with the complete record of a step.
   virtual WatchFindings reported(const StepRecord &record) { return {}; }
   virtual WatchFindings validated(const ValidationSettings &set, int64_t step, double loss) {
     return {};
@@ -72,17 +71,16 @@ public:
   // Is called when the updates of tensors by a step are known.
   virtual WatchFindings updated(const StepUpdates &step) { return {}; }
 
-  // Returns true if look() must examine the state after the step; the device then has no other
-  // work. Error: a device or a rank failed.
+  // Returns true if look() must examine the state after the step, when the device has no other
+  // work.
   virtual bool isDue(uint64_t step) const { return false; }
   virtual Result<WatchFindings> look(uint64_t step) { return WatchFindings(); }
 
-  // Is called before a checkpoint. Returns the first step whose state may be damaged; state from
-  // before it is worth keeping.
+  // Returns the first step whose state may be damaged.
   virtual std::optional<uint64_t> suspectSince() const { return std::nullopt; }
   virtual WatchFindings saving() { return {}; }
   // writing() is called repeatedly while the checkpoint of `step` is being written, and saved()
-  // once afterwards. `seconds` is the time since writing began; nullopt: writing failed.
+  // afterwards. `seconds` is the time since writing began; nullopt: writing failed.
   virtual WatchFindings writing(uint64_t step, double seconds) { return {}; }
   virtual WatchFindings saved(uint64_t step, std::optional<double> seconds) { return {}; }
 };
@@ -93,7 +91,7 @@ public:
   // Makes the watches that have something to watch. All ranks call it together.
   static Result<Watches> open(const WatchedRun &run);
 
-  // Calls a function of each watch, as in ask(&Watch::settled, record), and joins the findings.
+  // Calls a function of each watch, as in ask(&Watch::settled, record).
   template <typename... Parameters, typename... Arguments>
   WatchFindings ask(WatchFindings (Watch::*question)(Parameters...), const Arguments &...about) {
     WatchFindings all;
@@ -102,7 +100,7 @@ public:
         all.push_back(std::move(finding));
     return all;
   }
-  // Calls a function without a result of each watch, as in tell(&Watch::begins, step).
+  // Does the same without results, as in tell(&Watch::begins, step).
   template <typename... Parameters, typename... Arguments>
   void tell(void (Watch::*event)(Parameters...), const Arguments &...about) {
     for (const auto &watch : list)

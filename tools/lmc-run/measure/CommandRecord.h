@@ -12,11 +12,10 @@
 //                            elements are not finite; they count as 0) and projections: 16 sums of
 //                            all elements with random signs
 // The root mean square of the differences of projections estimates the L2 norm of the difference of
-// two results: the expectation of its square is the squared norm, with a relative standard
-// deviation of sqrt(2/16) (Achlioptas 2003, "Database-friendly random projections"). The difference
-// is divided by `scale`: the norm of the result or, if a command sums many elements to few and this
-// is more, a tenth of the norm of its largest operand. With the norm alone, sums in which all but
-// the rounding cancels would be reported as different.
+// two results; its square has a relative standard deviation of sqrt(2/16) (Achlioptas 2003,
+// "Database-friendly random projections"). The difference is divided by `scale`: the norm of the
+// result or, if this is more, a tenth of the norm of an operand with at least 8 times as many
+// elements. Otherwise, sums that nearly cancel would be reported as different.
 #pragma once
 
 #include "ground/plan/Operands.h"
@@ -48,10 +47,9 @@ public:
   static std::unique_ptr<CommandRecord> toWrite(const PlanFile &plan, const std::string &device,
                                                 const std::string &path);
   // Makes a record that compares with the file `path`. Relative differences up to `tolerance` are
-  // allowed; 0: up to 1e-9 if the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. Unless `json` is
-  // null, prints the line of each command, with `difference` and `ok`, there as soon as the command
-  // is compared, so that a failure of the device loses no earlier line. Error: the file cannot be
-  // read, is damaged, or is of another plan.
+  // allowed; 0: up to 1e-9 if the plan computes in f64, 1e-4 in f32, 5e-2 in bf16. If `json` is
+  // given, each command's line, with `difference` and `ok`, is printed there at once. Error: the
+  // file is not a record of this plan.
   static Result<std::unique_ptr<CommandRecord>>
   toCompare(const PlanFile &plan, const std::string &path, double tolerance, FILE *json);
 
@@ -59,16 +57,15 @@ public:
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
   // Writes the file, or prints a summary of all comparisons to `output` if no lines were printed.
-  // Error: the file cannot be written, or a command differs; the message names the first one.
+  // Error: a command differs, or the file cannot be written.
   Result<void> finish(FILE *output);
 
 private:
   CommandRecord(const PlanFile &plan, const std::string &path)
       : plan(plan), path(path), runs(plan->functions()->size()) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
-  // Sets the results of a command of experts to zeros before it runs. The results have the maximum
-  // number of rows, but the command writes only the rows that exist. Without the zeros, old
-  // contents of the other rows would be compared.
+  // Sets the results of a command of experts to zeros before it runs, because the command writes
+  // only the rows that exist.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
   // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);

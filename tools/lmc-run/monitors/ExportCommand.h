@@ -12,12 +12,10 @@
 
 namespace lmc {
 
-// One command runs at a time, in the order of the exports' steps. No export is left out: if its
-// command does not end with exit code 0, a later start of the run evaluates it again. A command
-// continues when the run ends.
-//
-// OUT/evaluations/STEP is the folder for the results. While a command runs, it holds a lock on the
-// file `lock` there. Later starts of the run see this lock.
+// One command runs at a time, in the order of the exports' steps, and continues when the run ends.
+// While it runs, it holds a lock on the file `lock` in OUT/evaluations/STEP, the folder for
+// results. If it does not end with exit code 0, a later start of the run evaluates the export
+// again.
 class ExportCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log. `out` must
@@ -25,10 +23,8 @@ public:
   ExportCommand(std::string command, std::string out)
       : command(std::move(command)), out(std::move(out)) {}
 
-  // Adds the exports in OUT/exports that have no complete results. Error: OUT/exports cannot be
-  // read.
+  // Adds the exports in OUT/exports that have no complete results.
   Result<void> find();
-  // Adds the export of a step.
   void add(int64_t step) { waiting.insert(step); }
 
   // The end of a command.
@@ -39,8 +35,7 @@ public:
   };
   // Returns the outcome of a command that has ended, if there is one, and starts the next command
   // with LMC_EXPORT (the folder of the export), LMC_STEP, LMC_OUT and LMC_RESULTS (the folder for
-  // results) in its environment. Must be called regularly. Error: the command cannot be started, or
-  // results cannot be read.
+  // results) in its environment. Must be called regularly.
   Result<std::optional<Outcome>> poll();
 
   // Returns the steps of exports whose command runs or has to wait.

@@ -17,11 +17,10 @@
 //               Dim: size = 1
 //   SessionLog  status = 1 (START = 1)
 //
-// Each start of a run writes its own file, which begins with a SessionLog START with the first step
-// of this start. TensorBoard then drops the values of earlier files from this step on
-// (_CheckForRestartAndMaybePurge in backend/event_processing/plugin_event_accumulator.py), so it
-// shows no step twice after a resume or a rewind. TensorBoard reads the files in the order of their
-// names, which begin with the time.
+// Each start of a run writes its own file, which begins with a SessionLog START with its first
+// step. TensorBoard then drops the values of earlier files from this step on
+// (plugin_event_accumulator.py), so it shows no step twice after a resume. It reads the files in
+// the order of their names, which begin with the time.
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
@@ -45,8 +44,8 @@ namespace lmc {
 // Returns `data` as a record of a TFRecord file.
 std::string tfRecord(std::string_view data);
 
-// Returns the tags and values of a step: "loss", "validation/web/loss", ... Leaves out rates whose
-// peak or time is not known. A loss or norm that is not finite stays as it is.
+// Returns the tags and values of a step: "loss", "validation/web/loss", ... Rates that are not
+// known are left out.
 std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
 class TensorBoardWriter {
@@ -58,17 +57,16 @@ public:
   explicit TensorBoardWriter(std::string folder, MonitorClock clock = monitorTime)
       : folder(std::move(folder)), clock(std::move(clock)) {}
 
-  // Writes the scalars of a step in single precision. If the file was removed, makes a new one.
-  // After an Error, the step waits: for a minute, each call returns the same Error without an
-  // attempt to write. If the waiting records take more than kMostWaiting, the oldest are dropped.
+  // Writes the scalars of a step in single precision, to a new file if the old one was removed.
+  // After an Error, the step waits, and each call returns this Error for a minute without an
+  // attempt to write. At most kMostWaiting bytes wait; the oldest records are dropped.
   Result<void> write(const StepRecord &record);
-  // Does the same for generated texts, which become Markdown with the tags "generated/1", ...
+  // Write generated texts as Markdown with the tags "generated/1", ..., and the results of an
+  // evaluation as "evaluation/NAME".
   Result<void> write(int64_t step, const std::vector<GeneratedText> &texts);
-  // Does the same for the results of an evaluation, as "evaluation/NAME". `step` may be before
-  // steps that were written earlier.
   Result<void> write(int64_t step, const EvaluationResults &results);
-  // Does the same for the updates of tensors by a step, which may be an earlier one: "updates/NAME"
-  // is the update ratio, unless absent, and "weight_rms/NAME" the weights' root mean square.
+  // Writes "updates/NAME", the update ratio unless it is absent, and "weight_rms/NAME", the
+  // weights' root mean square.
   Result<void> write(const StepUpdates &updates);
 
   // Returns true if steps were dropped since the last successful attempt to write.
