@@ -13,17 +13,16 @@
 
 namespace lmc {
 
-// Writes `tensors` to a file in the given order without gaps, and fsyncs it. The header is padded
-// so that the data starts at a multiple of 64 bytes. Only one tensor is in host memory at a time.
-// `digest` (may be null) gets the size and hash of the file. After an Error no file is left.
+// Writes `tensors` to a file in the given order without gaps, and syncs it. The data starts at a
+// multiple of 64 bytes. Only one tensor is in host memory at a time. `digest` (may be null) gets
+// the size and hash of the file. After an Error no file is left.
 Result<void> writeSafeTensors(const std::string &path, const std::vector<TensorView> &tensors,
                               const FetchTensor &fetch,
                               const std::map<std::string, std::string> &metadata,
                               FileDigest *digest = nullptr);
 
-// Writes the same file with all ranks of `group`: each rank writes the bytes parts[i] of tensor i,
-// with which fetch(i, data) fills `data`. The parts of all ranks cover each tensor once. Every rank
-// gets the digest, or an Error.
+// Writes the same file with all ranks of `group`: fetch(i, data) gives the bytes parts[i] of tensor
+// i. The parts of all ranks cover each tensor once.
 Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &path,
                                       const std::vector<TensorView> &tensors,
                                       const std::vector<ByteRange> &parts, const FetchTensor &fetch,
@@ -34,8 +33,8 @@ Result<void> writeSafeTensorsTogether(Communicator &group, const std::string &pa
 Result<uint64_t> safeTensorsBytes(const std::string &path, const std::vector<TensorView> &tensors,
                                   const std::map<std::string, std::string> &metadata);
 
-// A mapped safetensors file with a verified header: each tensor has as many bytes as its shape and
-// dtype require, the tensors cover the file's data without gaps or overlaps, and names are unique.
+// A mapped safetensors file. Its header is verified: names are unique, tensors have the bytes of
+// their shapes and dtypes, and cover the file's data without gaps or overlaps.
 class SafeTensorsFile {
 public:
   static Result<std::unique_ptr<SafeTensorsFile>> open(const std::string &path);

@@ -1,5 +1,4 @@
-// Reads files completely and compares them with the sizes and hashes that were recorded when they
-// were written. Several threads read and hash, even within one file.
+// Compares files with the sizes and hashes that were recorded when they were written.
 #pragma once
 
 #include "ground/support/File.h"
@@ -16,9 +15,9 @@
 
 namespace lmc {
 
-// The size and hash of a file. The file is cut into pieces of 16 MiB; the last piece may be
-// shorter. `xxh64` is the XXH64 (seed 0) of the list of the pieces' XXH64s (seed 0; 8 bytes each,
-// little-endian), so that pieces can be hashed in any order.
+// The size and hash of a file. `xxh64` is the XXH64 of the list of the XXH64s (8 bytes each,
+// little-endian) of the file's pieces of 16 MiB, so that pieces can be hashed in any order. All
+// seeds are 0.
 struct FileDigest {
   uint64_t bytes = 0;
   uint64_t xxh64 = 0;
@@ -49,17 +48,16 @@ Result<File> openRecorded(const RecordedFile &recorded);
 using ConsumeBytes =
     std::function<Result<void>(size_t file, uint64_t offset, const void *data, uint64_t bytes)>;
 
-// Reads each byte of `files` once and passes it to `consume` before the hash is checked. Returns
-// nullopt if all files are as recorded. Otherwise returns the fault of one file, and the bytes that
-// `consume` received must not be used. Error: `consume` failed.
+// Reads each byte of `files` once, on several threads, and passes it to `consume` before the hash
+// is checked. If a file is not as recorded, returns its fault, and the bytes that `consume`
+// received must not be used. Error: `consume` failed.
 Result<std::optional<std::string>> readVerified(const std::vector<RecordedFile> &files,
                                                 const ConsumeBytes &consume);
 
-// Returns the digest of a file, of which each rank of the group reads a part. All ranks get the
-// same digest, or an Error.
+// Returns the digest of a file on all ranks. Each rank reads a part of the file.
 Result<FileDigest> digestTogether(const std::string &path, Communicator &group);
 
-// Does the same as verifyFiles(). Each rank of the group reads a part of each file.
+// As verifyFiles(). Each rank of the group reads a part of each file.
 Result<void> verifyTogether(const std::vector<RecordedFile> &files, Communicator &group);
 
 // Reads all of `files`. Error: one is damaged, missing or cannot be read.

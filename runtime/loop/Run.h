@@ -28,19 +28,19 @@ struct Run {
   RunObserverMaker makeObserver = {}; // may be empty
 };
 
-// Trains in the folder of the options, and records there how it ended. Returns Success, Diverged,
-// or Interrupted if a signal of kStopSignals or the time limit ended the training.
+// Trains in the folder of the options, and records there how it ended. Returns Success, or
+// Interrupted if a signal or the time limit ended the training.
 Result<ExitCode> train(const Run &run);
 
-// What a program does with the loaded weights instead of training. It writes nothing to the run's
+// What a program does with the loaded weights instead of training, without changing the run's
 // folder.
 struct Measurement {
   // Is called once the weights are loaded.
   std::function<Result<ExitCode>(Session &, Console &)> use;
-  // Makes the object that runs the plan's functions in place of the device; empty: the device does.
+  // Makes the object that runs the plan's functions; empty: the device runs them.
   ObserverMaker observer = {};
-  // True if `use` runs steps. The session is then that of the phase which trains the next step,
-  // else that of the phase which trained the last one.
+  // True if `use` runs steps. The session is that of the phase which trains the next step; else of
+  // the phase which trained the last one.
   bool runsSteps = false;
 };
 Result<ExitCode> measure(const Run &run, const Measurement &measurement);
@@ -55,8 +55,8 @@ struct StartFacts {
   std::vector<std::string> job; // lines about the data and the job (jobFacts)
 };
 
-// Prepares a start up to where weights are loaded, and changes nothing in the run's folder.
-// Warnings go to `console`. Error: why the run cannot start.
+// Prepares a start, without loading weights and without changing the run's folder. Error: why the
+// run cannot start.
 Result<StartFacts> lookAtStart(const Run &run, Console &console);
 
 } // namespace lmc

@@ -1,5 +1,5 @@
-// Measures what the machine did in a period: the processors' time by whose work it was, their
-// clock, and pages that came from disks.
+// Measures what the machine did in a period: the time and clock of its processors, and pages from
+// disks.
 #pragma once
 
 #include <functional>
@@ -33,8 +33,8 @@ struct MachineCounters {
 // Returns the use of the machine between two readings.
 MachineUse operator-(const MachineCounters &after, const MachineCounters &before);
 
-// Returns ticks of the processors `cpus` in the text of /proc/stat (proc_stat(5)). busy = user
-// (which includes guests) + nice + system + irq + softirq, stolen = steal.
+// Returns ticks of the processors `cpus` in the text of /proc/stat (proc_stat(5)). busy = user +
+// nice + system + irq + softirq, stolen = steal.
 struct CpuTicks {
   double busy = 0, stolen = 0;
 };
@@ -46,8 +46,8 @@ double parseSwappedPages(std::string_view procVmstat);
 // Reads the counters of this process and machine. A counter that the system does not have is 0.
 class MachineReader {
 public:
-  // The minimum seconds between two readings of the processors' clock, because some kernels need 10
-  // ms for one (APERF and MPERF, for instance Linux 5.10: arch/x86/kernel/cpu/aperfmperf.c).
+  // The minimum seconds between two readings of the processors' clock. Some kernels need 10 ms for
+  // one (Linux 5.10: arch/x86/kernel/cpu/aperfmperf.c).
   static constexpr double kClockSeconds = 10;
 
   // `clockGHz` returns the clock of a processor.
@@ -58,8 +58,7 @@ public:
   MachineCounters read(double now);
 
 private:
-  // Returns the clock, in GHz, of the processor that this thread runs on, from
-  // /sys/devices/system/cpu/cpuN/cpufreq/scaling_cur_freq.
+  // Returns the clock, in GHz, of this thread's processor.
   static double ownClockGHz();
 
   std::function<double()> clockGHz;

@@ -26,9 +26,8 @@ struct ValidationRecord {
   std::optional<double> bitsPerByte = {}; // absent if the bytes of tokens are not known
 };
 
-// Adds a result to `json`: "validation_loss", "validation_perplexity" and, if it is known,
-// "validation_bits_per_byte"; for a set with a name, "loss", "perplexity" and "bits_per_byte" in
-// the object json["validation"][NAME].
+// Adds "validation_loss", "validation_perplexity" and, if it is known, "validation_bits_per_byte".
+// A set with a name has these values without the prefix, in the object json["validation"][NAME].
 void addValidation(const ValidationRecord &record, nlohmann::ordered_json &json);
 
 // Why the optimizer left the state unchanged: the gradient norm is not finite, the step exceeded a
@@ -53,18 +52,16 @@ struct StepRecord {
   double deviceFlops = 0;     // FLOP/s per device for the causal MFU; 0: unknown
   double stepSeconds = 0;     // without validation and checkpoints
   double dataSeconds = 0;     // part of stepSeconds: waiting for the batch
-  // Seconds of validations after this step; seconds of checkpoints and exports between the previous
-  // step and this one.
+  // Seconds of validations after this step, and of checkpoints and exports before it.
   double validationSeconds = 0, saveSeconds = 0;
-  // Estimated seconds of all future validations, checkpoints and exports, for the console's ETA;
-  // not in the file.
+  // Estimated seconds of all future validations, checkpoints and exports; not in the file.
   double pendingSeconds = 0;
   uint64_t memoryBytes = 0;   // bytes of device memory
   SkipReason skipped = SkipReason::None;
   std::vector<ValidationRecord> validations; // results after this step
   std::vector<SourceRecord> sources; // empty: the data has no named sources
   std::vector<RouterRecord> routers; // one per layer with experts, if the plan has their sums
-  // The balancing losses in `loss`; absent if the model has none, or the plan does not sum them.
+  // The balancing losses in `loss`; absent if the plan does not sum them.
   std::optional<double> balanceLoss = {};
 };
 

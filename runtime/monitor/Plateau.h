@@ -1,18 +1,18 @@
 // Finds a loss that no longer falls, at any time of a run.
 //
-// By a power law of the number of steps t (arXiv 2001.08361), a loss falls by about the same part
-// in each doubling of t. So windows grow with t: the mean of the latest eighth of the steps is
-// compared with that of the eighth before it. The loss has a plateau if its fall between the two is
-// certainly smaller than `fall` times the loss, despite the noise:
+// By a power law (arXiv 2001.08361), a loss falls by about the same part in each doubling of the
+// number of steps. So the mean of the latest eighth of the steps is compared with that of the
+// eighth before it. The loss has a plateau if its fall is certainly smaller than `fall` times the
+// loss:
 //
 //   before - latest + 3 s < fall * latest
 //   s^2 = var(before) / n(before) + var(latest) / n(latest)
 //
 // The plateau ends when before - latest > 5 s and before - latest >= fall * latest.
 //
-// The losses are kept as means and variances of at most 32 blocks of equal numbers of steps. When
-// all 32 are full, every two neighbours become one block. The loss is judged at the end of a block,
-// from 16 blocks on. The first blocks have 64 steps, so the first judgement is at step 1024.
+// The losses are kept as means and variances of at most 32 blocks of equal numbers of steps, at
+// first 64. When there are 32, every two neighbours become one. The loss is judged at the end of a
+// block, from 16 blocks on.
 #pragma once
 
 #include <cstdint>

@@ -18,21 +18,19 @@ struct RouterRecord {
   std::vector<double> counts;
   double entropy = 0; // mean over tokens of -sum of p ln p, in nats: at most ln E
   // Mean over the micro-batches of each rank of E sum over e of f P: f is the number of choices of
-  // e per token of the micro-batch, P the mean probability of e over its tokens (Fedus et al. 2021,
-  // https://arxiv.org/abs/2101.03961). It is num_experts_per_tok if all experts are equally busy.
+  // e per token, P its mean probability (Fedus et al. 2021, arXiv 2101.03961). It is
+  // num_experts_per_tok if all experts are equally busy.
   double balanceLoss = 0;
   // The share of late choices, if a rank computes choices in windows.
   std::optional<double> late = {};
 
-  // Return the shares of all choices that the busiest and the idlest expert got: 1 / E for both if
-  // all experts are equally busy.
+  // Return the shares of all choices that the busiest and the idlest expert got.
   double maxLoad() const;
   double minLoad() const;
 };
 
-// Returns the values of a router under their names in metrics.jsonl and other programs: max_load,
-// min_load, entropy, balance_loss, and late if it is known. They are rounded to 7 significant
-// digits, as f32 has them, so that lines with many routers stay short.
+// Returns the values of a router under their names in metrics.jsonl, rounded to 7 significant
+// digits, as f32 has them.
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router);
 
 // Warns of experts that got no token in `steps` steps in a row ("dead" experts).

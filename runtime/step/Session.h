@@ -28,8 +28,7 @@ using ObserverMaker =
 class Session {
 public:
   // Reads the settings of phase number `phase` of `job` (0 if the job has no phases), with the
-  // --set changes `overrides`. Nothing is allocated, so mistakes in the command line are found at
-  // once. `job` and `world` must outlive the session.
+  // --set changes `overrides`, and allocates nothing. `job` and `world` must outlive the session.
   static Result<std::unique_ptr<Session>>
   open(const PlanFile &job, size_t phase, const std::vector<std::string> &overrides, World &world);
 
@@ -37,19 +36,17 @@ public:
   Result<std::unique_ptr<DataSource>> openTrainData() const;
   Result<std::unique_ptr<DataSource>> openValidationData(const ValidationSettings &set) const;
 
-  // Prepares the device, checks that it has allocated exactly the planned bytes, records the
-  // functions, and sets all variables: from the checkpoint if there is one, else from `init` if
-  // given, else from the initializers. All ranks call it together. `observer` may be empty; the
-  // object that it makes must outlive the session. If the checkpoint is damaged, the checkpoint is
-  // returned and the session must not be used.
+  // Prepares the device, and sets all variables: from the checkpoint if there is one, else from
+  // `init` if given, else from the initializers. All ranks call it together. The object that
+  // `observer` (may be empty) makes must outlive the session. If the checkpoint is damaged, the
+  // checkpoint is returned and the session must not be used.
   Result<std::optional<DamagedCheckpoint>>
   start(const RunOptions &options, const std::string &init, const ObserverMaker &observer = {});
 
   // Returns the evaluators of settings.validations, in their order.
   Result<std::vector<std::unique_ptr<Evaluator>>> makeEvaluators();
 
-  // Returns facts about the run, one per line, such as "memory: 2.50 GiB allocated in 2 arena(s),
-  // ...".
+  // Returns facts about the run, one per line, such as "plan: SHA-256 ...".
   std::vector<std::string> facts() const;
 
   World &world;

@@ -21,16 +21,15 @@ struct DiskNeed {
   uint64_t exportBytes = 0, exports = 0; // bytes of one; number of exports to come
   uint64_t logs = 0;                     // bytes of metrics.jsonl for the steps to come
 
-  // Returns the additional bytes for checkpoints. While a save replaces the oldest checkpoint,
-  // `keep` + 1 exist, of which `present` exist already. If all are kept: the bytes of two.
+  // Returns the additional bytes for checkpoints: up to `keep` + 1 of them exist during a save. If
+  // all are kept: the bytes of two.
   uint64_t forSaves() const;
   // Returns the bytes that all files of the run add, without files that the run removes again.
   uint64_t forJob() const;
 };
 
-// Returns what a run that has done `step` of `totalSteps` steps still needs. Several ranks need the
-// bytes of an export twice while they write it. An export is assumed to have the bytes of the
-// master weights.
+// Returns what a run that has done `step` of `totalSteps` steps still needs. An export is assumed
+// to have the bytes of the master weights; several ranks need them twice.
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps);
 

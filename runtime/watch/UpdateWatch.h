@@ -5,12 +5,10 @@
 // (Updates.h) is above a limit L (guard.update_ratio). L does not apply to norms and biases: a bias
 // whose best value is zero has a large ratio in every step.
 //
-// The first judged step comes after the warm-up, and not before step 5 / L. Adam changes a weight
-// by up to the learning rate in each of the first steps, whatever the gradient. So a matrix that
-// starts at zero has a ratio of up to 1 / n after n steps at a constant rate, and of 2 / n in a
-// linear warm-up. A matrix that starts with a deviation of 0.0025 (0.02 / sqrt(2 layers), for 32
-// layers) has a ratio of 4 in step 1 at a rate of 0.01. Before the first judged step, a matrix is
-// out of range only if its ratio is above 10: its initial weights are then far too small.
+// The first judged step comes after the warm-up, and not before step 5 / L. Before it, a matrix is
+// out of range only if its ratio is above 10: its initial weights are then far too small. Adam
+// changes a weight by up to the learning rate in each of the first steps, whatever the gradient. So
+// a matrix that starts at zero has a ratio of up to 2 / n after n steps of a linear warm-up.
 #pragma once
 
 #include "runtime/watch/Watch.h"
@@ -30,8 +28,7 @@ public:
   std::string state() const override;
   Result<void> restore(const std::string &text) override;
 
-  // Returns a finding if tensors are out of range now that were not at the previous step. Its facts
-  // have these tensors, the worst first.
+  // Returns a finding if tensors are out of range now that were not at the previous step.
   WatchFindings updated(const StepUpdates &updates) override;
 
 private:
