@@ -1,5 +1,4 @@
-// Gives access to all variables of one kind (parameters, a moment, ...) as host tensors, for
-// checkpoints, imports, exports and dumps.
+// Gives access to all variables of one kind (parameters, a moment, ...) as host tensors.
 #pragma once
 
 #include "runtime/checkpoint/Checkpoint.h"
@@ -18,17 +17,15 @@ struct StateTensor {
   HeldPart held, written; // parts in bytes that the rank has, and that it writes
 };
 
-// Returns the variables of `kind` in the plan's order; not the gradients of only a rank's own
+// Returns the variables of `kind` in the plan's order, without gradients of only a rank's own
 // tokens.
 std::vector<StateTensor> stateTensors(const plan::Plan &plan, uint64_t rank,
                                       plan::VariableKind kind);
 
-// Copies the elements of `part` of the slice at `slice` to `data`, without the padding between
-// rows.
+// Copies `part` of the slice at `slice` to `data`, without the padding between rows.
 void withoutPadding(const HeldPart &part, const char *slice, char *data);
 
-// The variables of one kind in the plan's order, each under the name of its parameter. `fetch`
-// reads bytes written[i] of tensor i from the device; `store` writes bytes held[i] to the device.
+// The variables of one kind in the plan's order, each under the name of its parameter.
 struct DeviceTensors {
   std::vector<TensorView> tensors;
   std::vector<ByteRange> held;    // the part that this rank has
@@ -39,12 +36,11 @@ struct DeviceTensors {
   void add(const StateTensor &tensor);
 };
 
-// Returns the names, dtypes and shapes of the variables of `kind`, in the plan's order; their
-// `data` is null.
+// Returns the variables of `kind` as views without data.
 std::vector<TensorView> viewsOfKind(const PlanFile &plan, plan::VariableKind kind);
 
-// Returns the variables of `kind`, as stateTensors() does. Each call of `fetch` or `store` counts
-// as progress of this rank. `plan`, `device` and `world` must outlive the result.
+// As stateTensors(). Each call of `fetch` or `store` counts as progress of this rank. The arguments
+// must outlive the result.
 DeviceTensors tensorsOfKind(const PlanFile &plan, Device &device, World &world,
                             plan::VariableKind kind);
 

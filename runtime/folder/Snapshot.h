@@ -1,5 +1,5 @@
-// A copy of the state in the host's memory. A checkpoint or an export is written from it while the
-// device continues.
+// A copy of the state in the host's memory, from which a checkpoint or an export is written in the
+// background.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -17,24 +17,22 @@ struct SnapshotPart {
   const char *data = nullptr; // address of the bytes tensor.written
 };
 
-// One rank's part of the state, of stateCopyBytes() bytes. With a GPU the memory is pinned, so that
-// the GPU copies without the host.
+// One rank's part of the state. With a GPU the memory is pinned, so that the GPU copies without the
+// host.
 class Snapshot {
 public:
-  // Allocates the memory. `plan`, `device` and `world` must outlive the snapshot. Error: the host
-  // has too little free memory.
+  // Allocates the memory. The arguments must outlive the snapshot. Error: the host has too little
+  // free memory.
   static Result<std::unique_ptr<Snapshot>> make(const PlanFile &plan, Device &device, World &world);
 
-  // Enqueues the copies behind all enqueued work. Later work changes the state only after them.
-  // Tensors of an earlier call become invalid.
+  // Enqueues the copies behind all enqueued work. Tensors of an earlier call become invalid.
   Result<void> take();
   // Returns true if the copies are complete. Error: as of Device::wait().
   Result<bool> isComplete();
   // Waits until the copies are complete.
   Result<void> wait();
 
-  // Return the variables of a kind as of the last take(), which must be complete. Any thread may
-  // call `fetch`; `store` is empty.
+  // Return the variables of a kind as of the last take(), which must be complete. `store` is empty.
   DeviceTensors tensorsOfKind(plan::VariableKind kind) const;
   std::vector<SnapshotPart> partsOfKind(plan::VariableKind kind) const;
 

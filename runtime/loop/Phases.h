@@ -32,22 +32,20 @@ struct DataLeg {
 };
 
 // Returns the legs of a run at `progress` in phase number `current`, whose stream begins at
-// `starts`. A phase with the same sources as the phase before it continues that stream. The stream
-// of any other phase begins at the first tokens of its sources that were not read yet.
+// `starts`. A phase continues the stream of the phase before it if both have the same sources.
+// Another stream begins at the first tokens of its sources that were not read yet.
 std::vector<DataLeg> legsOf(const std::vector<PhaseData> &phases, size_t current,
                             const CheckpointState &progress, std::vector<uint64_t> starts);
 
-// Returns an error if a run reads a source more often than its max_epochs. The error names changes
-// that would avoid this.
+// Returns an error, with remedies, if a run reads a source more often than its max_epochs.
 Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector<DataLeg> &legs);
 
-// A step that reads more sequences than a source has reads some sequences twice. This is an error
-// or, if the settings allow it, a warning that is added to `warnings`.
+// A step that reads more sequences than a source has is an error or, if the settings allow it, a
+// warning.
 Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
 
-// Returns lines to print about the data and the job: "data: 1000 tokens in 1 file(s), 960 in whole
-// blocks, read 2.50 times by 50 steps" for each source of each leg, and "job: 50 steps, 2500
-// tokens, 20.0 per parameter".
+// Returns lines about the data of each leg and about the job: "job: 50 steps, 2500 tokens, 20.0 per
+// parameter".
 std::vector<std::string> jobFacts(const std::vector<PhaseData> &phases,
                                   const std::vector<DataLeg> &legs, uint64_t totalSteps);
 

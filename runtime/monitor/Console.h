@@ -22,8 +22,8 @@ public:
   Console(FILE *out, FILE *err);
   ~Console();
 
-  // From now on also writes all printed lines to `log`, and warnings as events. `log` must outlive
-  // this object.
+  // From now on also writes all lines to `log`, and warnings as events. `log` must outlive this
+  // object.
   void record(RunLog *log);
 
   // Prints a line that stays on the screen.
@@ -35,8 +35,8 @@ public:
   void warnings(const std::vector<std::string> &lines);
   // Sets the number of steps between two lines in a log, and the last step. Must precede step().
   void setSteps(int64_t logInterval, int64_t totalSteps);
-  // Must be called after every step. A log gets a line for every logInterval-th step, the first and
-  // the last step, and steps with a validation.
+  // Must be called after every step. A log gets a line for every logInterval-th step, and for the
+  // first, the last and validated steps.
   void step(const StepRecord &record);
 
 private:

@@ -9,12 +9,10 @@
 
 namespace lmc {
 
-// Returns true if the plan has the variable batch.starts, which attention reads for a document
-// mask.
+// Returns true if the plan has the variable batch.starts, for a document mask.
 bool hasDocumentMask(const PlanFile &plan);
 
-// Returns true if the plan's inputs depend on where documents start: the plan has a document mask,
-// or positions that restart at each document.
+// Returns true if the plan has a document mask, or positions that restart at each document.
 bool readsDocuments(const PlanFile &plan);
 
 class Inputs {
@@ -24,10 +22,9 @@ public:
 
   // Enqueues copies of `tokens`, `targets` and `documentStarts` ([mbs, seq] int32 each) into
   // batch.tokens, batch.targets and batch.starts. batch.positions gets the position of each token
-  // in its document, and batch.row_positions the position in the sequence. Only the first two must
-  // exist in the plan; `documentStarts` is read only for batch.starts and batch.positions. The
-  // arrays may be changed when the call returns. The call waits only if the device is more than
-  // kAhead micro-steps behind.
+  // in its document, and batch.row_positions that in the sequence. `documentStarts` is used only
+  // for batch.starts and batch.positions. The call waits only if the device is more than kAhead
+  // micro-steps behind.
   Result<void> upload(const int32_t *tokens, const int32_t *targets, const int32_t *documentStarts);
 
   // The maximum number of micro-steps whose inputs are uploaded and not yet read by the device.

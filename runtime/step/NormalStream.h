@@ -1,9 +1,7 @@
 // Computes normally distributed random numbers, each from its index alone.
 //
-// Element i of stream s with seed k is a function of (k, s, i). It therefore does not depend on the
-// order of computation, the number of threads, the rank or how a tensor is split, nor on the
-// machine: only IEEE additions, multiplications, divisions and square roots are used, in a fixed
-// order, and no function of the math library.
+// Element i of stream s with seed k is a function of (k, s, i), the same on all machines, because
+// only IEEE additions, multiplications, divisions and square roots are used, in a fixed order.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Records the begin, the time and the predicted time of each command in some steps of a run, for
-// `lmc-run --trace`. docs/running.md describes the file.
+// Records the begin, the time and the predicted time of each command in some steps, for `lmc-run
+// --trace` (docs/running.md).
 #pragma once
 
 #include "ground/plan/TraceEvents.h"
@@ -13,12 +13,11 @@ namespace lmc {
 
 class StepTrace final : public FunctionObserver {
 public:
-  // Makes a trace of `steps` steps (at least 1), which write() writes to `path`. `plan` must
-  // outlive this object.
+  // Makes a trace of `steps` steps (at least 1), which write() writes to `path`.
   StepTrace(const PlanFile &plan, const std::string &device, std::string path, uint64_t steps);
 
   // Chooses the steps to record in a run that has done `done` steps and ends after step `total`:
-  // those after a warm-up of kWarmUp steps, or of fewer if the run would otherwise end too early.
+  // those after a warm-up of kWarmUp steps, or of fewer if the run ends too early.
   void choose(uint64_t done, uint64_t total);
   static constexpr uint64_t kWarmUp = 2;
 
@@ -26,11 +25,9 @@ public:
   // if this was the last step to record.
   void begin(uint64_t step);
   bool end();
-  // Returns true while a step is being recorded.
   bool isRecording() const override { return recording; }
 
-  // Runs function `index` of the plan on `device` command by command, and adds the commands to the
-  // trace. It computes the same results as Device::submit().
+  // Runs function `index` command by command, and adds the commands to the trace.
   Result<void> run(Device &device, Executable &executable, uint32_t index) override;
 
   // Writes the recorded steps. Error: none was recorded, or the file cannot be written.

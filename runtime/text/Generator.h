@@ -1,8 +1,7 @@
 // Continues prompts with the function `generate` of a plan.
 //
 // Each new token takes a forward pass over whole sequences (there is no cache of keys and values).
-// Each rank continues MBS prompts at a time. A token attends only to tokens before it, so what
-// follows a prompt in its sequence has no effect.
+// Each rank continues MBS prompts at a time.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -36,15 +35,14 @@ const char *nameOf(Continuation::End end);
 
 class Generator {
 public:
-  // Error: the plan was compiled without the function `generate`. All arguments must outlive the
-  // generator.
+  // The arguments must outlive the generator. Error: the plan has no function `generate`.
   static Result<std::unique_ptr<Generator>>
   open(const PlanFile &plan, Device &device, Functions &functions, Inputs &inputs, World &world);
 
-  // Continues `prompts`: lists of ids, each not empty and short enough for maxNewTokens more ids in
-  // a sequence. All ranks call it together, with equal arguments, and get all results. Except for
-  // rounding, results depend neither on the number of ranks nor on MBS. Returns nullopt if
-  // `stopRequested` becomes true on a rank. Overwrites the inputs of a micro-step.
+  // Continues `prompts`: lists of ids, each not empty and with room for maxNewTokens more ids in a
+  // sequence. All ranks call it together, with equal arguments, and get all results, which depend
+  // on the number of ranks and on MBS only by rounding. Returns nullopt if `stopRequested` becomes
+  // true on a rank. Overwrites the inputs of a micro-step.
   Result<std::optional<std::vector<Continuation>>>
   generate(const std::vector<std::vector<int32_t>> &prompts, const GenerateOptions &options,
            const std::function<bool()> &stopRequested);

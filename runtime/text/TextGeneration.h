@@ -19,10 +19,10 @@ namespace lmc {
 // All ranks call the same functions. Rank 0 reads the prompts and writes the results.
 class TextGeneration {
 public:
-  // Reads the prompts, and opens OUT/generated.jsonl; lines of steps after the session's step are
-  // moved to undone/. The tokenizer lies beside the training data `data`. Returns null if the job
-  // has no prompts. Errors: as of readPrompts(), TextCodec::open() and Generator::open(); a prompt
-  // has an id beyond the vocabulary, or does not fit in a sequence with max_new_tokens more ids.
+  // Reads the prompts, and opens OUT/generated.jsonl; lines of later steps are moved to undone/.
+  // The tokenizer lies beside the training data `data`. Returns null if the job has no prompts.
+  // Error, among others: a prompt has an id beyond the vocabulary, or does not fit in a sequence
+  // with max_new_tokens more ids.
   static Result<std::unique_ptr<TextGeneration>> open(Session &session, const DataSource &data,
                                                       RunDirectory &directory, Console &console,
                                                       RunLog &log, RunObserver *observer);
@@ -32,8 +32,8 @@ public:
     return last || (interval > 0 && step % static_cast<uint64_t>(interval) == 0);
   }
 
-  // Generates texts after `step`, and writes and shows them. If `stopRequested` becomes true on a
-  // rank, writes nothing and returns false. Error: a device or a rank failed.
+  // Generates, writes and shows texts after `step`. If `stopRequested` becomes true on a rank,
+  // writes nothing and returns false.
   Result<bool> generate(uint64_t step, const std::function<bool()> &stopRequested);
 
 private:

@@ -10,8 +10,7 @@
 namespace lmc {
 
 // If the disk is full, no part of a record stays in the file. A record that could not be written is
-// kept in memory, and written before the next one, by flush(), or when the file is closed. It is
-// lost only if the program ends before the disk has room again.
+// kept in memory, and written before the next one, by flush(), or when the file is closed.
 class AppendFile {
 public:
   // Opens or creates the file `path`.
@@ -24,7 +23,6 @@ public:
   // Writes the records that are kept, and then `record`. After an Error all of them are kept.
   Result<void> write(std::string_view record);
 
-  // Writes the records that are kept.
   Result<void> flush();
 
   // Puts `bytes` before the next record.
@@ -39,7 +37,7 @@ public:
   // Returns true if the file was removed, so that later records are lost.
   bool isRemoved() const;
 
-  // Returns when all written records are on the disk, as far as the system can tell.
+  // Syncs all written records, as far as the system can.
   void sync();
 
   uint64_t size() const { return end; } // bytes of the whole records in the file

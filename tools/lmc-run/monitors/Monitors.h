@@ -1,10 +1,9 @@
 // Monitors, by which a user watches a run: TensorBoard, W&B, Prometheus, and a command for events.
 // Only the first rank has them.
 //
-// No monitor stops a run. If something cannot be written or started, the monitor tries again later;
-// only the first of consecutive failures gives a warning. A run never waits for a program or for
-// the network, but the files of TensorBoard and Prometheus are written between two steps, so a slow
-// disk delays the run.
+// No monitor stops a run. What fails is tried again later; only the first of consecutive failures
+// gives a warning. A run never waits for a program or for the network, but it waits for the files
+// of TensorBoard and Prometheus.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -27,7 +26,7 @@ namespace lmc {
 class Monitors final : public RunObserver {
 public:
   // Watches the run in the folder `out`, and receives all events of `log`, from now on. `onExport`
-  // is a command for each export ("": no command). `console` and `log` must outlive this object.
+  // is a command for each export ("": none). `console` and `log` must outlive this object.
   Monitors(const MonitoringConfig &settings, const std::string &onExport, const std::string &out,
            Console &console, RunLog &log, const MonitorClock &clock = monitorTime);
   ~Monitors() override;
@@ -43,7 +42,7 @@ private:
   void event(const std::string &name, const nlohmann::ordered_json &event);
   void poll();
   void pollExports();
-  // Warns of a failure, unless the previous attempt with the same `key` failed, too.
+  // Warns of a failure, unless the previous attempt with the same `key` failed too.
   void check(const Result<void> &attempt, const char *key);
 
   Console &console;
