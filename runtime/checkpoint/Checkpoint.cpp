@@ -25,8 +25,7 @@ static constexpr const char *kStateFile = "state.json";
 static constexpr const char *kFormat = "lmc-checkpoint";
 static constexpr uint64_t kVersion = 2;
 static constexpr uint64_t kMaximumStateBytes = 64 << 20; // state.json may list many data files
-// The maximum bytes that a file takes on the disk in addition to its size: the unused part of its
-// last disk block, and its share of the file system's own records.
+// The maximum bytes that a file takes on the disk in addition to its size.
 static constexpr uint64_t kFileOverheadBytes = 16 << 10;
 static constexpr const char *kPartialSuffix = ".partial";
 static constexpr const char *kReplacedSuffix = ".replaced";
@@ -170,8 +169,7 @@ Result<void> removeInterrupted(const std::string &folder) {
   return {};
 }
 
-// Writes all files of a checkpoint to the folder `partial`, and returns when they are on the disk.
-// `fetchFailed` becomes true if the error comes from a file's `fetch` on this rank.
+// Sets `fetchFailed` if the error comes from a file's `fetch` on this rank.
 static Result<void> writeFiles(Communicator &group, const std::string &partial,
                                const CheckpointState &state,
                                const std::vector<CheckpointFile> &files, bool &fetchFailed) {
@@ -244,8 +242,7 @@ static Result<void> saveNew(Communicator &group, const std::string &folder, cons
   return written;
 }
 
-// Returns the step of the checkpoint with the lowest value of extra[`key`]; nullopt if none has
-// one.
+// Returns the step of the checkpoint with the lowest extra[`key`]; nullopt: none.
 static std::optional<uint64_t> bestOf(const std::string &runDirectory,
                                       const std::vector<uint64_t> &steps, const std::string &key) {
   std::optional<uint64_t> best;
@@ -290,8 +287,7 @@ static Result<void> removeOldest(const std::string &runDirectory, uint64_t saved
     const uint64_t old = (*others)[i];
     if (old == best || old == spared || isPermanent(runDirectory, old, keep.every))
       continue;
-    // The folder is first renamed to a hidden name: a crash during the removal must not leave a
-    // damaged checkpoint under a valid name.
+    // A crash during the removal must not leave a damaged checkpoint under a valid name.
     std::string step = std::to_string(old), folder = checkpointsFolder(runDirectory);
     std::string path = folder + "/" + step;
     std::string hidden = folder + "/." + step + kPartialSuffix;
@@ -431,8 +427,7 @@ struct PlacedTensor {
   size_t index;           // in the target's list of tensors
 };
 
-// Finds the place of each tensor of `target` in the file, in the order of the data. Error: the file
-// does not hold exactly these tensors.
+// Returns the places in the order of the data. Error: the file does not hold exactly these tensors.
 static Result<std::vector<PlacedTensor>> placeTensors(const SafeTensorsFile &contents,
                                                       const CheckpointTarget &target) {
   const char *other =

@@ -5,8 +5,8 @@
 // `state.json`. A save writes and syncs all files in the folder `.STEP.partial`, which then gets
 // its final name. The next save removes a `.partial` folder that a killed save has left. While a
 // save replaces a checkpoint, the old folder may have the name `.STEP.replaced` for a moment. A
-// damaged checkpoint is renamed to STEP.damaged. A folder with another suffix is used only if a
-// user gives its path.
+// damaged checkpoint is renamed to STEP.damaged. A folder STEP.SUFFIX is used only if a user gives
+// its path.
 //
 // state.json is { "format": "lmc-checkpoint", "version": 2, "xxh64": HEX, "state": { "step",
 // "samples", "tokens", "position", "fingerprint", "run": {...}, "extra": {KEY: TEXT}, "sources": {

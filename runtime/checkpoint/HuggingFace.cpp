@@ -37,8 +37,7 @@ static bool isFolder(const std::string &path) {
   return std::filesystem::is_directory(path, error);
 }
 
-// Converts `count` elements (0 for a mere test) of a tensor in a file to a plan's dtype. Returns
-// false if one of the two dtypes is not a float type.
+// Returns false, for any `count`, if one of the two dtypes is not a float type.
 static bool convert(const SafeTensorsFile::Entry &from, uint64_t count, plan::DType to,
                     void *target) {
   return from.dtype && convertFloats(*from.dtype, from.data, to, target, count);
@@ -105,8 +104,8 @@ static bool isWeightFile(std::string name) {
   return name == "model-00000-of-00000.safetensors";
 }
 
-// Returns an error unless `directory` is missing, empty or an earlier export: an export replaces
-// the folder, and must not remove a file that it does not write.
+// Returns an error unless `directory` is missing, empty or an earlier export, which may be
+// replaced.
 static Result<void> checkReplaceable(const std::string &directory, const ExportOptions &options) {
   if (!exists(directory))
     return {};
@@ -122,8 +121,7 @@ static Result<void> checkReplaceable(const std::string &directory, const ExportO
   return {};
 }
 
-// Divides the tensors between files as huggingface_hub's split_state_dict_into_shards_factory does
-// (huggingface_hub/serialization/_base.py).
+// Divides tensors as split_state_dict_into_shards_factory in huggingface_hub does.
 static std::vector<Shard> divide(std::vector<ExportTensor> tensors, uint64_t maximumBytes) {
   std::vector<Shard> shards;
   Shard current;
@@ -438,8 +436,7 @@ static Result<Model> openModel(const std::string &path) {
   return model;
 }
 
-// Returns true if a config.json beside the weights has tie_word_embeddings = false, which means
-// that the head is a separate matrix.
+// Returns true if a config.json beside the weights has tie_word_embeddings = false.
 static Result<bool> saysUntied(const std::string &path) {
   std::string configPath = path + "/" + kConfigFile;
   if (!isFolder(path) || !exists(configPath))
@@ -561,8 +558,7 @@ static Result<void> divideExperts(Model &model, const std::vector<TensorView> &t
 
 Result<void> importHuggingFace(const std::string &path, const std::vector<TensorView> &tensors,
                                const StoreTensor &store) {
-  // The bytes of each view must match its shape, because `buffer` gets the size of the largest
-  // view.
+  // The size of `buffer` is valid only if the bytes of each view match its shape.
   if (Result<uint64_t> bytes = safeTensorsBytes(path, tensors, {}); !bytes)
     return bytes.error();
   LMC_LET(model, openModel(path));

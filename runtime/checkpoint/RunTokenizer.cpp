@@ -27,8 +27,7 @@ Result<std::string> tokenizerFile(const std::string &path) {
   return Error{fmt::format("{}: no tokenizer.json and no tokenizer.model there", path)};
 }
 
-// Returns the id that ends a document of the training data: that of data.end_of_document, or else
-// that of the first token file, if the file still exists.
+// Returns data.end_of_document, or else the id of the first token file, if the file still exists.
 static std::optional<uint32_t> endOfDocument(const RunIdentity &run) {
   auto text = [&](const char *key) {
     auto found = run.settings.find(key);

@@ -432,8 +432,8 @@ Result<std::unique_ptr<SafeTensorsFile>> SafeTensorsFile::open(const std::string
                        sizeof headerBytes + headerBytes + begin, end - begin});
   }
 
-  // All ranges lie inside the data. They neither overlap nor leave a gap if, in sorted order, each
-  // range begins where the previous range ends, and the last range ends at the end of the data.
+  // Ranges inside the data have neither gaps nor overlaps if each one begins where the one before
+  // it ends.
   std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
     return std::tie(a.data, a.bytes) < std::tie(b.data, b.bytes);
   });

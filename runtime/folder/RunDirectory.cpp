@@ -53,8 +53,7 @@ static Error isHeld(const std::string &path, int fd) {
                   holder.empty() ? "" : fmt::format(" ({})", holder.substr(0, holder.find(','))))};
 }
 
-// Locks the lock file `fd` of the folder `path`. If the file is locked, tries again for a while:
-// checkFree() locks it only for a moment, a run for long.
+// If the file is locked, tries again for a while, because checkFree() locks it for a moment.
 static Result<void> lockToWrite(int fd, const std::string &path) {
   constexpr int kTries = 1000;
   for (int i = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++i) {
@@ -123,8 +122,7 @@ RunDirectory::~RunDirectory() {
 
 Result<void> RunDirectory::checkOwner() const {
   const FileWait wait("looking at the lock of", folder);
-  // A lock file that was removed or moved does not stop a second run. Other errors only mean that
-  // the disk does not answer now.
+  // Errors other than a missing file only mean that the disk does not answer now.
   struct stat held {}, there {};
   if (::fstat(fd, &held) == 0 && (::stat((folder + "/run.lock").c_str(), &there) != 0
                                       ? errno == ENOENT || errno == ENOTDIR
@@ -269,8 +267,7 @@ Result<std::vector<std::string>> RunDirectory::undoAfter(uint64_t step) {
   return moved;
 }
 
-// Returns the newest complete checkpoint of a run's folder; nullopt if the folder has no
-// checkpoints. Error: there are checkpoints and none is complete.
+// Error: the folder has checkpoints and none is complete.
 static Result<std::optional<std::string>> latestOf(const std::string &runDirectory,
                                                    std::vector<DamagedCheckpoint> &damaged) {
   auto latest = findLatestCheckpoint(runDirectory, damaged);
@@ -361,8 +358,7 @@ Result<uint64_t> checkpointBytes(const PlanFile &plan) {
 Result<void> saveRun(const std::string &runDirectory, const StateSource &source,
                      const CheckpointState &state, const KeepRules &keep,
                      std::optional<uint64_t> suspect, std::string *remark) {
-  // If the folder was moved away, saveCheckpoint() would create a new one, where nobody looks for a
-  // checkpoint.
+  // If the folder was moved away, saveCheckpoint() would create a new one.
   struct stat status {};
   const bool isGone = ::stat(runDirectory.c_str(), &status) != 0 && errno == ENOENT;
   LMC_TRY(allSucceed(source.group, isGone

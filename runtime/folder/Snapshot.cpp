@@ -10,8 +10,7 @@
 
 namespace lmc {
 
-// Calls act(kind, tensor, offset) for each variable, which is at `offset` in the buffer, in this
-// order.
+// Calls act(kind, tensor, offset) for each variable, in the order of their offsets in the buffer.
 template <typename Act> static void forTensors(const plan::Plan &plan, uint64_t rank, Act act) {
   uint64_t offset = 0;
   for (const auto &[file, kind] : stateFiles())

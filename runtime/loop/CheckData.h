@@ -10,9 +10,8 @@
 
 namespace lmc {
 
-// Opens the training data of every phase and the validation data, as the plan and the --set changes
-// `overrides` name them, and reads a sample of every file (runtime/data/SampleTokens.h). Adds each
-// mistake to `findings`.
+// Opens the training data of every phase and the validation data, with the --set changes
+// `overrides`, and reads a sample of every file. Adds each mistake to `findings`.
 void checkData(const PlanFile &job, const std::vector<std::string> &overrides, World &world,
                Findings &findings);
 

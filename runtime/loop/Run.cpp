@@ -38,8 +38,8 @@ static void warnOfEditedConfig(const RunIdentity &identity, Console &console) {
                     path));
 }
 
-// Warns of each file, or copy of one, that a run uses for training and for validation, and of
-// validation data whose tokenizer is not that of the training data.
+// Warns of files that are used for training and for validation, and of validation data with another
+// tokenizer.
 static void warnOfSharedData(const RunIdentity &identity, Console &console) {
   const std::vector<FileFingerprint> trained = identity.trainData();
   for (const auto &[set, validated] : identity.data) {
@@ -83,8 +83,7 @@ static Result<void> describeData(const std::vector<PhaseData> &phases, RunIdenti
   return {};
 }
 
-// Returns an error if the run, after step `done` in phase number `current`, would train steps that
-// come before the begin of their learning rate schedule.
+// Returns an error if the run would train steps before the begin of their learning rate schedule.
 static Result<void> checkRestart(const std::vector<PhaseData> &phases, size_t current,
                                  uint64_t done) {
   for (size_t i = current; i < phases.size(); ++i) {
@@ -107,10 +106,10 @@ static std::string sourcesOf(const RunIdentity &identity, const std::string &pha
   return chooses ? found->second.text() : "";
 }
 
-// Sets the position in the data of phase number `current` to that of the checkpoint of the run
-// `saved`, and returns the starts of the phase's stream. If the order of the data has changed
-// (`reordered`), or the phase reads another stream than the checkpoint's, each source whose own
-// order is unchanged continues with its first token that was not read.
+// Sets the position in the data to that of the checkpoint, and returns the starts of the stream of
+// phase number `current`. If the order of the data has changed (`reordered`), or the phase reads
+// another stream, each source whose own order is unchanged continues with its first token that was
+// not read.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,
@@ -143,9 +142,8 @@ static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, 
   return starts;
 }
 
-// If `rollbacks` has rollbacks to the checkpoint of `progress` that the checkpoint itself does not
-// list, sets the position in the data to that of the last one. If the checkpoint ends a phase, this
-// is a position in the stream of the next phase.
+// If there was a later rollback to this checkpoint, sets the position in the data to that of the
+// rollback.
 static void applyRollback(const std::vector<Rollback> &rollbacks, const RunIdentity &saved,
                           CheckpointState &progress) {
   if (rollbacks.size() > saved.rollbacks.size() && rollbacks.back().step == progress.step)
@@ -205,8 +203,8 @@ static bool isPrefix(const std::vector<DeclaredChange> &first,
   return first.size() <= all.size() && std::equal(first.begin(), first.end(), all.begin());
 }
 
-// If the folder's record of its latest start belongs to the checkpoint, sets start.before to it.
-// Only the record lists changes declared at a start that made no checkpoint.
+// If the folder's record of its latest start belongs to the checkpoint, sets start.before to it:
+// only the record lists changes without a checkpoint.
 static Result<void> useRecord(Start &start, const RunIdentity &recorded,
                               const RunOptions &options) {
   if (start.forked)
@@ -340,8 +338,8 @@ static std::vector<Rollback> rollbacksOf(const Start &start, const RunOptions &o
   return options.rollbacks.empty() ? start.before->rollbacks : options.rollbacks;
 }
 
-// Completes the identity with the initial weights `init` and the changes since the last start, and
-// records it in session.progress, the run's folder and events.jsonl. `goesOn`: see prepare().
+// Completes the identity, and records it in session.progress, the folder and events.jsonl.
+// `goesOn`: see prepare().
 static Result<void> recordStart(Session &session, const Start &start, const RunOptions &options,
                                 const std::vector<SettingChange> &changes, RunIdentity identity,
                                 const std::string &init, const RunPhase &phase, bool goesOn,
@@ -411,8 +409,8 @@ static Result<void> recordStart(Session &session, const Start &start, const RunO
   return directory.record(identity, *session.job);
 }
 
-// With --rewind, moves checkpoints and exports of steps after `step` to OUT/undone. Without
-// --rewind, later checkpoints can only be the `damaged` ones, which are renamed.
+// With --rewind, moves what is of later steps to OUT/undone. Otherwise only the `damaged`
+// checkpoints can be later.
 static Result<void> undoLaterSteps(const RunOptions &options, uint64_t step,
                                    const std::vector<DamagedCheckpoint> &damaged,
                                    RunDirectory &directory, Console &console, RunLog &log) {

@@ -11,13 +11,13 @@ namespace lmc {
 constexpr double kPreflightSeconds = 5;
 
 // Measures the axes of the plan's mesh, every two ranks of a node, and every two nodes. Prints the
-// speeds beside the plan's assumptions, warns of links that are slower than others of their kind
-// (tools/lmc-run/check/SlowLinks.h) and prints how to correct the device spec. All ranks of `world`
-// must call it, after World::divide(). Returns SlowLink on all ranks if there was such a warning.
+// speeds beside the plan's assumptions, and how to correct the device spec. Warns of links that are
+// slower than others of their kind. All ranks of `world` must call it, after World::divide().
+// Returns SlowLink on all ranks if there was such a warning.
 //
-// With only two nodes, there is no other link for comparison. Their link is then slow if an
-// exchange over it takes twice the time that the plan assumed. Data travels between the memories of
-// the hosts. A GPU plan assumes other paths for the axes, so these are not compared.
+// The link of only two nodes is slow if an exchange takes twice the time that the plan assumed.
+// Data travels between the memories of the hosts, which is not what a GPU's plan assumes, so its
+// assumptions are not compared.
 Result<ExitCode> preflight(const PlanFile &plan, World &world, const ProgramOptions &options);
 
 } // namespace lmc

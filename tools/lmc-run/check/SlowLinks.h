@@ -8,8 +8,8 @@
 namespace lmc {
 
 // A rank, a pair or a group is slow if its exchange takes at least kSlow times the median of its
-// kind. The value is a choice: collectives wait for the slowest link, so a link of half the speed
-// can double the time of a step. Smaller differences are usual in shared networks.
+// kind. Collectives wait for the slowest link, so a link of half the speed can double the time of a
+// step.
 constexpr double kSlow = 2;
 
 struct SlowLink {
@@ -19,11 +19,10 @@ struct SlowLink {
   double usual = 0;   // median time of the others, for comparison
 };
 
-// Returns the slow ranks and links of `pairs`, which must be of one kind: within nodes, or across
-// nodes. Ranks are compared with the median rank; then pairs without a slow rank are compared with
-// the median of such pairs. The time of a rank is that of its fastest pair, so that a slow link
-// does not make both of its ends look slow; a rank in only one pair is not judged. Ranks of one
-// node, and pairs of the same two nodes, are one SlowLink.
+// Returns the slow ranks and links of `pairs`, all within nodes or all across nodes. Ranks are
+// compared with the median rank; then pairs without a slow rank with the median of such pairs. The
+// time of a rank is that of its fastest pair, so that a slow link does not make both of its ends
+// look slow. Ranks of one node, and pairs of the same two nodes, are one SlowLink.
 std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

@@ -18,9 +18,8 @@ struct ProcessEnd {
 // Returns "signal 9 (Killed)" or "exit code 5 (another rank failed)".
 std::string textOf(const ProcessEnd &end);
 
-// Returns true if the cause of the end may disappear by itself: a signal, a failure of the machine
-// (ExitCode::Failure) or of another rank (RankFailed). Other causes stay (a mistake, a run that
-// diverged), or are no failures (Success, Interrupted).
+// Returns true if the cause of the end may disappear by itself: a signal, or a failure of the
+// machine or of another rank.
 bool mayPass(const ProcessEnd &end);
 
 class RestartPolicy {
@@ -36,8 +35,8 @@ public:
   };
 
   // Must be called after each end of the run. `step` is the newest step that the run had done by
-  // then. Only a step beyond all earlier ones is progress; steps that a restart repeats are not.
-  // Returns nullopt if the run must not be started again.
+  // then; only a step beyond all earlier ones is progress. Returns nullopt if the run must not
+  // start again.
   std::optional<Restart> next(const ProcessEnd &end, uint64_t step);
 
 private:

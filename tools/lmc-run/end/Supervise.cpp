@@ -66,9 +66,8 @@ bool isThisProgram(pid_t process) {
          own.st_dev == other.st_dev && own.st_ino == other.st_ino;
 }
 
-// Returns the children of this process that are ranks of the run. Other children are commands for
-// events and lmc-wandb, which have their own sessions, and processes that a shell had started
-// before it replaced itself by this program (`exec`).
+// Returns the children of this process that are ranks of the run. Other children have other
+// sessions, or are other programs.
 std::vector<pid_t> ranksLeft() {
   const pid_t self = ::getpid();
   std::ifstream children(fmt::format("/proc/{}/task/{}/children", self, self));
@@ -84,8 +83,7 @@ public:
   explicit Supervisor(const Supervision &s) : s(s), policy(s.restarts, newestStep(s.out)) {}
 
   Result<int> run() {
-    // Makes ranks whose launcher was killed children of this process, because they must have ended
-    // before the run starts again.
+    // Ranks whose launcher was killed become children of this process, which waits for their ends.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     // The run goes on if its console is closed.
     ignoreFailedWrites();
@@ -186,8 +184,7 @@ private:
     }
   }
 
-  // Removes all children that have ended from the system's table of processes. Returns the end of
-  // `process` if it is one of them.
+  // Waits for all children that have ended. Returns the end of `process` if it is one of them.
   static std::optional<ProcessEnd> reap(pid_t process = -1) {
     std::optional<ProcessEnd> end;
     int status = 0;
@@ -198,8 +195,8 @@ private:
     return end;
   }
 
-  // Waits until all ranks that have lost their launcher have ended, because a rank saves when its
-  // launcher dies. Kills ranks that take longer than a minute. Returns early after a stop signal.
+  // Waits until all ranks have ended, because a rank saves when its launcher dies. Kills ranks that
+  // take longer than a minute.
   void awaitRanks() {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     for (std::vector<pid_t> left = ranksLeft(); !left.empty() && !asked; left = ranksLeft()) {

@@ -14,8 +14,7 @@ namespace lmc {
 
 struct Supervision {
   std::vector<std::string> command; // program and arguments of the first start
-  // The same without options that only the first start may have, such as --rewind: the command
-  // after a start that has recorded itself in the folder of the run.
+  // The same without options that only the first start may have, such as --rewind.
   std::vector<std::string> again;
   std::string out;      // folder of the run
   std::string logs;     // folder of log.txt and events.jsonl of this rank
@@ -26,11 +25,11 @@ struct Supervision {
 // The environment variable that tells the run its number of restarts.
 inline constexpr const char *kRestartVariable = "LMC_RESTART";
 
-// Runs the command, and starts it again as RestartPolicy decides. Returns the exit code of the last
-// start: ExitCode::Failure if a signal ended it, and Interrupted if a stop signal or the time limit
-// came between two starts. Passes the signals of kStopSignals on to the command, and does not start
-// the command again after one of them. If this process dies, the command gets a SIGTERM. Each
-// restart is a line on stderr and in log.txt, and an event `restart` in events.jsonl.
+// Runs the command, and starts it again as RestartPolicy decides, but not after a signal of
+// kStopSignals, which the command gets too. Returns the exit code of the last start: Failure if a
+// signal ended it, and Interrupted if a stop signal or the time limit came between two starts. If
+// this process dies, the command gets a SIGTERM. Each restart is a line on stderr and in log.txt,
+// and an event `restart`.
 Result<int> supervise(const Supervision &supervision);
 
 } // namespace lmc

@@ -7,9 +7,8 @@
 
 namespace lmc {
 
-// While an object of this class exists, SIGCHLD and kStopSignals can be read from a descriptor (see
-// ground/support/Signals.h). For a process with only one thread. A child must call restoreSignals()
-// before it starts its program.
+// While an object of this class exists, SIGCHLD and kStopSignals can be read from a descriptor. The
+// process must have one thread. A child must call restoreSignals().
 class ChildSignals {
 public:
   ChildSignals();
@@ -26,9 +25,8 @@ private:
   int fd = -1;
 };
 
-// Must be called in a new process. Gives this process its own process group, so that a terminal's
-// Ctrl-C does not reach it twice, and makes it receive a SIGTERM when its parent dies. Ends the
-// process if `parent` is no longer its parent.
+// Gives this new process its own process group, so that a terminal's Ctrl-C does not reach it
+// twice, and a SIGTERM when its parent dies. Ends it if `parent` is no longer its parent.
 void followParent(int parent);
 
 } // namespace lmc
