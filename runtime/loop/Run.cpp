@@ -558,8 +558,7 @@ static void warnOfData(const std::vector<PhaseData> &phases, const RunIdentity &
   warnOfEditedConfig(identity, console);
 }
 
-// Returns the number of the phase to which a start belongs. Only a start that does not train takes
-// it from --phase.
+// Only a start that does not train takes the phase from --phase.
 static Result<size_t> choosePhase(const RunOptions &options, const std::vector<RunPhase> &phases,
                                   uint64_t step, bool runsSteps) {
   if (options.phase.empty())
@@ -663,8 +662,7 @@ static Result<Prepared> prepare(RunDirectory *directory, const Run &run, bool ru
   return prepared;
 }
 
-// Prepares a start and loads the weights. If loading finds that the checkpoint is damaged, the next
-// older checkpoint is tried. All mistakes of the user are found before loading.
+// Prepares a start and loads the weights. If the checkpoint is damaged, tries the next older one.
 static Result<Prepared> prepareAndLoad(RunDirectory *directory, const Run &run,
                                        const Measurement *measurement, bool goesOn,
                                        Console &console) {
@@ -855,9 +853,8 @@ static Result<PhaseEnd> runPhase(Folder &folder, const Run &run, const Measureme
                                session.progress.step < static_cast<uint64_t>(totalSteps)};
 }
 
-// Runs one phase after the other, and goes back if the guard requires it. At the end of a phase the
-// trainer saves a checkpoint, with which the next phase begins: a run that is killed there loses
-// nothing and can be restarted.
+// Runs one phase after the other, and goes back if the guard requires it. Each phase begins with a
+// checkpoint that the last one has saved.
 static Result<ExitCode> runIn(Folder &folder, const Run &run, const Measurement *measurement,
                               Console &console) {
   TimeBudget time(run.options.timeLimit);

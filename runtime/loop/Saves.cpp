@@ -108,8 +108,8 @@ SaveJob Saves::jobOf(bool checkpoint, std::string exportFolder) {
               .keep = keepRules(),
               .suspect = watches.suspectSince(),
               .exportFolder = std::move(exportFolder)};
-  // The records of all steps before the checkpoint must reach the disk first, also those that could
-  // not be written before. A failure was already reported when it happened first.
+  // The records of all earlier steps must reach the disk before the checkpoint. Failures were
+  // reported already.
   if (metrics) {
     (void)metrics->flush();
     job.before = [&records = *metrics] { records.sync(); };
@@ -274,8 +274,8 @@ void Saves::takeCheckpoint(const SaveOutcome &outcome, double seconds, double co
     if (!latePermanent) // no other step is due
       latePermanent = writesPermanent;
     errorOfSave = part.written.error();
-    // The delay of the retry is 1, 2, 4 ... steps, but at most the interval. It counts from the
-    // enqueued step, which is equal on all ranks. The settled step may differ between ranks.
+    // The delay of the retry is 1, 2, 4 ... steps, but at most the interval. The enqueued step is
+    // equal on all ranks.
     const int64_t delay = int64_t(1) << std::min<int64_t>(failedSaves++, 30);
     retryStep =
         enqueuedStep +

@@ -445,9 +445,8 @@ double Trainer::secondsAfter(uint64_t step) const {
   for (const Validation &validation : validations) {
     if (!validation.set->isDue(step, step == run.totalSteps))
       continue;
-    // A batch takes less time than a step, because a validation runs only the forward pass. Before
-    // the first step of a start this bound is not used: otherwise a run with shorter time slots
-    // could never start. A validation that does not fit is cut off.
+    // A batch takes less time than a step, whose time is not known before the first one. A
+    // validation that does not fit is cut off.
     if (validation.spent.times > 0)
       seconds += validation.spent.mean();
     else if (run.time.hasStepped())
@@ -559,8 +558,7 @@ Result<ExitCode> Trainer::train() {
     auto next = nextBatch();
     if (!next) {
       LMC_TRY(drain(0));
-      // A token file that is damaged or cannot be read does no harm to the weights, so they are
-      // saved.
+      // Damaged data does no harm to the weights, so they are saved.
       if (dataFailed) {
         if (stops)
           return stopDiverged(*stops);
@@ -622,8 +620,7 @@ Result<ExitCode> Trainer::finish(bool interrupted) {
     LMC_TRY(saves.saveNow(/*checkpoint=*/false, run.options.exportDirectory));
   if (metrics && metrics->isBehind())
     run.console.warning("metrics.jsonl lacks the last steps: they could not be written");
-  // Failed saves were reported as warnings. If the last save failed, the run must end with an
-  // error.
+  // A failed save gave only a warning, but a failed last save is an error.
   if (const auto &error = saves.saveError())
     return Error{fmt::format("{}: the last checkpoint, of step {}, could not be saved: {}",
                              run.directory.path(), done, error->message),

@@ -119,8 +119,7 @@ std::string Console::progressLine(const StepRecord &record) const {
 }
 
 void Console::step(const StepRecord &record) {
-  // The first step also warms up caches and libraries, so the second step's values replace those of
-  // the first in the averages.
+  // The first step includes a warm-up, so the second one replaces it in the averages.
   double weight = shownSteps < 2 ? 1.0 : 0.1;
   smoothedSeconds += weight * (record.stepSeconds - smoothedSeconds);
   if (std::isfinite(record.tokensPerSecond))

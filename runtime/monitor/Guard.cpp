@@ -136,8 +136,8 @@ void Guard::enterTails(double ofLoss, double ofNorm) {
     enterTail(memory.normTail, ofNorm);
 }
 
-// Returns the height above the running mean, in standard deviations, that the loss or ln(norm) of a
-// step exceeds with `probability` by the tail; at least `spike`.
+// Returns the deviations above the mean that a step exceeds with `probability` by the tail; at
+// least `spike`.
 static double beyond(const GuardState::Tail &tail, double probability, double spike) {
   const double meanExcess = tail.excess / tail.peaks;
   return std::max(spike, kPeak + meanExcess * std::log(tail.peaks / tail.steps / probability));
@@ -190,8 +190,8 @@ void Guard::judgeSpike(const StepRecord &record, double loss, Verdict &verdict) 
   const int64_t step = record.step;
   const double norm = record.gradNorm;
   const bool inSpike = memory.spikeStart != 0;
-  // A spike is over only when both values are well below the threshold, so that a value that wavers
-  // around the threshold is not reported again and again.
+  // A spike is over only when both values are well below the threshold, around which they may
+  // waver.
   const double part = inSpike ? 0.5 : 1;
   const double ofLoss = deviationsAbove(memory.loss, loss, kLeastLossDeviation);
   const double ofNorm = deviationsAbove(memory.logNorm, std::log(norm), kLeastNormDeviation);

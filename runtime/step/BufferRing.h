@@ -1,5 +1,4 @@
-// A ring of host buffers for copies to and from a device, so that the host can fill one buffer
-// while the device still reads an earlier one.
+// A ring of host buffers: the host can fill one while the device still reads another.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -21,7 +20,7 @@ public:
   Result<void> enqueued();
 
   // Returns the oldest buffer that was not taken yet, once its copies are complete. Requires
-  // hasPending(). The contents stay valid until next() returns the buffer again.
+  // hasPending().
   Result<HostBuffer *> take();
   bool hasPending() const { return taken < used; }
   // Returns true if next() would return a buffer that was not taken yet.

@@ -17,17 +17,15 @@ namespace lmc {
 struct Evaluation {
   double loss = 0;     // nats per token, the mean over the targets with a loss
   uint64_t tokens = 0; // number of targets with a loss
-  // Sum of the losses in bits / bytes of text of the targets; absent if the data does not state the
-  // bytes of each target.
+  // Sum of the losses in bits / bytes of text of the targets; absent if these are not known.
   std::optional<double> bitsPerByte;
   bool complete = true; // false: a signal stopped the evaluation
 };
 
 class Evaluator {
 public:
-  // Evaluates the first `batches` x GBS sequences of the data; all data if it has fewer, or if
-  // `batches` is 0. Every sample is used once, so the loss depends neither on MBS nor on the number
-  // of ranks. A last micro-batch that is not full is padded with sequences without a loss.
+  // Evaluates the first `batches` x GBS sequences of the data, or all if there are fewer or
+  // `batches` is 0. The loss depends neither on MBS nor on the number of ranks.
   Evaluator(const PlanFile &plan, Functions &functions, Inputs &inputs, Scalars &scalars,
             std::unique_ptr<DataSource> data, uint64_t batches, World &world);
 

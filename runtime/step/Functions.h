@@ -12,9 +12,9 @@ namespace lmc {
 
 class Functions {
 public:
-  // Records every function of `plan`. If `profile` is not null, run() waits until the function is
-  // complete and adds its time to the profile. If `observer` is not null, the observer runs the
-  // functions while observer->isRecording(). Both must outlive this object.
+  // Records every function of `plan`. With `profile`, run() waits for the function and adds its
+  // time. With `observer`, the observer runs the functions while observer->isRecording(). Both may
+  // be null, and must outlive this object.
   static Result<std::unique_ptr<Functions>> record(const PlanFile &plan, Device &device,
                                                    Profile *profile, FunctionObserver *observer);
 

@@ -136,8 +136,7 @@ Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t 
   return {};
 }
 
-// Returns the variable that the CopyOf variable copies. By the plan's verifier, it is no CopyOf
-// itself.
+// By the plan's verifier, the source is no CopyOf itself.
 static Result<const plan::Variable *> copySource(const PlanFile &plan,
                                                  const plan::Variable &variable) {
   const auto *source = variable.initializer()->source();

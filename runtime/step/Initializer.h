@@ -8,23 +8,21 @@
 
 namespace lmc {
 
-// Computes elements [begin, begin + count) of `variable` in the dtype of its slice. They depend
-// only on the initializer, the seed, the variable's name and the index. Error: the initializer is
-// `None` or `CopyOf`, which define no values.
+// Computes elements [begin, begin + count) of `variable` in the dtype of its slice, from the
+// initializer, the seed, the variable's name and the index alone. Error: the initializer is None or
+// CopyOf.
 Result<void> initialElements(const plan::Variable &variable, const plan::Slice &slice,
                              uint64_t seed, uint64_t begin, uint64_t count, void *out);
 
 // Returns true if a variable shall get its initial values.
 using VariableFilter = std::function<bool(const plan::Variable &)>;
 
-// Sets every variable of `plan` that `filter` accepts and whose initializer is neither None nor
-// CopyOf. If ranks divide a variable, only the part of position `position` along the axis Shard is
-// set. Uses all OpenMP threads and kChunkElements elements of host memory.
+// Sets every variable that `filter` accepts and whose initializer is neither None nor CopyOf, or
+// the part of it at position `position` along the axis Shard.
 Result<void> initializeVariables(const PlanFile &plan, Device &device, uint64_t seed,
                                  const VariableFilter &filter, uint64_t position = 0);
 
-// Sets every variable with the initializer CopyOf to the contents of the variable that it copies.
-// Must be called after initializeVariables(), and again after parameters were loaded.
+// Sets every variable with the initializer CopyOf. Must be called whenever parameters were set.
 Result<void> refreshCopies(const PlanFile &plan, Device &device, uint64_t position = 0);
 
 } // namespace lmc

@@ -8,9 +8,8 @@
 #include <cmath>
 #include <cstddef>
 
-// The compiler makes two versions of a function with this attribute, and the loader chooses the
-// AVX2 version if the CPU has AVX2. Both compute the same bits. Not with a sanitizer, which starts
-// after the loader chooses.
+// Functions with this attribute have a version for AVX2, with the same bits. A sanitizer starts too
+// late for the loader's choice.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LMC_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
@@ -76,8 +75,8 @@ static LMC_INLINE double radius(uint32_t x) {
 // exactly; Taylor series of the remaining angle a, |a| <= pi / 4, give the result (error < 1e-16).
 static LMC_INLINE void cosSin(uint32_t y, double &cosine, double &sine) {
   uint32_t q = (y + 0x20000000u) >> 30; // number of the nearest quarter turn, modulo 4
-  // The distance from the nearest quarter turn, in [-2^29, 2^29), plus 2^29, because toDouble needs
-  // a number that is not negative.
+  // The distance from the nearest quarter turn, plus 2^29, because toDouble() needs a natural
+  // number.
   uint32_t offset = y + 0x20000000u - (q << 30);
   double a = (toDouble(offset) - 0x1p29) * (0x1.921fb54442d18p+2 * 0x1p-32);
   double t = a * a;
@@ -137,8 +136,7 @@ void fillNormal(uint64_t seed, uint64_t stream, uint64_t begin, uint64_t count, 
                 T *out) {
   double tile[4 * kTileBlocks];
   uint64_t end = begin + count;
-  // A tile begins at a multiple of four elements instead of `begin`, so that the first and the last
-  // tile may be used only in part.
+  // Tiles begin at multiples of four elements, so the first one may be used only in part.
   for (uint64_t start = begin / 4 * 4; start < end; start += 4 * kTileBlocks) {
     normalTile(seed, stream, start / 4, tile);
     uint64_t from = std::max(start, begin), to = std::min(start + 4 * kTileBlocks, end);

@@ -156,9 +156,8 @@ Result<std::optional<DamagedCheckpoint>> Session::start(const RunOptions &option
   return setState(init);
 }
 
-// A run's MFU uses the peak of the plan's device spec, like `lmc explain`, unless the device's own
-// peak differs by more than this share, as on another machine: the clock of a CPU varies by less,
-// and another number of threads or instruction set halves or doubles the peak.
+// A run's MFU uses the peak of the plan's device spec unless the device's own peak differs by more
+// than this share. The clock of a CPU varies by less; another machine differs by more.
 static constexpr double kSameMachine = 0.25;
 
 static void chooseSpecPeak(DeviceInfo &device, const plan::Plan &plan) {

@@ -8,9 +8,8 @@
 
 namespace lmc {
 
-// Enqueues the upload of the scalars of step `number` (from 1), with learning rate `lr` and
-// `limits`, and its micro-steps on `batch` (this rank's rows). Calls `enqueued` after each
-// micro-step. Does not wait for the device. Device::setPurpose stays set to the step.
+// Enqueues the upload of the scalars of step `number` (from 1), and its micro-steps on `batch`
+// (this rank's rows), without waiting. Calls `enqueued` after each micro-step.
 Result<void> enqueueGradients(Session &session, int64_t number, double lr, const StepLimits &limits,
                               const BatchLoader::Batch &batch,
                               const std::function<Result<void>()> &enqueued);

@@ -11,8 +11,7 @@ using nlohmann::json;
 
 namespace lmc {
 
-// The process number of the trace. Predicted traces (compiler/report/Trace.cpp) have another
-// number, so that a viewer can show both together.
+// Predicted traces (compiler/report/Trace.cpp) have another process number.
 static constexpr int kProcess = 2;
 
 StepTrace::StepTrace(const PlanFile &plan, const std::string &device, std::string path,

@@ -84,13 +84,11 @@ Generator::generate(const std::vector<std::vector<int32_t>> &prompts,
   const uint64_t rowsOfRank = plan->batch()->micro_batch_size();
   const uint64_t vocabulary = plan->model()->vocab_size();
   const auto ranks = static_cast<uint64_t>(world.size());
-  // Per prompt: End + 1, then each new id + 1. 0: another rank has the prompt, or there is no
-  // further id.
+  // Per prompt: End + 1, then each new id + 1; 0 for prompts of other ranks, and after the last id.
   const uint64_t width = options.maxNewTokens + 1;
   std::vector<double> found(prompts.size() * width);
   for (size_t done = 0; done < prompts.size(); done += rowsOfRank * ranks) {
-    // The first `rowsOfRank` of the next prompts belong to rank 0, the following ones to rank 1,
-    // ...
+    // Of the next prompts, rank r has the r-th group of `rowsOfRank`.
     const size_t first = done + static_cast<size_t>(world.rank()) * rowsOfRank;
     std::vector<Row> rows;
     for (size_t p = first; p < std::min(first + rowsOfRank, prompts.size()); ++p)

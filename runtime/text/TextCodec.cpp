@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Returns the ids that stand before each document of `file`: the token that begins a document or,
-// if the file has no such token, the token that ends a document.
+// Returns the ids before each document: the token that begins a document, or else the one that ends
+// it.
 static Result<std::vector<int32_t>> idsBefore(const TokenFile &file, const Tokenizer *tokenizer,
                                               int32_t endOfDocument) {
   std::vector<uint32_t> begin;

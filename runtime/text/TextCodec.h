@@ -16,14 +16,14 @@ namespace lmc {
 
 class TextCodec {
 public:
-  // Uses the tokenizer that lmc-data has put beside the token file `tokens`; if there is none,
-  // tokens are bytes. `endOfDocument` is the id that ends a document if the file does not name one;
-  // -1: none. Error: there is no tokenizer, and the file's tokens are not bytes.
+  // Uses the tokenizer beside the token file `tokens`; without one, tokens are bytes.
+  // `endOfDocument` is used if the file does not name an id; -1: none. Error: there is no
+  // tokenizer, and tokens are not bytes.
   static Result<TextCodec> open(const std::string &tokens, DataFormat format,
                                 int32_t endOfDocument);
 
-  // Returns the ids that stand before a document in the token file, followed by those of `text`
-  // (valid UTF-8). Error: as of Encoder::encode(); the result would be empty.
+  // Returns the ids that stand before a document, followed by those of `text` (valid UTF-8). Error:
+  // there is no id.
   Result<std::vector<int32_t>> encode(std::string_view text);
   // Returns the text that `ids` append to a document that begins with the ids `before`.
   Result<std::string> decode(std::span<const int32_t> before, std::span<const int32_t> ids) const;

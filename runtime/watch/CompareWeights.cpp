@@ -143,8 +143,8 @@ Result<uint64_t> WeightComparison::hashOf(const plan::Variable &variable) {
   return XXH3_64bits_digest(state.get());
 }
 
-// Returns true if each of `count` elements of a copy equals the rounded element of the master. All
-// NaNs are equal here.
+// Returns true if each element of a copy equals the rounded element of the master. All NaNs are
+// equal.
 static bool isRounded(plan::DType from, const char *master, plan::DType to, const char *copy,
                       uint64_t count) {
   const size_t width = byteWidth(to);
@@ -202,8 +202,7 @@ Result<std::vector<uint64_t>> WeightComparison::gather(const std::vector<uint64_
   return all;
 }
 
-// Returns the ranks of `group` whose value differs from that of the majority: all ranks if there is
-// no majority, none if all values are equal.
+// Returns the ranks whose value differs from the majority's; all if there is none.
 static std::vector<int> oddOnes(const std::vector<std::pair<int, uint64_t>> &group) {
   std::map<uint64_t, size_t> counts;
   for (const auto &[rank, value] : group)
@@ -252,8 +251,8 @@ Result<std::vector<WeightDifference>> WeightComparison::compare() {
       wrong[w] = *rounded ? 0 : 1;
     }
   }
-  // There may be thousands of ranks, so they first compare a short summary: per number of parts,
-  // the hash of all hashes, and the number of wrong copies.
+  // Thousands of ranks first compare a summary: per number of parts, the hash of all hashes; and
+  // the number of wrong copies.
   std::map<uint64_t, std::vector<uint64_t>> byParts; // number of parts -> hashes
   for (size_t w = 0; w < weights.size(); ++w)
     byParts[partsOf(*plan, *weights[w].variable)].push_back(hashes[w]);

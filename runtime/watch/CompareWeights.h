@@ -1,5 +1,4 @@
-// Finds weights that were damaged without an error: by faulty memory, or by a product that a device
-// computed wrongly.
+// Finds weights that were damaged without an error, as by faulty memory.
 //
 // Ranks that hold the same part of a parameter or compute copy must have the same bits, because
 // they apply the same updates. A compute copy must have the bits of the rounded master weights on
@@ -33,7 +32,6 @@ std::string describe(const std::vector<WeightDifference> &differences, const Wor
 class WeightComparison {
 public:
   // Returns null if no weight of the plan exists twice. All arguments must outlive the result.
-  // Error: the host lacks memory for two buffers of at most kPieceBytes.
   static Result<std::unique_ptr<WeightComparison>> open(const PlanFile &plan, Device &device,
                                                         World &world);
 

@@ -13,8 +13,7 @@
 
 namespace lmc {
 
-// A line of metrics.jsonl has about 450 bytes, and some 60 more for each source of a mixture. The
-// console adds a line of about 120 bytes to log.txt.
+// Steps take about 450 bytes in metrics.jsonl, 60 more for each source, and 120 in log.txt.
 static constexpr uint64_t kLogBytesPerStep = 1024;
 
 uint64_t countCheckpoints(const std::string &out) {

@@ -32,12 +32,10 @@ public:
 
   bool has(Severity severity) const;
   const std::vector<Finding> &all() const { return list; }
-  // Returns Success if there is no Error, DoesNotFit if all errors have `doesNotFit`, else
-  // UserError.
+  // Returns Success without an Error, DoesNotFit if all errors have `doesNotFit`, else UserError.
   ExitCode code() const;
 
-  // Adds the warnings and errors of other ranks that this rank lacks. All ranks of the group call
-  // it together.
+  // Adds the warnings and errors of other ranks. All ranks of the group call it together.
   Result<void> share(Communicator &group);
 
   // Returns a line for each finding, " warning disk TEXT", and a line with the totals.

@@ -36,8 +36,7 @@ std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &
                                    ? "warning: " + hang.text() + "; the run waits"
                                    : fmt::format("warning: the run goes on, after {}", hang.text());
       report(text, errors);
-      // A run that hangs while it writes to its logs holds the lock of the logs. This thread must
-      // not wait.
+      // A run that hangs while it writes to its logs holds their lock.
       if (const RunLog::Lock lock = log.lockWithin(std::chrono::seconds(1)))
         record(hang, text, log);
       return;

@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// Watches as long as the returned object exists. The begin and the end of a hang are reported as a
-// warning on `errors`, a line of log.txt and an event `hang`. If findStall() counts the rank as
-// lost, the process reports this and ends with ExitCode::Failure.
+// Watches as long as the returned object exists. Reports the begin and the end of a hang on
+// `errors`, in log.txt and as an event `hang`. If findStall() counts the rank as lost, the process
+// ends with ExitCode::Failure.
 std::unique_ptr<HangWatch> watchLoneRank(Progress &progress, const StallLimits &limits, RunLog &log,
                                          FILE *errors);
 

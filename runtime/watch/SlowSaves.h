@@ -9,9 +9,9 @@
 
 namespace lmc {
 
-// Compares the time of each save with the usual time, the median of the latest saves. A save is
-// slow if it takes kRatio times the usual time and at least kExcess seconds longer. No save is slow
-// before kLeast saves have ended. A slow save is reported once.
+// A save is slow if it takes kRatio times the usual time (the median of the latest saves), and at
+// least kExcess seconds longer. The first kLeast saves are not judged. A slow save is reported
+// once.
 class SlowSaves final : public Watch {
 public:
   static constexpr size_t kWindow = 10, kLeast = 2; // numbers of saves

@@ -1,6 +1,5 @@
-// The watch of steps that take longer than usual (monitor/SlowStep.h). Each gives an event, and
-// some give a warning. A step's time is that of this rank's host from before the batch of the step
-// is read to before the next batch is read, without validations and saves.
+// The watch of steps that take longer than usual (monitor/SlowStep.h). A step's time is that of the
+// host from one batch to the next, without validations and saves.
 #include "ground/plan/Steps.h"
 #include "ground/plan/TargetRules.h"
 #include "runtime/monitor/SlowStep.h"
@@ -41,8 +40,7 @@ public:
     if (began == moments.end())
       return {};
     const auto next = std::next(began);
-    // A step that other work follows is reported after its validation and before its save. Any
-    // other step is reported before or after the next one begins.
+    // A step is reported before or after the next one begins.
     const Moment end = next != moments.end() ? *next : Moment{0, steadySeconds(), progress.sums()};
     StepTimes times;
     times.seconds = std::max(0.0, end.time - began->time - record.validationSeconds);
@@ -82,8 +80,7 @@ public:
   }
 
 private:
-  // Measured before a step. A Sample of the machine's counters is taken at most every
-  // kSampleSeconds, because each reading opens files in /proc.
+  // A Sample is taken at most every kSampleSeconds, because each reading opens files in /proc.
   struct Moment {
     int64_t step = 0;
     double time = 0; // seconds

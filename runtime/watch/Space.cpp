@@ -17,9 +17,8 @@ public:
   explicit Space(const WatchedRun &run)
       : session(run.session), out(run.out), totalSteps(run.totalSteps) {}
 
-  // Warns if the disk has no room for the save of the present step, the next save, and the exports
-  // until then. Warns once, and again only after there was room. A disk whose free space is unknown
-  // causes no warning.
+  // Warns if the disk has no room for the present save, the next one, and the exports until then.
+  // Warns again only after there was room.
   WatchFindings saving() override {
     const TrainSettings &settings = session.settings;
     const uint64_t step = session.progress.step;

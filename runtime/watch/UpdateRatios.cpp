@@ -14,8 +14,8 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// If the computed norm of the weights before a step is below this share of the update's norm, the
-// true norm is unknown: the values may be mere rounding errors of f32 weights or of 8-bit moments.
+// If the computed norm of the old weights is below this share of the update's norm, it may consist
+// of mere rounding errors of f32 weights or of 8-bit moments.
 static constexpr double kRounding = 1e-5, kCodeRounding = 0.1;
 
 namespace {

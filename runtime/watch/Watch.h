@@ -112,8 +112,7 @@ public:
   bool isDue(uint64_t step) const;
   Result<WatchFindings> look(uint64_t step);
 
-  // Write the watches' states to the extra state of a checkpoint, or read them there. Returns
-  // warnings.
+  // Write the watches' states to the extra state of a checkpoint; read them, and return warnings.
   void save(std::map<std::string, std::string> &extra) const;
   std::vector<std::string> restore(const std::map<std::string, std::string> &extra);
 
