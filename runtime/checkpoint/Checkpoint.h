@@ -108,8 +108,7 @@ Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,
                             std::string *remark = nullptr);
 
-// Returns the maximum number of bytes that a checkpoint with these files takes on a disk. The
-// files' `parts` and `fetch` are not used.
+// Returns the maximum number of bytes that a checkpoint with these files takes on a disk.
 Result<uint64_t> checkpointBytes(const std::vector<CheckpointFile> &files);
 
 // Saves a checkpoint as OUT/checkpoints/STEP.SUFFIX (or STEP.SUFFIX-2, ...), which "auto" does not
@@ -118,8 +117,7 @@ Result<std::string> saveAside(Communicator &group, const std::string &runDirecto
                               const CheckpointState &state,
                               const std::vector<CheckpointFile> &files, const std::string &suffix);
 
-// Returns the steps of the complete checkpoints under `runDirectory`, newest first. Checksums are
-// not verified.
+// Returns the steps of the complete checkpoints, newest first. Checksums are not verified.
 Result<std::vector<uint64_t>> listCheckpoints(const std::string &runDirectory);
 
 // A folder with the name of a checkpoint that cannot be read as one.
@@ -136,8 +134,7 @@ Result<std::optional<std::string>> findLatestCheckpoint(const std::string &runDi
 // Renames each folder to PATH.damaged (or PATH.damaged-2, ...). Returns the new paths.
 Result<std::vector<std::string>> moveAside(const std::vector<DamagedCheckpoint> &damaged);
 
-// Reads state.json of a checkpoint folder. Verifies the sizes of the files that it lists, and with
-// `verifyChecksums` also their checksums.
+// Reads state.json, and verifies the sizes (or even checksums) of the files that it lists.
 Result<CheckpointState> readCheckpointState(const std::string &directory, bool verifyChecksums);
 
 // The contents of a checkpoint's state.json, and the files that it lists, ordered by name.

@@ -13,8 +13,7 @@ struct ExportOptions {
   uint64_t maximumShardBytes = 5'000'000'000;
   // The ids that begin and end a document; nullopt: the ids in config.json.
   std::optional<uint32_t> bosTokenId, eosTokenId;
-  // The embedding and the head get rows of zeros up to a multiple of this number; vocab_size
-  // includes them. 1: no padding.
+  // The multiple to which rows of zeros pad the embedding, the head and vocab_size; 1: no padding.
   uint64_t vocabMultiple = 1;
   std::vector<std::string> files; // files that are copied to the folder, such as a tokenizer's
 };
@@ -33,8 +32,7 @@ Result<void> exportHuggingFace(const std::string &directory, const std::string &
                                const std::vector<TensorView> &tensors, const FetchTensor &fetch,
                                const ExportOptions &options = {});
 
-// Returns the paths of the files of a tokenizer, given one of them or their folder. Error: there
-// are none.
+// Returns the paths of a tokenizer's files, given one of them or their folder.
 Result<std::vector<std::string>> tokenizerFiles(const std::string &path);
 
 // Fills every tensor, by name, from `path`: a folder as exportHuggingFace() writes it, or a single

@@ -49,8 +49,7 @@ struct RunIdentity {
   std::string target;   // "cpu", "cuda:sm_90a"
   std::string compilerVersion, runtimeVersion;
   std::string host; // name of rank 0's machine, its CPU and system
-  // The device of rank 0 with its driver, and the libraries of its matrix products; "": an earlier
-  // release recorded none.
+  // The device, driver and libraries of rank 0; "": an earlier release recorded none.
   std::string device;
   std::string configPath;         // path of the TOML file from which the plan was compiled
   std::string configDirectory;    // folder at which relative paths in settings start
@@ -58,8 +57,7 @@ struct RunIdentity {
   std::string huggingfaceConfig;  // config.json of exports; "": none
   std::string notExportable;      // reason why the model has no export; "": none is known
   std::map<std::string, RecordedSetting> settings; // the settings, by key
-  // The fingerprints of token files, in reading order, by the setting that names the files, such as
-  // "data.source.web.paths".
+  // The fingerprints of token files, in reading order, by the setting that names them.
   std::map<std::string, std::vector<FileFingerprint>> data;
   std::vector<DeclaredChange> changes; // the oldest first
   std::vector<Rollback> rollbacks;     // the oldest first

@@ -20,9 +20,8 @@ inline constexpr const char *kTokenizerNames[] = {"tokenizer.json", "tokenizer.m
 // Returns the file to open, given a tokenizer's file or folder. Error: there is none.
 Result<std::string> tokenizerFile(const std::string &path);
 
-// Adds to `options` the files of the tokenizer and the ids that begin and end a document, if these
-// are not set. `tokenizer` is a tokenizer's file or folder; "": the one beside the first token file
-// of the training data, if it still exists. Error: the folder has no tokenizer.
+// Adds to `options` the tokenizer's files, and the ids that begin and end a document if these are
+// not set. `tokenizer` is a file or folder; "": the one beside the first token file.
 Result<void> addTokenizer(const RunIdentity &run, const std::string &tokenizer,
                           ExportOptions &options);
 

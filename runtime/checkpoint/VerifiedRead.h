@@ -16,8 +16,7 @@
 namespace lmc {
 
 // The size and hash of a file. `xxh64` is the XXH64 of the list of the XXH64s (8 bytes each,
-// little-endian) of the file's pieces of 16 MiB, so that pieces can be hashed in any order. All
-// seeds are 0.
+// little-endian) of pieces of 16 MiB, which can be hashed in any order. All seeds are 0.
 struct FileDigest {
   uint64_t bytes = 0;
   uint64_t xxh64 = 0;

@@ -18,12 +18,11 @@ void checkData(const PlanFile &job, const std::vector<std::string> &overrides, W
 // A start samples at most this many files, because each costs some reads of a disk or a network.
 inline constexpr size_t kFilesAtStart = 64;
 
-// Returns min(count, most) of the numbers 0 ... count - 1, ascending and evenly spaced. If `most`
-// is at least 2, they include 0 and count - 1.
+// Returns min(count, most) of the numbers 0 ... count - 1, ascending and evenly spaced.
 std::vector<size_t> spreadOver(size_t count, size_t most);
 
-// Samples at most kFilesAtStart of a run's files, and returns the warnings. Files of at most
-// kSampledTokens tokens are left out, because training reads all of their tokens soon.
+// Samples at most kFilesAtStart files, and returns the warnings. Training soon reads all of a small
+// file, which is left out.
 std::vector<std::string> sampleAtStart(const Session &session, const DataSource &data);
 
 } // namespace lmc

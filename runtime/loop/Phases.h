@@ -44,8 +44,7 @@ Result<void> checkEpochs(const std::vector<PhaseData> &phases, const std::vector
 // warning.
 Result<void> checkRepeats(const std::vector<PhaseData> &phases, std::vector<std::string> &warnings);
 
-// Returns lines about the data of each leg and about the job: "job: 50 steps, 2500 tokens, 20.0 per
-// parameter".
+// Returns lines about the data and the job: "job: 50 steps, 2500 tokens, 20.0 per parameter".
 std::vector<std::string> jobFacts(const std::vector<PhaseData> &phases,
                                   const std::vector<DataLeg> &legs, uint64_t totalSteps);
 

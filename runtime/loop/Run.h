@@ -32,8 +32,7 @@ struct Run {
 // Interrupted if a signal or the time limit ended the training.
 Result<ExitCode> train(const Run &run);
 
-// What a program does with the loaded weights instead of training, without changing the run's
-// folder.
+// What a program does with the loaded weights instead of training.
 struct Measurement {
   // Is called once the weights are loaded.
   std::function<Result<ExitCode>(Session &, Console &)> use;
@@ -55,8 +54,7 @@ struct StartFacts {
   std::vector<std::string> job; // lines about the data and the job (jobFacts)
 };
 
-// Prepares a start, without loading weights and without changing the run's folder. Error: why the
-// run cannot start.
+// Prepares a start, without loading weights or changing the run's folder.
 Result<StartFacts> lookAtStart(const Run &run, Console &console);
 
 } // namespace lmc

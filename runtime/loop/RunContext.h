@@ -22,8 +22,7 @@ struct TimeSpent {
   double mean() const { return times == 0 ? 0 : seconds / static_cast<double>(times); }
 };
 
-// Returns true if an action with period `interval` is due after `step`; an interval of 0 means
-// never.
+// Returns true if `interval` is not 0, and `step` is a multiple of it.
 inline bool isDue(uint64_t step, int64_t interval) {
   return interval > 0 && step % static_cast<uint64_t>(interval) == 0;
 }
@@ -54,8 +53,8 @@ struct RunContext {
     }
   }
 
-  // Returns the estimated seconds of future work that is done at each multiple of `interval`, and
-  // at least `least` times.
+  // Returns the estimated seconds of work at future multiples of `interval`, at least `least`
+  // times.
   double pendingSeconds(const TimeSpent &spent, int64_t interval, int64_t least) const {
     const int64_t times =
         interval > 0 ? int64_t(totalSteps) / interval - int64_t(session.progress.step) / interval

@@ -24,8 +24,7 @@ struct SaveJob {
   std::optional<uint64_t> suspect;
   std::string exportFolder;     // "": no export
   std::function<void()> before; // called by the writing thread first; may be null
-  // The step that made the state, of which a background job also computes the updates. Absent: the
-  // step was skipped.
+  // The step that made the state; a background job computes its updates. Absent: it was skipped.
   std::optional<AdamWStep> update;
 };
 

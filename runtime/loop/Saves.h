@@ -26,16 +26,16 @@ public:
 
   // Allocates the memory that saves in the background need, and opens updates.jsonl.
   Result<void> prepare();
-  // Removes what a start that was killed during an export has left. Writes the export of the
-  // start's checkpoint if it is due and missing.
+  // Removes what a killed export has left. Writes the export of the start's checkpoint if it is due
+  // and missing.
   Result<void> completeExports();
 
   // Requests that the state after `step` is saved (checkpoint.save_best).
   void want(uint64_t step) { bestStep = step; }
   // Returns true if a checkpoint or an export follows the step.
   bool isDueAfter(uint64_t step) const { return savesAfter(step) || exportsAfter(step); }
-  // Makes the save and the export that are due after the newest step, in the background if
-  // possible. Error: the device failed.
+  // Makes the save and the export that are due, in the background if possible. Error: the device
+  // failed.
   Result<void> saveDue(const StepRecord &record);
   // Waits for the background job, then saves and exports at once. Error: the device failed.
   Result<void> saveNow(bool checkpoint, const std::string &exportFolder);

@@ -76,8 +76,7 @@ private:
   Result<std::optional<NextBatch>> nextBatch();
   Result<void> enqueue(const NextBatch &next);
   void writeTrace();
-  // Waits for the end of the oldest enqueued step, and counts it as done. The caller must report
-  // the returned record.
+  // Counts the oldest enqueued step as done when it has ended. The caller must report the record.
   Result<StepRecord> settle();
   // Calls settle() and report() for the oldest enqueued steps until only `count` are left.
   Result<void> drain(size_t count);

@@ -1,5 +1,4 @@
-// Shows progress to the user: on a terminal one line that is updated in place, otherwise (in a log)
-// a line at intervals.
+// Shows progress to the user: one line that is updated in place, or in a log a line at intervals.
 #pragma once
 
 #include "runtime/monitor/Metrics.h"
@@ -22,8 +21,7 @@ public:
   Console(FILE *out, FILE *err);
   ~Console();
 
-  // From now on also writes all lines to `log`, and warnings as events. `log` must outlive this
-  // object.
+  // From now on also writes all lines to `log`, which must outlive this object.
   void record(RunLog *log);
 
   // Prints a line that stays on the screen.
@@ -35,8 +33,8 @@ public:
   void warnings(const std::vector<std::string> &lines);
   // Sets the number of steps between two lines in a log, and the last step. Must precede step().
   void setSteps(int64_t logInterval, int64_t totalSteps);
-  // Must be called after every step. A log gets a line for every logInterval-th step, and for the
-  // first, the last and validated steps.
+  // A log gets a line for every logInterval-th step, and for the first, the last and validated
+  // steps.
   void step(const StepRecord &record);
 
 private:

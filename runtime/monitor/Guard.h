@@ -41,8 +41,7 @@
 
 namespace lmc {
 
-// The device does not apply a step whose loss or gradient norm exceeds these limits, which are
-// exact in f32.
+// The device does not apply a step whose loss or gradient norm exceeds these limits, exact in f32.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity(); // in nats
   double norm = std::numeric_limits<double>::infinity(); // L2 norm of the gradient before clipping
@@ -152,12 +151,10 @@ public:
   // Returns the limits of a step. All steps up to `step` - 2 must have been observed.
   StepLimits limitsOf(int64_t step) const;
 
-  // Returns the first step of a spike or rise that is not over; the state from before it is worth
-  // keeping.
+  // Returns the first step of a spike or rise that is not over.
   std::optional<int64_t> suspectSince() const;
 
-  // Save and restore, as JSON, everything on which later verdicts depend. Error: `text` was not
-  // made by state().
+  // Save and restore, as JSON, everything on which later verdicts depend.
   std::string state() const;
   Result<void> restore(const std::string &text);
 

@@ -1,5 +1,4 @@
-// Measures what the machine did in a period: the time and clock of its processors, and pages from
-// disks.
+// Measures what the machine did in a period.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,4 @@
-// Statistics of a step's routers in a mixture of experts, and a warning of experts that are never
-// chosen.
+// Statistics of a step's routers in a mixture of experts, and a warning of unused experts.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,7 @@ struct RouterRecord {
   double minLoad() const;
 };
 
-// Returns the values of a router under their names in metrics.jsonl, rounded to 7 significant
-// digits, as f32 has them.
+// Returns the values of a router under their names in metrics.jsonl, rounded to 7 digits.
 std::vector<std::pair<const char *, double>> valuesOf(const RouterRecord &router);
 
 // Warns of experts that got no token in `steps` steps in a row ("dead" experts).

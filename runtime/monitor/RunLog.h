@@ -34,14 +34,13 @@ public:
   // Appends {"time": TIME, "event": NAME, ...FIELDS} to events.jsonl.
   void event(const char *name, const nlohmann::ordered_json &fields);
 
-  // Calls `listener` (may be null) with the name and the line of each later event, once it is
-  // written. The thread of the event makes the call, and has the lock.
+  // Calls `listener` (may be null) with each later event once it is written, in its thread and with
+  // the lock.
   using Listener =
       std::function<void(const std::string &name, const nlohmann::ordered_json &event)>;
   void listen(Listener to);
 
-  // While the caller has the lock, other threads cannot write to the log. The thread with the lock
-  // may call all functions.
+  // Keeps other threads from writing. The thread with the lock may call all functions.
   using Lock = std::unique_lock<std::recursive_timed_mutex>;
   Lock lock() { return Lock(*mutex); }
   // Waits at most `limit` for the lock. The caller must check whether it got the lock.

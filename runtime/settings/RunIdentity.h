@@ -40,8 +40,7 @@ std::vector<SettingChange> compareSettings(const RunIdentity &before, const RunI
 // contents of files are compared, but not their paths.
 std::vector<SettingChange> compareData(const RunIdentity &before, const RunIdentity &now);
 
-// Returns true if a change gives the training data another order, so that a recorded position is no
-// longer valid.
+// Returns true if a change gives the training data another order.
 bool reordersData(const std::vector<SettingChange> &changes);
 // Returns true if the changes keep the order within the source whose files the setting `key` names.
 bool keepsSource(const std::vector<SettingChange> &changes, std::string_view key);

@@ -20,8 +20,7 @@ struct RunPhase {
   uint64_t firstStep = 0, lastStep = 0;
 };
 
-// Returns the phases of a run of `plan` that ends with step `totalSteps`, which is where the last
-// phase ends and no earlier one ends later. A run without phases has one.
+// Returns the phases of a run that ends with step `totalSteps`. A run without phases has one.
 std::vector<RunPhase> phasesOf(const PlanFile &plan, uint64_t totalSteps);
 
 // Returns the number of the phase that trains step `step` + 1 or, if `isDone`, step `step`.

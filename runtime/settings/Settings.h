@@ -1,5 +1,4 @@
-// The settings of a run in the form that the trainer uses. ground/config/Config.h has the keys of
-// the TOML file, from which they are made.
+// The settings of a run in the form that the trainer uses, made from ground/config/Config.h.
 #pragma once
 
 #include "ground/config/RunSettings.h"

@@ -25,8 +25,7 @@ double unixSeconds();
 inline constexpr const char *kTimeLimitVariable = "LMC_TIME_LIMIT";
 std::string textOf(const TimeLimit &limit); // "END SOURCE"
 
-// Returns the seconds of a duration: "3.5" (hours), "1d12h", "3h50m" or "90s". Error: it is not
-// longer than 0, or longer than 10 years.
+// Returns the seconds of a duration: "3.5" (hours), "1d12h", "3h50m" or "90s"; at most 10 years.
 Result<double> parseDuration(std::string_view text);
 
 // Returns the seconds since 1970-01-01 00:00 UTC of a point in time: such a number, or ISO 8601 as
@@ -72,8 +71,7 @@ public:
   // Returns true if the next step must not begin, given the number of enqueued steps and the
   // estimated seconds of other work after it.
   bool mustLeave(size_t enqueued, double besides) const;
-  // Returns true if only a save still fits. `besides` is the estimated time until a background save
-  // is complete.
+  // Returns true if only a save still fits after `besides`, the rest of a background save.
   bool mustSave(double besides = 0) const;
 
   // Returns the seconds that must be left before a step, with no work beside it, may begin.

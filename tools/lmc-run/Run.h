@@ -15,8 +15,7 @@ struct ProgramOptions : RunOptions {
   bool eval = false;
   std::string dumpLogits;
   int64_t bench = 0; // number of steps to time; 0: no bench
-  // Files to which the results of all commands of one step are written, or with which they are
-  // compared. `tolerance` 0: the default of CommandRecord.h.
+  // The files of --record-commands and --compare-commands; `tolerance` 0: the default.
   std::string recordCommands, compareCommands;
   double tolerance = 0;
   bool preflight = false; // only measures the links between ranks
@@ -29,13 +28,10 @@ struct ProgramOptions : RunOptions {
   }
 };
 
-// Does what `options` request, with the other ranks that the launcher has started. Returns Success,
-// Interrupted (stopped by a signal of kStopSignals, or because of the time limit), or SlowLink
-// (check/Preflight.h).
+// Does what `options` request, with the other ranks. Returns Success, Interrupted, or SlowLink.
 Result<ExitCode> run(const ProgramOptions &options);
 
-// Does the same in a given world, all of whose ranks must call it. Rank 0 writes to the options'
-// `output` and `errors`, and every other rank R only to OUT/ranks/R.
+// All ranks of the world must call it. Only rank 0 writes to the options' `output` and `errors`.
 Result<ExitCode> run(const ProgramOptions &options, World &world);
 
 } // namespace lmc

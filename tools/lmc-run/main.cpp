@@ -257,8 +257,7 @@ static ExitCode describeDevices(bool json) {
   return found["problems"].empty() ? ExitCode::Success : ExitCode::Failure;
 }
 
-// Raises the soft limit of descriptors: each token file needs one or two, so a data set of a
-// thousand files would exceed the usual limit.
+// Raises the soft limit of descriptors, because each token file needs one or two.
 static void raiseDescriptorLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {

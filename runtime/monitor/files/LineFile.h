@@ -15,15 +15,12 @@ namespace lmc {
 // A line that cannot be written is kept, as by AppendFile.
 class LineFile {
 public:
-  // Opens or creates the file `path`. If the last line has no newline, the next write adds it
-  // first.
+  // Opens or creates the file `path`. The first write completes an incomplete last line.
   static Result<LineFile> open(const std::string &path);
 
-  // Like open(), for a file with a JSON object per step, in the order of the steps, that continues
-  // after step `lastStep`. The first line whose "step" is later, and all lines after it, are moved
-  // to the file of the same name in the folder that `undone` returns. So is an incomplete last
-  // line, which a killed run may leave. `undone` is called only if there is something to move. At
-  // every moment each line is in at least one of the two files on the disk.
+  // Like open(), for a file with a JSON object per step that continues after step `lastStep`. The
+  // lines of later steps, and an incomplete last line, are moved to the folder that `undone`
+  // returns. At every moment each line is in one of the two files on the disk.
   static Result<LineFile> openAfter(const std::string &path, int64_t lastStep,
                                     const std::function<Result<std::string>()> &undone);
 

@@ -24,8 +24,7 @@ namespace lmc {
 
 namespace {
 
-// About this number of tokens per parameter gives the lowest loss for a given number of training
-// FLOPs (Hoffmann et al., "Training Compute-Optimal Large Language Models", arXiv 2203.15556).
+// About this number of tokens per parameter is compute-optimal (Hoffmann et al., arXiv 2203.15556).
 constexpr double kChinchillaTokens = 20;
 
 // A stream from which the written text can be read.

@@ -29,8 +29,7 @@ static bool isOld(const std::string &path) {
          std::filesystem::file_time_type::clock::now() - changed > std::chrono::minutes(10);
 }
 
-// Removes the scratch folders of killed checks. A running check holds the lock of its folder,
-// except for a moment after it has made the folder.
+// Removes the scratch folders of killed checks. A running check holds the lock of its folder.
 static void removeLeftOvers(const std::string &place) {
   auto names = listFolder(place);
   if (!names)

@@ -1,5 +1,4 @@
-// Checks a run's folder before the first step. Changes no file of the run: it only makes and
-// removes a file of its own, and removes files of checks that were killed.
+// Checks a run's folder before the first step, without changing the run's files.
 #pragma once
 
 #include "runtime/watch/Findings.h"
@@ -16,8 +15,7 @@ inline constexpr const char *kScratchPrefix = ".lmc-check-";
 // `out`. Removes the files of checks that were killed at least ten minutes ago.
 void checkFolder(const std::string &out, Findings &findings);
 
-// Verifies the recorded checksums of the newest checkpoint of `out` and, if it is set, of the
-// checkpoint `start`, from which the run will start instead.
+// Verifies the newest checkpoint of `out` and, if it is set, the checkpoint `start`.
 void checkCheckpoints(const std::string &out, const std::optional<std::string> &start,
                       Findings &findings);
 

@@ -30,11 +30,10 @@ struct TrialOutcome {
 // Returns a text about the differences between two outcomes; "": they are equal.
 std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resumed);
 
-// Trains the three steps after `start` (fewer if the run has fewer left) in a scratch folder in
-// `place`, then trains them again with a save and a resume before the last step, and removes the
-// folder. Adds faults to `findings`; it is an error if the results of the two trainings differ. The
-// overrides of `start` must limit each validation to one global batch. All ranks must call
-// runTrial() together. Returns Success or, after a signal, Interrupted. Error: a rank was lost.
+// Trains the three steps after `start` (or all that are left) in a scratch folder in `place`, then
+// trains them again with a save and a resume before the last step, and adds differences and other
+// faults to `findings`. The overrides of `start` must limit each validation to one global batch.
+// All ranks must call it. Returns Success or, after a signal, Interrupted. Error: a rank was lost.
 Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
                           const Run &run, Findings &findings, TrialFigures &figures);
 

@@ -18,10 +18,9 @@ struct GroupSpeed {
   uint64_t sent = 0;    // bytes that a rank sent for this measurement
 };
 
-// Measures a group of at least two ranks. All of them must call it, and get the same result. The
-// bandwidth is that of the largest all-gather, of 64 KiB to 64 MiB, that can be measured in about
-// `seconds`. On a very slow link, the all-gather of 64 KiB takes longer than that. `now` returns
-// the time in seconds.
+// Measures a group of at least two ranks, all of which must call it and get the same result. The
+// bandwidth is that of the largest all-gather, of 64 KiB to 64 MiB, that takes less than about
+// `seconds`. `now` returns the time in seconds.
 Result<GroupSpeed> measureGroup(Communicator &group, double seconds,
                                 const std::function<double()> &now = steadySeconds);
 

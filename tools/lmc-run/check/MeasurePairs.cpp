@@ -86,8 +86,8 @@ private:
   std::vector<char> x, d;
 };
 
-// Returns a pair to measure again, to be sure that a slow link is slow: for each slow link, its
-// pair, or the fastest pair of its slow rank; of these, the slowest. Leaves out pairs in `seen`.
+// Returns the slowest pair to measure again: the pair of a slow link, or the fastest pair of a slow
+// rank. Leaves out pairs in `seen`.
 std::optional<PairSpeed> suspectOf(const std::vector<PairSpeed> &pairs, int ranksPerNode,
                                    const std::set<std::pair<int, int>> &seen) {
   std::optional<PairSpeed> suspect;

@@ -82,8 +82,7 @@ private:
 
 } // namespace
 
-// Runs `total` steps. Sets `loss` to the loss of the last step, and ends[i] to the mark after step
-// i (from 0).
+// Sets `loss` to the loss of the last step, and ends[i] to the mark after step i (from 0).
 static Result<void> runSteps(Session &session, uint64_t total, const StopSignals &stop,
                              std::vector<std::unique_ptr<Mark>> &ends, double &loss) {
   LMC_LET(batches, Batches::open(session));

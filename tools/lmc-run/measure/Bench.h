@@ -1,5 +1,4 @@
-// Runs some optimizer steps of a job for `lmc-run --bench`, which measures their time, and for
-// --record-commands and --compare-commands.
+// Runs some steps of a job for --bench, --record-commands and --compare-commands.
 #pragma once
 
 #include "ground/support/Signals.h"
@@ -11,15 +10,13 @@
 namespace lmc {
 
 // Runs two steps of a started session as a warm-up, then options.bench steps, then the steps that
-// --trace records. Prints the time of a step beside the plan's prediction (docs/running.md
-// describes the result). The batches come from the job's training data; a job without training data
-// gets random tokens. Writes no file but the trace. Returns Interrupted if a signal stopped it.
+// --trace records. Prints the time of a step beside the plan's prediction (docs/running.md). A job
+// without training data gets random tokens. Returns Interrupted if a signal stopped it.
 Result<ExitCode> bench(Session &session, const ProgramOptions &options, const StopSignals &stop,
                        Console &console);
 
-// Runs one step of a started session, whose functions `record` observes, and the function `eval` if
-// the plan has it. Then finishes the record. The batches are those of bench(). Error: a command
-// differs from the recorded one.
+// Runs one step, with the batches of bench(), and the function `eval` if the plan has it. `record`
+// observes them, and is then finished.
 Result<ExitCode> recordCommands(Session &session, CommandRecord &record,
                                 const ProgramOptions &options, const StopSignals &stop,
                                 Console &console);

@@ -116,8 +116,8 @@ ResultSums sumsOf(plan::DType dtype, const char *data, uint64_t rows, uint64_t e
   return sums;
 }
 
-// Returns an estimate of the L2 norm of the difference of two results, divided by `scale`; infinity
-// if they have different numbers of finite elements.
+// Returns an estimate of the L2 norm of the difference, divided by `scale`; infinity if the numbers
+// of finite elements differ.
 double estimatedDifference(const ResultSums &one, const ResultSums &other, double scale) {
   if (one.elements != other.elements || one.notFinite != other.notFinite)
     return std::numeric_limits<double>::infinity();
@@ -129,8 +129,7 @@ double estimatedDifference(const ResultSums &one, const ResultSums &other, doubl
   return std::sqrt(squares / double(ResultSums::kProjections)) / scale;
 }
 
-// Sets, for each result, its relative difference from the result in the file. Returns true if no
-// difference is above the tolerance.
+// Sets the relative difference of each result. Returns true if none is above the tolerance.
 bool compare(ordered_json &line, const ordered_json &expected, double tolerance) {
   double largest = 0;
   for (size_t i = 0; i < line["outputs"].size(); ++i) {

@@ -1,6 +1,6 @@
-// Records what each command of a step computed, in a file that is much smaller than the tensors,
-// and compares a step with such a file: for `lmc-run --record-commands` and `--compare-commands`.
-// It finds the first command at which two machines differ.
+// Records what each command of a step computed, and compares a step with such a file
+// (--record-commands and --compare-commands), to find the first command at which two machines
+// differ.
 //
 // The file has one JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
 // "device"}. Each other line is for a command with results, in the order in which they ran:
@@ -64,8 +64,7 @@ private:
   CommandRecord(const PlanFile &plan, const std::string &path)
       : plan(plan), path(path), runs(plan->functions()->size()) {}
   Result<void> take(Device &device, uint32_t function, uint32_t command);
-  // Sets the results of a command of experts to zeros before it runs, because the command writes
-  // only the rows that exist.
+  // A command of experts writes only the rows that exist, so all rows are zeros before it runs.
   Result<void> clearUnusedRows(Device &device, uint32_t function, uint32_t command);
   // Makes `buffer` at least `bytes` bytes long.
   Result<void> reserve(Device &device, uint64_t bytes);

@@ -34,8 +34,7 @@ static std::vector<std::string> environmentWith(const std::vector<std::string> &
   return all;
 }
 
-// Uses posix_spawn(), because fork() copies the page tables of this process, which takes long with
-// hundreds of gigabytes.
+// fork() would copy the page tables of this process, which takes long with hundreds of gigabytes.
 Result<Command> Command::start(const std::vector<std::string> &arguments,
                                const std::vector<std::string> &environment, int input,
                                const std::string &output) {

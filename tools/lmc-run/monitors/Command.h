@@ -10,20 +10,19 @@
 
 namespace lmc {
 
-// A program in a session of its own, so that no signal of the run's terminal reaches it. It
-// continues when this process ends, however this ends.
+// A program in a session of its own, which no signal of the run's terminal reaches. It outlives
+// this process.
 class Command {
 public:
   // Starts the program arguments[0], which is searched in PATH, with `arguments`. The texts
   // "NAME=value" in `environment` add or replace environment variables. The program reads from the
-  // descriptor `input`, and appends to the file `output`; if that file cannot be opened, the output
-  // is lost. Error: the program cannot be started.
+  // descriptor `input`, and appends to the file `output`, if that can be opened.
   static Result<Command> start(const std::vector<std::string> &arguments,
                                const std::vector<std::string> &environment, int input,
                                const std::string &output);
 
-  // If the program has ended, returns its exit code, or 128 + the number of the signal that ended
-  // it. Must be called until then, because the system keeps an entry for an ended process.
+  // If the program has ended, returns its exit code, or 128 + the number of its signal. Must be
+  // called until then.
   std::optional<int> ended();
 
 private:

@@ -10,8 +10,7 @@
 
 namespace lmc {
 
-// The input is a file in memory, because writing to a pipe that the command does not read could
-// block the run.
+// The input is a file in memory, because writing to a pipe could block the run.
 Result<void> EventCommand::start(const std::string &name, Kind &kind, const Event &event) {
   const int memory = ::memfd_create("event", MFD_CLOEXEC);
   if (memory < 0)

@@ -10,21 +10,19 @@
 
 namespace lmc {
 
-// For each kind of event, at most one command runs at a time. An event that comes while the command
-// of its kind runs waits until that command has ended. Of several waiting events of a kind, only
-// the latest is kept, so a command that hangs costs nothing.
+// For each kind of event, at most one command runs at a time. Of the events that come meanwhile,
+// the latest waits.
 class EventCommand {
 public:
   // `command` is a text for /bin/sh. Its output goes to OUT/on_event.log.
   EventCommand(std::string command, std::string out)
       : command(std::move(command)), out(std::move(out)) {}
 
-  // Starts the command. Its input is the event's line of JSON, and its environment has LMC_EVENT
-  // (`kind`), LMC_STEP and LMC_OUT. Error: the command cannot be started.
+  // Starts the command with the event as its input, and LMC_EVENT (`kind`), LMC_STEP and LMC_OUT in
+  // its environment.
   Result<void> run(const std::string &kind, int64_t step, const std::string &json);
 
-  // Starts the commands of waiting events whose kind has no running command any more. Must be
-  // called regularly. Error: a command cannot be started.
+  // Starts the commands of waiting events. Must be called regularly.
   Result<void> poll();
 
 private:

@@ -28,8 +28,7 @@ Result<void> ExportCommand::find() {
   return {};
 }
 
-// The command's standard input is the lock file, so the lock stays until the last process that has
-// inherited this descriptor ends.
+// The command's standard input is the lock file, so the lock ends with the command.
 Result<bool> ExportCommand::start(int64_t step) {
   const std::string results = resultsOf(step), lock = results + "/lock";
   LMC_TRY(makeFolders(results));

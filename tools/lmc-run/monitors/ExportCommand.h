@@ -13,13 +13,11 @@
 namespace lmc {
 
 // One command runs at a time, in the order of the exports' steps, and continues when the run ends.
-// While it runs, it holds a lock on the file `lock` in OUT/evaluations/STEP, the folder for
-// results. If it does not end with exit code 0, a later start of the run evaluates the export
-// again.
+// If it does not end with exit code 0, a later start of the run evaluates the export again. A
+// command that runs holds a lock on the file `lock` in OUT/evaluations/STEP.
 class ExportCommand {
 public:
-  // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log. `out` must
-  // be an absolute path.
+  // `command` is a text for /bin/sh. Its output goes to OUT/evaluations/STEP/output.log.
   ExportCommand(std::string command, std::string out)
       : command(std::move(command)), out(std::move(out)) {}
 
@@ -34,8 +32,8 @@ public:
     EvaluationResults results; // if the code is 0
   };
   // Returns the outcome of a command that has ended, if there is one, and starts the next command
-  // with LMC_EXPORT (the folder of the export), LMC_STEP, LMC_OUT and LMC_RESULTS (the folder for
-  // results) in its environment. Must be called regularly.
+  // with LMC_EXPORT, LMC_STEP, LMC_OUT and LMC_RESULTS in its environment. Must be called
+  // regularly.
   Result<std::optional<Outcome>> poll();
 
   // Returns the steps of exports whose command runs or has to wait.

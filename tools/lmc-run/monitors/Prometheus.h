@@ -1,6 +1,5 @@
-// Shows the state of a run to Prometheus: writes a file in the text format (version 0.0.4,
-// prometheus.io/docs/instrumenting/exposition_formats) that the textfile collector of node_exporter
-// reads.
+// Shows the state of a run to Prometheus, in a file for the textfile collector of node_exporter
+// (prometheus.io/docs/instrumenting/exposition_formats, text format 0.0.4).
 #pragma once
 
 #include "ground/support/Result.h"

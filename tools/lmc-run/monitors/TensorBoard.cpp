@@ -129,8 +129,7 @@ static std::string scalarRecord(int64_t step, const std::string &prefix,
   return eventRecord(step, 5, summary);
 }
 
-// Returns a text as a code block of Markdown, which shows it unchanged: each line is indented by
-// four spaces.
+// Returns a text as a code block of Markdown, in which each line begins with four spaces.
 static std::string codeBlock(const std::string &text) {
   std::string block = "    ";
   for (const char c : text) {

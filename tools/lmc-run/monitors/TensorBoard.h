@@ -44,8 +44,7 @@ namespace lmc {
 // Returns `data` as a record of a TFRecord file.
 std::string tfRecord(std::string_view data);
 
-// Returns the tags and values of a step: "loss", "validation/web/loss", ... Rates that are not
-// known are left out.
+// Returns the tags and values of a step: "loss", "validation/web/loss", ...
 std::vector<std::pair<std::string, double>> scalarsOf(const StepRecord &record);
 
 class TensorBoardWriter {
@@ -65,8 +64,8 @@ public:
   // evaluation as "evaluation/NAME".
   Result<void> write(int64_t step, const std::vector<GeneratedText> &texts);
   Result<void> write(int64_t step, const EvaluationResults &results);
-  // Writes "updates/NAME", the update ratio unless it is absent, and "weight_rms/NAME", the
-  // weights' root mean square.
+  // Writes the update ratios as "updates/NAME", and the weights' root mean squares as
+  // "weight_rms/NAME".
   Result<void> write(const StepUpdates &updates);
 
   // Returns true if steps were dropped since the last successful attempt to write.

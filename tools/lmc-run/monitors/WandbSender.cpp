@@ -13,8 +13,8 @@
 
 namespace lmc {
 
-// Exit codes after which another start would fail in the same way: that of lmc-wandb for a Python
-// without wandb, and those of env and the shell for a program that is missing or not executable.
+// Exit codes after which another start would fail in the same way: of lmc-wandb without the package
+// wandb, and of env and the shell.
 static constexpr int kCannotWork = 3, kNotExecutable = 126, kNotFound = 127;
 
 // Returns the path of lmc-wandb: the environment variable LMC_WANDB, or a file beside this program.

@@ -1,5 +1,4 @@
-// Starts the program lmc-wandb (tools/lmc-wandb), which sends the files of a run to Weights &
-// Biases. lmc-run itself does not use the network for this.
+// Starts the program lmc-wandb, which sends the files of a run to Weights & Biases.
 #pragma once
 
 #include "ground/config/Config.h"
@@ -22,9 +21,9 @@ public:
   WandbSender(const WandbSender &) = delete;
   WandbSender &operator=(const WandbSender &) = delete;
 
-  // Starts the program if it does not run: the first time at once, and about a minute after each
-  // failure. Must be called regularly, also after an Error. Returns true if the program has run for
-  // at least a minute. Error: the program cannot be started, or has failed.
+  // Starts the program if it does not run: at once, and about a minute after each failure. Must be
+  // called regularly. Returns true if the program has run for at least a minute. Error: it cannot
+  // be started, or has failed.
   Result<bool> poll();
 
 private:
