@@ -4,7 +4,6 @@
 #include "runtime/loop/RunContext.h"
 #include "runtime/loop/SaveWriter.h"
 #include "runtime/monitor/Metrics.h"
-#include "runtime/monitor/Updates.h"
 #include "runtime/monitor/files/LineFile.h"
 
 #include <chrono>

@@ -5,7 +5,6 @@
 #include "runtime/monitor/Console.h"
 #include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/RunLog.h"
-#include "runtime/monitor/Updates.h"
 
 #include <cstdint>
 #include <functional>

@@ -3,7 +3,7 @@
 
 #include "runtime/comm/Communicator.h"
 #include "runtime/folder/Snapshot.h"
-#include "runtime/monitor/Updates.h"
+#include "runtime/monitor/Metrics.h"
 #include "runtime/settings/AdamWStep.h"
 
 #include <functional>

@@ -2,7 +2,7 @@
 //
 // A tensor is out of range if one of its weights or updates is not finite. From the first judged
 // step on, it is also out of range if it never had a gradient or, for a matrix, if its update ratio
-// (Updates.h) is above a limit L (guard.update_ratio).
+// (Metrics.h) is above a limit L (guard.update_ratio).
 //
 // The first judged step comes after the warm-up, and not before step 5 / L. Before it, a matrix is
 // out of range only if its ratio is above 10: its initial weights are then far too small. Adam

@@ -5,7 +5,6 @@
 #include "runtime/folder/RunDirectory.h"
 #include "runtime/monitor/Guard.h"
 #include "runtime/monitor/Metrics.h"
-#include "runtime/monitor/Updates.h"
 #include "runtime/step/Session.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/monitor/Updates.h"
+#include "runtime/monitor/Metrics.h"
 
 #include <gtest/gtest.h>
 

@@ -24,8 +24,8 @@
 #pragma once
 
 #include "ground/support/EvaluationResults.h"
+#include "runtime/monitor/Metrics.h"
 #include "runtime/monitor/RunObserver.h"
-#include "runtime/monitor/Updates.h"
 #include "runtime/monitor/files/AppendFile.h"
 #include "tools/lmc-run/monitors/Clock.h"
 
