@@ -3,7 +3,6 @@
 #include "ground/support/File.h"
 #include "runtime/checkpoint/Checkpoint.h"
 #include "runtime/monitor/RunLog.h"
-#include "tools/lmc-run/end/Restarts.h"
 #include "tools/lmc-run/launch/ChildSignals.h"
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -24,6 +24,35 @@
 #include <unistd.h>
 
 namespace lmc {
+
+std::string textOf(const ProcessEnd &end) {
+  if (end.signal != 0)
+    return fmt::format("signal {} ({}{})", end.signal, ::strsignal(end.signal),
+                       end.signal == SIGKILL ? "; is the memory of this machine full?" : "");
+  const auto code = static_cast<ExitCode>(end.code);
+  return fmt::format("exit code {}{}", end.code,
+                     code == ExitCode::Failure      ? " (the machine failed)"
+                     : code == ExitCode::RankFailed ? " (another rank failed)"
+                                                    : "");
+}
+
+// Returns true if the cause of the end may disappear by itself: a signal, or a failure of the
+// machine or of another rank.
+static bool mayPass(const ProcessEnd &end) {
+  return end.signal != 0 || end.code == static_cast<int>(ExitCode::Failure) ||
+         end.code == static_cast<int>(ExitCode::RankFailed);
+}
+
+std::optional<RestartPolicy::Restart> RestartPolicy::next(const ProcessEnd &end, uint64_t step) {
+  if (step > best)
+    vain = 0;
+  best = std::max(best, step);
+  if (!mayPass(end) || vain >= most)
+    return std::nullopt;
+  ++vain;
+  const double doublings = static_cast<double>(std::min<int64_t>(vain - 1, 30));
+  return Restart{vain, std::min(std::exp2(doublings), kLongestWait)};
+}
 
 namespace {
 

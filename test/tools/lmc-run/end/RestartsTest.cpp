@@ -1,4 +1,4 @@
-#include "tools/lmc-run/end/Restarts.h"
+#include "tools/lmc-run/end/Supervise.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
