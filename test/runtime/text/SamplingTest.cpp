@@ -1,4 +1,4 @@
-#include "runtime/text/Sampling.h"
+#include "runtime/text/Generator.h"
 
 #include <gtest/gtest.h>
 
