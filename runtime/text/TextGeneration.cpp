@@ -1,6 +1,7 @@
 #include "runtime/text/TextGeneration.h"
 
 #include "corpus/tokenizer/unicode/Utf8.h"
+#include "ground/support/File.h"
 #include "runtime/comm/Agree.h"
 
 #include <fmt/format.h>
@@ -14,6 +15,40 @@ namespace lmc {
 
 // The maximum number of bytes of a text that the console shows.
 static constexpr size_t kShownBytes = 120;
+
+static constexpr uint64_t kMaximumPromptBytes = 64 << 20;
+
+Result<std::vector<TextGeneration::Prompt>> TextGeneration::readPrompts(const std::string &path) {
+  auto read = readTextFile(path, kMaximumPromptBytes);
+  if (!read)
+    return Error{"generation.prompts: " + read.error().message, read.error().code};
+  const bool isJson = path.ends_with(".jsonl");
+  std::vector<Prompt> prompts;
+  std::string_view rest = *read;
+  for (uint64_t line = 1; !rest.empty(); ++line) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view text = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (text.ends_with('\r'))
+      text.remove_suffix(1);
+    if (text.empty())
+      continue;
+    if (replaceInvalidUtf8(text) != text)
+      return Error{fmt::format("{}:{}: not valid UTF-8", path, line)};
+    if (!isJson) {
+      prompts.push_back({line, std::string(text)});
+      continue;
+    }
+    const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const auto prompt = json.is_object() ? json.find("prompt") : json.end();
+    if (!json.is_object() || prompt == json.end() || !prompt->is_string())
+      return Error{fmt::format("{}:{}: expected an object {{\"prompt\": TEXT}}", path, line)};
+    prompts.push_back({line, prompt->get<std::string>()});
+  }
+  if (prompts.empty())
+    return Error{fmt::format("{}: has no prompt", path)};
+  return prompts;
+}
 
 Result<void> TextGeneration::readPromptsOf(const DataSource &data) {
   const GenerationConfig &settings = session.settings.config.generation;

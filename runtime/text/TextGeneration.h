@@ -5,7 +5,6 @@
 #include "runtime/monitor/RunObserver.h"
 #include "runtime/step/Session.h"
 #include "runtime/text/Generator.h"
-#include "runtime/text/Prompts.h"
 #include "runtime/text/TextCodec.h"
 
 #include <functional>
@@ -37,8 +36,15 @@ public:
   Result<bool> generate(uint64_t step, const std::function<bool()> &stopRequested);
 
 private:
+  struct Prompt {
+    uint64_t line = 0; // number of the line in the file, from 1
+    std::string text;  // valid UTF-8
+  };
   TextGeneration(Session &session, Console &console, RunLog &log, RunObserver *observer)
       : session(session), console(console), log(log), observer(observer) {}
+  // Reads prompts: one per line that is not empty or, in a file "*.jsonl", one object {"prompt":
+  // TEXT} per line.
+  static Result<std::vector<Prompt>> readPrompts(const std::string &path);
   // Called by rank 0.
   Result<void> readPromptsOf(const DataSource &data);
   // Sends the ids of the prompts to the other ranks.
