@@ -4,7 +4,7 @@
 #include "runtime/folder/RunDirectory.h"
 #include "runtime/folder/Snapshot.h"
 #include "runtime/monitor/Metrics.h"
-#include "runtime/settings/AdamWStep.h"
+#include "runtime/settings/Settings.h"
 
 #include <atomic>
 #include <functional>

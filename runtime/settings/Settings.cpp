@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -89,6 +90,27 @@ Result<TrainSettings> TrainSettings::make(const RunSettings &from, const PlanFil
   LMC_LET(skipSteps, readStepRanges(config.guard.skipSteps));
   settings.skipSteps = std::move(*skipSteps);
   return settings;
+}
+
+AdamWStep adamWStep(const TrainSettings &settings, int64_t number, double lr) {
+  const auto steps = static_cast<double>(number);
+  const OptimizerConfig &optimizer = settings.config.optimizer;
+  return {.number = number,
+          .lr = lr,
+          .correction1 = 1.0 - std::pow(optimizer.beta1, steps),
+          .correction2 = 1.0 - std::pow(optimizer.beta2, steps),
+          .eps = optimizer.eps,
+          .weightDecay = optimizer.weightDecay,
+          .groups = optimizer.groups};
+}
+
+AdamWStep AdamWStep::of(const std::string &group) const {
+  AdamWStep step = *this;
+  if (const auto found = groups.find(group); found != groups.end()) {
+    step.lr *= found->second.lrMult;
+    step.weightDecay = found->second.weightDecay;
+  }
+  return step;
 }
 
 } // namespace lmc

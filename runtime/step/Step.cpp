@@ -1,7 +1,7 @@
 #include "runtime/step/Step.h"
 
 #include "ground/plan/Names.h"
-#include "runtime/settings/AdamWStep.h"
+#include "runtime/settings/Settings.h"
 #include "runtime/step/Inputs.h"
 
 #include <fmt/format.h>

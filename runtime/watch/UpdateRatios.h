@@ -4,7 +4,7 @@
 #include "runtime/comm/Communicator.h"
 #include "runtime/folder/Snapshot.h"
 #include "runtime/monitor/Metrics.h"
-#include "runtime/settings/AdamWStep.h"
+#include "runtime/settings/Settings.h"
 
 #include <functional>
 #include <vector>

@@ -13,7 +13,7 @@
 // moments, which are rounded after the step, `a` is exact to a few percent.
 #pragma once
 
-#include "runtime/settings/AdamWStep.h"
+#include "runtime/settings/Settings.h"
 
 #include <cstdint>
 
