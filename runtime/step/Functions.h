@@ -2,13 +2,31 @@
 #pragma once
 
 #include "runtime/device/FunctionObserver.h"
-#include "runtime/monitor/Profile.h"
 
 #include <map>
 #include <memory>
 #include <string>
 
 namespace lmc {
+
+// The time that a run spends in each function of the plan.
+class Profile {
+public:
+  // Adds one run of `function` that took `seconds`.
+  void add(const std::string &function, double seconds);
+
+  // Writes {"functions": [{"name", "calls", "seconds", "mean_seconds", "min_seconds"}]}, the
+  // function with the largest total first.
+  Result<void> write(const std::string &path) const;
+
+private:
+  struct Entry {
+    uint64_t calls = 0;
+    double seconds = 0;
+    double least = 0;
+  };
+  std::map<std::string, Entry> entries;
+};
 
 class Functions {
 public:
