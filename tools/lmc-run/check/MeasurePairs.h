@@ -1,4 +1,5 @@
-// Measures how fast every two ranks of a node, and every two nodes, exchange data.
+// Measures how fast every two ranks of a node, and every two nodes, exchange data, and finds the
+// ranks and links that are slower than others of their kind.
 //
 // The ranks meet like the players of a round-robin tournament: in each round, all pairs exchange
 // data at the same time. After n - 1 rounds (n if n is odd), each rank has met all others. A
@@ -39,5 +40,23 @@ struct PairSpeeds {
 // there is time, and once more, with less other traffic, if they look slow. The fastest measurement
 // counts, because a busy machine delays some.
 Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds);
+
+// A rank, a pair or a group is slow if its exchange takes at least kSlow times the median of its
+// kind. Collectives wait for the slowest link, so a link of half the speed can double the time of a
+// step.
+constexpr double kSlow = 2;
+
+struct SlowLink {
+  // The slow ranks at each end, all on one node. `to` is empty if `from` are slow with all others.
+  std::vector<int> from, to;
+  double seconds = 0; // time of the slowest of them (PairSpeed::seconds())
+  double usual = 0;   // median time of the others, for comparison
+};
+
+// Returns the slow ranks and links of `pairs`, all within nodes or all across nodes. Ranks are
+// compared with the median rank; then pairs without a slow rank with the median of such pairs. The
+// time of a rank is that of its fastest pair, so that a slow link does not make both of its ends
+// look slow. Ranks of one node, and pairs of the same two nodes, are one SlowLink.
+std::vector<SlowLink> slowLinks(const std::vector<PairSpeed> &pairs, int ranksPerNode);
 
 } // namespace lmc

@@ -5,7 +5,7 @@
 #include "ground/support/Size.h"
 #include "runtime/monitor/Console.h"
 #include "tools/lmc-run/check/MeasureGroup.h"
-#include "tools/lmc-run/check/SlowLinks.h"
+#include "tools/lmc-run/check/MeasurePairs.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

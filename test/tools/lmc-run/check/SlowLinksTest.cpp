@@ -1,4 +1,4 @@
-#include "tools/lmc-run/check/SlowLinks.h"
+#include "tools/lmc-run/check/MeasurePairs.h"
 
 #include <gtest/gtest.h>
 
