@@ -3,24 +3,19 @@
 
     lmc-wandb OUT --project=P [--entity=E] [--group=G] [--name=N]
 
-lmc-run starts it beside the run if monitoring.wandb_project is set; started by hand, it sends what
-W&B does not have yet, and ends. The key comes from WANDB_API_KEY, the
-file WANDB_API_KEY_PATH or ~/.netrc, and WANDB_MODE=offline
-keeps everything in OUT/wandb until `wandb sync`.
+lmc-run starts it beside the run if monitoring.wandb_project is set. Started by hand, it sends what
+W&B does not have yet, and ends. The key comes from WANDB_API_KEY, the file WANDB_API_KEY_PATH or
+~/.netrc. WANDB_MODE=offline keeps everything in OUT/wandb until `wandb sync`.
 
-metrics.jsonl is the truth, and is only read: each of its steps is sent once, whatever is killed. How
-far W&B has got is asked of W&B itself, when the W&B run is opened: of the server or, offline, of the
-files in OUT/wandb.
+Each step of metrics.jsonl is sent once, whatever is killed: when the W&B run is opened, the server or,
+offline, the files in OUT/wandb say which steps W&B has.
 
-The lines of updates.jsonl and the evaluations of exports come some steps after the step that they
-speak of, while the rows of W&B's history only go forward. Each of them, once too, is therefore a part
-of the next row, and has its own step in it: `updates/step` or `evaluation/step`, over which W&B draws
-them (define_metric). The last of these steps says what W&B has of them. What comes behind the last
-row of a run that ends is sent if the run goes on.
+Lines of updates.jsonl and evaluations of exports come some steps after their step, but the rows of
+W&B's history only go forward. So each of them becomes a part of the next row, with its own step as
+`updates/step` or `evaluation/step`, over which W&B draws it (define_metric).
 
-OUT/wandb.json has the id of the W&B run, so that the next start goes on with it.
-The history of a W&B run cannot be taken back. If a rewind, or a changed setting, makes steps that
-W&B has already train anew, another W&B run begins, which gets metrics.jsonl from its first line.
+OUT/wandb.json has the id of the W&B run, so that the next start goes on with it. If a rewind or a
+changed setting trains steps anew that W&B has, another W&B run begins, which gets all of metrics.jsonl.
 
 Exit codes: 0 all was sent, 1 it was not (another try may succeed), 2 a wrong command line, 3 wandb
 or its key is missing.
@@ -77,8 +72,7 @@ def row_of(record: dict) -> dict:
 
 
 def row_of_updates(record: dict) -> dict:
-    """The values of a line of updates.jsonl. A ratio is null if the weights were zero, and a size is null
-    if it is NaN or infinite."""
+    """A ratio is null if the weights were zero, and a size is null if it is NaN or infinite."""
     row = {UPDATES: record["step"]}
     row.update({f"updates/{name}": ratio for name, ratio in record.get("update_ratio", {}).items()
                 if ratio is not None})
@@ -101,9 +95,8 @@ def json_of(path: pathlib.Path) -> dict:
 
 
 class Lines:
-    """Reads each whole line of a growing file once. If the file was cut, because a run continues from an
-    earlier step, the last line that was read is no longer at its place; then reads the file again from
-    its beginning."""
+    """Reads each whole line of a growing file once. If the file was cut, which moves the last line that
+    was read, reads it again from its beginning."""
 
     def __init__(self, path: pathlib.Path, forget=lambda: None):
         """Calls `forget` before the file is read from its beginning."""
@@ -142,9 +135,9 @@ class Lines:
 
 
 def recorded_rows(path: str):
-    """The step of each row in a .wandb file, and its values of UPDATES and EVALUATION. The file has
-    seven bytes, and then the log format of LevelDB (github.com/google/leveldb, doc/log_format.md) with
-    a message Record of wandb in each record. An incomplete record at the end is left out."""
+    """The step of each row in a .wandb file, and its values of UPDATES and EVALUATION. After seven bytes,
+    the file has the log format of LevelDB (github.com/google/leveldb, doc/log_format.md), with a message
+    Record of wandb in each record."""
     from wandb.proto import wandb_internal_pb2
 
     with open(path, "rb") as file:
@@ -171,8 +164,7 @@ def recorded_rows(path: str):
 
 
 def wait_for_writers(folder: pathlib.Path) -> None:
-    """Returns when no process has a file below `folder` open. wandb's own process goes on writing for a
-    while after the process that started it was killed."""
+    """Waits for wandb's own process, which goes on writing after the process that started it was killed."""
     if not folder.is_dir():
         return
     prefix = f"{folder.resolve()}/"
@@ -320,8 +312,7 @@ class Sender:
         return True
 
     def is_taken_back(self, record: dict) -> bool:
-        """Returns True for a line that a rewind will remove: lmc-run cuts metrics.jsonl a while after the
-        event of the rewind. Until then, the file has lines of later steps with older times."""
+        """Returns True for a line that a rewind will remove, which lmc-run does a while after its event."""
         step, time_of_rewind = self.rewind
         return record["step"] > step and record.get("time", "") < time_of_rewind
 
@@ -353,16 +344,15 @@ class Sender:
         self.had = {**self.had, **{key: values[key] for key in (UPDATES, EVALUATION) if key in values}}
 
     def evaluations_waiting(self) -> list[int]:
-        """The steps of the evaluations that W&B does not have, in the order in which they completed: after a
-        failure, an evaluation may complete after one of a later step."""
+        """The steps of the evaluations that W&B does not have, in the order in which they completed."""
         steps, last = list(self.evaluations), self.had.get(EVALUATION, 0)
         if last in self.evaluations:
             return steps[steps.index(last) + 1:]
         return [step for step in steps if step > last]
 
     def late_values(self, step: int) -> dict:
-        """The oldest line of updates.jsonl and the oldest evaluation that W&B does not have, for the
-        row of a step. No row has values of a later step, so a rewind takes back both or neither."""
+        """The oldest line of updates.jsonl and the oldest evaluation that W&B does not have, if they are not
+        of a later step than the row: a rewind then takes back both or neither."""
         values, waiting = {}, self.updates_waiting
         while waiting and waiting[0]["step"] <= self.had.get(UPDATES, 0):
             waiting.popleft()
