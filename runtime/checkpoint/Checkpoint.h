@@ -99,10 +99,9 @@ struct KeepRules {
 Result<void> removeInterrupted(const std::string &folder);
 
 // Saves a checkpoint, and then removes the others that no rule of `keep` keeps. The new checkpoint
-// counts as one of the newest. With `suspect`, the newest checkpoint of a step before it stays too,
-// because later states may be worthless. After an Error, all earlier checkpoints are intact. If
-// only the removal of an older checkpoint fails, and `remark` is given, the rank at position 0 gets
-// the reason as `remark` instead of an Error.
+// counts as one of the newest. With `suspect`, the newest checkpoint of a step before it stays too.
+// After an Error, all earlier checkpoints are intact. If only the removal of an older checkpoint
+// fails, `remark` (unless null) gets the reason on the rank at position 0, and there is no Error.
 Result<void> saveCheckpoint(Communicator &group, const std::string &runDirectory,
                             const CheckpointState &state, const std::vector<CheckpointFile> &files,
                             const KeepRules &keep, std::optional<uint64_t> suspect = std::nullopt,

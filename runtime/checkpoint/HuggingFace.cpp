@@ -463,8 +463,7 @@ static bool isBuffer(std::string_view name) {
          name.ends_with(".attn.masked_bias");
 }
 
-// Adds a prefix such as "model." to the names in the file, if all names in `tensors` begin with
-// this prefix and no name in the file does.
+// Adds a prefix such as "model." to the names in the file, if only the names in `tensors` have it.
 static void addPrefix(Model &model, const std::vector<TensorView> &tensors) {
   if (tensors.empty())
     return;

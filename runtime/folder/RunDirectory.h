@@ -93,11 +93,10 @@ Result<std::unique_ptr<PlanFile>> openRecordedPlan(const std::string &folder,
 // longer there.
 std::optional<std::string> lastSave(const std::string &folder);
 
-// Returns the folder of the checkpoint that `resume` names: "auto" is the newest complete one of
-// `runDirectory` (nullopt if it has no checkpoints), "none" is nullopt, and any other text is the
-// path of a checkpoint or of a run's folder. Damaged checkpoints are skipped and added to
-// `damaged`. Error: `resume` names a damaged checkpoint, or there are checkpoints and none is
-// complete (a run from step 0 would overwrite them).
+// Returns the checkpoint that `resume` names. "auto" is the newest complete one of `runDirectory`;
+// nullopt if it has none. "none" is nullopt. Any other text is the path of a checkpoint or of a
+// run's folder. Damaged checkpoints are skipped and added to `damaged`. Error: a damaged checkpoint
+// is named, or all are damaged: a run from step 0 would overwrite them.
 Result<std::optional<std::string>> chooseCheckpoint(const std::string &resume,
                                                     const std::string &runDirectory,
                                                     std::vector<DamagedCheckpoint> &damaged);

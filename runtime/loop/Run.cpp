@@ -107,9 +107,8 @@ static std::string sourcesOf(const RunIdentity &identity, const std::string &pha
 }
 
 // Sets the position in the data to that of the checkpoint, and returns the starts of the stream of
-// phase number `current`. If the order of the data has changed (`reordered`), or the phase reads
-// another stream, each source whose own order is unchanged continues with its first token that was
-// not read.
+// phase number `current`. If the stream or its order (`reordered`) has changed, each source with an
+// unchanged order continues with its first unread token.
 static std::vector<uint64_t> continueData(const std::vector<PhaseData> &phases, size_t current,
                                           CheckpointState &progress, const RunIdentity &saved,
                                           const RunIdentity &now, bool &reordered,

@@ -15,8 +15,8 @@ namespace lmc {
 
 // All ranks call the same functions in the same order.
 //
-// A permanent checkpoint (checkpoint.keep_every) or an export that is due while another one is
-// being written, or that fails, is made after a later step instead.
+// A permanent checkpoint (checkpoint.keep_every) or an export that fails, or that is due while
+// another one is written, is made later.
 class Saves {
 public:
   // `enqueuedStep` is the newest step that was enqueued. The arguments must outlive this object.

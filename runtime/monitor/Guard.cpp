@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// The minimum standard deviations. At the default of 6 deviations, a rise of the loss by 0.06 nats,
-// or of the gradient norm by a factor of 1.8, is no spike even in a very steady run.
+// The minimum standard deviations. At 6 deviations, a rise of the loss by 0.06 nats, or of the
+// gradient norm by a factor of 1.8, is never a spike.
 static constexpr double kLeastLossDeviation = 0.01; // in nats
 static constexpr double kLeastNormDeviation = 0.1;  // of ln(norm)
 // Larger losses are replaced by this value, so that squares are finite.

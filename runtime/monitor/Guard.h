@@ -1,13 +1,13 @@
 // Watches the loss and the gradient norm of a run: warns of a spike, and decides when the run has
 // diverged for good.
 //
-// A step is high if its loss, or the logarithm of its gradient norm, is more than `spike`
-// deviations above its running mean, and its probability by the tail of the steps so far is below
-// 1e-5. A spike is two high steps in a row, one step whose loss and norm are both high, or one step
-// with a probability below 1e-12. The tail is exponential with the mean excess over two deviations
-// (peaks over a threshold; Siffer et al., KDD 2017). For normal values, the two limits are about
-// 5 and 11 deviations. Norms are judged from two windows on, because they change by factors
-// in a warm-up.
+// A step is high under two conditions. Its loss, or the logarithm of its gradient norm, is more
+// than `spike` deviations above the running mean. By the tail of the steps so far, its probability
+// is below 1e-5. A spike is two high steps in a row, one step whose loss and norm are both high, or
+// one step with a probability below 1e-12. The tail is exponential with the mean excess over two
+// deviations (peaks over a threshold; Siffer et al., KDD 2017). For normal values, the two limits
+// are about 5 and 11 deviations. Norms are judged from two windows on, because they change by
+// factors in a warm-up.
 //
 // The mean is exponential over a tenth of `window` steps. The deviation is sqrt(mean(d^2) / 2) over
 // `window` steps, with d the difference of consecutive steps (mean square successive difference,

@@ -55,9 +55,8 @@ public:
 
   struct Found {
     SlowStep step;
-    // True if the step deserves a warning: it took kWarnSeconds longer than usual, the last warning
-    // is kPause seconds ago, and the user does not see the cause anyway (a save, a validation, a
-    // console without output).
+    // True if the step took kWarnSeconds longer than usual, the last warning is kPause seconds ago,
+    // and the user does not see the cause anyway, as of a save.
     bool warns = false;
   };
 

@@ -12,8 +12,8 @@ namespace lmc {
 Result<void> dumpGradients(const std::string &path, const PlanFile &plan, Device &device,
                            World &world);
 
-// Runs the function `logits` on the first micro-batch of `data`, and writes "tokens" (i32 [mbs,
-// seq]) and "logits" ([mbs, seq, vocab], in the dtype of the variable debug.logits).
+// Runs the function `logits` on the first micro-batch of `data`. Writes "tokens" (i32 [mbs, seq])
+// and "logits" ([mbs, seq, vocab], in the plan's dtype).
 Result<void> dumpLogits(const std::string &path, Session &session, const DataSource &data);
 
 } // namespace lmc

@@ -8,8 +8,8 @@
 
 namespace lmc {
 
-// Computes elements [begin, begin + count) of `variable` in the dtype of its slice, from the
-// initializer, the seed, the variable's name and the index alone. Error: the initializer is None or
+// Computes elements [begin, begin + count) of `variable` in the dtype of its slice. They depend
+// only on the initializer, the seed, the name and the index. Error: the initializer is None or
 // CopyOf.
 Result<void> initialElements(const plan::Variable &variable, const plan::Slice &slice,
                              uint64_t seed, uint64_t begin, uint64_t count, void *out);

@@ -1,6 +1,5 @@
-// This file is compiled with -ffp-contract=off (runtime/step/layer.cmake), because a fused
-// multiply-add would make the numbers depend on the machine, and with -fno-math-errno, because sqrt
-// can then be vectorised.
+// -ffp-contract=off (layer.cmake) forbids fused multiply-adds, with which the numbers would depend
+// on the machine. -fno-math-errno lets the compiler vectorise sqrt.
 #include "runtime/step/NormalStream.h"
 
 #include <algorithm>

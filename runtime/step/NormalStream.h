@@ -1,7 +1,7 @@
 // Computes normally distributed random numbers, each from its index alone.
 //
-// Element i of stream s with seed k is a function of (k, s, i), the same on all machines, because
-// only IEEE additions, multiplications, divisions and square roots are used, in a fixed order.
+// Element i of stream s with seed k is a function of (k, s, i), the same on all machines: only IEEE
+// additions, multiplications, divisions and square roots are used.
 #pragma once
 
 #include <array>

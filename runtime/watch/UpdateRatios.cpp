@@ -14,8 +14,8 @@ namespace lmc {
 
 using plan::VariableKind;
 
-// If the computed norm of the old weights is below this share of the update's norm, it may consist
-// of mere rounding errors of f32 weights or of 8-bit moments.
+// Below this share of the update's norm, the computed norm of the old weights may be a mere
+// rounding error of f32 weights or of 8-bit moments.
 static constexpr double kRounding = 1e-5, kCodeRounding = 0.1;
 
 namespace {

@@ -30,10 +30,10 @@ struct TrialOutcome {
 // Returns a text about the differences between two outcomes; "": they are equal.
 std::string differenceOf(const TrialOutcome &straight, const TrialOutcome &resumed);
 
-// Trains the three steps after `start` (or all that are left) in a scratch folder in `place`, then
-// trains them again with a save and a resume before the last step, and adds differences and other
+// Trains the three steps after `start` (or all that are left) in a scratch folder in `place`. Then
+// trains them again, with a save and a resume before the last step. Adds differences and other
 // faults to `findings`. The overrides of `start` must limit each validation to one global batch.
-// All ranks must call it. Returns Success or, after a signal, Interrupted. Error: a rank was lost.
+// All ranks must call it. Returns Success, or Interrupted after a signal. Error: a rank was lost.
 Result<ExitCode> runTrial(const std::string &place, const StartFacts &start, bool exports,
                           const Run &run, Findings &findings, TrialFigures &figures);
 

@@ -1,5 +1,4 @@
-// Measures how fast every two ranks of a node, and every two nodes, exchange data, and finds the
-// ranks and links that are slower than others of their kind.
+// Measures how fast every two ranks of a node, and every two nodes, exchange data. Finds slow ones.
 //
 // The ranks meet like the players of a round-robin tournament: in each round, all pairs exchange
 // data at the same time. After n - 1 rounds (n if n is odd), each rank has met all others. A

@@ -1,6 +1,5 @@
-// Records what each command of a step computed, and compares a step with such a file
-// (--record-commands and --compare-commands), to find the first command at which two machines
-// differ.
+// Records what each command of a step computed, for --record-commands. Compares a step with such a
+// record, for --compare-commands, to find the first command at which two machines differ.
 //
 // The file has one JSON object per line. The first is {"lmc_commands": 1, "plan": hash, "target",
 // "device"}. Each other line is for a command with results, in the order in which they ran:
