@@ -33,9 +33,9 @@ struct DiskNeed {
 Result<DiskNeed> diskNeed(const Session &session, const RunOptions &options,
                           const std::vector<RunPhase> &phases, uint64_t step, uint64_t totalSteps);
 
-// Returns the absolute path of `path` or, if it does not exist yet, of the nearest folder above it
+// Returns the absolute path of `given` or, if it does not exist yet, of the nearest folder above it
 // that exists. Both are on the same disk.
-std::string nearestFolder(const std::string &path);
+std::string nearestFolder(const std::string &given);
 
 // Judges whether `free` bytes on the disk of `place` are enough. Error: the next checkpoints do not
 // fit. Warning: they fit, but not all files of the job do.
