@@ -79,9 +79,9 @@ constexpr int kTimes = 2;    // how often each pair is measured
 constexpr size_t kLooks = 8; // maximum of meetings that are repeated because a link looks slow
 
 // Measures pairs of this rank and other ranks.
-class Measurement {
+class PairMeasurement {
 public:
-  explicit Measurement(World &world) : world(world) {}
+  explicit PairMeasurement(World &world) : world(world) {}
 
   // Measures the pair of this rank and `other`, in about `seconds`.
   Result<void> meet(int other, double seconds) {
@@ -180,7 +180,7 @@ Result<PairSpeeds> measurePairs(World &world, int ranksPerNode, double seconds) 
   const int node = world.rank() / ranksPerNode, place = world.rank() % ranksPerNode;
   const int rounds = roundsOf(ranksPerNode) + roundsOf(nodes);
   const double share = seconds / (kTimes * std::max(1, rounds));
-  Measurement measurement(world);
+  PairMeasurement measurement(world);
 
   // `playerOf` maps a rank to its player in this rank's tournament; `rankOf` is the inverse.
   auto play = [&](int players, auto playerOf, auto rankOf) -> Result<std::vector<PairSpeed>> {
