@@ -121,8 +121,12 @@ public:
   Result<double> secondsBetween(const Mark &from, const Mark &to) override;
   Result<void> synchronize() override;
   Result<bool> initialize(int variable, const HeldPart &part, uint64_t seed) override;
-  Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override;
-  Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override;
+  Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
+    return copy(slice, const_cast<void *>(source), /*toGpu=*/true, bytes, offset);
+  }
+  Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) override {
+    return copy(slice, target, /*toGpu=*/false, bytes, offset);
+  }
 
 private:
   Result<void> checkMachine(const PlanFile &loaded) const;
@@ -139,6 +143,8 @@ private:
   };
   using StagingLoan = std::unique_ptr<Staging, GiveBack>;
   Result<StagingLoan> takeStaging();
+  // Copies between `host` and a slice, to the GPU or from it. See copyIn() and copyOut().
+  Result<void> copy(int slice, void *host, bool toGpu, uint64_t bytes, uint64_t offset);
   Result<void> capture(CudaExecutable &executable);
   Result<void> capture(const CudaExecutable &executable, Part &part);
   // Launches the part's graph; returns false if it has none.
@@ -768,48 +774,30 @@ Result<CudaDevice::StagingLoan> CudaDevice::takeStaging() {
   return StagingLoan(staging.release(), GiveBack{this});
 }
 
-Result<void> CudaDevice::copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) {
+// The host copies a piece to or from one pinned buffer while the GPU copies another piece.
+Result<void> CudaDevice::copy(int slice, void *host, bool toGpu, uint64_t bytes, uint64_t offset) {
   LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
   LMC_LET(loan, takeStaging());
-  Staging *staging = loan->get();
-  // The host copies a piece to one pinned buffer while the GPU reads the other buffer.
+  char *const start = static_cast<char *>(host);
   const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
-  for (uint64_t piece = 0; piece < pieces; ++piece) {
-    const uint64_t at = piece * Staging::kBytes, count = std::min(Staging::kBytes, bytes - at);
-    if (piece >= 2)
-      LMC_TRY(awaitEvent(staging->event(piece)));
-    std::memcpy(staging->buffer(piece), static_cast<const char *>(source) + at, count);
-    LMC_TRY(checkWork(driver.cuMemcpyHtoDAsync(address(*range) + at, staging->buffer(piece), count,
-                                               stream.get())));
-    LMC_TRY(checkWork(driver.cuEventRecord(staging->event(piece), stream.get())));
-  }
-  for (uint64_t piece = pieces - std::min<uint64_t>(pieces, 2); piece < pieces; ++piece)
-    LMC_TRY(awaitEvent(staging->event(piece)));
-  return {};
-}
-
-Result<void> CudaDevice::copyOut(int slice, void *target, uint64_t bytes, uint64_t offset) {
-  LMC_LET(range, rangeInSlice(plan, slice, bytes, offset));
-  LMC_LET(loan, takeStaging());
-  Staging *staging = loan->get();
-  const uint64_t pieces = (bytes + Staging::kBytes - 1) / Staging::kBytes;
-  auto bytesOf = [&](uint64_t piece) {
-    return std::min(Staging::kBytes, bytes - piece * Staging::kBytes);
-  };
-  auto enqueue = [&](uint64_t piece) -> Result<void> {
-    LMC_TRY(checkWork(driver.cuMemcpyDtoHAsync(staging->buffer(piece),
-                                               address(*range) + piece * Staging::kBytes,
-                                               bytesOf(piece), stream.get())));
-    return checkWork(driver.cuEventRecord(staging->event(piece), stream.get()));
-  };
-  for (uint64_t piece = 0; piece < std::min<uint64_t>(pieces, 2); ++piece)
-    LMC_TRY(enqueue(piece));
-  for (uint64_t piece = 0; piece < pieces; ++piece) {
-    LMC_TRY(awaitEvent(staging->event(piece)));
-    std::memcpy(static_cast<char *>(target) + piece * Staging::kBytes, staging->buffer(piece),
-                bytesOf(piece));
-    if (piece + 2 < pieces)
-      LMC_TRY(enqueue(piece + 2));
+  for (uint64_t step = 0; step < pieces + 2; ++step) {
+    char *buffer = (*loan)->buffer(step);
+    const CUevent done = (*loan)->event(step);
+    if (step >= 2) {
+      LMC_TRY(awaitEvent(done));
+      const uint64_t at = (step - 2) * Staging::kBytes;
+      if (!toGpu)
+        std::memcpy(start + at, buffer, std::min(Staging::kBytes, bytes - at));
+    }
+    if (step >= pieces)
+      continue;
+    const uint64_t at = step * Staging::kBytes, count = std::min(Staging::kBytes, bytes - at);
+    const CUdeviceptr device = address(*range) + at;
+    if (toGpu)
+      std::memcpy(buffer, start + at, count);
+    LMC_TRY(checkWork(toGpu ? driver.cuMemcpyHtoDAsync(device, buffer, count, stream.get())
+                            : driver.cuMemcpyDtoHAsync(buffer, device, count, stream.get())));
+    LMC_TRY(checkWork(driver.cuEventRecord(done, stream.get())));
   }
   return {};
 }
