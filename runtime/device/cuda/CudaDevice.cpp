@@ -283,7 +283,7 @@ DeviceInfo CudaDevice::info(plan::DType) const {
 
 Result<void> CudaDevice::load(const PlanFile &loaded) {
   if (std::exchange(loading, true))
-    return Error{"a device loads one plan only", ExitCode::Failure};
+    return failed("a device loads one plan only");
   if (auto fits = checkMachine(loaded); !fits)
     return Error{fmt::format("{}: {}", loaded.path(), fits.error().message), fits.error().code};
   LMC_LET(free, gpu.freeBytes());
@@ -475,11 +475,9 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
       &instance, graph.get(), CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
   if (made == CUDA_ERROR_OUT_OF_MEMORY)
     if (auto free = gpu.freeBytes())
-      return Error{
-          fmt::format("cannot {}: {} of the GPU's memory are free, and the graph needs more: "
-                      "compile with a smaller [memory] budget, or give --no-cuda-graphs",
-                      what, formatBytes(*free)),
-          ExitCode::Failure};
+      return failed("cannot {}: {} of the GPU's memory are free, and the graph needs more: compile "
+                    "with a smaller [memory] budget, or give --no-cuda-graphs",
+                    what, formatBytes(*free));
   LMC_TRY(driver.check(made, what));
   std::lock_guard lock(graphsMutex);
   GraphExec owned(driver, instance);
@@ -493,7 +491,7 @@ Result<void> CudaDevice::capture(const CudaExecutable &executable, Part &part) {
 Result<void> CudaDevice::resultOf(CUresult result) const {
   if (result == CUDA_SUCCESS)
     return {};
-  return Error{"the GPU failed: " + driver.text(result), ExitCode::Failure};
+  return failed("the GPU failed: {}", driver.text(result));
 }
 
 Result<void> CudaDevice::checkWork(const Result<void> &result) {
@@ -552,7 +550,7 @@ Result<void> CudaDevice::run(const CudaExecutable &executable, uint32_t command)
 Result<CudaExecutable *> CudaDevice::begin(Executable &executable) {
   auto *recorded = dynamic_cast<CudaExecutable *>(&executable);
   if (!recorded || recorded->owner != this)
-    return Error{"a function was submitted to a device that did not record it", ExitCode::Failure};
+    return failed("a function was submitted to a device that did not record it");
   LMC_TRY(checkWork(CUDA_SUCCESS));
   LMC_TRY(gpu.use());
   {

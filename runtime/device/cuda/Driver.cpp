@@ -1,7 +1,5 @@
 #include "runtime/device/cuda/Driver.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
@@ -20,7 +18,7 @@ std::string Driver::text(CUresult result) const {
 Result<void> Driver::check(CUresult result, std::string_view doing) const {
   if (result == CUDA_SUCCESS)
     return {};
-  return Error{fmt::format("cannot {}: {}", doing, text(result)), ExitCode::Failure};
+  return failed("cannot {}: {}", doing, text(result));
 }
 
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
@@ -61,21 +59,19 @@ static Result<Driver> load() {
   std::string problem;
   void *library = openLibrary("LMC_CUDA_DRIVER", {"libcuda.so.1"}, problem);
   if (!library)
-    return Error{fmt::format("the plan is for a GPU, and this machine has no CUDA driver ({}); "
-                             "install NVIDIA's driver, or compile with --target=cpu",
-                             problem),
-                 ExitCode::Failure};
+    return failed("the plan is for a GPU, and this machine has no CUDA driver ({}); install "
+                  "NVIDIA's driver, or compile with --target=cpu",
+                  problem);
   Driver driver;
   decltype(&::cuInit) init = nullptr;
   decltype(&::cuDriverGetVersion) getVersion = nullptr;
   if (!find(library, "cuInit", init) || !find(library, "cuDriverGetVersion", getVersion))
-    return Error{"the CUDA driver library has no cuInit: it is not libcuda", ExitCode::Failure};
+    return failed("the CUDA driver library has no cuInit: it is not libcuda");
   if (const CUresult asked = getVersion(&driver.version); asked != CUDA_SUCCESS)
-    return Error{fmt::format("the CUDA driver does not say its version (error {}{})", int(asked),
-                             asked == CUDA_ERROR_STUB_LIBRARY
-                                 ? ": this is the toolkit's stub of libcuda, not the driver's library"
-                                 : ""),
-                 ExitCode::Failure};
+    return failed("the CUDA driver does not say its version (error {}{})", int(asked),
+                  asked == CUDA_ERROR_STUB_LIBRARY
+                      ? ": this is the toolkit's stub of libcuda, not the driver's library"
+                      : "");
   const std::string tooOld =
       fmt::format("the CUDA driver supports CUDA {}.{}, and lmc-run needs {}.{} or newer: update "
                   "NVIDIA's driver",
@@ -86,15 +82,14 @@ static Result<Driver> load() {
     return Error{tooOld, ExitCode::Failure};
 #define LMC_DRIVER_FUNCTION(name)                                                                  \
   if (!find(library, LMC_NAME_OF(name), driver.name))                                              \
-    return Error{fmt::format("{} (it has no {})", tooOld, LMC_NAME_OF(name)), ExitCode::Failure};
+    return failed("{} (it has no {})", tooOld, LMC_NAME_OF(name));
 #include "runtime/device/cuda/DriverFunctions.def"
 #undef LMC_DRIVER_FUNCTION
   const CUresult started = init(0);
   const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (started == CUDA_ERROR_NO_DEVICE)
-    return Error{fmt::format("the plan is for a GPU, and the CUDA driver finds none{}",
-                             visible ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : ""),
-                 ExitCode::Failure};
+    return failed("the plan is for a GPU, and the CUDA driver finds none{}",
+                  visible ? fmt::format(" (CUDA_VISIBLE_DEVICES={})", visible) : "");
   LMC_TRY(driver.check(started, "start the CUDA driver"));
   return driver;
 }

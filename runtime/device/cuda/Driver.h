@@ -4,12 +4,19 @@
 #include "ground/support/Result.h"
 
 #include <cuda.h>
+#include <fmt/format.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace lmc::cuda {
+
+// Returns an Error with ExitCode::Failure and the text that fmt::format() makes.
+template <typename... Arguments>
+Error failed(fmt::format_string<Arguments...> text, Arguments &&...arguments) {
+  return {fmt::format(text, std::forward<Arguments>(arguments)...), ExitCode::Failure};
+}
 
 struct Driver {
 #define LMC_DRIVER_FUNCTION(name) decltype(&::name) name = nullptr;

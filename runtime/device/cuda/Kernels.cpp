@@ -62,10 +62,9 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
   for (auto [attribute, value] : attributes)
     LMC_CUDA(driver, cuFuncGetAttribute(value, attribute, kernel.function), reading);
   if (kernel.threads > uint32_t(threads))
-    return Error{fmt::format("kernel '{}' cannot run: the plan launches blocks of {} threads, and "
-                             "the driver allows {}",
-                             kernel.name, kernel.threads, threads),
-                 ExitCode::Failure};
+    return failed(
+        "kernel '{}' cannot run: the plan launches blocks of {} threads, and the driver allows {}",
+        kernel.name, kernel.threads, threads);
   if (kernel.sharedBytes > 0) {
     LMC_CUDA(driver,
              cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -85,11 +84,10 @@ Result<void> Kernels::check(const Driver &driver, const plan::Kernel &planned,
                                                        int(kernel.threads), kernel.sharedBytes),
            reading);
   if (blocks == 0)
-    return Error{fmt::format("kernel '{}' cannot run: a block of {} threads with {} registers each "
-                             "and {} bytes of shared memory does not fit on a multiprocessor",
-                             kernel.name, kernel.threads, registers,
-                             kernel.sharedBytes + uint32_t(fixedShared)),
-                 ExitCode::Failure};
+    return failed("kernel '{}' cannot run: a block of {} threads with {} registers each and {} "
+                  "bytes of shared memory does not fit on a multiprocessor",
+                  kernel.name, kernel.threads, registers,
+                  kernel.sharedBytes + uint32_t(fixedShared));
   auto compare = [&](const char *what, uint64_t plannedValue, int reported) {
     if (plannedValue != uint64_t(reported))
       found.push_back(fmt::format("kernel '{}': the plan says {} {}, the driver {}", kernel.name,

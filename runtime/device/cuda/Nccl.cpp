@@ -44,9 +44,8 @@ struct Library {
     if (result == ncclSuccess)
       return {};
     const char *detail = ncclGetLastError(of);
-    return Error{fmt::format("NCCL cannot {}: {}{}", doing, ncclGetErrorString(result),
-                             detail && *detail ? fmt::format(" ({})", detail) : ""),
-                 ExitCode::Failure};
+    return failed("NCCL cannot {}: {}{}", doing, ncclGetErrorString(result),
+                  detail && *detail ? fmt::format(" ({})", detail) : "");
   }
 };
 
@@ -55,11 +54,10 @@ Result<Library> openLibrary() {
   void *opened = cuda::openLibrary(
       "LMC_NCCL", {fileOfPythonPackage("nvidia/nccl/lib/libnccl.so.2"), "libnccl.so.2"}, problem);
   if (!opened)
-    return Error{fmt::format("the plan is for several GPUs, which NCCL connects, and it cannot be "
-                             "opened ({}); install it (pip install nvidia-nccl-cu13), name it with "
-                             "LMC_NCCL, or give --collectives=host, which is slower",
-                             problem),
-                 ExitCode::Failure};
+    return failed("the plan is for several GPUs, which NCCL connects, and it cannot be opened "
+                  "({}); install it (pip install nvidia-nccl-cu13), name it with LMC_NCCL, or give "
+                  "--collectives=host, which is slower",
+                  problem);
   Library library;
 #define LMC_NCCL_FUNCTION(name)                                                                    \
   library.name = reinterpret_cast<decltype(library.name)>(::dlsym(opened, #name));                 \
@@ -72,10 +70,8 @@ Result<Library> openLibrary() {
   int version = 0;
   LMC_TRY(library.check(library.ncclGetVersion(&version), "say its version"));
   if (version < kOldest || version / 10000 != NCCL_MAJOR)
-    return Error{fmt::format("NCCL {} is installed, and lmc-run needs {} or a newer release of "
-                             "NCCL {}",
-                             versionText(version), versionText(kOldest), NCCL_MAJOR),
-                 ExitCode::Failure};
+    return failed("NCCL {} is installed, and lmc-run needs {} or a newer release of NCCL {}",
+                  versionText(version), versionText(kOldest), NCCL_MAJOR);
   return library;
 }
 

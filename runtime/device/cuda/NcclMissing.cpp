@@ -6,14 +6,13 @@ namespace lmc::cuda {
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &, const Gpu &, World &,
                                               const std::vector<plan::Axis> &,
                                               std::function<void()>) {
-  return Error{"the plan is for several GPUs, and this lmc-run was built without NCCL's header "
-               "(nccl.h); build it where NCCL is installed, or give --collectives=host, which is "
-               "slower",
-               ExitCode::Failure};
+  return failed(
+      "the plan is for several GPUs, and this lmc-run was built without NCCL's header (nccl.h); "
+      "build it where NCCL is installed, or give --collectives=host, which is slower");
 }
 
 Result<LibraryFile> findNccl() {
-  return Error{"this lmc-run was built without NCCL's header (nccl.h)", ExitCode::Failure};
+  return failed("this lmc-run was built without NCCL's header (nccl.h)");
 }
 
 } // namespace lmc::cuda

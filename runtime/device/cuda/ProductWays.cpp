@@ -125,7 +125,7 @@ Result<void> ProductWays::Trial::fill(plan::DType dtype) {
   for (double &value : values)
     value = uniform(generator);
   if (!convertFloats(plan::DType::F64, values.data(), dtype, pattern.get(), kValues))
-    return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
+    return failed("only floating-point matrices can be multiplied");
   for (const Part &part : parts)
     for (uint64_t from = 0; part.isRandom && from < part.bytes; from += patternBytes)
       LMC_CUDA(*driver,
@@ -237,7 +237,7 @@ Result<void> ProductWays::run(const TwoWayProduct &command, const WayAddresses &
                               CUstream stream) {
   auto found = chosen.find(command);
   if (found == chosen.end())
-    return Error{"no way to compute a product was chosen", ExitCode::Failure};
+    return failed("no way to compute a product was chosen");
   return run(command, found->second, at, stream);
 }
 

@@ -33,8 +33,7 @@ struct Products::Library {
   Result<void> check(cublasStatus_t status, std::string_view doing) const {
     if (status == CUBLAS_STATUS_SUCCESS)
       return {};
-    return Error{fmt::format("cuBLASLt cannot {}: {}", doing, cublasLtGetStatusString(status)),
-                 ExitCode::Failure};
+    return failed("cuBLASLt cannot {}: {}", doing, cublasLtGetStatusString(status));
   }
   ~Library() {
     if (handle)
@@ -189,9 +188,8 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
            candidate.workspaceSize > described.workspaceBytes;
   });
   if (found.empty())
-    return Error{fmt::format("cuBLASLt has no algorithm to {} with {} bytes of workspace", text(),
-                             described.workspaceBytes),
-                 ExitCode::Failure};
+    return failed("cuBLASLt has no algorithm to {} with {} bytes of workspace", text(),
+                  described.workspaceBytes);
   return found;
 }
 
@@ -225,10 +223,9 @@ Result<std::unique_ptr<Products>> Products::open(const Driver &driver, const Gpu
                               "/usr/local/cuda/lib64/" + name},
                              problem);
   if (!opened)
-    return Error{fmt::format("the plan is for a GPU, and this machine has no cuBLASLt ({}); install "
-                             "CUDA {} or its wheel nvidia-cublas, and set LMC_CUBLASLT to {}",
-                             problem, CUDA_VERSION / 1000, name),
-                 ExitCode::Failure};
+    return failed("the plan is for a GPU, and this machine has no cuBLASLt ({}); install CUDA {} "
+                  "or its wheel nvidia-cublas, and set LMC_CUBLASLT to {}",
+                  problem, CUDA_VERSION / 1000, name);
   auto library = std::make_unique<Library>();
 #define LMC_BLAS_FUNCTION(name)                                                                    \
   library->name = reinterpret_cast<decltype(library->name)>(::dlsym(opened, #name));               \
@@ -393,7 +390,7 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
     value = uniform(generator);
   if (!convertFloats(plan::DType::F64, values.data(), dtype, bytes, values.size()) ||
       !convertFloats(dtype, bytes, plan::DType::F64, values.data(), values.size()))
-    return Error{"only floating-point matrices can be multiplied", ExitCode::Failure};
+    return failed("only floating-point matrices can be multiplied");
   // These are the largest primes below 2^17, 2^18 and 2^19, the numbers of elements of the pattern.
   period = width == 8 ? 131071 : width == 4 ? 262139 : 524287;
   for (auto [to, count, step] : {std::tuple(addresses.a, inputBytes, period * width),
@@ -683,7 +680,7 @@ Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *cho
 Result<void> Products::run(const ProductShape &shape, const ProductAddresses &at, CUstream stream) {
   auto found = products.find(shape);
   if (found == products.end() || !found->second)
-    return Error{"a product has no algorithm", ExitCode::Failure};
+    return failed("a product has no algorithm");
   return found->second->run(at, found->second->algorithm, stream);
 }
 
