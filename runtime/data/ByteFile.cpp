@@ -1,6 +1,5 @@
 #include "runtime/data/ByteFile.h"
 
-#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <cerrno>
@@ -13,27 +12,11 @@
 
 namespace lmc {
 
-namespace {
-
-constexpr uint64_t kPieces = 64, kPieceBytes = 4096; // number and size of a sample's pieces
-
-} // namespace
-
-Error badFile(const std::string &path, const std::string &what) {
-  return {fmt::format("{}: {}", path, what), ExitCode::UserError};
-}
+static constexpr uint64_t kPieces = 64, kPieceBytes = 4096; // number and size of a sample's pieces
 
 ByteFile::ByteFile(ByteFile &&other) noexcept
     : descriptor(std::exchange(other.descriptor, -1)), size(other.size), id(other.id),
       name(std::move(other.name)) {}
-
-ByteFile &ByteFile::operator=(ByteFile &&other) noexcept {
-  std::swap(descriptor, other.descriptor);
-  std::swap(size, other.size);
-  std::swap(id, other.id);
-  std::swap(name, other.name);
-  return *this;
-}
 
 ByteFile::~ByteFile() {
   if (descriptor >= 0)
@@ -44,13 +27,13 @@ Result<ByteFile> ByteFile::open(const std::string &path) {
   // Without O_NONBLOCK, opening a FIFO that nobody writes to would wait forever.
   ByteFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path);
   if (file.descriptor < 0)
-    return badFile(path, errno == ENOENT ? std::string("missing: no such token file")
-                                         : fmt::format("cannot open: {}", std::strerror(errno)));
+    return errno == ENOENT ? file.bad("missing: no such token file")
+                           : file.bad("cannot open: {}", std::strerror(errno));
   struct stat status;
   if (fstat(file.descriptor, &status) != 0 || !S_ISREG(status.st_mode))
-    return badFile(path, "not a regular file");
+    return file.bad("not a regular file");
   if (status.st_size == 0)
-    return badFile(path, "empty: 0 bytes, no tokens");
+    return file.bad("empty: 0 bytes, no tokens");
   file.size = static_cast<uint64_t>(status.st_size);
   file.id = {status.st_dev, status.st_ino};
   return file;

@@ -4,6 +4,8 @@
 
 #include "ground/support/Result.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -17,13 +19,18 @@ public:
   // Errors: the file is missing, cannot be opened, is no regular file or has 0 bytes.
   static Result<ByteFile> open(const std::string &path);
   ByteFile(ByteFile &&other) noexcept;
-  ByteFile &operator=(ByteFile &&other) noexcept;
   ~ByteFile();
 
   const std::string &path() const { return name; }
   uint64_t bytes() const { return size; } // size when the file was opened
   // Two open files with the same identity (device and inode) are one file.
   std::pair<uint64_t, uint64_t> identity() const { return id; }
+
+  // Returns the Error "PATH: WHAT", where fmt::format() makes WHAT.
+  template <typename... Arguments>
+  Error bad(fmt::format_string<Arguments...> what, Arguments &&...arguments) const {
+    return {name + ": " + fmt::format(what, std::forward<Arguments>(arguments)...)};
+  }
 
   // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file has become shorter, or
   // cannot be read.
@@ -46,8 +53,5 @@ private:
   std::pair<uint64_t, uint64_t> id;
   std::string name;
 };
-
-// Returns the Error "PATH: WHAT" with the code for a mistake of the user.
-Error badFile(const std::string &path, const std::string &what);
 
 } // namespace lmc

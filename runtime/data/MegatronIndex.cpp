@@ -44,55 +44,51 @@ Result<MegatronIndex> MegatronIndex::open(const std::string &path, uint64_t data
 }
 
 Result<void> MegatronIndex::readHeader() {
-  auto bad = [&](const std::string &what) { return badFile(file.path(), what); };
   std::array<char, kMegatronHeaderBytes> header{};
   LMC_TRY(file.read(0, std::min<uint64_t>(file.bytes(), header.size()), header.data()));
   const std::string_view begin(header.data(), kMegatronMagic.size());
   if (begin.starts_with(kOldMagic))
-    return bad("an index of fairseq's older format (TNTIDX); make the data set again with the "
-               "preprocess_data.py of today's Megatron-LM");
+    return file.bad("an index of fairseq's older format (TNTIDX); make the data set again with the "
+                    "preprocess_data.py of today's Megatron-LM");
   if (begin != kMegatronMagic)
-    return bad("bad magic at byte 0: not the index of a Megatron data set; if it does not belong "
-               "to the .bin of this name, set data.format (lmc-data: --format) to uint16 or "
-               "uint32");
+    return file.bad(
+        "bad magic at byte 0: not the index of a Megatron data set; if it does not belong to the "
+        ".bin of this name, set data.format (lmc-data: --format) to uint16 or uint32");
   if (file.bytes() < header.size())
-    return bad(fmt::format("truncated: {} bytes, inside the {}-byte header of a Megatron index; "
-                           "copy it again",
-                           file.bytes(), header.size()));
+    return file.bad(
+        "truncated: {} bytes, inside the {}-byte header of a Megatron index; copy it again",
+        file.bytes(), header.size());
   if (auto version = integerAt<uint64_t>(&header[9]); version != kMegatronVersion)
-    return bad(fmt::format("byte 9: version {} of Megatron's index, this program reads version {}",
-                           version, kMegatronVersion));
+    return file.bad("byte 9: version {} of Megatron's index, this program reads version {}",
+                    version, kMegatronVersion);
   const auto code = integerAt<uint8_t>(&header[17]);
   if (code == 6 || code == 7)
-    return bad(fmt::format("byte 17: the data are {}, which are no token ids",
-                           code == 6 ? "float64" : "float32"));
+    return file.bad("byte 17: the data are {}, which are no token ids",
+                    code == 6 ? "float64" : "float32");
   const auto type = kTypes.find(code);
   if (type == kTypes.end())
-    return bad(fmt::format("byte 17: unknown code {} of the tokens' type; the header is damaged, "
-                           "copy it again",
-                           code));
+    return file.bad(
+        "byte 17: unknown code {} of the tokens' type; the header is damaged, copy it again", code);
   tokenType = type->second;
   sequences = integerAt<uint64_t>(&header[18]);
   entries = integerAt<uint64_t>(&header[26]);
   if (sequences == 0 || entries < 2)
-    return bad(fmt::format("the header promises {} sequences and {} documents: no tokens; make it "
-                           "again",
-                           sequences, entries == 0 ? 0 : entries - 1));
+    return file.bad("the header promises {} sequences and {} documents: no tokens; make it again",
+                    sequences, entries == 0 ? 0 : entries - 1);
   // A damaged count could make the sum below overflow, so the counts are compared with the size
   // first.
   const bool possible = sequences <= file.bytes() && entries <= file.bytes();
   const uint64_t expected = possible ? documentsAt() + entries * sizeof(int64_t) : UINT64_MAX;
   if (file.bytes() < expected)
-    return bad(fmt::format("truncated at byte {}: the header promises {} sequences and {} "
-                           "documents; copy it again",
-                           file.bytes(), sequences, entries - 1));
+    return file.bad(
+        "truncated at byte {}: the header promises {} sequences and {} documents; copy it again",
+        file.bytes(), sequences, entries - 1);
   if (file.bytes() == expected + sequences)
-    return bad("the index has a mode for each sequence, as data sets with images have; only data "
-               "sets of text are read");
+    return file.bad("the index has a mode for each sequence, as data sets with images have; only "
+                    "data sets of text are read");
   if (file.bytes() > expected)
-    return bad(fmt::format("byte {}: {} bytes after the end that the header promises; copy it "
-                           "again",
-                           expected, file.bytes() - expected));
+    return file.bad("byte {}: {} bytes after the end that the header promises; copy it again",
+                    expected, file.bytes() - expected);
   return {};
 }
 
@@ -109,23 +105,20 @@ Result<void> MegatronIndex::checkSequences(uint64_t dataBytes) const {
                       pointers.data()));
     for (uint64_t i = 0; i < count; ++i) {
       if (lengths[i] < 0)
-        return badFile(file.path(), fmt::format("sequence {} has {} tokens; the index is damaged, "
-                                                "copy it again",
-                                                first + i, lengths[i]));
+        return file.bad("sequence {} has {} tokens; the index is damaged, copy it again", first + i,
+                        lengths[i]);
       if (pointers[i] < 0 || static_cast<uint64_t>(pointers[i]) != end)
-        return badFile(file.path(),
-                       fmt::format("sequence {} starts at byte {} of the .bin, but the sequence "
-                                   "before it ends at byte {}; only an index whose sequences "
-                                   "follow each other is read, make the data set again",
-                                   first + i, pointers[i], end));
+        return file.bad(
+            "sequence {} starts at byte {} of the .bin, but the sequence before it ends at byte "
+            "{}; only an index whose sequences follow each other is read, make the data set again",
+            first + i, pointers[i], end);
       end += static_cast<uint64_t>(lengths[i]) * width;
     }
   }
   if (end != dataBytes)
-    return badFile(file.path(), fmt::format("the index describes {} tokens of type {}, {} bytes, "
-                                            "but the .bin has {} bytes; the two do not belong "
-                                            "together or one is not whole, copy both again",
-                                            end / width, infoOf(tokenType).name, end, dataBytes));
+    return file.bad("the index describes {} tokens of type {}, {} bytes, but the .bin has {} "
+                    "bytes; the two do not belong together or one is not whole, copy both again",
+                    end / width, infoOf(tokenType).name, end, dataBytes);
   return {};
 }
 
@@ -138,17 +131,15 @@ Result<void> MegatronIndex::checkDocuments() const {
         file.read(documentsAt() + first * sizeof(int64_t), count * sizeof(int64_t), firsts.data()));
     for (uint64_t i = 0; i < count; ++i) {
       if (first + i == 0 ? firsts[i] != 0 : firsts[i] < last || firsts[i] > sequences)
-        return badFile(file.path(), fmt::format("document {} starts at sequence {}: the starts "
-                                                "must ascend from 0 to {}; the index is damaged, "
-                                                "copy it again",
-                                                first + i, firsts[i], sequences));
+        return file.bad("document {} starts at sequence {}: the starts must ascend from 0 to {}; "
+                        "the index is damaged, copy it again",
+                        first + i, firsts[i], sequences);
       last = firsts[i];
     }
   }
   if (last != sequences)
-    return badFile(file.path(), fmt::format("the documents end at sequence {} of {}; the index is "
-                                            "damaged, copy it again",
-                                            last, sequences));
+    return file.bad("the documents end at sequence {} of {}; the index is damaged, copy it again",
+                    last, sequences);
   return {};
 }
 

@@ -37,22 +37,22 @@ Result<void> TokenFile::readLmcHeader() {
   LmcTokenHeader header;
   const uint64_t bytes = file.bytes();
   if (bytes < sizeof(header))
-    return bad(fmt::format("truncated: {} bytes, inside the {}-byte header of an lmc "
-                           "token file; pack or copy it again",
-                           bytes, sizeof(header)));
+    return file.bad("truncated: {} bytes, inside the {}-byte header of an lmc token file; pack or "
+                    "copy it again",
+                    bytes, sizeof(header));
   LMC_TRY(file.read(0, sizeof(header), &header));
   if (header.version < kLmcTokenVersion || header.version > kLmcTokenizerVersion)
-    return bad(fmt::format("byte 8: version {} of the token format, this program reads "
-                           "versions {} to {}; pack the text again with this lmc-data",
-                           header.version, kLmcTokenVersion, kLmcTokenizerVersion));
+    return file.bad("byte 8: version {} of the token format, this program reads versions {} to {}; "
+                    "pack the text again with this lmc-data",
+                    header.version, kLmcTokenVersion, kLmcTokenizerVersion);
   if (header.tokenBytes != 1 && header.tokenBytes != 2 && header.tokenBytes != 4)
-    return bad(fmt::format("byte 12: tokens of {} bytes, expected 1, 2 or 4; the header "
-                           "is damaged, pack or copy it again",
-                           header.tokenBytes));
+    return file.bad("byte 12: tokens of {} bytes, expected 1, 2 or 4; the header is damaged, pack "
+                    "or copy it again",
+                    header.tokenBytes);
   if (header.tokens == 0)
-    return bad("byte 24: the header promises 0 tokens; pack it again");
+    return file.bad("byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
-    return bad("byte 32: the header promises 0 documents; pack it again");
+    return file.bad("byte 32: the header promises 0 documents; pack it again");
   // A damaged count could make the sum below overflow, so the counts are compared with the size
   // first.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
@@ -61,13 +61,13 @@ Result<void> TokenFile::readLmcHeader() {
   hasBytes = header.version >= kLmcBytesVersion;
   uint64_t expected = bytesTable + (hasBytes ? header.vocabulary * sizeof(uint16_t) : 0);
   if (!possible || bytes < expected)
-    return bad(fmt::format("truncated at byte {}: the header promises {} tokens of {} "
-                           "bytes and {} documents; pack or copy it again",
-                           bytes, header.tokens, header.tokenBytes, header.documents));
+    return file.bad("truncated at byte {}: the header promises {} tokens of {} bytes and {} "
+                    "documents; pack or copy it again",
+                    bytes, header.tokens, header.tokenBytes, header.documents);
   if (bytes > expected)
-    return bad(fmt::format("byte {}: {} bytes after the end that the header promises; "
-                           "pack or copy it again",
-                           expected, bytes - expected));
+    return file.bad(
+        "byte {}: {} bytes after the end that the header promises; pack or copy it again", expected,
+        bytes - expected);
   kind = TokenFormat::Lmc;
   idType = header.tokenBytes == 1   ? TokenType::UInt8
            : header.tokenBytes == 2 ? TokenType::UInt16
@@ -87,37 +87,35 @@ Result<void> TokenFile::readLmcHeader() {
 Result<void> TokenFile::readLlmCHeader(int32_t magic) {
   const uint64_t bytes = file.bytes();
   if (bytes < kLlmCHeaderBytes)
-    return bad(fmt::format("truncated: {} bytes, inside the {}-byte header of an llm.c "
-                           "token file; copy it again",
-                           bytes, kLlmCHeaderBytes));
+    return file.bad(
+        "truncated: {} bytes, inside the {}-byte header of an llm.c token file; copy it again",
+        bytes, kLlmCHeaderBytes);
   int32_t header[3];
   LMC_TRY(file.read(0, sizeof(header), header));
   int32_t version = magic == kLlmCMagic16 ? kLlmCVersion16 : kLlmCVersion32;
   if (header[1] != version)
-    return bad(fmt::format("byte 4: version {} of llm.c's format {}, this program reads "
-                           "version {}",
-                           header[1], magic, version));
+    return file.bad("byte 4: version {} of llm.c's format {}, this program reads version {}",
+                    header[1], magic, version);
   if (header[2] <= 0)
-    return bad(fmt::format("byte 8: the header promises {} tokens; make it again", header[2]));
+    return file.bad("byte 8: the header promises {} tokens; make it again", header[2]);
   kind = TokenFormat::LlmC;
   idType = magic == kLlmCMagic16 ? TokenType::UInt16 : TokenType::UInt32;
   payload = kLlmCHeaderBytes;
   tokens = static_cast<uint64_t>(header[2]);
   uint64_t expected = payload + tokens * tokenBytes();
   if (bytes < expected)
-    return bad(fmt::format("truncated at byte {}: the header promises {} tokens of {} "
-                           "bytes, {} bytes in all; copy it again",
-                           bytes, tokens, tokenBytes(), expected));
+    return file.bad("truncated at byte {}: the header promises {} tokens of {} bytes, {} bytes in "
+                    "all; copy it again",
+                    bytes, tokens, tokenBytes(), expected);
   if (bytes > expected)
-    return bad(fmt::format("byte {}: {} bytes after the end that the header promises; "
-                           "copy it again",
-                           expected, bytes - expected));
+    return file.bad("byte {}: {} bytes after the end that the header promises; copy it again",
+                    expected, bytes - expected);
   return {};
 }
 
 Result<void> TokenFile::readMegatron(const std::string &indexPath) {
   LMC_LET(opened, MegatronIndex::open(indexPath, file.bytes()));
-  index = std::move(*opened);
+  index.emplace(std::move(*opened));
   kind = TokenFormat::Megatron;
   idType = index->type();
   tokens = file.bytes() / tokenBytes();
@@ -140,10 +138,9 @@ Result<void> TokenFile::checkIsWritten() const {
                         }
                       }));
   if (hole > 0)
-    return bad(
-        fmt::format("all {} bytes before byte {} are 0, as where tokens are not written yet "
-                    "or not copied; if they are tokens, set data.format (lmc-data: --format)",
-                    kHole, hole));
+    return file.bad("all {} bytes before byte {} are 0, as where tokens are not written yet or not "
+                    "copied; if they are tokens, set data.format (lmc-data: --format)",
+                    kHole, hole);
   return {};
 }
 
@@ -166,21 +163,20 @@ Result<void> TokenFile::checkIsUInt16() const {
   if (seen < kEnough)
     return {};
   if (odd == 0 && most[2] == 0 && even > 0)
-    return bad(fmt::format("three of four uint16 are 0, in each of {} sampled: these seem to be "
-                           "64-bit ids, which a .bin without a header cannot have; write them as "
-                           "uint16 or uint32",
-                           seen));
+    return file.bad(
+        "three of four uint16 are 0, in each of {} sampled: these seem to be 64-bit ids, which a "
+        ".bin without a header cannot have; write them as uint16 or uint32",
+        seen);
   if ((odd == 0 && even > 0) || (odd < kHighHalf && even >= kLowHalf))
-    return bad(fmt::format("of {} sampled uint16 those at odd places are {}, those at even places "
-                           "are up to {}: these seem to be 32-bit ids; set data.format (lmc-data: "
-                           "--format) to uint32, or to uint16 if they are not, and if they are "
-                           "Megatron's put its .idx beside the .bin",
-                           seen, odd == 0 ? "0" : fmt::format("at most {}", odd), even));
+    return file.bad(
+        "of {} sampled uint16 those at odd places are {}, those at even places are up to {}: these "
+        "seem to be 32-bit ids; set data.format (lmc-data: --format) to uint32, or to uint16 if "
+        "they are not, and if they are Megatron's put its .idx beside the .bin",
+        seen, odd == 0 ? "0" : fmt::format("at most {}", odd), even);
   if (even == 0 && odd > 0)
-    return bad(fmt::format("every second uint16 is 0, in each of {} sampled, from the first on: "
-                           "these seem to be big-endian ids; write them as little-endian uint16 or "
-                           "uint32",
-                           seen));
+    return file.bad("every second uint16 is 0, in each of {} sampled, from the first on: these "
+                    "seem to be big-endian ids; write them as little-endian uint16 or uint32",
+                    seen);
   return {};
 }
 
@@ -188,9 +184,9 @@ Result<void> TokenFile::readBare(DataFormat wanted) {
   if (wanted == DataFormat::UInt32)
     idType = TokenType::UInt32;
   if (file.bytes() % tokenBytes() != 0)
-    return bad(fmt::format("odd-sized: {} bytes are no whole number of {} tokens, and there is no "
-                           "header that says otherwise",
-                           file.bytes(), infoOf(idType).name));
+    return file.bad("odd-sized: {} bytes are no whole number of {} tokens, and there is no header "
+                    "that says otherwise",
+                    file.bytes(), infoOf(idType).name);
   tokens = file.bytes() / tokenBytes();
   return wanted == DataFormat::Auto ? checkIsUInt16() : Result<void>();
 }
@@ -214,17 +210,17 @@ Result<void> TokenFile::readHeader(DataFormat wanted) {
       {"PK\x03\x04", "a ZIP archive, as PyTorch saves weights"}};
   for (const auto &[magic, what] : others)
     if (std::string_view(begin, sizeof(begin)).starts_with(magic))
-      return bad(fmt::format("this is {}", what));
+      return file.bad("this is {}", what);
   if (std::string_view(begin, sizeof(begin)) == kMegatronMagic)
-    return bad("this is the index of a Megatron data set; give the .bin beside it");
+    return file.bad("this is the index of a Megatron data set; give the .bin beside it");
   const std::string indexPath = megatronIndexPath(path);
   if (indexPath.empty())
-    return bad("bad magic at byte 0: neither an lmc nor an llm.c token file, and only a .bin is "
-               "read without a header; make one with: lmc-data pack");
+    return file.bad("bad magic at byte 0: neither an lmc nor an llm.c token file, and only a .bin "
+                    "is read without a header; make one with: lmc-data pack");
   const bool hasIndex = access(indexPath.c_str(), F_OK) == 0;
   if (wanted == DataFormat::Megatron && !hasIndex)
-    return bad(fmt::format("{} is missing, which data.format (lmc-data: --format) = megatron needs",
-                           indexPath));
+    return file.bad("{} is missing, which data.format (lmc-data: --format) = megatron needs",
+                    indexPath);
   if (wanted == DataFormat::Megatron || (wanted == DataFormat::Auto && hasIndex))
     return readMegatron(indexPath);
   return readBare(wanted);
@@ -247,9 +243,9 @@ Result<void> TokenFile::verifyLmc() const {
     XXH64_update(hash.get(), &header.tokenizer,
                  sizeof(header) - offsetof(LmcTokenHeader, tokenizer));
   if (const uint64_t found = XXH64_digest(hash.get()); found != checksum)
-    return bad(fmt::format("bad checksum: the header says {:016x}, the contents give {:016x}; the "
-                           "file is damaged, pack or copy it again",
-                           checksum, found));
+    return file.bad("bad checksum: the header says {:016x}, the contents give {:016x}; the file is "
+                    "damaged, pack or copy it again",
+                    checksum, found);
   std::vector<uint64_t> starts;
   uint64_t last = 0;
   for (uint64_t first = 0; first < documentCount; first += starts.size()) {
@@ -258,9 +254,9 @@ Result<void> TokenFile::verifyLmc() const {
                       starts.data()));
     for (uint64_t i = first; uint64_t start : starts) {
       if (i == 0 ? start != 0 : start <= last || start >= tokens)
-        return bad(fmt::format("document {} starts at token {}: the starts must ascend from 0 and "
-                               "lie below {}; pack it again",
-                               i, start, tokens));
+        return file.bad("document {} starts at token {}: the starts must ascend from 0 and lie "
+                        "below {}; pack it again",
+                        i, start, tokens);
       last = start;
       ++i;
     }
@@ -363,8 +359,8 @@ Error TokenFile::badId(uint64_t position, const std::string &limit) const {
   } else {
     exact = infoOf(idType).isSigned ? int64_t(id) : int64_t(static_cast<uint32_t>(id));
   }
-  return bad(fmt::format("token {} is id {}, {}", position, exact,
-                         exact < 0 ? "negative" : "beyond the vocabulary of " + limit));
+  return file.bad("token {} is id {}, {}", position, exact,
+                  exact < 0 ? "negative" : "beyond the vocabulary of " + limit);
 }
 
 Result<FileFingerprint> TokenFile::fingerprint() const {

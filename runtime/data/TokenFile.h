@@ -102,7 +102,6 @@ public:
 
 private:
   explicit TokenFile(ByteFile file) : file(std::move(file)) {}
-  Error bad(const std::string &what) const { return badFile(path(), what); }
   Result<void> readLmcHeader();
   Result<void> readLlmCHeader(int32_t magic);
   Result<void> readMegatron(const std::string &indexPath);
