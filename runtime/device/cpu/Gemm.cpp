@@ -1,7 +1,6 @@
 // Chooses an implementation for each matrix product.
 #include "runtime/device/cpu/Gemm.h"
 
-#include "runtime/device/GemmChoices.h"
 #include "runtime/device/cpu/CpuMachine.h"
 #include "runtime/device/cpu/gemm/Groups.h"
 
@@ -12,7 +11,6 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
-#include <map>
 
 namespace lmc::cpu {
 
@@ -45,39 +43,7 @@ std::string describe(const GemmGroupShape &group) {
                      group.parts == 1 ? "" : "s");
 }
 
-struct GemmCache::State {
-  int threads;
-  GemmChoices *choices;
-  PackedBuffers buffers;
-  std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
-  std::map<std::pair<GemmGroupShape, GemmLibrary>, std::unique_ptr<GemmGroup>> groups;
-
-  Result<GemmKey> key(const std::string &product) const;
-  Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape) const;
-  Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group) const;
-  Result<std::unique_ptr<Gemm>> make(const GemmShape &shape, GemmLibrary library);
-  Result<std::unique_ptr<GemmGroup>> make(const GemmGroupShape &group, GemmLibrary library);
-  template <typename Shape> Result<GemmLibrary> choose(const Shape &shape);
-  Result<GemmChoice> measure(const GemmShape &shape, const std::vector<GemmLibrary> &available);
-  Result<GemmChoice> measure(const GemmGroupShape &group,
-                             const std::vector<GemmLibrary> &available);
-  template <typename Product, typename Shape, typename Run>
-  Result<GemmChoice> fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
-                             Run run);
-  // Returns the implementation of `shape` by `library` from `made`; makes it at the first call.
-  template <typename Made, typename Shape>
-  auto find(Made &made, const Shape &shape, GemmLibrary library)
-      -> Result<typename Made::mapped_type::pointer> {
-    auto &product = made[{shape, library}];
-    if (!product) {
-      LMC_LET(fresh, make(shape, library));
-      product = std::move(*fresh);
-    }
-    return product.get();
-  }
-};
-
-Result<GemmKey> GemmCache::State::key(const std::string &product) const {
+Result<GemmKey> GemmCache::key(const std::string &product) const {
   LMC_LET(mkl, openMkl());
   return GemmKey{fmt::format("{}, {} thread{}, kernels {}, oneDNN {}, {}", processorName(), threads,
                              threads == 1 ? "" : "s", kernelSet().name, oneDnnVersion(),
@@ -85,7 +51,7 @@ Result<GemmKey> GemmCache::State::key(const std::string &product) const {
                  product};
 }
 
-Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmShape &shape) const {
+Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmShape &shape) const {
   LMC_LET(mkl, openMkl());
   std::vector<GemmLibrary> found;
   if (oneDnnHas(shape))
@@ -98,7 +64,7 @@ Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmShape &sh
   return found;
 }
 
-Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, GemmLibrary library) {
+Result<std::unique_ptr<Gemm>> GemmCache::make(const GemmShape &shape, GemmLibrary library) {
   switch (library) {
   case GemmLibrary::OneDnn:
     return makeOneDnnGemm(shape);
@@ -113,15 +79,15 @@ Result<std::unique_ptr<Gemm>> GemmCache::State::make(const GemmShape &shape, Gem
   return Error{"no such library", ExitCode::Failure};
 }
 
-Result<std::vector<GemmLibrary>> GemmCache::State::libraries(const GemmGroupShape &group) const {
+Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmGroupShape &group) const {
   auto found = libraries(group.shape);
   if (found)
     std::erase(*found, GemmLibrary::OneDnn); // oneDNN's code is compiled for one m and one k
   return found;
 }
 
-Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &group,
-                                                          GemmLibrary library) {
+Result<std::unique_ptr<GemmGroup>> GemmCache::make(const GemmGroupShape &group,
+                                                   GemmLibrary library) {
   switch (library) {
   case GemmLibrary::OneDnn:
     break;
@@ -137,7 +103,7 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::State::make(const GemmGroupShape &
   return Error{"no such library", ExitCode::Failure};
 }
 
-template <typename Shape> Result<GemmLibrary> GemmCache::State::choose(const Shape &shape) {
+template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &shape) {
   // A product that is not timed is always computed by the packed kernels, because the bits of their
   // results do not depend on the number of threads. The bits of oneDNN's results may: oneDNN 2.6
   // often divides the sum over k among threads, with AVX2, and with AVX-512 if a is transposed and
@@ -215,8 +181,8 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
 // Times run(product) for the product of `shape` by each library. Returns the fastest library and
 // the seconds of its shortest run.
 template <typename Product, typename Shape, typename Run>
-Result<GemmChoice> GemmCache::State::fastest(const Shape &shape,
-                                             const std::vector<GemmLibrary> &available, Run run) {
+Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
+                                      Run run) {
   std::vector<std::unique_ptr<Product>> products;
   for (GemmLibrary library : available) {
     LMC_LET(product, make(shape, library));
@@ -242,8 +208,8 @@ Result<GemmChoice> GemmCache::State::fastest(const Shape &shape,
   return GemmChoice{nameOf(available[size_t(first - seconds.begin())]), "", *first};
 }
 
-Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape,
-                                             const std::vector<GemmLibrary> &available) {
+Result<GemmChoice> GemmCache::measure(const GemmShape &shape,
+                                      const std::vector<GemmLibrary> &available) {
   const GemmShape probe = probeOf(shape, kProbeSeconds * peakSpeed(shape.input, threads).flops);
   AlignedMemory a, b, d, bias;
   fillRandom(a, probe.m * probe.k, probe.input);
@@ -261,8 +227,8 @@ Result<GemmChoice> GemmCache::State::measure(const GemmShape &shape,
 // cache holds less, so that operands come from memory, as those of experts do.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
-Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group,
-                                             const std::vector<GemmLibrary> &available) {
+Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
+                                      const std::vector<GemmLibrary> &available) {
   // The shape of each part when the group is timed: all parts have the same size, at least one row.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
@@ -293,39 +259,39 @@ Result<GemmChoice> GemmCache::State::measure(const GemmGroupShape &group,
   return choice;
 }
 
-GemmCache::GemmCache(int threads, GemmChoices *choices)
-    : state(new State{threads, choices, {}, {}, {}}) {}
-GemmCache::~GemmCache() = default;
+// Returns the implementation of `shape` by `library` from `made`; makes it at the first call.
+template <typename Made, typename Shape>
+auto GemmCache::findIn(Made &made, const Shape &shape, GemmLibrary library)
+    -> Result<typename Made::mapped_type::pointer> {
+  auto &product = made[{shape, library}];
+  if (!product) {
+    LMC_LET(fresh, make(shape, library));
+    product = std::move(*fresh);
+  }
+  return product.get();
+}
 
 Result<Gemm *> GemmCache::find(const GemmShape &shape) {
-  LMC_LET(library, state->choose(shape));
+  LMC_LET(library, choose(shape));
   return find(shape, *library);
 }
 
 Result<Gemm *> GemmCache::find(const GemmShape &shape, GemmLibrary library) {
-  return state->find(state->gemms, shape, library);
+  return findIn(gemms, shape, library);
 }
 
 Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group) {
-  LMC_LET(library, state->choose(group));
+  LMC_LET(library, choose(group));
   return find(group, *library);
 }
 
 Result<GemmGroup *> GemmCache::find(const GemmGroupShape &group, GemmLibrary library) {
-  return state->find(state->groups, group, library);
+  return findIn(groups, group, library);
 }
 
 void GemmCache::clear() {
-  state->gemms.clear();
-  state->groups.clear();
-}
-
-Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmShape &shape) {
-  return state->libraries(shape);
-}
-
-Result<std::vector<GemmLibrary>> GemmCache::libraries(const GemmGroupShape &group) {
-  return state->libraries(group);
+  gemms.clear();
+  groups.clear();
 }
 
 } // namespace lmc::cpu

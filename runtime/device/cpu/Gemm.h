@@ -3,17 +3,17 @@
 #pragma once
 
 #include "ground/support/Result.h"
+#include "runtime/device/GemmChoices.h"
+#include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
-
-namespace lmc {
-class GemmChoices;
-}
 
 namespace lmc::cpu {
 
@@ -94,12 +94,18 @@ enum class GemmLibrary { OneDnn, OneDnnSgemm, Packed, Mkl };
 // Returns the name that a GemmChoice gives a library: "oneDNN", "oneDNN sgemm", "packed", "MKL".
 const char *nameOf(GemmLibrary library);
 
+// Buffers that all packed matrix products share, because only one of them runs at a time.
+struct PackedBuffers {
+  AlignedMemory panelsB, sums, perThread;
+};
+
 // The matrix products of one device. A product is prepared only once for each shape.
 class GemmCache {
 public:
   // `choices` may be null, and must otherwise outlive this object.
-  explicit GemmCache(int threads, GemmChoices *choices = nullptr);
-  ~GemmCache();
+  explicit GemmCache(int threads, GemmChoices *choices = nullptr)
+      : threads(threads), choices(choices) {}
+  GemmCache(const GemmCache &) = delete; // products refer to `buffers`
 
   // Returns a product that computes `shape` by the library that `choices` has for it. If `choices`
   // has none but measures, times all libraries and takes the fastest; otherwise takes the packed
@@ -113,12 +119,29 @@ public:
   // Destroys all products; pointers that find() returned must not be used any more.
   void clear();
   // Return the libraries that can compute the products.
-  Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape);
-  Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group);
+  Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape) const;
+  Result<std::vector<GemmLibrary>> libraries(const GemmGroupShape &group) const;
 
 private:
-  struct State;
-  std::unique_ptr<State> state;
+  Result<GemmKey> key(const std::string &product) const;
+  Result<std::unique_ptr<Gemm>> make(const GemmShape &shape, GemmLibrary library);
+  Result<std::unique_ptr<GemmGroup>> make(const GemmGroupShape &group, GemmLibrary library);
+  template <typename Shape> Result<GemmLibrary> choose(const Shape &shape);
+  Result<GemmChoice> measure(const GemmShape &shape, const std::vector<GemmLibrary> &available);
+  Result<GemmChoice> measure(const GemmGroupShape &group,
+                             const std::vector<GemmLibrary> &available);
+  template <typename Product, typename Shape, typename Run>
+  Result<GemmChoice> fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
+                             Run run);
+  template <typename Made, typename Shape>
+  auto findIn(Made &made, const Shape &shape, GemmLibrary library)
+      -> Result<typename Made::mapped_type::pointer>;
+
+  int threads;
+  GemmChoices *choices;
+  PackedBuffers buffers;
+  std::map<std::pair<GemmShape, GemmLibrary>, std::unique_ptr<Gemm>> gemms;
+  std::map<std::pair<GemmGroupShape, GemmLibrary>, std::unique_ptr<GemmGroup>> groups;
 };
 
 } // namespace lmc::cpu

@@ -1,7 +1,6 @@
 // The implementations of matrix products among which GemmCache chooses.
 #pragma once
 
-#include "runtime/device/cpu/AlignedMemory.h"
 #include "runtime/device/cpu/Gemm.h"
 
 #include <functional>
@@ -31,11 +30,6 @@ void oneDnnSgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, con
                  const void *b, void *d, int64_t leadingD);
 // Returns the version and the instructions that oneDNN uses: "2.6.3 isa 0x1ff".
 std::string oneDnnVersion();
-
-// Buffers that all packed matrix products share, because only one of them runs at a time.
-struct PackedBuffers {
-  AlignedMemory panelsB, sums, perThread;
-};
 
 std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
                                      const KernelSet &set = kernelSet());
