@@ -328,8 +328,9 @@ Result<ProductWays::Way> ProductWays::chooseOne(const TwoWayProduct &command, Ge
   if (known && known->implementation == names.first)
     return Way::First;
   const bool isKnown = known && known->implementation == names.second;
+  GemmChoice choice{names.first, payloadOf(command), 0};
   if (!isKnown && !choices->measures()) {
-    choices->add(key, {names.first, payloadOf(command), 0}, 0);
+    choices->add(key, choice, 0);
     return Way::First;
   }
   const auto started = std::chrono::steady_clock::now();
@@ -337,7 +338,7 @@ Result<ProductWays::Way> ProductWays::chooseOne(const TwoWayProduct &command, Ge
   if (!trial && trial.error().code == ExitCode::DoesNotFit) {
     leftOut.push_back(fmt::format("kernel '{}' was not tried: {}", command.second->name,
                                   trial.error().message));
-    choices->add(key, {names.first, payloadOf(command), 0}, 0);
+    choices->add(key, choice, 0);
     return Way::First;
   }
   LMC_TRY(trial);
@@ -346,7 +347,6 @@ Result<ProductWays::Way> ProductWays::chooseOne(const TwoWayProduct &command, Ge
   LMC_TRY(trial->forget(command));
   LMC_TRY(run(command, Way::Second, trial->at, stream));
   LMC_LET(found, trial->results(command));
-  GemmChoice choice{names.first, payloadOf(command), 0};
   if (const std::string wrong = difference(*found, *expected); !wrong.empty()) {
     leftOut.push_back(fmt::format("kernel '{}' was left out: {}", command.second->name, wrong));
   } else if (isKnown) {

@@ -41,6 +41,13 @@ struct Products::Library {
   }
 };
 
+// Returns the element at `address`, of type `dtype`.
+static double elementAt(plan::DType dtype, const void *address) {
+  double value = 0;
+  convertFloats(dtype, address, plan::DType::F64, &value, 1);
+  return value;
+}
+
 static cudaDataType_t dataTypeOf(plan::DType dtype) {
   return dtype == plan::DType::BF16  ? CUDA_R_16BF
          : dtype == plan::DType::F64 ? CUDA_R_64F
@@ -417,6 +424,7 @@ void Products::Trial::expect(const ProductShape &shape) {
   const double ofSums = shape.input == plan::DType::F64 ? 0x1p-53 : 0x1p-24;
   const double ofResult = shape.output == plan::DType::BF16 ? 0x1p-8 : ofSums;
   const double ofCuts = shape.input == plan::DType::BF16 ? 4 * double(shape.k) * 0x1p-28 : 0.0;
+  const char *random = static_cast<const char *>(pattern.get());
   std::mt19937 generator(1);
   for (uint64_t row = 0; row < 3; ++row)
     for (int sample = 0; sample < 8; ++sample) {
@@ -434,17 +442,11 @@ void Products::Trial::expect(const ProductShape &shape) {
       }
       if (shape.hasBias) {
         const uint64_t byte = j * byteWidth(shape.bias) % kPatternBytes;
-        double bias = 0;
-        convertFloats(shape.bias, static_cast<const char *>(pattern.get()) + byte, plan::DType::F64,
-                      &bias, 1);
-        add(bias);
+        add(elementAt(shape.bias, random + byte));
       }
       if (shape.residual) {
         const uint64_t byte = (i * n + j) * byteWidth(shape.output) % residualPeriod();
-        double residual = 0;
-        convertFloats(shape.output, static_cast<const char *>(pattern.get()) + byte,
-                      plan::DType::F64, &residual, 1);
-        add(residual);
+        add(elementAt(shape.output, random + byte));
       }
       const double rounding = (8 * std::sqrt(static_cast<double>(k)) * ofSums + ofCuts) * absolute;
       expected.push_back({row, j, sum, rounding + 2 * ofResult * std::abs(sum)});
@@ -473,9 +475,8 @@ Result<std::string> Products::Trial::tryOut(const Product &product,
              "copy sums");
   LMC_CUDA(*driver, cuStreamSynchronize(stream), product.text());
   for (const Expected &element : expected) {
-    double found = 0;
-    convertFloats(shape.output, copied + element.row * rowBytes + element.column * width,
-                  plan::DType::F64, &found, 1);
+    const double found =
+        elementAt(shape.output, copied + element.row * rowBytes + element.column * width);
     if (!(std::abs(found - element.value) <= element.allowed))
       return fmt::format(
           "cuBLASLt cannot {}: element [{}, {}] of the result is {:.9g}, and must be "
