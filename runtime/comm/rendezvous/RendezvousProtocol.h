@@ -49,32 +49,30 @@ inline std::string rendezvousProof(const std::string &secret, Side side,
   return hmacSha256(secret, said.dump());
 }
 
+// Calls visit(key, member) for each member of a rank's progress.
+template <typename State, typename Visit> void visitMembers(State &state, Visit visit) {
+  visit("activity", state.activity);
+  visit("step", state.step);
+  visit("moves", state.moves);
+  visit("waits", state.waits);
+  visit("step_seconds", state.stepSeconds);
+  visit("busy_seconds", state.busySeconds);
+  visit("windows", state.windows);
+  visit("what", state.what);
+  visit("waits_for", state.waitsFor);
+  visit("file", state.file);
+}
+
 inline nlohmann::json beatOf(const Progress::State &state) {
-  return {{"is", "beat"},
-          {"activity", state.activity},
-          {"step", state.step},
-          {"moves", state.moves},
-          {"waits", state.waits},
-          {"step_seconds", state.stepSeconds},
-          {"busy_seconds", state.busySeconds},
-          {"windows", state.windows},
-          {"what", state.what},
-          {"waits_for", state.waitsFor},
-          {"file", state.file}};
+  nlohmann::json beat = {{"is", "beat"}};
+  visitMembers(state, [&](const char *key, const auto &member) { beat[key] = member; });
+  return beat;
 }
 
 inline Progress::State progressOf(const nlohmann::json &beat) {
-  const int activity = beat.at("activity");
-  return {static_cast<Activity>(activity),
-          beat.at("step"),
-          beat.at("moves"),
-          beat.at("waits"),
-          beat.at("step_seconds"),
-          beat.at("busy_seconds"),
-          beat.at("windows"),
-          beat.at("what"),
-          beat.at("waits_for"),
-          beat.at("file")};
+  Progress::State state;
+  visitMembers(state, [&](const char *key, auto &member) { beat.at(key).get_to(member); });
+  return state;
 }
 
 } // namespace lmc
