@@ -17,10 +17,8 @@ uint64_t CollectiveQueue::add(Work work) {
 
 Result<void> CollectiveQueue::wait(uint64_t number) {
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return ended >= number || failure; });
-  if (failure)
-    return *failure;
-  return {};
+  changed.wait(lock, [&] { return ended >= number || !outcome; });
+  return outcome;
 }
 
 Result<void> CollectiveQueue::waitForAll() {
@@ -37,16 +35,15 @@ void CollectiveQueue::run(const std::stop_token &stop) {
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, stop, [&] { return !waiting.empty(); });
-    if (stop.stop_requested() || failure)
+    if (stop.stop_requested() || !outcome)
       return;
     const Work work = std::move(waiting.front());
     waiting.pop_front();
     lock.unlock();
-    const Result<void> done = work();
+    Result<void> done = work();
     lock.lock();
     ++ended;
-    if (!done)
-      failure = done.error();
+    outcome = std::move(done);
     changed.notify_all();
   }
 }

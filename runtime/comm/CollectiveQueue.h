@@ -8,7 +8,6 @@
 #include <deque>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 namespace lmc {
@@ -34,7 +33,7 @@ private:
   std::condition_variable_any changed;
   std::deque<Work> waiting;
   uint64_t added = 0, ended = 0;
-  std::optional<Error> failure;
+  Result<void> outcome; // the first Error
   std::jthread thread; // destroyed first
 };
 

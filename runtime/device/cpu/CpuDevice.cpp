@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <new>
-#include <optional>
 #include <vector>
 
 namespace lmc::cpu {
@@ -98,11 +97,7 @@ public:
                                          static_cast<const CpuMark &>(from).reached)
         .count();
   }
-  Result<void> synchronize() override {
-    if (failure)
-      return *failure;
-    return {};
-  }
+  Result<void> synchronize() override { return outcome; }
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset) override {
     return resolver.memory.copyIn(slice, source, bytes, offset);
   }
@@ -126,7 +121,7 @@ private:
   GemmChoices *const choices; // may be null
   std::vector<std::unique_ptr<CpuModule>> modules;
   Resolver resolver;
-  std::optional<Error> failure; // the first failure of a run
+  Result<void> outcome; // the first Error of a run
 };
 
 Result<void> CpuDevice::load(const PlanFile &file) {
@@ -203,9 +198,9 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
       LMC_TRY(ended(at));
     }
   } catch (const CommandFailed &failed) {
-    failure = Error{fmt::format("{}: {}", plan::placeOf(function, at), failed.what()), failed.code};
+    outcome = Error{fmt::format("{}: {}", plan::placeOf(function, at), failed.what()), failed.code};
   } catch (const std::exception &thrown) {
-    failure = Error{fmt::format("{} failed: {}", plan::placeOf(function, at), thrown.what()),
+    outcome = Error{fmt::format("{} failed: {}", plan::placeOf(function, at), thrown.what()),
                     ExitCode::Failure};
   }
   return synchronize();
