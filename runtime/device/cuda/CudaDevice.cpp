@@ -1,9 +1,5 @@
-// A GPU as a device. Each arena is one allocation, kernels are the cubins of the plan, matrix
-// products are cuBLASLt's, and a function is captured once as CUDA graphs.
-//
-// The same code (Encoder.h) enqueues commands when they run one by one and when they are captured
-// into a graph. A graph needs no updates: addresses never change, and all values that change from
-// step to step are in device memory.
+// A GPU as a device. It captures each function of the plan once as CUDA graphs. A graph needs no
+// updates: addresses never change, and all values that change between steps are in device memory.
 #include "ground/plan/Operands.h"
 #include "ground/plan/PlannedBytes.h"
 #include "ground/support/Size.h"
@@ -37,7 +33,7 @@ struct Part {
   uint32_t first = 0, last = 0;
   bool capturable = false;
   GraphExec graph;
-  size_t nodes = 0; // number of nodes of the graph
+  size_t nodes = 0; // nodes of the graph
 };
 
 struct CudaExecutable final : Executable {
@@ -47,8 +43,8 @@ struct CudaExecutable final : Executable {
   std::vector<Encoded> commands; // one per command of the function
   std::vector<Part> parts;
   bool captured = false;
-  // False before the first run of a function with collectives. NCCL connects the GPUs in this run,
-  // and that must not be captured.
+  // False before the first run of a function with collectives: NCCL then connects the GPUs, which
+  // must not be captured.
   bool mayCapture = false;
 };
 
@@ -58,7 +54,6 @@ struct CudaMark final : Mark {
   uint64_t runs = 0; // the number of runs of functions that were submitted before the mark
 };
 
-// Pinned memory.
 class PinnedBuffer final : public HostBuffer {
 public:
   PinnedBuffer(CudaDevice &owner, PinnedMemory memory, uint64_t bytes)
@@ -73,7 +68,7 @@ private:
   PinnedMemory memory;
 };
 
-// Two pinned buffers, used in turn by a thread that copies from or to ordinary memory.
+// Two pinned buffers, through which a thread copies from or to ordinary memory.
 struct Staging {
   static constexpr uint64_t kBytes = 8 << 20;
   char *buffer(uint64_t piece) { return static_cast<char *>(buffers[piece % 2].get()); }
@@ -88,7 +83,7 @@ public:
       : driver(driver), gpu(std::move(gpu)), options(options) {}
   ~CudaDevice() override;
 
-  // Destroys all graphs, because their collectives are aborted. Later, no graph can be captured.
+  // Destroys all graphs when their collectives are aborted. No graph can be captured afterwards.
   void dropGraphs();
   // Must be called when `executable` is destroyed.
   void forget(CudaExecutable &executable) {
@@ -96,8 +91,7 @@ public:
     executables.erase(&executable);
   }
 
-  // Waits until the GPU is idle, whether its work succeeds or not. Aborts collectives if the other
-  // ranks do not take part in them.
+  // Waits until the GPU is idle. Aborts collectives if other ranks do not take part in them.
   void drain();
 
   DeviceInfo info(plan::DType computeDType) const override;
@@ -132,8 +126,7 @@ private:
   Result<void> checkMachine(const PlanFile &loaded) const;
   Result<void> openCollectives(const PlanFile &loaded);
   Result<void> allocate();
-  // Gives the staging buffers of a copy back when the copy ends. Later copies use them again; the
-  // next run of a function frees them.
+  // Gives the staging buffers back when a copy ends. The next run of a function frees them.
   struct GiveBack {
     CudaDevice *owner;
     void operator()(Staging *staging) const {
@@ -147,14 +140,14 @@ private:
   Result<void> copy(int slice, void *host, bool toGpu, uint64_t bytes, uint64_t offset);
   Result<void> capture(CudaExecutable &executable);
   Result<void> capture(const CudaExecutable &executable, Part &part);
-  // Launches the part's graph; returns false if it has none.
+  // Launches the graph of a part. Returns false if there is none.
   Result<bool> launch(const Part &part);
-  // Waits by the driver's function `wait`. With NCCL, whose collectives may wait for a lost rank,
-  // it instead calls `query` and checks the ranks again and again, until the work is complete.
+  // Waits by the driver's function `wait`. A collective of NCCL may wait for a lost rank for ever,
+  // so with NCCL it calls `query` repeatedly instead, and checks the ranks.
   template <typename Handle>
   Result<void> await(CUresult (*wait)(Handle), CUresult (*query)(Handle), Handle handle);
-  // While the result lives, other ranks see that this one waits for its device. A call that only
-  // enqueues work waits too if the driver's queue is full.
+  // While the result lives, other ranks see that this one waits for its device. Calls that enqueue
+  // work also need it: they wait if the driver's queue is full.
   Progress::Wait waiting() const {
     return Progress::Wait(options.world ? &options.world->progress() : nullptr, "its device");
   }
@@ -171,11 +164,10 @@ private:
     return arenas[range.arena].get() + range.offset;
   }
   Result<void> resultOf(CUresult result) const;
-  // Returns an error if `result` is one, or if an earlier result was: after a failure the driver
-  // runs nothing more in this process.
+  // Returns an error if `result` or an earlier result is one.
   Result<void> checkWork(const Result<void> &result);
   Result<void> checkWork(CUresult result) { return checkWork(resultOf(result)); }
-  // Records that the first `runs` runs of functions are complete.
+  // The first `runs` runs of functions are complete.
   void setComplete(uint64_t runs);
   uint64_t submittedRuns();
   // Returns the runs that may have failed, as text for an error.
@@ -206,8 +198,7 @@ private:
   std::mutex workMutex;         // guards the next three members
   std::optional<Error> failure; // the first failure of the GPU's work
   uint64_t submitted = 0;       // the number of runs of functions so far
-  // The runs that are not known to be complete, the oldest first: "'micro' (step 3, micro-step 2 of
-  // 4)".
+  // The runs that may not be complete, the oldest first: "'micro' (step 3, micro-step 2 of 4)".
   std::deque<std::string> pending;
   std::mutex stagingMutex;
   std::vector<std::unique_ptr<Staging>> stagings;
@@ -265,7 +256,7 @@ Result<void> CudaDevice::await(CUresult (*wait)(Handle), CUresult (*query)(Handl
   }
 }
 
-// Even after a failure, the GPU may still use the memory.
+// The GPU may still use the memory, even after a failure.
 PinnedBuffer::~PinnedBuffer() { owner.drain(); }
 
 DeviceInfo CudaDevice::info(plan::DType) const {
@@ -320,7 +311,6 @@ Result<void> CudaDevice::load(const PlanFile &loaded) {
   return allocate();
 }
 
-// Returns an error if this GPU cannot run the plan, or has too little free memory for it.
 Result<void> CudaDevice::checkMachine(const PlanFile &loaded) const {
   const std::string target = loaded->target()->str();
   LMC_TRY(gpu.use());
@@ -386,8 +376,8 @@ Result<void> CudaDevice::allocate() {
   return synchronize();
 }
 
-// Returns, per command, true if it is a collective whose Wait is not in the same part. All that a
-// capture has started must be waited for within it, and it cannot wait for earlier work.
+// Returns, per command, true if it is a collective whose Wait is in another part. A capture must
+// wait for all that it has started, and cannot wait for earlier work.
 static std::vector<bool> waitedForApart(const plan::Function &function,
                                         const std::vector<Part> &parts) {
   std::vector<bool> apart(function.commands()->size());
@@ -436,7 +426,6 @@ Result<std::unique_ptr<Executable>> CudaDevice::record(int index) {
   return std::unique_ptr<Executable>(std::move(executable));
 }
 
-// Captures the parts of a function, unless they are captured already or may not be captured yet.
 Result<void> CudaDevice::capture(CudaExecutable &executable) {
   if (executable.captured || !executable.mayCapture)
     return {};
@@ -506,8 +495,7 @@ Result<void> CudaDevice::checkWork(const Result<void> &result) {
   return {};
 }
 
-// After a failure, the driver does not say which events the GPU has reached. Only the runs that
-// were known to be complete before have not failed, as the GPU runs its work in order.
+// After a failure, the driver does not say which events the GPU has reached.
 std::string CudaDevice::suspects() const {
   if (pending.empty())
     return submitted == 0 ? "no function had run" : "all functions that were submitted had ended";
@@ -715,7 +703,7 @@ Result<bool> CudaDevice::initialize(int index, const HeldPart &part, uint64_t se
   const plan::Variable &variable = *plan->variables()->Get(uint32_t(index));
   const plan::Initializer *how = variable.initializer();
   const plan::Slice &slice = *plan->slices()->Get(variable.slice());
-  // Returns the address of the elements `part` in a slice with the variable's layout.
+  // Returns the address of `part` in a slice with the variable's layout.
   auto addressOf = [&](const plan::Slice &of) {
     return addresses[of.arena()] + of.offset() + part.at * byteWidth(of.dtype());
   };

@@ -12,8 +12,8 @@
 
 namespace lmc::cuda {
 
-// Returns true if code for `architecture` runs on compute capability major.minor. Code for "sm_90a"
-// runs on 9.0 only, code for "sm_80" on every 8.x.
+// Returns true if code for `architecture` runs on compute capability major.minor. "sm_90a" runs on
+// 9.0 only, "sm_80" on every 8.x.
 static bool runsOn(const std::string &architecture, int major, int minor) {
   int number = 0;
   char suffix = 0;
@@ -88,8 +88,7 @@ Result<uint64_t> Gpu::freeBytes() const {
 
 namespace {
 
-// Declarations from the header of NVIDIA's management library (nvml.h), for listing the processes
-// on a GPU. The library comes with the driver, but its header does not.
+// From nvml.h of NVIDIA's management library, which the driver has without its header.
 struct ProcessInfo { // nvmlProcessInfo_v2_t
   unsigned pid;
   unsigned long long usedGpuMemory;

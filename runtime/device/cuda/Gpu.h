@@ -1,4 +1,4 @@
-// One GPU of this machine: its properties, its context, and checks whether it can run a plan.
+// One GPU of this machine.
 #pragma once
 
 #include "ground/plan/PlanFile.h"
@@ -22,11 +22,10 @@ public:
   // Returns an error if code for `architecture` ("sm_90a") does not run on the GPU.
   Result<void> requireArchitecture(const std::string &architecture) const;
 
-  // Returns an error if fewer than `bytes` bytes are free. Its message gives the number of missing
-  // bytes and, if NVIDIA's management library is installed, the processes that have memory of the
-  // GPU. `breakdown` says for what the bytes are needed: "state 1.50 GiB, workspace 0.25 GiB".
+  // Returns an error if fewer than `bytes` bytes are free. The message names the processes that
+  // have memory of the GPU, if NVIDIA's management library is installed. `breakdown` says for what
+  // the bytes are needed: "state 1.50 GiB, workspace 0.25 GiB".
   Result<void> requireFree(uint64_t bytes, const std::string &breakdown) const;
-  // Returns the bytes of memory that are free.
   Result<uint64_t> freeBytes() const;
 
   std::string name;  // "NVIDIA H100 80GB HBM3"

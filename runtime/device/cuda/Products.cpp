@@ -61,17 +61,16 @@ public:
   ~Product();
 
   Result<void> describe(const ProductShape &of);
-  // Returns at most `most` algorithms that cuBLASLt proposes, the most promising first.
+  // Returns up to `most` algorithms that cuBLASLt proposes, the most promising first.
   Result<std::vector<cublasLtMatmulHeuristicResult_t>> candidates(int most) const;
   cublasStatus_t multiply(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                           CUstream stream) const;
-  // Calls multiply(). If it fails, the error's message describes the product.
   Result<void> run(const ProductAddresses &at, const cublasLtMatmulAlgo_t &algorithm,
                    CUstream stream) const {
     return check(multiply(at, algorithm, stream));
   }
   Result<void> check(cublasStatus_t status) const { return library.check(status, text()); }
-  // Returns true if cuBLASLt accepts the chosen algorithm for this product on this GPU.
+  // Returns true if cuBLASLt accepts the chosen algorithm on this GPU.
   bool accepts() const {
     cublasLtMatmulHeuristicResult_t checked{};
     return library.cublasLtMatmulAlgoCheck(library.handle, operation, first, second, result, result,
@@ -87,8 +86,7 @@ public:
   cublasLtMatmulAlgo_t algorithm{}; // the chosen algorithm
 
 private:
-  // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of this address;
-  // multiply() sets the real one.
+  // Sets the address of the bias. cuBLASLt proposes algorithms for the alignment of this address.
   cublasStatus_t pointToBias(CUdeviceptr bias) const {
     return library.cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                   &bias, sizeof bias);
@@ -111,7 +109,7 @@ Product::~Product() {
       (void)library.cublasLtMatrixLayoutDestroy(made);
 }
 
-// Makes the layout of a row-major matrix of `rows` x `columns` elements without gaps.
+// Makes the layout of a row-major matrix without gaps.
 Result<void> Product::layout(cublasLtMatrixLayout_t &made, plan::DType dtype, uint64_t rows,
                              uint64_t columns) {
   LMC_TRY(check(library.cublasLtMatrixLayoutCreate(&made, dataTypeOf(dtype), columns, rows,
@@ -169,8 +167,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
     return check(
         library.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value));
   };
-  // An algorithm may compute a sum in parts. The parts must be added in the compute type; other
-  // schemes round each part to bf16.
+  // If an algorithm computes a sum in parts, it must not round each part to bf16.
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, described.workspaceBytes));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
@@ -179,7 +176,7 @@ Result<std::vector<cublasLtMatmulHeuristicResult_t>> Product::candidates(int mos
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
               described.residual ? described.alignC : described.alignD));
   LMC_TRY(set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, described.alignD));
-  // A trial may have set the address of its own bias, so an address of this alignment is set.
+  // A trial may have set the address of its own bias.
   if (described.hasBias)
     LMC_TRY(check(pointToBias(described.alignBias)));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
@@ -255,7 +252,7 @@ LibraryFile Products::libraryFile() const {
 ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &command,
                                const plan::Gemm &gemm) {
   auto slice = [&](uint32_t index) -> const plan::Slice & { return *plan.slices()->Get(index); };
-  // Returns the alignment of a matrix. Arenas start at multiples of 256 bytes.
+  // Arenas start at multiples of 256 bytes.
   auto alignment = [&](uint32_t index, uint64_t elements = 0) {
     uint64_t bits = slice(index).offset();
     if (gemm.batch() > 1) // the next matrices must have the alignment too
@@ -290,17 +287,16 @@ ProductShape Products::shapeOf(const plan::Plan &plan, const plan::Command &comm
 }
 
 // Memory outside of the plan's arenas for trying products. The inputs are random, because a GPU
-// that multiplies zeros draws less power and runs faster than one that multiplies data.
+// multiplies zeros faster than data.
 class Products::Trial {
 public:
   // Allocates memory for the largest of `shapes`.
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu,
                                const std::vector<ProductShape> &shapes, CUstream stream);
-  // Fills the inputs, the bias and the residual with random values of type `dtype` between -1/2 and 1/2.
+  // Fills all inputs with random values of type `dtype` between -1/2 and 1/2.
   Result<void> fill(plan::DType dtype);
-  // Runs an algorithm once; if it adds to d, d holds zeros. Returns the reason why the algorithm
-  // cannot be used, or "": it does not run, or one of 24 elements of the result is wrong by more
-  // than rounding explains. Error: the GPU failed.
+  // Runs an algorithm once. Returns the reason why it cannot be used, or "": it does not run, or
+  // one of 24 elements of the result is wrong. Error: the GPU failed.
   Result<std::string> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm);
 
   Trial(Trial &&) = default;
@@ -319,31 +315,29 @@ private:
   const Driver *driver;
   CUstream stream;
   DeviceMemory memory;
-  PinnedMemory pattern; // random values; copies of them, one after the other, fill the inputs
+  PinnedMemory pattern; // random values, of which copies fill the inputs
   PinnedMemory rows;    // three rows of a result
   static constexpr uint64_t kPatternBytes = 1 << 20;
   uint64_t inputBytes = 0, biasBytes = 0, residualBytes = 0; // inputBytes: of a and b together
   std::vector<double> values;                                // the values of the pattern
-  // The elements of a and b repeat after this number of elements, a prime number. If the length of
-  // a row were a multiple of it, rows would be equal, and an algorithm that confuses rows would
-  // pass the check of its sums.
+  // The elements of a and b repeat after this number of elements. It is a prime number, so that no
+  // two rows are equal: an algorithm that confuses rows would otherwise pass the check.
   uint64_t period = 1;
-  // Returns the period of the residual in bytes. It is a prime number of elements, which are f64 if
-  // a and b are f64, else f32.
+  // Returns the period of the residual in bytes: a prime number of f64 or f32 elements.
   uint64_t residualPeriod() const { return period == 131071 ? 131071 * 8 : 262139 * 4; }
 
-  // An element of a result that is checked: its row (of the three), its column, its value, and the
-  // maximum difference from that value.
+  // An element of a result that is checked. `row` is its number among the three rows; `allowed` is
+  // the maximum difference from `value`.
   struct Expected {
     uint64_t row, column;
     double value, allowed;
   };
-  // Returns which of the batch x m rows of d are checked: the first, the last and one between.
+  // Returns which of the batch x m rows of d are checked.
   static std::array<uint64_t, 3> rowsOf(const ProductShape &shape) {
     const uint64_t all = shape.batch * shape.m;
     return {0, all * 5 / 8, all - 1};
   }
-  // Computes `expected` for a shape, unless it was computed for the same shape before.
+  // Computes `expected` for a shape.
   void expect(const ProductShape &shape);
   ProductShape expectedOf;
   std::vector<Expected> expected;
@@ -410,10 +404,9 @@ Result<void> Products::Trial::fill(plan::DType dtype) {
 }
 
 // A sum of k terms in f32 has an error of about sqrt(k) 2^-24 times the sum of the terms' absolute
-// values. Eight times that is allowed, in addition to the rounding of the result. Tensor cores add
-// the products of a few elements at a time, and truncate each such sum to f32. These errors do not
-// cancel: on an H100, a sum of 32768 positive products of bf16 was too small by a relative 1.4e-4,
-// which is k 2^-28. Four times that is allowed.
+// values; eight times that is allowed. Tensor cores also truncate sums of a few products to f32,
+// and these errors do not cancel. On an H100, a sum of 32768 positive products of bf16 had a
+// relative error of 1.4e-4, which is k 2^-28; four times that is allowed.
 void Products::Trial::expect(const ProductShape &shape) {
   if (!expected.empty() && expectedOf == shape)
     return;
@@ -486,8 +479,8 @@ Result<std::string> Products::Trial::tryOut(const Product &product,
   return std::string();
 }
 
-// Returns the 64 bytes of an algorithm as 128 hexadecimal digits. By cuBLASLt's manual they may be
-// stored and used again with the same release of the library.
+// Returns the 64 bytes of an algorithm in hexadecimal. By cuBLASLt's manual they may be stored and
+// used again with the same release of the library.
 static std::string hexOf(const cublasLtMatmulAlgo_t &algorithm) {
   const std::span bytes(reinterpret_cast<const unsigned char *>(&algorithm), sizeof algorithm);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
@@ -539,16 +532,15 @@ Result<double> Products::secondsOf(const Product &product, const cublasLtMatmulA
   return milliseconds * 1e-3 / runs;
 }
 
-// The number of cuBLASLt's proposals that are timed, and the times of the phases. A GPU lowers its
-// clock under load, and another algorithm may be the fastest at the clock of a training step than
-// at that of an idle GPU. So the GPU works for kWarmSeconds before the first timing, and for
-// kHeatSeconds before each.
+// The number of proposals that are timed, and the times of the phases. A GPU lowers its clock under
+// load, on which the order of the algorithms depends. So the GPU works for kWarmSeconds before the
+// first timing, and for kHeatSeconds before each.
 static constexpr int kCandidates = 8, kRounds = 3;
 static constexpr double kWarmSeconds = 0.5, kHeatSeconds = 3e-3, kRoundSeconds = 2e-3;
 
 Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstream stream) {
   LMC_LET(candidates, product.candidates(kCandidates));
-  // The first run of a proposal loads its code, and shows whether the proposal runs at all.
+  // The first run of a proposal also loads its code.
   const size_t proposed = candidates->size();
   std::vector<cublasLtMatmulHeuristicResult_t> good;
   for (const cublasLtMatmulHeuristicResult_t &candidate : *candidates) {
@@ -572,7 +564,7 @@ Result<GemmChoice> Products::measure(const Product &product, Trial &trial, CUstr
       hottest.product ? hottest.product->algorithm : candidates->front().algo;
   const double heaterSeconds = hottest.product ? hottest.seconds : *once;
   const int before = static_cast<int>(std::clamp(kHeatSeconds / std::max(heaterSeconds, 1e-6), 1.0, 500.0));
-  // The candidates run in turn, so that a disturbance of the GPU affects all of them.
+  // All candidates run in each round, so that a disturbance of the GPU affects all of them.
   std::vector<double> best(candidates->size(), std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)
     for (size_t i = 0; i < candidates->size(); ++i) {
@@ -649,7 +641,7 @@ Result<void> Products::chooseOne(Product &product, const GemmKey &key, GemmChoic
 
 Result<void> Products::choose(std::vector<ProductShape> shapes, GemmChoices *choices,
                               CUstream stream) {
-  // Sorts the shapes by dtype, and puts the largest product of each dtype first.
+  // The largest product of each dtype comes first.
   auto terms = [](const ProductShape &shape) {
     return double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k);
   };

@@ -1,8 +1,7 @@
-// Matrix products by cuBLASLt: the shape of a product, the algorithms that can compute it, and the
-// choice among them.
+// Matrix products by cuBLASLt, and the choice of an algorithm for each.
 //
-// Matrices of a plan are row-major, those of cuBLASLt column-major. The bytes of a row-major [m, n]
-// matrix are those of its column-major [n, m] transpose, so d = op(a) op(b) is computed as
+// Matrices of a plan are row-major, those of cuBLASLt column-major. A row-major [m, n] matrix has
+// the same bytes as its column-major [n, m] transpose. So d = op(a) op(b) is computed as
 // d^T = op(b)^T op(a)^T, with b as cuBLASLt's first matrix.
 #pragma once
 
@@ -18,12 +17,11 @@
 
 namespace lmc::cuda {
 
-// The properties on which the choice of an algorithm of cuBLASLt depends. An alignment is the
-// largest power of two, at most 16 (no algorithm needs more), that divides the addresses in bytes
-// of all matrices of the batch.
+// The properties on which the choice of an algorithm depends. An alignment is the largest power of
+// two, at most 16, that divides the addresses (in bytes) of all matrices of the batch.
 struct ProductShape {
   uint64_t m = 0, n = 0, k = 0;
-  uint64_t batch = 1; // number of products; their matrices lie one after the other in memory
+  uint64_t batch = 1; // number of products; their matrices are adjacent in memory
   bool transposeA = false, transposeB = false;
   bool accumulate = false; // true: the product is added to d
   bool residual = false;   // true: another matrix is added to the product
@@ -48,9 +46,8 @@ class Products {
 public:
   struct Library; // cuBLASLt
 
-  // Opens the library that LMC_CUBLASLT names, else libcublasLt of the major release of CUDA with
-  // which lmc-run was built, searched where the system's loader looks, then in CUDA_HOME and
-  // /usr/local/cuda. Error: there is none.
+  // Opens the library that LMC_CUBLASLT names. By default it is libcublasLt of the major release of
+  // CUDA with which lmc-run was built. Error: there is no such library.
   static Result<std::unique_ptr<Products>> open(const Driver &driver, const Gpu &gpu);
   ~Products();
 
@@ -60,20 +57,17 @@ public:
   static ProductShape shapeOf(const plan::Plan &plan, const plan::Command &command,
                               const plan::Gemm &gemm);
 
-  // Chooses an algorithm for each shape: the one in `choices`; if there is none, the fastest that
-  // cuBLASLt proposes if `choices` measures, else the first that it proposes, which is always the
-  // same for one release of the library. Runs each algorithm once, in memory outside of the arenas:
-  // this loads its code before a capture, and some sums are checked. Algorithms that do not run, or
-  // compute wrong sums, are left out.
+  // Chooses an algorithm for each shape: the one in `choices`, else the fastest that cuBLASLt
+  // proposes (if `choices` measures), else the first that it proposes. Runs each algorithm once, in
+  // memory outside of the arenas, and leaves out those that fail or compute wrong sums.
   Result<void> choose(std::vector<ProductShape> shapes, GemmChoices *choices, CUstream stream);
 
-  // Returns one line for each algorithm that was left out.
+  // One line for each algorithm that was left out.
   const std::vector<std::string> &remarks() const { return leftOut; }
 
-  // Enqueues a product. choose() must have been called for its shape. The stream may be capturing.
+  // Enqueues a product. choose() must have been called for its shape.
   Result<void> run(const ProductShape &shape, const ProductAddresses &at, CUstream stream);
 
-  // Returns the key of the choice for this shape.
   GemmKey keyOf(const ProductShape &shape) const;
 
 private:
@@ -82,9 +76,9 @@ private:
                          CUstream stream);
   // Runs an algorithm once. Returns true if it computes the product, else adds to remarks().
   Result<bool> tryOut(const Product &product, const cublasLtMatmulAlgo_t &algorithm, Trial &trial);
-  // Chooses the first proposal that computes the product. Returns its number, counted from 1.
+  // Chooses the first proposal that computes the product. Returns its number: 1, 2, ...
   Result<size_t> chooseFirst(Product &product, Trial &trial);
-  // Times the proposals, each after 3 ms of other products, and returns the fastest.
+  // Times the proposals and returns the fastest.
   Result<GemmChoice> measure(const Product &product, Trial &trial, CUstream stream);
   // Returns the mean time of `runs` consecutive runs, in seconds.
   Result<double> secondsOf(const Product &product, const cublasLtMatmulAlgo_t &algorithm,
@@ -98,7 +92,7 @@ private:
   std::map<ProductShape, std::unique_ptr<Product>> products;
   std::vector<std::string> leftOut;
   bool warm = false; // true if the GPU has worked long enough before the first timing
-  // During choose(): the largest product of the current dtype, once it is timed, and its seconds.
+  // The largest product of the current dtype, and the seconds that it takes.
   struct Hottest {
     const Product *product = nullptr;
     double seconds = 0;
