@@ -24,35 +24,32 @@ class Collectives {
 public:
   virtual ~Collectives() = default;
 
-  // Enqueues a collective, which runs after all earlier commands of `stream` and all earlier
-  // collectives, and records `ended` after it. If byHost(), the collective is complete when the
-  // call returns, and `ended` is not used.
+  // Enqueues a collective after all earlier commands of `stream` and all earlier collectives, and
+  // records `ended` after it. If byHost(), waits for the collective and ignores `ended`.
   virtual Result<void> start(const CollectiveCall &call, CUstream stream, CUevent ended) = 0;
 
-  // Returns true if the host takes part in each collective, so that no graph can capture one.
+  // Returns true if the host takes part in collectives. No graph can then capture them.
   virtual bool byHost() const = 0;
 
-  // Returns an error if a collective has failed, or cannot end because a rank is gone. abort() has
-  // then been called.
+  // Returns an error, after abort(), if a collective has failed or cannot end without a lost rank.
   virtual Result<void> check() { return {}; }
 
-  // Ends the running collectives without a result. None can be started afterwards.
+  // Ends the running collectives without a result. No others can be started.
   virtual void abort() {}
 };
 
-// Collectives that copy their operands to host memory and let `world` compute the result. All later
-// commands wait for each collective.
+// Returns collectives that copy their operands to the host and compute the results there.
 std::unique_ptr<Collectives> makeHostCollectives(const Driver &driver, World &world);
 
 // Opens the library that LMC_NCCL names, else libnccl.so.2, and makes a communicator for each of
 // `axes`. All ranks must call it together. `gpu` must be current. abort(), in any thread, calls
-// `dropGraphs`, which must destroy all graphs with collectives: NCCL waits for that. Errors: there
-// is no such library, or it is too old, or the ranks cannot connect.
+// `dropGraphs`, which must destroy all graphs with collectives. Errors: the library is missing or
+// too old, or the ranks cannot connect.
 Result<std::unique_ptr<Collectives>> openNccl(const Driver &driver, const Gpu &gpu, World &world,
                                               const std::vector<plan::Axis> &axes,
                                               std::function<void()> dropGraphs);
 
-// Opens the same library and returns its version. Errors: there is none, or it is too old.
+// Opens the same library and returns its version. Error: it is missing or too old.
 Result<LibraryFile> findNccl();
 
 } // namespace lmc::cuda

@@ -1,4 +1,4 @@
-// The CUDA driver. It is opened only when a plan needs it, so that lmc-run starts without one too.
+// The CUDA driver, which is opened only when a plan needs it.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -24,25 +24,21 @@ struct Driver {
 #undef LMC_DRIVER_FUNCTION
   int version = 0; // the newest CUDA that the driver supports: 13000 is CUDA 13.0
 
-  // Returns an error if `result` is a failure: "cannot load kernel 'f': out of memory
-  // (CUDA_ERROR_OUT_OF_MEMORY)", where `doing`, the purpose of the call, is "load kernel 'f'".
+  // Returns an error if `result` is a failure. If `doing` is "load kernel 'f'": "cannot load kernel
+  // 'f': out of memory (CUDA_ERROR_OUT_OF_MEMORY)".
   Result<void> check(CUresult result, std::string_view doing) const;
-  // Returns the name and the description of a failure.
   std::string text(CUresult result) const;
 };
 
-// At the first call, opens the library that LMC_CUDA_DRIVER names, else libcuda.so.1, and
-// initialises it. Later calls return the same driver. Errors: there is no driver, or it is too old,
-// or it finds no GPU.
+// Opens and initialises the library that LMC_CUDA_DRIVER names, else libcuda.so.1, at the first
+// call. Errors: there is no driver, or it is too old, or it finds no GPU.
 Result<const Driver *> openDriver();
 
-// Opens a library: the one that the environment variable `variable` names, else the first of
-// `names` that can be opened ("" is skipped). Returns null and sets `problem` if none can be
-// opened.
+// Opens the library that the environment variable `variable` names, else the first of `names` that
+// can be opened ("" is skipped). Returns null and sets `problem` if there is none.
 void *openLibrary(const char *variable, std::initializer_list<std::string> names,
                   std::string &problem);
 
-// A library that was opened.
 struct LibraryFile {
   std::string version; // "2.28.3"
   std::string path;    // "" if not known
@@ -51,7 +47,7 @@ struct LibraryFile {
 // Returns the path of the library that contains `function`, or "" if it is not known.
 std::string pathOfLibrary(const void *function);
 
-// Owns a handle of the driver, and destroys it with the driver's function `Destroy`.
+// Owns a handle, which the driver's function `Destroy` destroys.
 template <typename Handle, auto Destroy> class Owned {
 public:
   Owned() = default;
@@ -64,7 +60,7 @@ public:
     return *this;
   }
   ~Owned() {
-    // After a failure of the device this may fail; the end of the process then frees the handle.
+    // This may fail after a failure of the device; the end of the process frees the handle.
     if (handle)
       (void)(driver->*Destroy)(handle);
   }
@@ -83,8 +79,7 @@ using PinnedMemory = Owned<void *, &Driver::cuMemFreeHost>;
 using Graph = Owned<CUgraph, &Driver::cuGraphDestroy>;
 using GraphExec = Owned<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
-// Sets `event` to a new event, which records times if `timed`. A thread that waits for the event
-// sleeps.
+// Sets `event` to a new event, which records times if `timed`.
 Result<void> makeEvent(const Driver &driver, bool timed, Event &event);
 
 // Sets `memory` to max(bytes, 1) new bytes of pinned memory. `doing` is as in check().

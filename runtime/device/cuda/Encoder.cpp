@@ -111,7 +111,7 @@ Result<Encoded> Encoder::encode(const plan::Command &command) const {
 Result<std::vector<Encoded>> Encoder::encode(const plan::Function &function,
                                              const std::vector<bool> &apart, bool oneByOne) const {
   std::vector<Encoded> all;
-  // For each command that is a collective: the event for which its Wait must wait, or null.
+  // For each command that is a collective: the event that its Wait needs, or null.
   std::vector<std::shared_ptr<Event>> ends(function.commands()->size());
   for (const plan::Command *command : *function.commands()) {
     if (const plan::Collective *op = command->body_as_Collective()) {

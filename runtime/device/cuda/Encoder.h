@@ -1,5 +1,4 @@
-// Turns each command of a plan into a C++ function that enqueues the command on a stream, by calls
-// of the driver and of cuBLASLt. Addresses are looked up once.
+// Turns each command of a plan into a C++ function that enqueues the command on a stream.
 #pragma once
 
 #include "runtime/device/cuda/Collectives.h"
@@ -11,7 +10,7 @@
 
 namespace lmc::cuda {
 
-// Enqueues one command on a stream. The stream may be in capture into a graph.
+// Enqueues one command on a stream, which may be capturing a graph.
 using Encoded = std::function<Result<void>(CUstream)>;
 
 // Must have the layout of lmc::InitializerRecord in compiler/targets/cuda/device/initialize.cuh.
@@ -30,10 +29,9 @@ struct Encoder {
   Collectives *collectives; // null if the plan has one rank
   const std::vector<CUdeviceptr> &arenas;
 
-  // Returns one Encoded per command of a function. They refer to `driver`, `kernels`, `products`,
-  // `ways` and `collectives`. The stream waits for each collective before the next command with
-  // `oneByOne`, else for those for which `apart` is true. Errors: a command needs other ranks, or a
-  // kernel that the plan does not have.
+  // Returns one Encoded per command of a function. They refer to the members above. With `oneByOne`
+  // the stream waits for each collective before the next command; else for those for which `apart`
+  // is true. Errors: a command needs other ranks, or a kernel that the plan does not have.
   Result<std::vector<Encoded>> encode(const plan::Function &function,
                                       const std::vector<bool> &apart, bool oneByOne) const;
 

@@ -26,7 +26,6 @@ public:
   }
 
 private:
-  // Makes the pinned memory at least `bytes` long. No copy may be using it.
   Result<void> reserve(uint64_t bytes) {
     if (bytes <= reserved)
       return {};

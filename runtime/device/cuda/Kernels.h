@@ -23,10 +23,9 @@ public:
   // not load, or a kernel cannot be launched with the threads and the shared memory of the plan.
   Result<void> load(const Driver &driver, const PlanFile &file);
 
-  // Returns the kernels of the plan, in its order.
   const std::vector<Kernel> &all() const { return kernels; }
-  // Returns one line for each number (of a kernel's registers, bytes of local memory, or thread
-  // blocks per multiprocessor) that differs between the plan and the driver.
+  // One line for each property of a kernel, such as the number of its registers, that differs
+  // between the plan and the driver.
   const std::vector<std::string> &differences() const { return found; }
 
   // Enqueues a launch. `arguments` are addresses of device memory.

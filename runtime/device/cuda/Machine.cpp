@@ -18,7 +18,6 @@ using namespace cuda;
 
 constexpr uint64_t kCopiedBytes = 64 << 20;
 
-// Copies words to the GPU and back, times it, and checks that they are unchanged.
 Result<ordered_json> copyThereAndBack(const Driver &driver) {
   CUstream made = nullptr;
   LMC_CUDA(driver, cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "create a stream");

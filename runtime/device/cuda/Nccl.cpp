@@ -1,6 +1,5 @@
-// Collectives by NCCL. The collectives of all axes run on one stream, one after the other. NCCL
-// requires that those of several communicators run in the same order on all ranks; otherwise they
-// may wait for each other for ever.
+// Collectives by NCCL. Those of all axes run on one stream, because NCCL requires the same order of
+// collectives on all ranks.
 #include "runtime/device/cuda/Collectives.h"
 
 #include "ground/support/Places.h"
@@ -20,15 +19,15 @@
 namespace lmc::cuda {
 namespace {
 
-// The oldest supported release of NCCL: the first in which a communicator may have collectives in
-// graphs and outside of them at the same time (environment variable NCCL_GRAPH_MIXING_SUPPORT).
+// The oldest release in which a communicator may have collectives in graphs and outside of them
+// (environment variable NCCL_GRAPH_MIXING_SUPPORT).
 constexpr int kOldest = NCCL_VERSION(2, 13, 4);
 
-// The maximum time that a rank waits for the other ranks of a new communicator.
+// The maximum time until all ranks have joined a communicator.
 constexpr std::chrono::seconds kJoin{60};
 
-// After another rank has left the run in order, this rank's collectives may still end within this
-// time, because that rank took part in them until its own end.
+// A rank that has left the run in order took part in its last collectives. This rank's may still
+// end within this time.
 constexpr std::chrono::seconds kGrace{1};
 
 std::string versionText(int code) {
@@ -123,8 +122,7 @@ private:
 };
 
 Result<void> NcclCollectives::prepare() {
-  // The stream gets the highest priority, so that a collective starts before other waiting kernels
-  // when the GPU is busy. A graph keeps the priority.
+  // With the highest priority, a collective starts before other waiting kernels.
   CUstream made = nullptr;
   int least = 0, greatest = 0;
   LMC_CUDA(driver, cuCtxGetStreamPriorityRange(&least, &greatest), "create a stream");
@@ -134,7 +132,6 @@ Result<void> NcclCollectives::prepare() {
   return makeEvent(driver, /*timed=*/false, fork);
 }
 
-// The rank at position 0 makes the communicator's id, and the hosts exchange it by `world`.
 Result<void> NcclCollectives::connect(plan::Axis axis) {
   Communicator &group = world.along(axis);
   struct {
@@ -145,7 +142,7 @@ Result<void> NcclCollectives::connect(plan::Axis axis) {
     name.result = library.ncclGetUniqueId(&name.id);
   LMC_TRY(group.broadcast(&name, sizeof name, 0));
   LMC_TRY(library.check(name.result, "name a communicator"));
-  // NCCL would wait without a limit for a rank that has failed, so another thread makes the call.
+  // NCCL waits for ever for a rank that has failed, so another thread makes the call.
   struct Made {
     ncclComm_t comm = nullptr;
     Result<void> result;
@@ -228,10 +225,9 @@ Result<void> NcclCollectives::check() {
 void NcclCollectives::abort() {
   if (aborted.exchange(true))
     return;
-  // ncclCommAbort stops the running collectives of a communicator, and then waits until no graph
-  // has a collective of it. A running graph may have collectives of several communicators, and can
-  // be destroyed only when all of them are stopped. So each communicator is aborted by a thread of
-  // its own, while this thread destroys the graphs.
+  // ncclCommAbort stops the collectives of a communicator, and then waits until no graph has one.
+  // A running graph may have collectives of several communicators, and can be destroyed only when
+  // all are stopped. So threads abort the communicators while this one destroys the graphs.
   std::vector<std::thread> aborts;
   for (ncclComm_t &comm : comms)
     if (comm)

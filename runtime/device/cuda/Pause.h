@@ -8,9 +8,8 @@ namespace lmc::cuda {
 
 inline constexpr std::chrono::microseconds kPause{50}, kLongestPause{1000};
 
-// Returns the time to sleep before the next query, after the host has waited for `waited`:
-// waited / 64, so that the end of the work is seen at most 2% too late, but at least kPause and at
-// most kLongestPause. A waiting rank then uses little of its core.
+// Returns the time to sleep before the next query, after the host has waited for `waited`. The host
+// then sees the end of the work at most 2% too late.
 inline std::chrono::microseconds pauseAfter(std::chrono::steady_clock::duration waited) {
   return std::clamp(std::chrono::duration_cast<std::chrono::microseconds>(waited / 64), kPause,
                     kLongestPause);

@@ -16,7 +16,7 @@ namespace lmc::cuda {
 
 using Kind = TwoWayProduct::Kind;
 
-// The names by which a GemmChoice says which of the two ways was chosen.
+// The names of the two ways in a GemmChoice.
 struct Names {
   const char *first, *second;
 };
@@ -26,8 +26,7 @@ static Names namesOf(Kind kind) {
   return {"cuBLASLt with SwiGLU behind it", "lmc swiglu_gemm"};
 }
 
-// A matrix that a command writes. It is not needed if no other command reads it: it then only
-// carries values from cuBLASLt's product to the kernel behind the product.
+// A matrix that a command writes. It is needed if another command reads it.
 struct WayResult {
   CUdeviceptr WayAddresses::*at;
   uint64_t columns;
@@ -44,8 +43,7 @@ static std::vector<WayResult> resultsOf(const TwoWayProduct &command) {
           {&WayAddresses::result, columns, true}};
 }
 
-// Memory outside of the plan's arenas for trying a command, with random inputs. All experts have
-// the same number of rows.
+// Memory outside of the plan's arenas for trying a command. All experts have equally many rows.
 class ProductWays::Trial {
 public:
   static Result<Trial> prepare(const Driver &driver, const Gpu &gpu, const TwoWayProduct &command,
@@ -57,9 +55,9 @@ public:
       (void)driver->cuStreamSynchronize(stream);
   }
 
-  // Returns the values of three rows of each needed result: the first, the last and one between.
+  // Returns three rows of each needed result: the first, one between and the last.
   Result<std::vector<std::vector<double>>> results(const TwoWayProduct &command) const;
-  // Overwrites the results, so that results of an earlier run cannot be mistaken for new ones.
+  // Overwrites the results, so that old ones cannot be mistaken for new ones.
   Result<void> forget(const TwoWayProduct &command) const;
 
   WayAddresses at;
@@ -111,9 +109,8 @@ Result<void> ProductWays::Trial::allocate(const Gpu &gpu, const TwoWayProduct &c
                         "allocate pinned memory", row);
 }
 
-// Fills the inputs with random values between -1/2 and 1/2: a GPU that multiplies zeros draws less
-// power, and runs faster, than one that multiplies data. The number of values after which they
-// repeat is a prime, so that no two rows are equal.
+// Fills the inputs with random values between -1/2 and 1/2, because a GPU multiplies zeros faster
+// than data. The values repeat after a prime number of elements, so that no two rows are equal.
 Result<void> ProductWays::Trial::fill(plan::DType dtype) {
   constexpr uint64_t kValues = 524287;
   const uint64_t patternBytes = kValues * byteWidth(dtype);
@@ -251,17 +248,14 @@ GemmKey ProductWays::keyOf(const TwoWayProduct &command) const {
   return key;
 }
 
-// Returns hashes of the code of both kernels. A choice is only used for the code with which it was
-// made: if the code changes, the ways are timed again, and GemmChoices::rejected() lists the
-// product.
+// Returns hashes of the code of both kernels. If the code changes, the ways are timed again.
 static std::string payloadOf(const TwoWayProduct &command) {
   return fmt::format("{:016x} {:016x}", command.first->code, command.second->code);
 }
 
-// Returns a text about the first element that differs by more than rounding explains, or "". Before
-// an element is complete, either way rounds up to three values to bf16, with a relative error of
-// 2^-8 each. Where terms of a sum cancel, the error is small compared with the row's other
-// elements.
+// Returns a text about the first element that differs by more than rounding explains, or "". Each
+// way rounds up to three values to bf16, with a relative error of 2^-8 each. Where terms of a sum
+// cancel, the error is small compared with the other elements of the row.
 static std::string difference(const std::vector<std::vector<double>> &found,
                               const std::vector<std::vector<double>> &expected) {
   for (size_t row = 0; row < found.size(); ++row) {
@@ -300,7 +294,6 @@ Result<GemmChoice> ProductWays::measure(const TwoWayProduct &command, const Tria
   auto runsIn = [&](double time) {
     return static_cast<int>(std::clamp(time / std::max(*once, 1e-6), 1.0, 50.0));
   };
-  // The two ways run in turn, each after products that heat the GPU.
   std::array<double, 2> best;
   best.fill(std::numeric_limits<double>::infinity());
   for (int round = 0; round < kRounds; ++round)

@@ -1,8 +1,8 @@
-// Commands with matrix products that can be computed in two ways, and the choice between the ways:
+// Commands with matrix products that can be computed in two ways, and the choice between them:
 //
 //   LinearSwiglu, SwigluLinearGrad   cuBLASLt's product and then a kernel, or one kernel for both
-//   ExpertLinear                     a kernel with a thread block for each tile, or a persistent
-//                                    kernel, whose thread blocks compute one tile after the other
+//   ExpertLinear                     a thread block for each tile, or a persistent kernel, whose
+//                                    thread blocks compute one tile after the other
 #pragma once
 
 #include "runtime/device/cuda/Kernels.h"
@@ -17,14 +17,13 @@ struct TwoWayProduct {
   enum class Kind { Forward, Gradient, Experts }; // LinearSwiglu, SwigluLinearGrad, ExpertLinear
 
   Kind kind = Kind::Forward;
-  // The shape of cuBLASLt's product. For Experts, m is the number of rows of all experts together.
+  // The shape of cuBLASLt's product. For Experts, m is the rows of all experts together.
   ProductShape shape;
   bool both = false;    // as in plan.fbs
-  uint64_t experts = 0; // number of experts
-  // The kernels of the two ways. If the second is null, there is only one way.
+  uint64_t experts = 0;
+  // The kernels of the two ways. If `second` is null, there is only one way.
   const Kernel *first = nullptr, *second = nullptr;
 
-  // Equal commands use the same choice.
   auto operator<=>(const TwoWayProduct &) const = default;
 
   // Returns the number of columns of silu(g) u.
@@ -47,20 +46,19 @@ public:
   ProductWays(const Driver &driver, const Gpu &gpu, Products &products)
       : driver(driver), gpu(gpu), products(products) {}
 
-  // Returns the description of a command, without its addresses.
   static TwoWayProduct describe(const plan::Plan &plan, const plan::Command &command,
                                 const Kernels &kernels);
 
-  // Chooses a way for each command: the one in `choices`; if there is none, the faster way if
-  // `choices` measures, else the first. The second way is never chosen if its results differ from
-  // those of the first. Products::choose() must have been called for the shapes of the commands.
+  // Chooses a way for each command: the one in `choices`, else the faster one (if `choices`
+  // measures), else the first. The second way is never chosen if its results differ from those of
+  // the first. Products::choose() must have been called for the shapes of the commands.
   Result<void> choose(std::vector<TwoWayProduct> commands, GemmChoices *choices, CUstream stream);
 
-  // Returns one line for each kernel that choose() has left out, because its results are wrong or
-  // there was too little memory to try it.
+  // One line for each kernel that was left out: it computes wrong results, or there was too little
+  // memory to try it.
   const std::vector<std::string> &remarks() const { return leftOut; }
 
-  // Enqueues a command. The stream may be capturing.
+  // Enqueues a command.
   Result<void> run(const TwoWayProduct &command, const WayAddresses &at, CUstream stream);
 
 private:

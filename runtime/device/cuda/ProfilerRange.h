@@ -1,6 +1,5 @@
-// Names parts of the host's work for NVIDIA's profilers: Nsight Systems shows each range with the
-// kernels that were enqueued during it. Without a profiler a range costs a few nanoseconds. A build
-// whose CUDA toolkit lacks the header of NVTX has no ranges.
+// Names parts of the host's work for NVIDIA's profilers. Nsight Systems shows each range with the
+// kernels that were enqueued during it. A build without the header of NVTX has no ranges.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -10,7 +9,6 @@
 
 namespace lmc::cuda {
 
-// A range of the calling thread, from the construction of the object to its destruction.
 class ProfilerRange {
 public:
 #ifdef LMC_HAS_NVTX
