@@ -17,12 +17,11 @@ public:
   using Work = std::function<Result<void>()>;
 
   // Adds a collective, which runs after all earlier ones, and returns its number: 1, 2, 3, ... All
-  // that the collective uses must outlive this object. The first call starts the thread. The
-  // destructor waits for the collective that is running.
+  // that it uses must outlive this object. The destructor waits for the running collective.
   uint64_t add(Work work);
 
-  // Waits until collective `number` and all earlier ones have ended. Error: one of them failed;
-  // later ones then do not run.
+  // Waits until collective `number` has ended. Error: it or an earlier one failed; later ones then
+  // do not run.
   Result<void> wait(uint64_t number);
   Result<void> waitForAll();
 

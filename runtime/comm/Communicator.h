@@ -2,14 +2,11 @@
 //
 // All ranks of a group must call the same functions in the same order, with the same sizes. A
 // rank's position in the group is 0 ... size() - 1. All data is in host memory. A call returns when
-// its result is complete and its input may be changed. An Error says which rank failed; afterwards
-// the group must not be used.
+// its result is complete. An Error says which rank failed; afterwards the group must not be used.
 //
-// Sums are formed in the order of the positions: ((x_0 + x_1) + x_2) + ... If several ranks are on
-// each of several nodes, the sum over the ranks of each node is formed first, and then the sum over
-// the nodes. F64 is added in f64; F32, BF16 and F16 are added in f32. A BF16 or F16 sum is rounded
-// once over the ranks of a node, and once over the nodes. So an element of the result depends only
-// on the ranks' elements, and not on how tensors are divided among calls.
+// Sums are formed in the order of the positions: ((x_0 + x_1) + x_2) + ... With several ranks on
+// each of several nodes, each node is summed first, and then the sums of the nodes. F64 is added in
+// f64, other dtypes in f32. A BF16 or F16 sum is rounded once per node, and once over the nodes.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -26,8 +23,8 @@ public:
   virtual int position() const = 0;
   virtual int size() const = 0;
 
-  // Sets d to the x of all ranks, in the order of their positions. x has `bytes` bytes, and d has
-  // size() * bytes. x may be this rank's part of d.
+  // Sets d to the x of all ranks, in the order of their positions. Each x has `bytes` bytes, and
+  // may be this rank's part of d.
   virtual Result<void> allGather(const void *x, void *d, uint64_t bytes) = 0;
 
   // Sets d to elements [position * elements, (position + 1) * elements) of the sum of the ranks' x.
@@ -44,8 +41,7 @@ public:
   // Returns when all ranks have called it.
   virtual Result<void> barrier() = 0;
 
-  // Runs a collective of a plan. x has `xBytes` bytes, d has `elements` elements. An AllReduce has
-  // no x.
+  // Runs a collective of a plan. d has `elements` elements. An AllReduce has no x.
   Result<void> run(plan::CollectiveKind kind, const void *x, uint64_t xBytes, void *d,
                    uint64_t elements, plan::DType dtype) {
     switch (kind) {

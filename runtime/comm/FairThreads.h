@@ -1,4 +1,4 @@
-// Computes the number of threads of a rank, such that the ranks of a host share its CPUs.
+// Divides the CPUs of a host among the threads of its ranks.
 #pragma once
 
 #include "runtime/comm/World.h"
@@ -15,12 +15,11 @@ struct RankCpus {
 };
 
 // Returns the number of threads of a rank: the sum over its CPUs of 1 / n, rounded down, but at
-// least 1. n is the number of ranks of its host that may use the CPU. For example, 4 ranks that may
-// all use the same 16 CPUs get 4 threads each; a rank that alone may use 16 CPUs gets 16.
+// least 1. n is the number of ranks that may use the CPU. For example, 4 ranks that may all use the
+// same 16 CPUs get 4 threads each.
 int fairThreads(const std::vector<RankCpus> &ranks, size_t rank);
 
-// Returns the number of threads of this rank, by the present scheduling affinity of all ranks'
-// processes. All ranks must call it together.
+// Returns the number of threads of this rank. All ranks must call it together.
 Result<int> fairThreads(World &world);
 
 } // namespace lmc

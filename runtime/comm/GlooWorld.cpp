@@ -30,16 +30,15 @@ using plan::DType;
 
 namespace {
 
-// The time limit of Gloo's waits, after which Gloo would end the whole group. It is never reached,
-// because the control connection finds a lost rank much earlier.
+// The time limit of Gloo's waits. The control connection finds a lost rank much earlier.
 constexpr std::chrono::hours kNoLimit{24 * 365};
 
-// For the sums of many ranks: the minimum bytes of a message, and the maximum bytes of all messages
-// that a rank has received but not yet added.
+// For sums: the minimum bytes of a message, and the maximum bytes that a rank has received but not
+// yet added.
 constexpr uint64_t kLeastChunk = 64 << 10, kScratch = 16 << 20;
 
-// The waits for messages in all groups of a world. A wait ends when the rank for which it waits is
-// lost. This class is needed because Gloo ends only some waits when a connection is closed.
+// The waits for messages in all groups of a world. A wait ends when its rank is lost: Gloo ends
+// only some waits when a connection is closed.
 class Waits {
 public:
   // Adds a wait for `rank`. Returns false if the rank is lost.
@@ -52,7 +51,7 @@ public:
     std::lock_guard lock(mutex);
     buffers.erase(buffer);
   }
-  // Ends the waits for `rank`, or all waits if `rank` is empty. Later waits end at once.
+  // Ends the present and later waits for `rank`, or for all ranks if `rank` is empty.
   void end(std::optional<int> rank) {
     std::lock_guard lock(mutex);
     if (rank)
@@ -68,7 +67,7 @@ public:
 
 private:
   std::mutex mutex;
-  std::map<UnboundBuffer *, int> buffers; // the waits, and the rank for which each waits
+  std::map<UnboundBuffer *, int> buffers; // each wait, with its rank
   std::set<int> lost;
   bool allLost = false;
 };
@@ -103,8 +102,7 @@ class GlooCommunicator final : public Communicator {
   static constexpr uint64_t kExchange = uint64_t(1) << 63;
 
 public:
-  // `ranks` are the ranks of the group, with this rank at position `here`. `context` is null if the
-  // group has one rank.
+  // This rank is at position `here` of `ranks`. `context` is null if the group has one rank.
   GlooCommunicator(std::vector<int> ranks, int here, std::shared_ptr<gloo::Context> context,
                    Waits &waits, Rendezvous &rendezvous)
       : ranks(std::move(ranks)), here(here), context(std::move(context)), waits(waits),
@@ -142,9 +140,8 @@ public:
     return messages.wait();
   }
 
-  // In round k, each rank receives a message from the rank at 2^k positions before its own. That
-  // rank has then received messages, directly or through others, from the 2^k - 1 ranks before it.
-  // Hensgen, Finkel, Manber 1988, "Two algorithms for barrier synchronization".
+  // Hensgen, Finkel, Manber 1988, "Two algorithms for barrier synchronization": in round k, each
+  // rank receives a message from the rank 2^k positions before its own.
   Result<void> barrier() override {
     for (int distance = 1; distance < size(); distance *= 2) {
       char sent = 0, received = 0;
@@ -165,9 +162,8 @@ public:
   }
 
 private:
-  // Messages that are sent and received at the same time. All ranks of the group make these objects
-  // in the same order, so that an object has the same number on all ranks. Messages carry this
-  // number, so that those of different objects are not confused.
+  // Messages that are sent and received at the same time. They carry the number `slot`, which is
+  // the same on all ranks, because all make these objects in the same order.
   class Messages {
   public:
     explicit Messages(GlooCommunicator &group) : Messages(group, group.slots++) {}
@@ -182,7 +178,7 @@ private:
       return start(from, data, bytes, /*sends=*/false);
     }
 
-    // Returns when all messages are received, and memory that was sent may be changed.
+    // Waits until all messages are sent and received.
     Result<void> wait() {
       const Progress::Wait waiting(&group->rendezvous.progress());
       for (const Message &message : messages)
@@ -238,11 +234,10 @@ private:
     return rendezvous.lossOf(ranks[static_cast<size_t>(other)]);
   }
 
-  // Returns the position `distance` after this rank's. Each rank sends first to the next position,
-  // so that not all ranks send to the same rank at once.
+  // Returns the position `distance` after this rank's.
   int after(int distance) const { return (here + distance) % size(); }
 
-  // Returns the first element of piece i, if `elements` elements are divided into a piece per rank.
+  // Returns the first element of piece i. `elements` elements are divided into a piece per rank.
   uint64_t firstOf(int i, uint64_t elements) const {
     return elements * static_cast<uint64_t>(i) / ranks.size();
   }
@@ -250,7 +245,7 @@ private:
     return firstOf(i + 1, elements) - firstOf(i, elements);
   }
 
-  // Fills d: each rank sends its piece of d to all others.
+  // Each rank sends its piece of d to all others.
   Result<void> gatherPieces(char *d, uint64_t elements, uint64_t width) {
     Messages messages(*this);
     auto piece = [&](int i) { return d + firstOf(i, elements) * width; };
@@ -262,9 +257,8 @@ private:
     return messages.wait();
   }
 
-  // Sets d to the sum of piece `here` of all ranks' x. Each rank sends piece i of x to the rank at
-  // position i, in chunks, and adds the received chunks while the next ones arrive. d may be piece
-  // `here` of x.
+  // Sets d to the sum of piece `here` of all ranks' x. d may be that piece of x. Chunks of pieces
+  // are added while the next ones arrive.
   Result<void> reducePieces(const char *x, char *d, uint64_t elements, DType dtype) {
     const uint64_t width = byteWidth(dtype), others = ranks.size() - 1;
     const uint64_t most = (elements + others) / ranks.size(); // elements of the largest piece
@@ -322,7 +316,7 @@ private:
   Rendezvous &rendezvous;
   std::vector<char> scratch;
   uint64_t slots = 0;
-  std::vector<uint64_t> exchanges; // the number of exchanges with each rank, indexed by position
+  std::vector<uint64_t> exchanges; // the number of exchanges with each position
 };
 
 class GlooWorld final : public World {
@@ -368,7 +362,7 @@ private:
     rendezvous->onLoss([this](std::optional<int> rank) { waits.end(rank); });
   }
 
-  // Error: the ranks are not numbered host by host, as a plan requires.
+  // Error: the ranks are not numbered host by host.
   Result<void> checkHosts() const {
     const std::vector<std::string> &hosts = rendezvous->hosts();
     std::set<std::string> seen;
@@ -382,7 +376,7 @@ private:
   }
 
   Result<void> connect() {
-    // Gloo may write to the connection of a rank that has died, which must not end this process.
+    // A write of Gloo to a rank that has died must not end this process.
     ignoreFailedWrites();
     return connected([&] {
       gloo::transport::tcp::attr place;
@@ -395,8 +389,7 @@ private:
     });
   }
 
-  // Opens connections by `open`, and waits until all ranks have opened theirs: a rank that left
-  // earlier would close connections that others still need.
+  // Calls `open`, which opens connections, and waits until all ranks have opened theirs.
   template <typename Open> Result<void> connected(Open open) try {
     open();
     return everyone->barrier();
@@ -411,7 +404,7 @@ private:
   }
 
   std::unique_ptr<Communicator> makeAxis(const std::string &axis, AxisGroups groups) {
-    // The name contains the first rank of the group, which is in no other group of this kind.
+    // The first rank of a group is in no other group of this kind.
     auto make = [&](const char *kind, std::vector<int> members) {
       const std::string name = fmt::format("{} {} {} {}", divisions, axis, kind, members.front());
       return makeGroup(name, std::move(members));
@@ -476,8 +469,7 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
   rendezvous.interface = options.interface;
   if (!options.interface.empty()) {
     LMC_LET(interface, findInterface(options.interface));
-    // Tells NCCL the interface. Without "=", NCCL takes the name as a prefix of names.
-    // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_SOCKET_IFNAME)
+    // Without "=", NCCL would take the name as a prefix of names.
     ::setenv("NCCL_SOCKET_IFNAME", ("=" + interface->name).c_str(), /*overwrite=*/0);
   }
   if (options.joinSeconds)
@@ -497,13 +489,12 @@ Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
 
 } // namespace lmc
 
-// Replaces libc's function for Gloo, which is a shared library: the functions of the program take
-// precedence. It does the same, and in addition sleeps when Gloo waits busily.
+// Replaces libc's function in Gloo, a shared library. It does the same, but sleeps when Gloo waits
+// busily.
 //
-// Gloo's thread reads and writes when epoll reports a connection. If another thread holds the lock
-// of that connection, Gloo's thread skips the connection and calls epoll_wait() again, which at
-// once reports it again. If the holder of the lock waits for a core, this loop occupies that core
-// for milliseconds: two ranks on two shared cores spent 90% of their processor time in it.
+// If another thread holds the lock of a connection that epoll reports, Gloo's thread calls
+// epoll_wait() again at once. If the holder of the lock needs a core, this loop occupies it for
+// milliseconds: two ranks on two shared cores spent 90% of their processor time in it.
 extern "C" int epoll_wait(int epoll, epoll_event *events, int most, int timeout) {
   using Clock = std::chrono::steady_clock;
   // A caller that calls again within kNothing has read and written nothing.

@@ -1,9 +1,8 @@
 // Ranks that are processes, on one machine or many, connected by TCP.
 //
-// Every two ranks of a group are connected by Gloo (https://github.com/facebookincubator/gloo),
-// which is used only to carry messages between two ranks. The collectives are implemented here:
-// Gloo's own collectives add in an order that depends on the algorithm, and waits for them cannot
-// be ended.
+// Gloo (https://github.com/facebookincubator/gloo) only carries messages between two ranks. The
+// collectives are implemented here: Gloo's own add in an order that depends on the algorithm, and
+// waits for them cannot be ended.
 #pragma once
 
 #include "runtime/comm/LaunchEnvironment.h"
@@ -15,12 +14,11 @@ namespace lmc {
 // Joins the other ranks of the run, and calls ignoreFailedWrites() for this process.
 Result<std::unique_ptr<World>> joinGlooWorld(const RendezvousOptions &options);
 
-// Returns the times after which a rank counts as hung: `defaults`, unless `options` give others.
+// Returns the times after which a rank counts as hung. `options` override `defaults`.
 StallLimits stallLimits(const LaunchOptions &options, StallLimits defaults = {});
 
-// Finds this rank's number in `options` and the environment, and joins the other ranks. A world of
-// one rank opens no connection. Of `times`, only the durations are used. Error: the ranks are not
-// numbered host by host.
+// Finds this rank's number in `options` and the environment, and joins the other ranks. Only the
+// durations of `times` are used. Error: the ranks are not numbered host by host.
 Result<std::unique_ptr<World>> openWorld(const LaunchOptions &options,
                                          const RendezvousOptions &times = {});
 

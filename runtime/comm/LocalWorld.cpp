@@ -1,5 +1,5 @@
-// A call of a group has three phases: each rank publishes the address of its tensor, computes its
-// part of the result from the tensors of all ranks, and returns. Barriers separate the phases.
+// In a call of a group, each rank publishes the address of its tensor. After a barrier it computes
+// its part of the result from all tensors. A second barrier ends the call.
 #include "runtime/comm/LocalWorld.h"
 
 #include "ground/plan/PlanFile.h"
@@ -141,7 +141,7 @@ class Groups {
 public:
   explicit Groups(int ranks) : ranks(ranks), gone(static_cast<size_t>(ranks)) {}
 
-  // Returns the group with this name. The first call with a name makes its group.
+  // Returns the group with this name, which the first call makes.
   std::shared_ptr<Group> get(const std::string &name, const std::vector<int> &members) {
     std::lock_guard lock(mutex);
     std::shared_ptr<Group> &group = groups[name];
@@ -208,7 +208,7 @@ private:
                                               get(axis, groups.acrossNodes));
   }
 
-  // Returns this rank's member of a group of ranks along an axis, in the present division.
+  // Returns this rank's view of a group along an axis.
   std::unique_ptr<LocalCommunicator> get(const std::string &axis, const std::vector<int> &members) {
     const std::string name = fmt::format("{} {} of {}", divisions, axis, fmt::join(members, " "));
     return std::make_unique<LocalCommunicator>(groups->get(name, members), index);

@@ -11,7 +11,7 @@ namespace lmc {
 
 using plan::DType;
 
-// The bytes of a tensor that are processed at a time. Up to two buffers of this size are needed.
+// The bytes of a tensor that are processed at a time.
 static constexpr uint64_t kScratchBytes = 16 << 20;
 
 // Returns a pair of numbers that two ranks share only if they are in one group along the axis.
@@ -44,7 +44,7 @@ AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int 
       groups.onNode.push_back(other);
   }
   const size_t places = groups.onNode.size();
-  // The positions must number all ranks of the first node, then those of the second, and so on.
+  // The positions must number the ranks node by node.
   bool even = places > 1 && nodes.size() > 1 && groups.all.size() == places * nodes.size();
   for (size_t i = 0; even && i < groups.all.size(); ++i)
     even = groups.all[i] / ranksPerNode == groups.all[i / places * places] / ranksPerNode;

@@ -2,14 +2,12 @@
 // the group's ranks on its node. Data that all ranks of a node need crosses the link between nodes
 // only once:
 //
-//   all-gather       Each rank gathers the pieces of the ranks with its place on all nodes. Then
-//                    the ranks of each node exchange these pieces.
-//   reduce-scatter   The ranks of each node add up: the rank with place p gets the sums for the
-//                    ranks with place p on all nodes. Then these add up over the nodes.
-//   all-reduce       A reduce-scatter on each node, an all-reduce of each rank's part of the tensor
-//                    over the nodes, and an all-gather on each node.
+//   all-gather       An all-gather of the ranks with the same place, then one on each node.
+//   reduce-scatter   A reduce-scatter on each node: the rank with place p gets the sums for the
+//                    ranks with place p on all nodes. Then one of the ranks with the same place.
+//   all-reduce       A reduce-scatter on each node, an all-reduce of the ranks with the same place,
+//                    and an all-gather on each node.
 //
-// So a sum is formed in the order of the positions within each node, and then in that of the nodes.
 // Tensors are processed in chunks, so that at most 32 MiB are copied at a time.
 #pragma once
 
@@ -20,17 +18,15 @@
 
 namespace lmc {
 
-// The ranks of a group along an axis, by position, and the two smaller groups that its
-// NodeCommunicator uses.
+// The ranks of a group along an axis, by position.
 struct AxisGroups {
   std::vector<int> all;
-  // The ranks of the group on this rank's node, and those with its place on all nodes. Both are
-  // empty unless the group is on several nodes, with the same number of ranks, at least 2, on each.
+  // The ranks on this rank's node, and those with its place on all nodes. Both are empty unless the
+  // group has equally many ranks, at least 2, on each of several nodes.
   std::vector<int> onNode, acrossNodes;
 };
 
-// Returns the groups of `rank` along an axis of a mesh of `ranks` ranks. Each node has
-// `ranksPerNode` consecutive ranks. World.h explains the axes, `shardRanks` and `expertRanks`.
+// Returns the groups of `rank` along an axis of a mesh of `ranks` ranks (World.h).
 AxisGroups axisGroups(plan::Axis axis, int rank, int ranks, int shardRanks, int ranksPerNode,
                       int expertRanks = 1);
 

@@ -21,41 +21,38 @@ public:
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The group of all ranks, for exchanges between the hosts (Agree.h). This group and the groups of
-  // the axes may be used at the same time, each by a thread of its own.
+  // The group of all ranks. Each group may be used by a thread of its own at the same time.
   virtual Communicator &all() = 0;
 
-  // A second group of all ranks, for a thread that saves while the run trains. It may be used at
-  // the same time as the other groups.
+  // A second group of all ranks, for a thread that saves while the run trains.
   virtual Communicator &background() = 0;
 
-  // Makes the groups of the axes, for nodes that have `ranksPerNode` ranks each. All ranks must
-  // call it together. `shardRanks` must divide size(), and `expertRanks` must divide `shardRanks`.
-  // Groups of an earlier call must not be used any more.
+  // Makes the groups of the axes, for nodes of `ranksPerNode` ranks each. All ranks must call it
+  // together. `shardRanks` must divide size(), and `expertRanks` must divide `shardRanks`. Groups
+  // of an earlier call must not be used any more.
   virtual Result<void> divide(int shardRanks, int ranksPerNode, int expertRanks = 1) = 0;
 
-  // Returns this rank's group along an axis. divide() must have been called. If expertRanks is 1,
-  // there is no group along ExpertShard.
+  // Returns this rank's group along an axis, after divide(). If expertRanks is 1, there is none
+  // along ExpertShard.
   virtual Communicator &along(plan::Axis axis) = 0;
 
-  // Sends `bytes` bytes of x to rank `other`, and receives as many from that rank in d, which must
-  // not overlap x. Both ranks must call it.
+  // Sends `bytes` bytes of x to rank `other`, and receives as many from that rank in d. x and d
+  // must not overlap. Both ranks must call it.
   virtual Result<void> exchange(int other, const void *x, void *d, uint64_t bytes) = 0;
 
-  // Returns the record of this rank's progress.
   virtual Progress &progress() = 0;
 
-  // On rank 0, returns the latest known progress of all ranks; on other ranks, returns nothing.
+  // On rank 0, returns the latest known progress of all ranks.
   virtual std::vector<Progress::State> progressOfRanks() const { return {}; }
 
-  // Returns the name of the machine of a rank; "" if all ranks are threads of one process.
+  // Returns the name of a rank's machine; "" if all ranks are threads of one process.
   virtual std::string hostOf(int) const { return ""; }
 
-  // Returns "rank 3 (host b)", "ranks 2, 3 (host b)" or "ranks 1 (host a), 3 (host b)" for ranks in
-  // ascending order; without the parentheses if hosts have no names.
+  // Returns "rank 3 (host b)", "ranks 2, 3 (host b)" or "ranks 1 (host a), 3 (host b)". The ranks
+  // must ascend. Hosts without a name are left out.
   std::string namesOf(const std::vector<int> &ranks) const;
 
-  // If a rank is known to be missing, returns the reason: it has failed, or it has left in order.
+  // If a rank has failed or has left in order, returns a text about it.
   virtual std::optional<Error> loss() const { return std::nullopt; }
 };
 
