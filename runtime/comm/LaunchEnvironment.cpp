@@ -75,8 +75,7 @@ private:
     return get(name) ? name : get(other) ? other : nullptr;
   }
 
-  // SLURM_PROCID alone does not show that srun started this process: it is also set in a batch
-  // script, where no other ranks exist.
+  // SLURM_PROCID is also set in a batch script, which srun has not started.
   const Launcher *findLauncher() const {
     if (get(kOpenMpi.rank))
       return &kOpenMpi;
@@ -87,8 +86,8 @@ private:
     return nullptr;
   }
 
-  // Returns the value of the flag, else that of the variable `name` (unless that is null or not
-  // set), else nothing.
+  // Returns the value of the flag, else that of the variable `name`, which may be null, else
+  // nothing.
   Result<std::optional<int64_t>> number(const std::optional<int64_t> &option, const char *flag,
                                         int64_t least, int64_t most, const char *name) const {
     if (option) {

@@ -1,8 +1,5 @@
 // Finds the number of this process's rank and the address of rank 0: in flags, else in the
-// variables that a launcher has set.
-//
-// These variables hold the rank, the number of ranks, and the rank's number on its node. Launchers
-// are tried in this order:
+// environment variables that a launcher has set. Launchers are tried in this order:
 //
 //   Open MPI              OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK
 //   torchrun, Kubernetes  RANK, WORLD_SIZE, LOCAL_RANK (else 0)
@@ -16,7 +13,7 @@
 // Rank 0's port is the first of these that is possible:
 //   LMC_PORT
 //   MASTER_PORT + 1000, or - 1000 if the sum is no port: torchrun listens at MASTER_PORT itself
-//   20000 + (8 SLURM_JOB_ID + SLURM_STEP_ID) % 10000, so that jobs on one node have different ports
+//   20000 + (8 SLURM_JOB_ID + SLURM_STEP_ID) % 10000
 //   29400
 #pragma once
 
@@ -38,8 +35,7 @@ struct LaunchOptions {
   std::string interface;
   std::string secretFile;             // path of a file with the secret of the run; "": no secret
   std::optional<int64_t> joinSeconds; // the time that ranks wait for each other at the start
-  // StallLimits::seconds. RendezvousOptions::silence is raised to at least as much, so that a
-  // debugger may stop a rank for this time.
+  // StallLimits::seconds, and the minimum of RendezvousOptions::silence
   std::optional<int64_t> hangSeconds;
   std::optional<int64_t> slowSeconds; // StallLimits::otherSeconds
 };
@@ -54,7 +50,7 @@ struct Launch {
 // Returns the value of a variable of the environment, or nullptr.
 using Environment = std::function<const char *(const char *name)>;
 
-// Returns an Error if a value is missing, is no number, or contradicts another one.
+// Error: a value is missing, is no number, or contradicts another one.
 Result<Launch> findLaunch(const LaunchOptions &options, const Environment &environment);
 
 // Returns the first host of a node list in Slurm's notation: "gpu[07-09,12],login1" gives "gpu07".

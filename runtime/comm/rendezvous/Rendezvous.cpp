@@ -14,7 +14,7 @@ namespace lmc {
 
 using nlohmann::json;
 
-// The maximum time that the destructor waits for the hub to close the connection.
+// The destructor waits at most this time for the hub to close the connection.
 static constexpr Milliseconds kRankFarewell{2000};
 
 static std::string hostName() {
@@ -28,10 +28,9 @@ static Error failure(const std::string &text) {
                ExitCode::RankFailed};
 }
 
-// Prints the failure and ends the process. It does not use stdio, because the main thread may hold
-// the lock of stderr for ever. The write itself can block for ever too: at a terminal that Ctrl-S
-// has stopped, or in a file system that does not answer. So another thread writes, and this one
-// waits for it for at most a second.
+// Prints the failure and ends the process. Another thread writes, and this one waits for at most a
+// second, because a write can block for ever: at a terminal that Ctrl-S has stopped. The thread
+// does not use stdio, because the main thread may hold the lock of stderr for ever.
 static void endProcess(const Error &failure) {
   const std::string line = fmt::format("lmc-run: error: {}\n", failure.message);
   std::promise<void> written;
@@ -72,9 +71,8 @@ Rendezvous::~Rendezvous() {
   beater.join();
   if (inOrder)
     socket.send({{"is", "leave"}});
-  // The hub reads this message and then closes the connection. If this rank closed it first, with
-  // messages that it has not read, the system would reset the connection, and `leave` could be
-  // lost.
+  // The hub closes the connection. If this rank closed it before reading all messages, the system
+  // would reset the connection, and `leave` could be lost.
   socket.finishSending();
   {
     std::unique_lock lock(mutex);
@@ -112,7 +110,6 @@ Result<void> Rendezvous::connect() {
   return {};
 }
 
-// Exchanges proofs with the hub that both know the secret of the run.
 Result<void> Rendezvous::greet() {
   const auto foreign = [&] {
     return Error{fmt::format("what listens at {} port {} is not rank 0 of this run: give all ranks "
@@ -150,7 +147,6 @@ Result<void> Rendezvous::greet() {
   }
 }
 
-// Waits until the hub sends `start`, or a failure.
 Result<void> Rendezvous::awaitStart() {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return failed || !names.empty(); });
@@ -218,8 +214,7 @@ void Rendezvous::read() {
   changed.notify_all();
 }
 
-// Sends a sign of life to rank 0 every `options.beat`. Calls `wake` for each rank that has left and
-// whose last messages must have arrived.
+// Sends signs of life to rank 0. Calls `wake` for each rank that left options.arrival ago.
 void Rendezvous::beat() {
   std::set<int> woken;
   std::unique_lock lock(mutex);
@@ -302,7 +297,7 @@ Error Rendezvous::lossOf(int rank) {
                    [&] { return failed || left.contains(rank) || left.contains(0); });
   if (failed)
     return *failed;
-  // All ranks get this text, in which the missing rank is named.
+  // All ranks get this text.
   const std::string text = left.contains(rank)
                                ? endOf(rank).message
                                : fmt::format("{} has lost its data connection with {}",

@@ -1,8 +1,7 @@
-// The control connection of a rank with rank 0, in a run of several ranks.
+// The control connection of a rank with rank 0.
 //
-// Over these connections the ranks find each other at the start, exchange the addresses of their
-// data connections, and learn when one of them dies or hangs. The control connection has threads of
-// its own, so that it works while other threads compute.
+// Over these connections the ranks find each other at the start, and learn when one of them dies or
+// hangs. A control connection has threads of its own, so that it works while other threads compute.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -26,15 +25,14 @@ struct RendezvousOptions {
   std::string address; // name or address of rank 0's host
   int port = 0;
   std::string interface; // name or address of a local network interface; "": any
-  std::string secret;    // equal on all ranks; "": no rank has to prove that it belongs to the run
+  std::string secret;    // equal on all ranks; "": ranks need not prove that they know it
   Milliseconds join{30000};   // the maximum time until all ranks have joined
   Milliseconds beat{1000};    // the time between signs of life
   Milliseconds silence{8000}; // a rank without a sign of life for this time counts as hung
-  Milliseconds arrival{8000}; // messages of a rank that has left arrive within this time
+  Milliseconds arrival{8000}; // the last messages of a rank that has left arrive in this time
   StallLimits stall;          // limits for ranks that give signs of life but make no progress
-  // Within this time after a failure is known, the Rendezvous must be destroyed. Otherwise
-  // `onStuck` is called; by default, the failure is printed and the process ends with
-  // ExitCode::RankFailed.
+  // If the Rendezvous still exists this time after a failure, it calls `onStuck`. The default of
+  // `onStuck` prints the failure and ends the process with ExitCode::RankFailed.
   Milliseconds grace{5000};
   std::function<void(const Error &failure)> onStuck;
 };
@@ -43,26 +41,25 @@ class RendezvousHub;
 
 class Rendezvous {
 public:
-  // Returns when all ranks have joined. Errors: rank 0 is not at its address, a port is taken, some
-  // ranks have not joined in time, or a rank's secret, number or number of ranks is wrong.
+  // Returns when all ranks have joined. Errors: rank 0 is not at its address, a port is taken, a
+  // rank has not joined in time, or has a wrong secret, number or number of ranks.
   static Result<std::unique_ptr<Rendezvous>> join(const RendezvousOptions &options);
 
-  // Leaves in order: the other ranks continue as long as they do not need this one. After a
-  // failure, only closes the connection.
+  // Leaves in order: the other ranks continue as long as they do not need this one.
   ~Rendezvous();
   Rendezvous(const Rendezvous &) = delete;
   Rendezvous &operator=(const Rendezvous &) = delete;
 
-  // Returns the name of the machine of each rank.
+  // Returns the name of each rank's machine.
   const std::vector<std::string> &hosts() const { return names; }
 
   // Returns a numerical address of this machine that the other ranks can reach.
   const std::string &ownAddress() const { return address; }
 
-  // Returns the record of this rank's progress. Signs of life take it to rank 0.
+  // This rank's progress. Signs of life take it to rank 0.
   Progress &progress() { return state; }
 
-  // On rank 0, returns all ranks' progress at their latest signs of life; on other ranks, nothing.
+  // On rank 0, returns the progress of all ranks at their latest signs of life.
   std::vector<Progress::State> progressOfRanks() const;
 
   // Returns "rank 3 (host b)".
@@ -73,18 +70,17 @@ public:
   Result<void> set(const std::string &key, const std::vector<char> &value);
   Result<std::vector<char>> get(const std::string &key);
 
-  // Sets the function that ends waits. A thread of this object calls wake(nullopt) when the run
-  // cannot go on, so that all waits must end. It calls wake(rank) when waits for `rank` must end:
-  // `rank` has left in order, and the time options.arrival for its last messages is over.
+  // Sets the function that ends waits, which a thread of this object calls. wake(nullopt) ends all
+  // waits, because the run cannot go on. wake(rank) ends the waits for a rank that has left in
+  // order, after the time options.arrival.
   using Wake = std::function<void(std::optional<int> rank)>;
   void onLoss(Wake wake);
 
-  // If a rank is missing, returns the reason: it has failed, or it has left in order.
+  // If a rank has failed or has left in order, returns a text about it.
   std::optional<Error> anyLoss() const;
 
-  // Must be called if a data connection with `rank` is lost, after which the run cannot go on.
-  // Waits until the reason is known, but not longer than it takes to find a hung rank, and returns
-  // it.
+  // Must be called if a data connection with `rank` is lost. Waits for the reason, at most as long
+  // as it takes to find a hung rank, and returns it. The run cannot go on.
   Error lossOf(int rank);
 
 private:

@@ -14,7 +14,7 @@ namespace lmc {
 
 using nlohmann::json;
 
-// The maximum time that the destructor waits for ranks to close their connections.
+// The destructor waits at most this time for ranks to close their connections.
 static constexpr Milliseconds kHubFarewell{2000};
 
 // The maximum number of connections, in addition to one per rank, that are not admitted yet.
@@ -93,7 +93,7 @@ bool RendezvousHub::serve(Socket socket) {
       server.thread.join();
     return server.ended;
   });
-  // If there are too many strangers, the oldest is closed. It is no rank: those are admitted fast.
+  // Ranks are admitted fast, so the oldest of too many strangers is none.
   if (strangers.size() >= members.size() + kStrangers) {
     strangers.front()->shutdown();
     strangers.pop_front();
@@ -137,7 +137,7 @@ void RendezvousHub::serve(const Connection &connection, Server &server) {
   changed.notify_all();
 }
 
-// Returns the rank of a process that has connected, if it belongs to the run; otherwise refuses it.
+// Returns the rank of a process that has connected, or refuses the process.
 std::optional<int> RendezvousHub::admit(const Connection &connection) {
   const std::string nonce = newNonce();
   json hello;
@@ -246,8 +246,7 @@ void RendezvousHub::beat() {
     const auto due = std::chrono::steady_clock::now() + options.beat;
     if (changed.wait_until(lock, due, [&] { return stopping; }))
       return;
-    // If this thread did not run for a time, for example because a scheduler suspended the job, the
-    // other ranks probably did not run either, so that this time does not count.
+    // Time in which this thread did not run does not count. Probably the whole job was suspended.
     const auto now = std::chrono::steady_clock::now();
     if (now - due > options.beat)
       for (Member &member : members)
@@ -265,7 +264,7 @@ void RendezvousHub::beat() {
   }
 }
 
-// Returns a text about the rank that makes no progress, or "" if there is no such rank.
+// Returns a text about the rank that makes no progress, or "".
 std::string RendezvousHub::stalled() const {
   // Counts only the time until the latest sign of life: on a busy link, the next one may be late.
   std::vector<RankProgress> ranks;
@@ -286,7 +285,7 @@ std::string RendezvousHub::stalled() const {
                      stall->rank, member.host, stall->seconds, describe(member.state));
 }
 
-// Only the first failure counts, because it is the cause of those that follow.
+// Only the first failure counts: it causes the others.
 void RendezvousHub::fail(const std::string &text) {
   std::lock_guard lock(mutex);
   if (!failure.empty())
@@ -301,7 +300,7 @@ void RendezvousHub::sendAll(const json &message) {
       member.connection->send(message);
 }
 
-// Returns a text with the numbers of the first ranks that have not joined, and how many there are.
+// Returns a text about the ranks that have not joined.
 std::string RendezvousHub::missing() const {
   std::vector<int> ranks;
   size_t count = 0;

@@ -9,21 +9,21 @@ namespace lmc {
 
 class RendezvousHub {
 public:
-  // Waits for ranks at `host` (a name or an address of this machine) and options.port.
+  // Waits for ranks at `host`, a name or an address of this machine, and options.port.
   static Result<std::unique_ptr<RendezvousHub>> start(const RendezvousOptions &options,
                                                       const std::string &host);
   ~RendezvousHub();
 
-  // Returns rank 0's own connection with this hub.
+  // Connects rank 0 itself.
   Result<Socket> connectOwnRank();
 
-  // Returns the numerical address to which ranks connect.
+  // Returns the numerical address of this hub.
   std::string address() const { return listener.ownAddress(); }
 
   // Returns each rank's progress at its latest sign of life.
   std::vector<Progress::State> states();
 
-  // Returns 32 random bytes in hexadecimal notation.
+  // Returns 32 random bytes in hexadecimal.
   static std::string newNonce();
 
 private:
@@ -33,7 +33,7 @@ private:
     std::string host;      // "" before the rank has joined
     bool left = false;     // true if the rank has left in order
     Progress::State state; // at the rank's latest sign of life
-    // The times of the latest sign of life, and of the latest change of state.moves.
+    // The times of the latest sign of life, and of the latest change of state.moves
     std::chrono::steady_clock::time_point heard, moved;
   };
 
@@ -44,7 +44,7 @@ private:
   };
 
   RendezvousHub(const RendezvousOptions &options, Socket listener);
-  // Returns false, and closes the connection, if no thread can serve it.
+  // Returns false if no thread can serve the connection, which it then closes.
   bool serve(Socket socket);
   void serve(const Connection &connection, Server &server);
   std::optional<int> admit(const Connection &connection);
@@ -63,11 +63,11 @@ private:
   std::condition_variable changed;
   std::vector<Member> members; // indexed by rank
   std::set<Connection> connections;
-  std::list<Connection> strangers; // connections that are not admitted yet, the oldest first
+  std::list<Connection> strangers; // not admitted yet; the oldest comes first
   std::map<std::string, nlohmann::json> store;
   std::map<std::string, std::vector<int>> waiting; // for each key, the ranks that wait for it
-  std::string refused;                             // the latest refused connection, and the reason
-  std::string failure;                             // the reason why the run cannot go on, or ""
+  std::string refused;                             // why the latest connection was refused
+  std::string failure;                             // why the run cannot go on, or ""
   bool started = false, stopping = false;
   std::list<Server> servers;
   std::thread acceptor, beater;

@@ -4,14 +4,13 @@
 //   H  {lmc: kRendezvousProtocol, nonce}
 //   R  {lmc: kRendezvousProtocol, nonce, rank, size, host, proof}
 //   H  {proof}, or {refused: TEXT} and the connection is closed
-// A nonce is a random text. Each proof is the HMAC of both nonces and of R's rank, size and host
-// under the run's secret. It shows that its sender knows the secret. A recorded proof is useless
-// later, because nonces change. Without a secret the proofs are "".
+// A nonce is a random text. A proof is the HMAC of both nonces and of R's rank, size and host under
+// the run's secret, which its sender must know. Without a secret, proofs are "".
 //
 // From then on each message has a key "is":
 //   R     beat {...}               the process lives; what its main thread does (Progress::State)
 //   H     beat                     rank 0's process lives
-//   H     start {hosts}            all ranks have joined; `hosts` has the host of each rank
+//   H     start {hosts}            all ranks have joined; `hosts`: the host of each rank
 //   both  failed {text}            the run cannot go on; the hub sends the first one to all ranks
 //   H     left {rank}              a rank has left in order
 //   R     leave                    this rank leaves in order, and sends nothing more
@@ -31,7 +30,7 @@ namespace lmc {
 
 constexpr int kRendezvousProtocol = 4;
 
-// The maximum bytes of a message before the proofs are checked, and of one afterwards.
+// The maximum bytes of a message before the proofs are checked, and afterwards.
 constexpr size_t kGreetingBytes = 4096, kMessageBytes = size_t{1} << 20;
 
 enum class Side { Hub, Rank };

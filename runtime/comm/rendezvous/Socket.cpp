@@ -52,7 +52,7 @@ Address copyOf(const sockaddr *from, socklen_t bytes) {
   return address;
 }
 
-// Returns a host's addresses, those of the loopback device last. An Error has only the reason.
+// Returns a host's addresses, those of the loopback device last.
 Result<std::vector<Address>> resolve(const std::string &host, int port) {
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -93,8 +93,7 @@ Address endOf(int fd, decltype(::getsockname) *find) {
   return end;
 }
 
-// If nobody listens at a port of this machine, the system may choose the same port for the socket
-// that connects to it, and TCP then connects the socket with itself.
+// If nobody listens at a port of this machine, TCP may connect a socket with itself.
 bool connectedToItself(int fd) {
   const Address own = endOf(fd, ::getsockname), other = endOf(fd, ::getpeername);
   return own.bytes == other.bytes && std::memcmp(&own.storage, &other.storage, own.bytes) == 0;

@@ -1,5 +1,5 @@
-// TCP connections that carry messages. A message is a JSON object. It is sent as the number of its
-// bytes (4 bytes, little-endian), followed by the object as CBOR (RFC 8949).
+// TCP connections that carry messages. A message is a JSON object. It is sent as a 4-byte
+// little-endian number of bytes, followed by the object as CBOR (RFC 8949).
 #pragma once
 
 #include "ground/support/Result.h"
@@ -28,17 +28,15 @@ public:
   }
   ~Socket(); // closes the socket
 
-  // Listens at an address of this machine. `host` is an address, or a name; of a name, the first
-  // address is taken that is not of the loopback device.
+  // Listens at `host`, an address or a name of this machine. Of a name's addresses, prefers one
+  // that is not the loopback device's.
   static Result<Socket> listenAt(const std::string &host, int port);
 
-  // Connects to `host`; if nothing answers there yet, tries again until `deadline`. `from` is the
-  // address of this machine to use, or "". The Error's message is only the reason why the last try
-  // failed.
+  // Connects to `host`, and tries again until `deadline` if nothing answers. `from` is the address
+  // of this machine to use, or "". The Error is only the reason why the last try failed.
   static Result<Socket> connectTo(const std::string &host, int port, const std::string &from,
                                   Deadline deadline);
 
-  // Returns two sockets that are connected with each other.
   static Result<std::pair<Socket, Socket>> connectedPair();
 
   // Waits for a connection. After shutdown(), returns a socket that is not open.
@@ -46,24 +44,21 @@ public:
 
   bool isOpen() const { return fd >= 0; }
 
-  // Sets the maximum times that receive() waits for input, and that send() waits for output.
+  // Sets the maximum time that receive() and send() wait.
   void setTimeout(Milliseconds timeout);
 
-  // Sends a message. Several threads may call it at the same time. Returns false if the connection
-  // is closed.
+  // Returns false if the connection is closed. Several threads may call it at the same time.
   bool send(const nlohmann::json &message);
 
   enum class Received { Message, Closed, Silent };
-  // Waits for a message. Returns Closed also for bytes that are not a message of at most
-  // `maximumBytes`.
+  // Waits for a message. Returns Closed also for bytes that are no message, or a longer one.
   Received receive(nlohmann::json &message, size_t maximumBytes);
 
-  // Ends the stream of messages to the other side. Messages that were sent still arrive.
+  // Closes the connection for sending. Messages that were sent still arrive.
   void finishSending();
-  // Ends the streams in both directions. Threads that wait in receive() or accept() return.
+  // Closes both directions. Threads that wait in receive() or accept() return.
   void shutdown();
 
-  // Return the numerical address and the port of this end.
   std::string ownAddress() const;
   int ownPort() const;
 
@@ -74,15 +69,14 @@ private:
   std::mutex sending;
 };
 
-// Returns a port of the loopback device at which no process listens now.
+// Returns a free port of the loopback device.
 Result<int> freePort();
 
 struct Interface {
   std::string name, address; // "eth0", and its numerical address
 };
 
-// Returns the network interface of this machine that has the given name or address. If there is
-// none, the Error lists the interfaces.
+// Returns the network interface with a name or address. If there is none, the Error lists all.
 Result<Interface> findInterface(const std::string &nameOrAddress);
 
 } // namespace lmc
