@@ -12,7 +12,7 @@ Result<std::vector<std::string>> gatherTexts(Communicator &group, const std::str
   const uint64_t size = mine.size();
   std::vector<uint64_t> sizes(ranks);
   LMC_TRY(group.allGather(&size, sizes.data(), sizeof size));
-  // All ranks must send the same number of bytes, so shorter texts are padded.
+  // allGather() needs texts of equal length.
   const uint64_t longest = *std::max_element(sizes.begin(), sizes.end());
   std::string padded = mine, all(ranks * longest, '\0');
   padded.resize(longest);

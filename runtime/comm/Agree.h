@@ -1,5 +1,4 @@
-// Lets the ranks of a group exchange texts, numbers and errors. All ranks of the group must call
-// the same function together.
+// Exchanges between the ranks of a group. All of them must call a function together.
 #pragma once
 
 #include "runtime/comm/Communicator.h"
@@ -21,8 +20,8 @@ Result<double> sumOf(Communicator &group, double mine);
 // Returns true on all ranks if `mine` is true on at least one.
 Result<bool> anyOf(Communicator &group, bool mine);
 
-// Returns an Error if `mine` is one on at least one rank. A rank whose `mine` is an Error gets this
-// one; the others get that of the first such rank, with its name.
+// Returns an Error on all ranks if `mine` is one on at least one: `mine` itself, or that of the
+// first such rank with its name.
 Result<void> allSucceed(Communicator &group, const Result<void> &mine);
 
 // Returns `mine`, or an Error as allSucceed() above returns it.

@@ -17,9 +17,8 @@ std::string Hang::text() const {
 // The limit of a save is StallLimits::seconds times this: writing a tensor may take a minute.
 static constexpr double kLongWrite = 6;
 
-// Returns the seconds without progress before a warning. Work between steps has a short limit too,
-// because a warning does not end the run. Starting keeps the long limit. So does logging, unless a
-// file is being written: after Ctrl-S, a console takes no output for as long as the user likes.
+// Returns the seconds without progress before a warning, which does not end the run. Logging to a
+// console has a long limit: after Ctrl-S it takes no output for as long as the user likes.
 double HangJudge::warningLimit(const Progress::State &state) const {
   switch (state.activity) {
   case Activity::Validating:

@@ -1,4 +1,4 @@
-// Watches a run that has only one rank, and reports if it hangs.
+// Reports if a run of one rank hangs.
 #pragma once
 
 #include "runtime/comm/Progress.h"
@@ -10,29 +10,27 @@
 
 namespace lmc {
 
-// What a watch has found.
 struct Hang {
   enum class Kind {
-    Hangs,  // no progress for too long; is reported again when `seconds` has doubled
+    Hangs,  // no progress for too long; reported again when `seconds` has doubled
     GoesOn, // progress after a report of Kind::Hangs
-    Ends    // no progress for the limit of Stall.h: the process must end
+    Ends    // no progress for the limit of Stall.h; the process must end
   };
   Kind kind = Kind::Hangs;
-  double seconds = 0;    // seconds without progress; for GoesOn, those of the last report
-  Progress::State state; // what the rank did during these seconds
+  double seconds = 0; // seconds without progress; for GoesOn, those of the last report
+  Progress::State state;
 
   // Returns "no progress for 31 s (reading data, step 17: reading /data/a.bin for 31 s)".
   std::string text() const;
 };
 
-// Decides what to report. The caller gives the time, in seconds.
+// Decides what to report.
 class HangJudge {
 public:
   explicit HangJudge(const StallLimits &limits) : limits(limits) {}
 
-  // Must be called about once per second with the present state. `late` is the number of seconds by
-  // which this call is later than planned. They do not count as time without progress: if this
-  // thread did not run (the process was stopped), the others probably did not run either.
+  // Must be called about once per second with the present state and time in seconds. The call is
+  // `late` seconds later than planned. They do not count: the process was probably stopped.
   std::optional<Hang> observe(const Progress::State &state, double now, double late = 0);
 
 private:
@@ -45,7 +43,7 @@ private:
   std::optional<Hang> reported; // the latest warning, if there was no progress after it
 };
 
-// Calls HangJudge::observe() every second, and `report` with each result, on a thread of its own.
+// Calls HangJudge::observe() every second on a thread of its own, and `report` with each result.
 class HangWatch {
 public:
   HangWatch(Progress &progress, const StallLimits &limits,

@@ -17,7 +17,7 @@ const char *textOf(Activity activity) {
   return index < std::size(kTexts) ? kTexts[index] : "?";
 }
 
-// Adds the time since the last call to all sums of time to which it belongs.
+// Adds the time since the last call to the sums to which it belongs.
 void Progress::count() {
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - counted).count();

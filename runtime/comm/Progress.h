@@ -1,7 +1,5 @@
-// Records what the main thread of a rank does, and whether it makes progress or waits for others.
-//
-// The trainer records each activity; code that waits for other ranks or for a device marks the
-// wait. Each sign of life takes the state to rank 0, which finds hanging ranks by it (Stall.h).
+// Records what the main thread of a rank does, and whether it waits. Each sign of life takes the
+// state to rank 0, which finds hanging ranks by it (Stall.h).
 #pragma once
 
 #include <array>
@@ -34,50 +32,45 @@ public:
   struct State {
     Activity activity = Activity::Starting;
     uint64_t step = 0;      // the optimizer step of the activity; 0: none yet
-    uint64_t moves = 0;     // a number that changes with each progress of the main thread
+    uint64_t moves = 0;     // changes with each progress of the main thread
     bool waits = false;     // the main thread waits for other ranks, or for its device
-    // The time of the longest of the latest kWindow steps, in seconds. It includes the reading of
-    // data, but no work between steps. The first two steps do not count, because they also do work
-    // that is done only once, such as the capture of graphs. 0: no later step has ended.
+    // The time of the longest of the latest kWindow steps, in seconds, without work between steps.
+    // The first two steps do not count, because they capture graphs. 0: no later step has ended.
     double stepSeconds = 0;
-    // The mean busy time of a step in seconds, over the latest window of kBusyWindow steps, and the
-    // number of windows that have ended. The main thread is busy while it reads data or computes
-    // and does not wait.
+    // The mean busy time of a step in seconds, over the latest window of kBusyWindow steps. The
+    // main thread is busy while it reads data or computes and does not wait.
     double busySeconds = 0;
-    uint64_t windows = 0;
+    uint64_t windows = 0; // the number of windows that have ended
     std::string what;     // the part of the activity: "micro_first, micro-step 2 of 8"
     std::string waitsFor; // during a wait: "other ranks", "its device"
-    // The file that a thread of this process has been reading or writing for at least a second
-    // (ground/support/FileWait.h).
-    std::string file;
+    std::string file;     // the FileWait of a thread that lasts a second or longer
   };
   static constexpr uint64_t kWindow = 20, kBusyWindow = 5;
 
   // The thread that makes this object is the main thread until another thread calls enter().
   Progress() : mainThread(std::this_thread::get_id()) {}
 
-  // The main thread calls it when it begins an activity or makes progress in it. When it begins to
-  // read the data of a later step, that step begins, and the step before has ended.
+  // The main thread calls it when it begins an activity or makes progress in it. A step begins when
+  // its data is read.
   void enter(Activity activity, uint64_t step);
 
-  // Any thread may call it when it has made progress in the activity of the main thread.
+  // Records progress in the activity. Any thread may call it.
   void move();
 
-  // The main thread calls it when it begins a part of its activity, which becomes State::what.
+  // Sets State::what. Only the main thread may call it.
   void at(std::string what);
 
   // May be called by any thread.
   State state() const;
 
-  // Returns the seconds since the start in which the main thread waited, and those in which it
-  // wrote logs. Only the main thread may call it.
+  // Returns the seconds in which the main thread, which must call it, has waited and written logs.
   struct Sums {
     double waited = 0, logged = 0;
   };
   Sums sums();
 
-  // The main thread counts as waiting as long as such an object of it exists. An object of another
-  // thread, or one without a Progress, has no effect.
+  // The main thread counts as waiting as long as such an object of it exists. Objects of other
+  // threads, or without a Progress, have no effect.
   class Wait {
   public:
     explicit Wait(Progress *progress, const char *waitsFor = "other ranks");
@@ -89,7 +82,7 @@ public:
     Progress *progress; // null if the object has no effect
   };
 
-  // The main thread, which makes such an object, counts as doing `activity` as long as it exists.
+  // The main thread counts as doing `activity` as long as such an object exists.
   class Aside {
   public:
     Aside(Progress &progress, Activity activity) : progress(progress) {

@@ -41,7 +41,7 @@ std::optional<SlowRanks> SlowRankWatch::observe(const std::vector<Progress::Stat
   judged.resize(states.size());
   quiet.resize(states.size());
   for (size_t i = 0; i < states.size(); ++i)
-    if (states[i].windows == judged[i]) // no window of the rank has ended since the last judgment
+    if (states[i].windows == judged[i])
       return std::nullopt;
   for (size_t i = 0; i < states.size(); ++i)
     judged[i] = states[i].windows;

@@ -1,4 +1,4 @@
-// Finds ranks that are busy longer than others in each step, so that the others wait for them.
+// Finds ranks that are busy longer than others in each step.
 #pragma once
 
 #include "runtime/comm/Progress.h"
@@ -14,23 +14,21 @@ struct SlowRanks {
   double others = 0;      // the median of busySeconds of all other ranks
 };
 
-// Returns the ranks whose busySeconds are at least 1.3 times the usual ones and at least 10 ms
-// longer: a smaller difference can be noise. The usual ones are the median of all ranks, or the
-// smaller one of two. Returns nullopt if there is no such rank, or if not all times are known.
+// Returns the ranks whose busySeconds are at least 1.3 times the median of all ranks and at least
+// 10 ms longer. Of two ranks, the shorter time is the median. Returns nullopt if there is no such
+// rank, or if not all times are known.
 std::optional<SlowRanks> findSlowRanks(const std::vector<Progress::State> &states);
 
-// Decides when to warn of slow ranks.
 class SlowRankWatch {
 public:
   // Must be called repeatedly with the states of all ranks. Returns the ranks that are slow in two
-  // successive windows of Progress::kBusyWindow steps, so that a single pause is not reported. A
-  // rank is reported at most once in forty windows.
+  // successive windows, but each at most once in forty windows.
   std::optional<SlowRanks> observe(const std::vector<Progress::State> &states);
 
 private:
   std::vector<uint64_t> judged; // State::windows of each rank at the latest judgment
   std::vector<int> suspects;    // the slow ranks of the latest judgment
-  std::vector<uint64_t> quiet;  // for each rank, how many judgments must pass before a new report
+  std::vector<uint64_t> quiet;  // per rank: the number of judgments before a new report
 };
 
 } // namespace lmc

@@ -14,12 +14,11 @@ struct StallLimits {
   // While the rank reads data or computes, the limit is max(seconds, steps * stepSeconds); for
   // stepSeconds see Progress::State. While it measures links, the limit is `seconds`.
   double seconds = 10, steps = 3;
-  // The limit in all other cases: for other activities, such as a save, which may take long; while
-  // stepSeconds is not known; and while all ranks wait, which happens when the network is slow.
+  // The limit for other activities, such as a save, while stepSeconds is not known, and while all
+  // ranks wait, for example because the network is slow.
   double otherSeconds = 1800;
 };
 
-// The facts that rank 0 knows about a rank.
 struct RankProgress {
   Progress::State state;
   double seconds = 0; // seconds since state.moves changed
@@ -31,17 +30,17 @@ struct Stall {
   double seconds = 0; // seconds since the rank, or any rank, made progress
 };
 
-// Returns the seconds for which a rank in this state may make no progress while others wait for it.
-// `stepSeconds` is the maximum of Progress::State::stepSeconds over all ranks.
+// Returns the seconds for which a rank in this state may make no progress. `stepSeconds` is the
+// maximum over all ranks.
 double limitOf(const Progress::State &state, double stepSeconds, const StallLimits &limits);
 
-// Returns the activity of a rank, its step, and what the rank waits for: "computing, step 17:
-// micro_first, micro-step 2 of 8; waits for its device", "saving, step 20: writing PATH for 31 s".
+// Returns a text such as "computing, step 17: micro_first, micro-step 2 of 8; waits for its device"
+// or "saving, step 20: writing PATH for 31 s".
 std::string describe(const Progress::State &state);
 
-// Returns a rank that does not wait and has made no progress for its limit, if another rank has
-// waited for as long. Among several such ranks, returns the one that made no progress for the
-// longest time. If all ranks wait for limits.otherSeconds, returns a Stall without a rank.
+// Returns the rank that has made no progress for the longest time, if it does not wait, and if this
+// time and another rank's wait reach its limit. Returns a Stall without a rank if all ranks have
+// waited for limits.otherSeconds.
 std::optional<Stall> findStall(const std::vector<RankProgress> &ranks, const StallLimits &limits);
 
 } // namespace lmc
