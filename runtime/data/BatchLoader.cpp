@@ -1,6 +1,5 @@
-// Worker threads make batches in order and put them into a ring of slots; next() takes them from
-// the ring in order. A worker starts batch b only when the ring has room for b, so the number of
-// batches in memory is at most the size of the ring.
+// Worker threads put batches into a ring of slots, from which next() takes them in order. A worker
+// starts batch b only when the ring has room for b.
 
 #include "runtime/data/DataSource.h"
 

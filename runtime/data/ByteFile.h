@@ -1,5 +1,5 @@
-// A regular file that is read at any position. The file is not mapped, so that a file that shrinks
-// or a disk that fails causes an error instead of the signal SIGBUS.
+// A regular file that is read at any position. It is not mapped: if a mapped file shrinks or its
+// disk fails, the program gets the signal SIGBUS.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -32,13 +32,12 @@ public:
     return {name + ": " + fmt::format(what, std::forward<Arguments>(arguments)...)};
   }
 
-  // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file has become shorter, or
+  // Reads `count` bytes from byte `offset` on. Thread safe. Error: the file is shorter now, or
   // cannot be read.
   Result<void> read(uint64_t offset, uint64_t count, void *out) const;
 
-  // Calls `visit` for 64 pieces of 4 KiB with their offsets in the file. The pieces are evenly
-  // spaced over the bytes [begin, end), including its ends. A range of at most 256 KiB is one
-  // piece.
+  // Calls `visit` for 64 pieces of 4 KiB, evenly spaced over the bytes [begin, end) and including
+  // both ends. A range of at most 256 KiB is one piece.
   Result<void>
   sample(uint64_t begin, uint64_t end,
          const std::function<void(uint64_t offset, std::span<const unsigned char>)> &visit) const;

@@ -60,8 +60,8 @@ std::string vocabularyText(const TokenFile &file) {
                                : infoOf(file.type()).name;
 }
 
-// Warns of files of different tokenizers. If files have no hash of the tokenizer, another
-// vocabulary or, in llm.c's format, another type of the ids shows another tokenizer.
+// Without a hash of the tokenizer, another vocabulary or, in llm.c's format, another type of the
+// ids shows another tokenizer.
 void warnOfTokenizers(const TokenFiles &files, Warnings &warnings) {
   std::map<TokenFormat, const TokenFile *> firsts; // the first file of each format
   const TokenFile *named = nullptr;                // the first file with a hash of its tokenizer

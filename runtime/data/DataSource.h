@@ -1,20 +1,15 @@
-// The stream of tokens that a run is trained on: a function of the seed and a token's position.
+// The stream of tokens that a run is trained on: a function of the seed and a token's position. It
+// does not depend on sequence_length, batch size or ranks, so that a run may change them when it is
+// resumed.
 //
-// Each file is cut into blocks of `shuffleBlock` tokens; tokens at its end that fill no block are
-// left out. The stream of a source is a sequence of epochs. An epoch has all blocks of all files of
-// the source in a permuted order, with the key (seed of the source, epoch). A run with several
-// sources takes the source of each block from Mixture, and each source's blocks in the order of
-// that source's stream. The seed of a source is the XXH64 of its name with the run's seed; without
-// a name, the run's seed. So the order within a source does not depend on other sources.
+// Each file is cut into blocks of `shuffleBlock` tokens; the rest at its end is left out. The
+// stream of a source is a sequence of epochs. An epoch has all blocks of all files of the source in
+// a permuted order, with the key (seed of the source, epoch). The seed of a source is the XXH64 of
+// its name with the run's seed; without a name, the run's seed. Mixture says to which source each
+// block of the stream belongs. A row of sequence_length tokens may span two blocks.
 //
-// A row of sequence_length tokens may begin at any position of the stream, and so may span two
-// blocks. By default a block has the length of a row, and each row is then a window of a file.
-//
-// With `bestFit` a block is not a piece of a file but a window of whole documents (BestFit.h). The
-// positions behind a window's last document are padding: id 0, without a loss.
-//
-// The stream does not depend on sequence_length, batch size or ranks. A run that is resumed with
-// other values of these continues with the first token that was not read.
+// With `bestFit` a block is a window of whole documents (BestFit.h). The positions behind a
+// window's last document are padding: id 0, without a loss.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -38,7 +33,7 @@ inline constexpr int32_t kIgnoredTarget = -100; // target of a position without 
 struct SourceOptions {
   std::string name;               // "": the only source of the run
   std::string key;                // setting for error texts: "data.source.web.paths"
-  std::vector<std::string> paths; // files or globs; globs expand in sorted order
+  std::vector<std::string> paths; // files or globs
   double weight = 1;              // share of the blocks, relative to the weights of all sources
   double maxEpochs = 0; // maximum number of times that a run reads the source; 0: no limit
 };
@@ -49,8 +44,7 @@ struct DataOptions {
   std::string key;                      // setting for error texts: "data.train", "data.source"
   DataFormat format = DataFormat::Auto; // format of files without a header
   uint64_t sequenceLength = 0;          // tokens per row
-  // Consecutive tokens that stay together in a shuffle: a multiple of sequenceLength; 0:
-  // sequenceLength.
+  // Tokens that stay together in a shuffle: a multiple of sequenceLength; 0: sequenceLength.
   uint64_t shuffleBlock = 0;
   uint32_t vocabSize = 0; // every token id must be smaller
   uint64_t seed = 0;
@@ -63,7 +57,6 @@ struct DataOptions {
   int32_t endOfDocument = -1; // id that ends documents in files without a table; -1: none
 };
 
-// Facts about a source, for printing and for limits such as maxEpochs.
 struct SourceFacts {
   std::string name, key; // as in SourceOptions
   double maxEpochs = 0;
@@ -77,63 +70,55 @@ struct SourceFacts {
 
 class DataSource {
 public:
-  // Opens every file. Returns an error if sequenceLength does not divide shuffleBlock, if a source
-  // has no whole block, if a file is given twice, if a file was made for a larger vocabulary, if a
-  // file that is only taken to be uint16 could not hold the vocabulary, if the weights have too
-  // many digits (Mixture.h) or, with documentMask or documentLossMask, if a file does not say where
-  // its documents end. With bestFit, a file without a table of documents or with a damaged one is
-  // an error, and so is a shuffleBlock other than sequenceLength. Token ids are checked later, when
-  // fill() reads them.
+  // Opens every file. Errors: sequenceLength does not divide shuffleBlock, or with bestFit differs
+  // from it; a source has no whole block; the weights have too many digits (Mixture.h); a file is
+  // given twice, or was made for a larger vocabulary, or is bare and its type cannot hold the
+  // vocabulary, or does not have the starts of documents that bestFit or a mask needs.
   static Result<std::unique_ptr<DataSource>> open(const DataOptions &options);
 
   uint64_t sequenceLength() const { return options.sequenceLength; }
   uint64_t blockLength() const { return options.shuffleBlock; } // tokens
-  // Returns the number of rows in whole blocks of all sources.
+  // Returns the rows in whole blocks of all sources.
   uint64_t samplesPerEpoch() const;
   std::vector<SourceFacts> sources() const; // in the order of DataOptions::sources
-  // Returns warnings about data that may not be intended: a file that is too short for one block,
-  // copies of a file, files of different tokenizers, an end-of-document token that does not occur
-  // in a sample of a file.
+  // Returns warnings: a file is too short for one block, or a copy of another one, or of another
+  // tokenizer, or an end-of-document token does not occur in a sample of it.
   const std::vector<std::string> &warnings() const { return problems; }
-  // Returns the fingerprints of each source's files, in their order, by SourceOptions::key.
+  // Returns the fingerprints of each source's files by SourceOptions::key.
   Result<std::map<std::string, std::vector<FileFingerprint>>> fingerprints() const;
 
-  // Returns the number of bytes of text of each id, or kUnknownBytes (TokenFormats.h); empty unless
-  // all files state these numbers and agree.
+  // As TokenFile::bytesOfTokens(); empty unless all files agree.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
 
-  // Lets the stream begin after the first starts[i] tokens of the stream of source i (default: 0).
-  // May be called only before fill().
+  // Lets the stream skip the first starts[i] tokens of source i. Must be called before fill().
   void startAt(const std::vector<uint64_t> &starts);
-  // Returns the number of tokens of the source that are read when the stream is read up to
-  // `position`, plus starts[source].
+  // Returns starts[source] plus the number of the source's tokens before `position` of the stream.
   uint64_t tokensRead(size_t source, uint64_t position) const;
 
-  // Fills the rows of `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the
-  // stream from token `position` on. targets[t] is the token after tokens[t] in its file, even if
-  // it belongs to another block or document. With a document mask, `starts` (shaped as `tokens`, or
-  // null) gets for each token the position in the row at which the token's document begins. If the
-  // document begins before the row, the value is 0. If it begins in another block than the token,
-  // the value is where the token's block begins in the row. With bestFit or documentLossMask, the
-  // last token of a document has no target (kIgnoredTarget); with bestFit, padding has none either.
-  // An end-of-document token belongs to the document that it ends. Errors name file and position: a
-  // token beyond the vocabulary, a damaged table of documents. Thread safe.
+  // Fills `tokens` and `targets` ([rows, sequenceLength] int32, row-major) with the stream from
+  // token `position` on. targets[t] is the token after tokens[t] in its file, even if it belongs to
+  // another block or document. With a document mask, `starts` (shaped as `tokens`, or null) gets
+  // for each token the position in the row at which its document or, if that is later, its block
+  // begins; 0 if that is before the row. With bestFit or documentLossMask, the last token of a
+  // document has the target kIgnoredTarget; so has padding. An end-of-document token belongs to the
+  // document that it ends. Errors: a token beyond the vocabulary, a damaged table of documents.
+  // Thread safe.
   Result<void> fill(uint64_t position, uint64_t rows, int32_t *tokens, int32_t *targets,
                     int32_t *starts = nullptr) const;
   bool hasDocumentMask() const { return options.documentMask; }
 
-  // Returns the file of the token at `position` of the stream, and the token's index in the file.
+  // Returns the file of a token of the stream, and the token's index in the file.
   std::pair<std::string, uint64_t> locate(uint64_t position) const;
 
 private:
   struct Source {
     SourceOptions options;
     std::vector<std::unique_ptr<TokenFile>> files;
-    std::vector<PackedWindows> packed; // packed windows of each file; only with bestFit
+    std::vector<PackedWindows> packed; // of each file; only with bestFit
     std::vector<uint64_t> firstBlock;  // number of the first block of each file; last: all blocks
     uint64_t blocks = 0, tokens = 0;
     uint64_t seed = 0;
-    uint64_t start = 0; // number of tokens that startAt() skips
+    uint64_t start = 0; // the tokens that startAt() skips
   };
   // Consecutive tokens of a file, or padding.
   struct Piece {
@@ -146,8 +131,8 @@ private:
 
   DataSource() = default;
   Result<void> openSource(const SourceOptions &from);
-  // Returns the tokens of the stream from `position` to the end of the block or, with bestFit, of
-  // the document; at most `most` tokens.
+  // Returns up to `most` tokens of the stream from `position` on, all of one block or, with
+  // bestFit, of one document.
   Piece pieceAt(uint64_t position, uint64_t most) const;
   Result<void> fillPiece(const Piece &piece, int32_t *tokens, int32_t *targets) const;
   Result<void> maskLasts(const Piece &piece, const int32_t *tokens, int32_t *targets) const;
@@ -160,14 +145,14 @@ private:
   std::vector<std::string> problems; // result of warnings()
 };
 
-// The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows: the
-// first `perMicroStep` belong to rank 0's first micro-step, the next ones to rank 1's, and so on.
+// The rows of an optimizer step that one rank reads. A step has `perStep` consecutive rows. The
+// first `perMicroStep` belong to rank 0's first micro-step, the next ones to rank 1's.
 struct BatchRows {
   uint64_t perStep = 0, perMicroStep = 0;
   uint64_t ranks = 1, rank = 0;
 };
 
-// Prepares the batches of one rank in order, ahead of time, on `workers` threads.
+// Prepares the batches of one rank ahead of time, on `workers` threads.
 class BatchLoader {
 public:
   struct Batch {
@@ -176,12 +161,11 @@ public:
     std::vector<int32_t> starts;  // [rows, sequenceLength] with a document mask; else empty
     uint64_t validTargets = 0;    // number of targets that are part of the loss
   };
-  // The first next() returns rows of the step that begins at token `position` of the stream, the
-  // second one rows of the following step, and so on. `source` must outlive the loader. With 0
-  // workers, next() makes the batch itself.
+  // The first step begins at token `position` of the stream. `source` must outlive the loader. With
+  // 0 workers, next() makes the batch itself.
   BatchLoader(const DataSource &source, const BatchRows &rows, uint64_t position, int workers);
   ~BatchLoader();
-  // Returns the next batch, or its Error. After an Error, every later call returns the same Error.
+  // Returns the batch of the next step. After an Error, every later call returns the same Error.
   Result<Batch> next();
 
 private:
@@ -194,7 +178,7 @@ private:
   std::vector<std::optional<Result<Batch>>> ring; // batch b is in slot b % size
   uint64_t nextClaim = 0, nextTake = 0;
   bool stopping = false;
-  std::optional<Error> failure; // the first Error of next(), which it returns again
+  std::optional<Error> failure; // the first Error of next()
   std::mutex mutex;
   std::condition_variable filled, freed;
   std::vector<std::thread> threads;

@@ -1,6 +1,6 @@
 // A fingerprint identifies a token file by its format, size and token count, and by hashes of its
-// header and of a sample of 64 pieces of 4 KiB. A change outside of the sample is noticed only if
-// the header has a checksum.
+// header and of a sample. A change outside of the sample is noticed only if the header has a
+// checksum.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -19,25 +19,22 @@ struct FileFingerprint {
   std::string tokenType; // "uint16"
   uint64_t bytes = 0;
   uint64_t tokens = 0;
-  // XXH64, seed 0, of the header or, in Megatron's format, of a sample of the index, which includes
-  // the header. 0: the file has no header.
+  // XXH64, seed 0, of the header or, in Megatron's format, of a sample of the index; 0: no header
   uint64_t headerHash = 0;
-  // XXH64, seed 0, of those tokens that ByteFile::sample() visits.
-  uint64_t sampleHash = 0;
+  uint64_t sampleHash = 0; // ByteFile::sampleHash() of the tokens
   uint64_t tokenizer = 0; // TokenFile::tokenizer()
 
   bool operator==(const FileFingerprint &) const = default;
 };
 
-// Returns true if both files name a tokenizer and the two differ.
+// Returns true if both tokenizers are known and differ.
 bool haveOtherTokenizers(const FileFingerprint &first, const FileFingerprint &second);
 
-// Returns how a file's contents differ from the recorded ones, for an error: "120 tokens, were
-// 100"; nullopt if they agree. Paths may differ.
+// Returns how a file's contents differ from the recorded ones, such as "120 tokens, were 100".
+// Paths may differ.
 std::optional<std::string> difference(const FileFingerprint &was, const FileFingerprint &is);
 
-// The object has the names of the members. Hashes are hexadecimal strings, because some programs
-// cannot read 64-bit integers.
+// Hashes are hexadecimal strings, because some programs cannot read 64-bit integers.
 nlohmann::ordered_json toJson(const FileFingerprint &fingerprint);
 // Error: a member is missing or of another type.
 Result<FileFingerprint> fingerprintFromJson(const nlohmann::json &json);

@@ -1,9 +1,6 @@
-// The index of a Megatron data set: the file PATH.idx beside the tokens in PATH.bin.
-//
-// The .bin has the sequences of tokens that the index lists, one after the other. A document is a
-// range of sequences; Megatron's preprocessing makes one sequence per document, or one per
-// sentence. The format is that of megatron/core/datasets/indexed_dataset.py in
-// github.com/NVIDIA/Megatron-LM; TokenFormats.h has its header.
+// The index of a Megatron data set: the file PATH.idx beside the tokens in PATH.bin. It lists the
+// sequences of tokens in the .bin, and the documents, each of which is a range of sequences. The
+// format is that of megatron/core/datasets/indexed_dataset.py in github.com/NVIDIA/Megatron-LM.
 #pragma once
 
 #include "runtime/data/ByteFile.h"
@@ -19,19 +16,18 @@ std::string megatronIndexPath(const std::string &path);
 
 class MegatronIndex {
 public:
-  // Reads the whole index once and keeps none of its arrays in memory. Errors: the index is
-  // truncated or of another version; its tokens are floating point; it has modes (images between
-  // the text); its sequences do not cover the `dataBytes` bytes of the .bin in order without gaps;
-  // its documents do not ascend or leave out sequences.
+  // Reads the whole index, and keeps none of its arrays in memory. Errors: the index is truncated
+  // or of another version; its tokens are floating point; it has modes (images between the text);
+  // its sequences do not cover the `dataBytes` bytes of the .bin in order; its documents do not
+  // ascend or leave out sequences.
   static Result<MegatronIndex> open(const std::string &path, uint64_t dataBytes);
 
   TokenType type() const { return tokenType; }
   // Includes documents without tokens.
   uint64_t documents() const { return entries - 1; }
-  // Writes the index of the first token of each of the documents [first, first + count) to `out`.
-  // The indices never decrease; a document without tokens has the same index as the next one.
+  // As TokenFile::documentStarts().
   Result<void> documentStarts(uint64_t first, uint64_t count, uint64_t *out) const;
-  // Returns XXH64, seed 0, of a sample of the index, which includes the whole header.
+  // Returns XXH64, seed 0, of a sample of the index.
   Result<uint64_t> hash() const { return file.sampleHash(0, file.bytes()); }
 
 private:

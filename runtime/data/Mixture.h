@@ -1,11 +1,9 @@
-// Decides which source each block of a run's stream comes from, for sources with weights.
-//
-// In the first n blocks, for every n, each source has its share with an error below one block:
+// Decides from which source each block of a run's stream comes. In the first n blocks, for every n,
+// each source has its share with an error below one block:
 // |count(source, n) - n * weight / sum of weights| < 1. The order is that of R. Tijdeman, "The
-// chairman assignment problem", Discrete Mathematics 32 (1980), which keeps the error at most 1 - 1
-// / (2k - 2) for k sources, the smallest possible bound. The order repeats after a period, because
-// weights are decimal numbers, so a table of one period gives the source of any block in constant
-// time.
+// chairman assignment problem", Discrete Mathematics 32 (1980). For k sources it keeps the error at
+// most 1 - 1 / (2k - 2), the smallest possible bound. The order repeats after a period, because
+// weights are decimal numbers.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -17,7 +15,7 @@ namespace lmc {
 
 class Mixture {
 public:
-  // Error: as of sharesOfWeights().
+  // Error: that of sharesOfWeights().
   static Result<Mixture> make(const std::vector<double> &weights);
 
   struct Place {
@@ -26,7 +24,7 @@ public:
   };
   Place operator()(uint64_t block) const;
 
-  // Returns how many of the first `blocks` blocks belong to the source.
+  // Returns the number of the source's blocks among the first `blocks` blocks.
   uint64_t count(uint32_t source, uint64_t blocks) const;
 
   uint64_t period() const { return sources.size(); } // blocks

@@ -6,9 +6,8 @@ namespace lmc {
 
 namespace {
 
-// The last steps of SplitMix64: a bijection of 64-bit numbers in which every input bit affects
-// every output bit. G. Steele et al., "Fast Splittable Pseudorandom Number Generators", OOPSLA
-// 2014.
+// The last steps of SplitMix64. G. Steele et al., "Fast Splittable Pseudorandom Number Generators",
+// OOPSLA 2014.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -17,7 +16,7 @@ uint64_t mix(uint64_t x) {
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15; // 2^64 / golden ratio, SplitMix64's increment
 
-// With fewer bits per half, the Feistel network has too few different round functions.
+// With fewer bits, the network has too few different round functions.
 constexpr int kMinHalfBits = 4;
 
 } // namespace

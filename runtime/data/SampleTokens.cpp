@@ -21,8 +21,7 @@ static std::vector<uint64_t> placesOf(uint64_t size) {
   return places;
 }
 
-// A few hundred tokens of text with a large vocabulary include ids in the vocabulary's upper half.
-// Smaller vocabularies and smaller samples prove nothing.
+// Small vocabularies and small samples prove nothing.
 constexpr uint64_t kLargeVocabulary = 1024, kTellingSample = 4096, kFarBelow = 8;
 
 Result<std::vector<std::string>> sampleTokens(const TokenFile &file, uint64_t vocabSize,

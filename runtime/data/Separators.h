@@ -1,4 +1,4 @@
-// Counts the tokens that end documents (separators) among tokens that are read anyway.
+// Counts the tokens that end documents (separators).
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ public:
   explicit SeparatorCount(int32_t id) : wanted(id) {}
 
   // Counts the separators in `tokens`, which begin at position `begin` of the file. Two separators
-  // are also doubled if one call ends with the first and the next call begins with the second.
+  // in a row count as doubled, also if two calls divide them.
   void add(uint64_t begin, std::span<const int32_t> tokens);
 
   int32_t id() const { return wanted; }
-  uint64_t tokens() const { return read; }          // number of tokens that were looked at
-  uint64_t separators() const { return found; }     // number of separators
+  uint64_t tokens() const { return read; }
+  uint64_t separators() const { return found; }
   uint64_t doubled() const { return foundDoubled; } // separators directly after another one
   uint64_t firstDoubled() const { return first; }   // position of the first, if doubled() > 0
 

@@ -53,8 +53,7 @@ Result<void> TokenFile::readLmcHeader() {
     return file.bad("byte 24: the header promises 0 tokens; pack it again");
   if (header.documents == 0)
     return file.bad("byte 32: the header promises 0 documents; pack it again");
-  // A damaged count could make the sum below overflow, so the counts are compared with the size
-  // first.
+  // A damaged count could make the sum below overflow.
   bool possible = header.tokens <= bytes && header.documents <= bytes;
   uint64_t offset = possible ? lmcTableOffset(header.tokens, header.tokenBytes) : 0;
   bytesTable = offset + header.documents * sizeof(uint64_t);
@@ -123,8 +122,7 @@ Result<void> TokenFile::readMegatron(const std::string &indexPath) {
   return {};
 }
 
-// Finds tokens that were never written. A file whose size is set before its contents (np.memmap
-// does this) and an interrupted copy have zeros there.
+// Finds tokens that were never written: np.memmap and interrupted copies leave zeros.
 Result<void> TokenFile::checkIsWritten() const {
   constexpr uint64_t kHole = 4096; // bytes: a page of a disk
   uint64_t hole = 0;               // end of the first hole; 0: there is none
@@ -144,9 +142,9 @@ Result<void> TokenFile::checkIsWritten() const {
   return {};
 }
 
-// Checks that a bare file has uint16 tokens. If ids of 32 (64) bits are read as uint16, one value
-// of two (three of four) is a high part of an id, and so small. most[p] is the largest sampled
-// uint16 at a position equal to p modulo 4.
+// Checks that a bare file has uint16 tokens. If 32-bit ids are read as uint16, every second value
+// is the high half of an id, and so is small. most[p] is the largest sampled uint16 at a position
+// equal to p modulo 4.
 Result<void> TokenFile::checkIsUInt16() const {
   constexpr uint64_t kEnough = 256;   // number of uint16 values; fewer prove nothing
   constexpr uint16_t kHighHalf = 32;  // more than the high half of any id below 2^21
@@ -324,8 +322,7 @@ Result<void> TokenFile::read(uint64_t begin, uint64_t count, int32_t *out) const
     }
     return {};
   }
-  // The bytes are read into the end of `out`. Widening from the front then never overwrites a token
-  // that is still to be read.
+  // The bytes are read into the end of `out`, so that widening overwrites none too early.
   char *raw = reinterpret_cast<char *>(out) + count * (sizeof(int32_t) - width);
   LMC_TRY(file.read(payload + begin * width, count * width, raw));
   auto widen = [&](auto id) -> Result<void> {

@@ -1,16 +1,12 @@
-// Token files, which `lmc-data pack` writes and training reads.
-//
-// Four formats are read without conversion:
-//   lmc       a header (LmcTokenHeader in TokenFormats.h), the tokens, the start of each document,
-//             and if it is known, the bytes of text of each token
+// Token files. Four formats are read without conversion:
+//   lmc       the format of `lmc-data pack` (LmcTokenHeader in TokenFormats.h)
 //   llm.c     a 1024-byte header of int32 (magic 20240520, version 1, count) and uint16 tokens;
 //             with magic 20240801, version 7: uint32 tokens
-//   megatron  tokens in a `.bin` file, and beside it an `.idx` file with their type, the sequences
-//             and the documents (MegatronIndex.h)
+//   megatron  tokens in a `.bin` file, and an `.idx` file beside it (MegatronIndex.h)
 //   bare      tokens in a `.bin` file without a header or index: uint16, as nanoGPT writes them
 //
-// The header decides; if there is none, the `.idx` file. A file with neither is bare: its tokens
-// are taken as uint16 unless DataFormat says otherwise. Error: a sample contradicts.
+// The header decides; if there is none, the `.idx` file. Without both, the tokens are uint16 unless
+// DataFormat says otherwise. Error: a sample of the file contradicts.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -32,25 +28,23 @@ namespace lmc {
 
 enum class TokenFormat { Lmc, LlmC, Megatron, Bare };
 
-// Returns "lmc", "llm.c", "megatron" or "bare".
 const char *nameOf(TokenFormat format);
 
-// The format that the user gives for files without a header: the setting data.format.
+// The setting data.format: the format of files without a header.
 //   Auto      an `.idx` file or a sample decides
-//   UInt16    bare uint16 tokens; no sample is checked, and an `.idx` file is not read
+//   UInt16    bare uint16 tokens; an `.idx` file and samples are ignored
 //   UInt32    bare uint32 tokens; likewise
-//   Megatron  the `.idx` file must exist; no sample is checked
+//   Megatron  the `.idx` file must exist; samples are ignored
 enum class DataFormat { Auto, UInt16, UInt32, Megatron };
 
 // Returns the format of the name "auto", "uint16", "uint32" or "megatron". Error: another name.
 Result<DataFormat> parseDataFormat(std::string_view name);
 
-// One token file. It must not change while it is open, and may be read by several threads.
+// One token file. It must not change while it is open. Several threads may read it.
 class TokenFile {
 public:
-  // Opens the file and checks the header or index against the file's size. Errors (missing, empty,
-  // truncated, odd-sized, a bare file whose tokens are not uint16, 4 KiB of zeros) name the file
-  // and the byte, and say what to do.
+  // Errors: the file is missing, empty, truncated or odd-sized, has 4 KiB of zeros, or is bare and
+  // its tokens are not uint16.
   static Result<std::unique_ptr<TokenFile>> open(const std::string &path,
                                                  DataFormat format = DataFormat::Auto);
 
@@ -58,46 +52,43 @@ public:
   TokenFormat format() const { return kind; }
   const std::string &path() const { return file.path(); }
   std::pair<uint64_t, uint64_t> identity() const { return file.identity(); } // of ByteFile
-  // Returns the header's number that is above all ids; 0 if the format has no such field.
+  // Returns a number above all ids, from the header; 0 if the format has none.
   uint32_t vocabulary() const { return vocabularySize; }
-  // Returns a hash of the tokenizer that made the ids (LmcTokenHeader::tokenizer); 0: unknown.
+  // Returns LmcTokenHeader::tokenizer; 0: unknown.
   uint64_t tokenizer() const { return tokenizerHash; }
   TokenType type() const { return idType; }
-  // Returns the bytes of one token in the file: 1, 2, 4 or 8.
+  // 1, 2, 4 or 8
   uint32_t tokenBytes() const { return infoOf(idType).bytes; }
-  // Returns the id of the token that separates documents; -1 if there is none or the header has
-  // none.
+  // Returns the id of the token that ends documents; -1: none or unknown.
   int32_t endOfDocument() const { return separator; }
-  // Returns the number of bytes of text of each id below vocabulary(), or kUnknownBytes; empty if
-  // the file does not state them.
+  // Returns the bytes of text of each id, or kUnknownBytes; empty if the file does not have them.
   Result<std::vector<uint16_t>> bytesOfTokens() const;
   // Returns true if the file says where its documents start.
   bool hasDocuments() const { return table > 0 || index; }
-  // Returns the number of documents; 1 unless hasDocuments().
+  // 1 unless hasDocuments()
   uint64_t documents() const { return documentCount; }
   // Returns the index of the first token of each of the documents [first, first + count), which
-  // must exist. The indices ascend from 0. In Megatron's format a document may have no tokens; the
-  // next one then has the same index.
+  // must exist. In Megatron's format a document may have no tokens.
   Result<std::vector<uint64_t>> documentStarts(uint64_t first, uint64_t count) const;
   // Returns the starts of the documents that begin in (begin, end), and the number of the first of
-  // these documents. Takes a number of reads logarithmic in documents().
+  // these documents. The number of reads is logarithmic in documents().
   struct Starts {
     uint64_t first = 0;
     std::vector<uint64_t> tokens;
   };
   Result<Starts> documentsBetween(uint64_t begin, uint64_t end) const;
-  // Copies tokens [begin, begin + count), which must exist, to `out` as int32. An id of 2^31 or
-  // more becomes negative. Error: the file has become shorter, or cannot be read.
+  // Copies tokens [begin, begin + count), which must exist, to `out`. An id of 2^31 or more becomes
+  // negative. Error: the file has become shorter, or cannot be read.
   Result<void> read(uint64_t begin, uint64_t count, int32_t *out) const;
-  // Returns an Error that names the token at `position` and its id as the file has it: "a.bin:
-  // token 7 is id -1, negative". `limit` is a text about the vocabulary that the id exceeds.
+  // Returns an Error about the token at `position`: "a.bin: token 7 is id -1, negative". `limit` is
+  // a text about the vocabulary that its id exceeds.
   Error badId(uint64_t position, const std::string &limit) const;
   Result<FileFingerprint> fingerprint() const;
-  // Returns true if `id` occurs in the sample whose hash is in the fingerprint.
+  // Returns true if `id` occurs in the sample of the fingerprint.
   Result<bool> sampleHas(uint32_t id) const;
-  // Reads the whole file. Returns an error unless the checksum and the table of documents are right
-  // and every id is at least 0, below the header's vocabulary and below `vocabSize` (0: no such
-  // limit). `separators` (may be null) counts the tokens that end documents.
+  // Reads the whole file. Error: the checksum or the table of documents is wrong, or an id is
+  // negative or not below the header's vocabulary and `vocabSize` (0: no limit). `separators` (may
+  // be null) counts the tokens that end documents.
   Result<void> verify(uint64_t vocabSize, SeparatorCount *separators = nullptr) const;
 
 private:
@@ -120,7 +111,7 @@ private:
   int32_t separator = -1;
   uint64_t checksum = 0; // lmc format
   uint64_t tokenizerHash = 0;
-  bool hasBytes = false;      // true if the file states the bytes of text of each id
+  bool hasBytes = false;      // true if the file has the bytes of text of each id
   uint64_t bytesTable = 0;    // offset of the table of these, in bytes
   uint64_t table = 0;         // lmc format: offset of the table of documents, in bytes
   uint64_t documentCount = 1; // number of entries of the table or index

@@ -24,10 +24,10 @@ constexpr TokenTypeInfo infoOf(TokenType type) {
   return kInfos[static_cast<int>(type)];
 }
 
-// An lmc file has this header, the tokens, zeros up to a multiple of 8 bytes, then one uint64 per
+// An lmc file has this header, the tokens, zeros up to a multiple of 8 bytes, and one uint64 per
 // document: the index of its first token. Since version 2, a uint16 per id below `vocabulary`
-// follows: the number of bytes of text of this token, or kUnknownBytes. Since version 3, the header
-// has a hash of the tokenizer.
+// follows: the bytes of text of this token, or kUnknownBytes. Since version 3, the header has a
+// hash of the tokenizer.
 struct LmcTokenHeader {
   char magic[8];         // "LMCTOKEN"
   uint32_t version;      // 1, 2 or 3
@@ -50,7 +50,7 @@ inline constexpr uint32_t kLmcBytesVersion = 2;
 inline constexpr uint32_t kLmcTokenizerVersion = 3;
 // LmcTokenHeader::tokenizer of a file whose tokens are bytes: XXH64, seed 0, of "bytes".
 inline constexpr uint64_t kBytesAsTokens = 0x2d83aaba506794c4;
-// Stands for the bytes of a token that stands for different texts, such as an unknown character.
+// The bytes of a token that stands for different texts, such as an unknown character.
 inline constexpr uint16_t kUnknownBytes = 0xffff;
 
 // An llm.c file starts with 256 int32: magic, version, token count, and zeros.
