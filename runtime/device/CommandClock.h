@@ -1,4 +1,4 @@
-// Times the commands of a function that the host itself runs, one after the other.
+// Times commands that the host itself runs.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -10,14 +10,14 @@ namespace lmc {
 
 class CommandClock {
 public:
-  // Must be called when a command has ended. Each command begins when the previous one ends.
+  // Must be called when a command has ended, and the next one begins.
   void ended() {
     const double now =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double before = times.empty() ? 0 : times.back().start + times.back().seconds;
     times.push_back({before, now - before});
   }
-  // Replaces the times of an async collective. Must be called after ended() for all commands.
+  // Replaces the times of an async collective, after ended() for all commands.
   void ran(size_t command, std::chrono::steady_clock::time_point begin,
            std::chrono::steady_clock::time_point end) {
     times[command] = {std::chrono::duration<double>(begin - start).count(),

@@ -1,18 +1,16 @@
-// The implementations of matrix products that devices have chosen, kept in files.
+// The implementations of matrix products that devices have chosen.
 //
-// Which implementation of a product is the fastest depends on the shape, the machine and the
-// versions of its libraries, so a device times all of them. The last bits of a result depend on the
-// order in which an implementation adds, so a run that is resumed must use the same implementation
-// as before. Two files therefore keep choices:
+// A device times all implementations of a product. The last bits of a result depend on the order in
+// which an implementation adds, so a resumed run must use the same one as before. Two files keep
+// choices:
 //
 //   CACHE/lmc/gemm.json   the choices of the user's runs: no product is timed a second time
 //   OUT/gemm.json         the choices of one run; they take precedence over those of the cache
 //
 // CACHE is $XDG_CACHE_HOME or ~/.cache.
 //
-// Each rank of a run times products, and ranks may measure different implementations as fastest.
-// All ranks with equal devices then take the choices of the lowest of these ranks (agree()). There
-// is thus one choice per device and product, and rank 0 writes all of them to OUT/gemm.json.
+// Ranks may measure different implementations as fastest. All ranks with equal devices then take
+// the choices of the lowest of them (agree()). Rank 0 writes all choices to OUT/gemm.json.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -32,8 +30,7 @@ struct GemmKey {
   // The device and the versions of all libraries that may compute the product:
   // "AMD EPYC, 2 threads, kernels x86-64-v4, oneDNN 2.6.3, no MKL".
   std::string device;
-  // The shape, layouts, dtypes, and all other properties on which an implementation may depend:
-  // "f32 2048x768x4096 b^T +d".
+  // All properties on which an implementation may depend: "f32 2048x768x4096 b^T +d".
   std::string product;
 
   auto operator<=>(const GemmKey &) const = default;
@@ -49,31 +46,29 @@ struct GemmChoice {
 
 class GemmChoices {
 public:
-  // With `measures`, devices time the implementations of each product that has no choice. Without
-  // it they take a fixed choice, and the cache is neither read nor written.
+  // With `measures`, devices time the implementations of each product without a choice. Otherwise
+  // they take a fixed choice, and the cache is not used.
   explicit GemmChoices(bool measures) : measuring(measures) {}
 
   bool measures() const { return measuring; }
 
-  // Read the choices of a file. A missing file counts as one without choices. So does a file that
-  // cannot be read, which also gives a warning.
+  // Read the choices of a file, which may be missing. A file that cannot be read gives a warning.
   void readCache(const std::string &path);
   void readRun(const std::string &path);
 
-  // Returns the choice for `key`, if there is one. A device that cannot use it must call add() with
-  // another; the last bits of a resumed run's results may then differ from those before.
+  // Returns the choice for `key`. A device that cannot use it must call add() with another one.
   std::optional<GemmChoice> find(const GemmKey &key);
-  // Records the choice that a device has made, after timing that took `spent` seconds.
+  // Records the choice of a device, after timing that took `spent` seconds.
   void add(const GemmKey &key, GemmChoice choice, double spent);
 
-  // Replaces the choices in use by those of the lowest rank with an equal device. Also adds the
-  // choices of ranks with other devices, only so that writeRun() writes them. All ranks must call
-  // it together. All choices in use of one rank must have the same GemmKey::device. Returns true if
-  // a choice in use has changed: the device must then call find() again.
+  // Replaces the choices in use by those of the lowest rank with an equal device, and adds those of
+  // ranks with other devices for writeRun(). All ranks must call it together. Returns true if a
+  // choice in use has changed: the device must then call find() again. All choices in use of a rank
+  // must have the same GemmKey::device.
   Result<bool> agree(World &world);
 
-  // Adds the measured choices to the file. Other processes may do so at the same time. If the file
-  // cannot be written, there is a warning.
+  // Adds the measured choices to the file. Other processes may do so at the same time. A failure is
+  // only a warning.
   void writeCache(const std::string &path);
   // Writes the choices in use, those of other ranks, and all others that readRun() read.
   Result<void> writeRun(const std::string &path) const;
@@ -84,12 +79,11 @@ public:
     GemmChoice choice;
   };
   std::vector<Use> inUse() const;
-  // Returns the number of choices in use by origin and by library: "12 shapes, 9 as in the run,
-  // 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if no choice is in use.
+  // Returns "12 shapes, 9 as in the run, 3 measured in 0.4 s; 9 MKL, 3 packed"; "" if no choice is
+  // in use.
   std::string summary() const;
-  // Returns the device that the run used before, if readRun() read a choice of that device for a
-  // product for which this device has taken another one. The last bits of the run's results then
-  // differ from now on. Returns "" if there is no such product.
+  // Returns the device that the run used before, if this device has chosen another implementation
+  // for one of its products; else "". The last bits of results then differ from those before.
   std::string formerDevice() const;
   // Returns the products for which the device could not use the choice of the run or of a rank.
   const std::vector<std::string> &rejected() const { return rejectedProducts; }
@@ -111,9 +105,9 @@ private:
   std::vector<std::string> warnings, rejectedProducts;
 };
 
-// Calls `choose`, which finds or makes all choices of a device. With several ranks, then calls
-// agree(), and calls `choose` again on each rank whose choices have changed. All ranks of `world`
-// must call it together. `choices` and `world` may be null.
+// Calls `choose`, which finds or makes all choices of a device, and agree(). Calls `choose` again
+// on each rank whose choices have changed. All ranks of `world` must call it together. `choices`
+// and `world` may be null.
 Result<void> chooseTogether(GemmChoices *choices, World *world,
                             const std::function<Result<void>()> &choose);
 

@@ -1,18 +1,18 @@
-// Describes a machine's support for plans for GPUs, for `lmc-run --devices`.
+// Describes the GPUs of a machine, for `lmc-run --devices`.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 namespace lmc {
 
-// Returns an object with these members. If one of them cannot be found, the others still are:
+// Returns an object with these members:
 //   cuda_driver   the newest CUDA version that the driver supports, "13.0"; absent without a driver
 //   devices       of each GPU: index, name, uuid, compute_capability ("9.0"), multiprocessors,
-//                 memory_bytes, free_bytes, and memory, the result of copying 64 MiB to the GPU and
-//                 back: bytes, seconds, ok (true if the bytes that came back are equal)
+//                 memory_bytes, free_bytes, and memory: the bytes and seconds of a copy to the GPU
+//                 and back, and ok, true if the bytes that came back are equal
 //   libraries     cublaslt and nccl: version and file, or error
-//   problems      the reasons why a plan for one GPU would not run, one text each
-// Libraries are opened as a run opens them, and may take memory of the GPU until the process ends.
+//   problems      the reasons why a plan for one GPU would not run
+// The opened libraries may take memory of the GPU until the process ends.
 nlohmann::ordered_json describeGpus();
 
 } // namespace lmc
