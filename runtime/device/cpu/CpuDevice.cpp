@@ -1,5 +1,5 @@
-// The CPU as a device. Arenas are anonymous memory, and modules are shared objects. submit() runs
-// the commands of a function in order on OpenMP threads, and returns when they are complete.
+// The CPU as a device. submit() runs the commands of a function on OpenMP threads, and returns when
+// they are complete.
 #include "ground/plan/Operands.h"
 #include "ground/support/Arithmetic.h"
 #include "runtime/device/CommandClock.h"
@@ -107,10 +107,9 @@ public:
 
 private:
   Result<void> chooseProducts(const plan::Plan &plan);
-  // Runs a recorded function, and calls `ended` after each command.
+  // Runs a function, and calls `ended` after each command.
   template <typename Ended> Result<void> run(Executable &executable, Ended ended);
-  // Sets OpenMP's number of threads, with which oneDNN prepares and runs products, and the rounding
-  // mode. Called before each function of the plan, because a library may have changed them.
+  // Sets OpenMP's number of threads and the rounding mode, which a library may have changed.
   void useThreads() const {
     omp_set_dynamic(0);
     omp_set_num_threads(resolver.threads);
@@ -125,8 +124,7 @@ private:
 };
 
 Result<void> CpuDevice::load(const PlanFile &file) {
-  // Modules are loaded before memory is allocated: a plan that cannot run here then takes no
-  // memory.
+  // Modules come first: a plan that cannot run here then takes no memory.
   for (const auto *module : *file->modules()) {
     if (module->image()->size() == 0)
       return Error{
@@ -208,9 +206,8 @@ template <typename Ended> Result<void> CpuDevice::run(Executable &executable, En
 
 } // namespace
 
-// Returns the number of threads that OpenMP really gives, at most `wanted`; OMP_THREAD_LIMIT,
-// OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS may allow fewer. oneDNN divides its work among the threads
-// that it was prepared for: with fewer threads, some of the work would not be done.
+// Returns the number of threads that OpenMP really gives, at most `wanted`. With fewer threads than
+// it was prepared for, oneDNN would not do all of its work.
 static int obtainedThreads(int wanted) {
   omp_set_dynamic(0);
   omp_set_max_active_levels(std::max(1, omp_get_max_active_levels()));

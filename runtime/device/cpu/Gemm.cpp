@@ -104,10 +104,8 @@ Result<std::unique_ptr<GemmGroup>> GemmCache::make(const GemmGroupShape &group,
 }
 
 template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &shape) {
-  // A product that is not timed is always computed by the packed kernels, because the bits of their
-  // results do not depend on the number of threads. The bits of oneDNN's results may: oneDNN 2.6
-  // often divides the sum over k among threads, with AVX2, and with AVX-512 if a is transposed and
-  // k >= 2048, as in gradients of weights.
+  // Without timing, the packed kernels are taken: the bits of their results do not depend on the
+  // number of threads. oneDNN 2.6 often divides the sum over k among threads.
   const GemmLibrary fixed = GemmLibrary::Packed;
   if (!choices)
     return fixed;
@@ -136,14 +134,13 @@ template <typename Shape> Result<GemmLibrary> GemmCache::choose(const Shape &sha
 }
 
 // A product that needs more than this time, in seconds, at the peak speed of the machine is timed
-// with a smaller shape (probeOf()). With this limit, the products of a layer keep their own shape,
-// on which the order of the libraries depends, and all products of a model are timed in about ten
-// seconds, once per machine.
+// with a smaller shape (probeOf()). With this limit, all products of a model are timed in about ten
+// seconds.
 static constexpr double kProbeSeconds = 0.04;
 static constexpr int kTimedRuns = 4;
 
-// Halves the largest of m, n and k until the product has at most `flops` FLOPs, and returns this
-// shape. Sizes up to 512 are not halved. The speed hardly depends on sizes that are halved.
+// Halves the largest of m, n and k until the product has at most `flops` FLOPs, but no size up to
+// 512. The speed hardly depends on larger sizes.
 static GemmShape probeOf(GemmShape shape, double flops) {
   while (shape.flops() > flops) {
     int64_t &wider = shape.m > shape.n ? shape.m : shape.n;
@@ -157,7 +154,7 @@ static GemmShape probeOf(GemmShape shape, double flops) {
   return shape;
 }
 
-// Fills the memory with elements that lie between -1/2 and 1/2.
+// Fills the memory with elements between -1/2 and 1/2.
 static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage) {
   const int64_t width = elementBytes(storage), period = std::min<int64_t>(elements, 4096);
   memory.reserve(elements * width);
@@ -178,8 +175,7 @@ static void fillRandom(AlignedMemory &memory, int64_t elements, Storage storage)
                 size_t(std::min(period, elements - i) * width));
 }
 
-// Times run(product) for the product of `shape` by each library. Returns the fastest library and
-// the seconds of its shortest run.
+// Times run(product) for each library. Returns the fastest, with the seconds of its shortest run.
 template <typename Product, typename Shape, typename Run>
 Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<GemmLibrary> &available,
                                       Run run) {
@@ -189,8 +185,8 @@ Result<GemmChoice> GemmCache::fastest(const Shape &shape, const std::vector<Gemm
     products.push_back(std::move(*product));
   }
   std::vector<double> seconds(products.size(), std::numeric_limits<double>::infinity());
-  // The first run of each library only warms up. Then the libraries run in turn, so that other load
-  // on the machine slows all of them; clearly slower ones are left out.
+  // The first run of each library only warms up. Then all libraries run in each turn, so that other
+  // load on the machine slows all of them. Clearly slower ones are left out.
   double best = std::numeric_limits<double>::infinity();
   for (int turn = 0; turn <= kTimedRuns; ++turn)
     for (size_t i = 0; i < products.size(); ++i) {
@@ -223,13 +219,13 @@ Result<GemmChoice> GemmCache::measure(const GemmShape &shape,
   return choice;
 }
 
-// The maximum bytes of an operand of all parts together, when the products of a group are timed. A
-// cache holds less, so that operands come from memory, as those of experts do.
+// The maximum bytes of an operand of a timed group. A cache holds less, so that operands come from
+// memory, as those of experts do.
 static constexpr int64_t kProbeBytes = 64 << 20;
 
 Result<GemmChoice> GemmCache::measure(const GemmGroupShape &group,
                                       const std::vector<GemmLibrary> &available) {
-  // The shape of each part when the group is timed: all parts have the same size, at least one row.
+  // All timed parts have the same size, at least one row.
   GemmShape part = group.shape;
   int64_t &rows = group.split == GemmGroupShape::Split::M ? part.m : part.k;
   rows = std::max<int64_t>(1, rows / group.parts);

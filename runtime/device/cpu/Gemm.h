@@ -1,5 +1,5 @@
-// Matrix products on the CPU, by the fastest of several libraries for each shape: oneDNN, MKL where
-// it is installed, and the packed kernels of this program.
+// Matrix products on the CPU, by the fastest of several libraries for each shape: oneDNN, MKL (if
+// it is installed), and the packed kernels of this program.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -21,7 +21,7 @@ inline int64_t elementBytes(Storage storage) {
   return storage == Storage::F64 ? 8 : storage == Storage::F32 ? 4 : 2;
 }
 
-// The shape of d[m,n] = op(a) op(b) (+ d) (+ bias[n]), where op() transposes or does nothing.
+// d[m,n] = op(a) op(b) (+ d) (+ bias[n]), where op() transposes or does nothing.
 struct GemmShape {
   int64_t m = 0, n = 0, k = 0;
   bool transposeA = false, transposeB = false;
@@ -31,7 +31,7 @@ struct GemmShape {
   Storage output = Storage::F32;
   Storage bias = Storage::F32;
 
-  // Return the distance in elements from one row of a, or of b, to the next, as stored in memory.
+  // The distance in elements from one row of a, or of b, to the next in memory.
   int64_t leadingA() const { return transposeA ? m : k; }
   int64_t leadingB() const { return transposeB ? k : n; }
   double flops() const { return 2.0 * double(m) * double(n) * double(k); }
@@ -45,38 +45,35 @@ std::string describe(const GemmShape &shape);
 class Gemm {
 public:
   virtual ~Gemm() = default;
-  // Computes the product. `bias` is ignored if the shape has no bias. Only one thread may call
-  // run() at a time, and OpenMP must be set to as many threads as when the product was made. Two
-  // runs with equal operands give equal bits.
+  // Only one thread may call it at a time, with as many OpenMP threads as when the product was
+  // made. Equal operands give equal bits.
   virtual void run(const void *a, const void *b, void *d, const void *bias) = 0;
-  // Returns the name of the implementation, for reports: "oneDNN gemm:jit", "packed x86-64-v3".
+  // Returns a name for reports: "oneDNN gemm:jit", "packed x86-64-v3".
   virtual std::string implementation() const = 0;
 };
 
-// One product of a group. Its m and k replace those of the group's shape.
+// One product of a group, with its own m and k.
 struct GemmPart {
   const void *a, *b;
   void *d;
   int64_t m, k;
 };
 
-// A group of products with different operands and different m or k, such as those of a layer's
-// experts. Each product is divided into blocks, and the threads share the blocks of all products,
-// so that many small products are as fast as one large one.
+// A group of products with different m or k, such as those of a layer's experts. The threads share
+// the blocks of all products, so that many small products are as fast as one large one.
 class GemmGroup {
 public:
   virtual ~GemmGroup() = default;
-  // Computes all products. If a part's k is 0, its d becomes 0, or keeps its value if the shape
-  // accumulates. The sum over all parts of m (Split::M) or of k (Split::K) must be at most that of
-  // the shape. Only one thread may call run() at a time. Two runs with equal operands give equal
-  // bits. The packed kernels give the same bits as for a Gemm, whatever the other parts and the
-  // number of threads are.
+  // If a part's k is 0, its d becomes 0, or keeps its value if the shape accumulates. The sum over
+  // all parts of m (Split::M) or of k (Split::K) must be at most that of the shape. Only one thread
+  // may call it at a time. Equal operands give equal bits; those of the packed kernels are the same
+  // as for a Gemm.
   virtual void run(const std::vector<GemmPart> &parts) = 0;
   virtual std::string implementation() const = 0;
 };
 
-// The shape of a group of `parts` products without bias. shape.m (Split::M) or shape.k (Split::K)
-// is the sum over all parts. With Split::K, d is f32 or f64.
+// A group of `parts` products without bias. shape.m (Split::M) or shape.k (Split::K) is the sum
+// over all parts. With Split::K, d is f32 or f64.
 struct GemmGroupShape {
   enum class Split { M, K };
   GemmShape shape;
@@ -91,7 +88,6 @@ std::string describe(const GemmGroupShape &group);
 
 enum class GemmLibrary { OneDnn, OneDnnSgemm, Packed, Mkl };
 
-// Returns the name that a GemmChoice gives a library: "oneDNN", "oneDNN sgemm", "packed", "MKL".
 const char *nameOf(GemmLibrary library);
 
 // Buffers that all packed matrix products share, because only one of them runs at a time.
@@ -99,7 +95,7 @@ struct PackedBuffers {
   AlignedMemory panelsB, sums, perThread;
 };
 
-// The matrix products of one device. A product is prepared only once for each shape.
+// The matrix products of one device. Each shape is prepared only once.
 class GemmCache {
 public:
   // `choices` may be null, and must otherwise outlive this object.
@@ -107,16 +103,15 @@ public:
       : threads(threads), choices(choices) {}
   GemmCache(const GemmCache &) = delete; // products refer to `buffers`
 
-  // Returns a product that computes `shape` by the library that `choices` has for it. If `choices`
-  // has none but measures, times all libraries and takes the fastest; otherwise takes the packed
-  // kernels. Error: LMC_MKL names no library.
+  // Returns a product by the library in `choices`, else by the fastest (if `choices` measures),
+  // else by the packed kernels. Error: LMC_MKL names no library.
   Result<Gemm *> find(const GemmShape &shape);
-  // Returns a product that computes `shape` by `library`, which must be in libraries().
+  // Returns a product by `library`, which must be in libraries().
   Result<Gemm *> find(const GemmShape &shape, GemmLibrary library);
-  // Do the same for the products of a group. Libraries are timed with parts of equal size.
+  // Do the same for a group. Libraries are timed with parts of equal size.
   Result<GemmGroup *> find(const GemmGroupShape &group);
   Result<GemmGroup *> find(const GemmGroupShape &group, GemmLibrary library);
-  // Destroys all products; pointers that find() returned must not be used any more.
+  // Destroys all products that find() returned.
   void clear();
   // Return the libraries that can compute the products.
   Result<std::vector<GemmLibrary>> libraries(const GemmShape &shape) const;

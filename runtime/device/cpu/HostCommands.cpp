@@ -60,8 +60,7 @@ Result<GemmCommand> bindGemm(const plan::Gemm &op, HostMemory &memory, GemmCache
                      shape.m * shape.n * elementBytes(shape.output)};
 }
 
-// Returns the command for `op`, which computes d from a and b by the products of `group`; the
-// caller sets the distances.
+// Returns the command for `op`. The caller sets the distances.
 template <typename Op>
 static Result<ExpertCommand> expertCommand(const Op &op, uint32_t a, uint32_t b, uint32_t d,
                                            GemmGroupShape group, HostMemory &memory,
@@ -127,7 +126,7 @@ CopyCommand bindCopy(const plan::Copy &op, HostMemory &memory) {
           int64_t(runs.rows),     int64_t(runs.dPitch),   int64_t(runs.xPitch)};
 }
 
-// A copy of fewer bytes is done by one thread: it takes less time than starting a parallel region.
+// One thread does a smaller copy, because starting a parallel region takes longer.
 static constexpr int64_t kParallelBytes = 1 << 16;
 
 static void copy(void *d, const void *x, int64_t bytes, int threads) {

@@ -1,5 +1,5 @@
-// The commands matrix product and copy, which need no generated kernel, with the addresses of their
-// operands in this machine's memory. Both the CPU device and the SIMT device run them.
+// The commands that need no generated kernel, with the addresses of their operands in this
+// machine's memory. Both the CPU device and the SIMT device run them.
 #pragma once
 
 #include "runtime/device/cpu/Gemm.h"
@@ -7,7 +7,7 @@
 
 namespace lmc::cpu {
 
-// Returns the storage type for a float dtype, and F32 for every other dtype.
+// Returns the storage type of a float dtype; F32 for every other one.
 Storage storageOf(plan::DType dtype);
 
 struct GemmCommand {
@@ -21,16 +21,15 @@ struct GemmCommand {
   void run() const;
 };
 
-// The products of a layer's experts. Expert e has the rows offsets[e] to offsets[e + 1] - 1. An
-// earlier command computes `offsets`, so the sizes of the products are known only in run().
+// The products of a layer's experts. Expert e has the rows offsets[e] to offsets[e + 1] - 1, which
+// an earlier command computes.
 struct ExpertCommand {
   GemmGroup *gemms;
   const int32_t *offsets;
   const char *a, *b;
   char *d;
-  // Distances in bytes. An operand has either a matrix per expert (expertB, expertD: the distance
-  // from one matrix to the next) or rows of all experts (rowA, rowB, rowD: the distance from one
-  // row to the next); the other distance is 0.
+  // Distances in bytes from one row to the next, for operands with rows of all experts, or from one
+  // matrix to the next, for operands with a matrix per expert. The other distance is 0.
   int64_t rowA, rowB, rowD, expertB, expertD;
   bool rowsAreDepth;           // true: an expert's number of rows is the k of its product; else m
   int64_t otherSize;           // k or m, whichever is equal for all experts
@@ -39,8 +38,8 @@ struct ExpertCommand {
   void run();
 };
 
-// A copy of `rows` rows of `bytes` bytes each from x to d. Rows start `xPitch` bytes apart in x and
-// `dPitch` bytes apart in d. If neither slice has a pitch, the whole slice is one row.
+// A copy of `rows` rows of `bytes` bytes each from x to d. Pitches are in bytes. If neither slice
+// has a pitch, the whole slice is one row.
 struct CopyCommand {
   char *d;
   const char *x;

@@ -22,8 +22,8 @@ struct BlockSizes {
   int64_t rows, columns, rowUnit;
 };
 
-// Divides all products into blocks of nearly equal numbers of rows. If the products are large
-// enough, there are at least kBlocksPerThread blocks for each thread.
+// Divides all products into blocks of nearly equal numbers of rows. Large products give each thread
+// at least kBlocksPerThread blocks.
 class GemmBlocks {
 public:
   GemmBlocks(const GemmGroupShape &group, int threads, const BlockSizes &sizes)
@@ -68,8 +68,8 @@ private:
 };
 
 // Calls block(GemmBlock, next) for all blocks of products with k > 0, on all threads. `next` is the
-// block that the same thread will probably compute next, or null. Sets the blocks of products with
-// k = 0 to 0, unless the shape accumulates.
+// block that the thread will probably compute next, or null. Sets the other blocks to 0, unless the
+// shape accumulates.
 template <typename Block>
 void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int threads,
                Block block) {
@@ -87,7 +87,7 @@ void forBlocks(const GemmShape &shape, const std::vector<GemmBlock> &blocks, int
   }
 }
 
-// A product by a library, with an f32 bias that is added afterwards.
+// A product by a library. An f32 bias is added afterwards.
 class LibraryGemm final : public Gemm {
 public:
   LibraryGemm(const GemmShape &shape, const char *name, Multiply multiply)

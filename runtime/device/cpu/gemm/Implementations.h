@@ -9,35 +9,33 @@
 
 namespace lmc::cpu {
 
-// Returns true if all matrices of the product and its bias are f32.
 inline bool isPlainF32(const GemmShape &shape) {
   return shape.input == Storage::F32 && shape.output == Storage::F32 &&
          (!shape.hasBias || shape.bias == Storage::F32);
 }
 
 // A library's function for a product without bias. A leading dimension is the distance in elements
-// from one row of a matrix to the next, as stored in memory.
+// from one row of a matrix to the next in memory.
 using Multiply = std::function<void(const GemmShape &shape, int64_t leadingA, int64_t leadingB,
                                     const void *a, const void *b, void *d, int64_t leadingD)>;
 
-// Returns true if oneDNN's primitive computes the shape fast. It multiplies matrices of every type,
-// but a type that it only emulates takes hundreds of times as long as with other libraries.
+// Returns true if oneDNN's primitive computes the shape fast. Types that it only emulates take
+// hundreds of times as long as with other libraries.
 bool oneDnnHas(const GemmShape &shape);
 Result<std::unique_ptr<Gemm>> makeOneDnnGemm(const GemmShape &shape);
-// Computes a product by oneDNN's sgemm; isPlainF32(shape) must hold. Within a parallel region,
-// oneDNN uses only the thread that calls it.
+// Computes a product by oneDNN's sgemm; isPlainF32(shape) must hold. In a parallel region, it uses
+// only the calling thread.
 void oneDnnSgemm(const GemmShape &shape, int64_t leadingA, int64_t leadingB, const void *a,
                  const void *b, void *d, int64_t leadingD);
-// Returns the version and the instructions that oneDNN uses: "2.6.3 isa 0x1ff".
+// Returns oneDNN's version and instructions: "2.6.3 isa 0x1ff".
 std::string oneDnnVersion();
 
 std::unique_ptr<Gemm> makePackedGemm(const GemmShape &shape, int threads, PackedBuffers &buffers,
                                      const KernelSet &set = kernelSet());
 
-// The sizes of the blocks of a packed product. They fit the caches: kPackedDepth x panelColumns
-// packed elements of b stay in the first-level cache, kPackedRows x kPackedDepth of a in the
-// second. kPackedRows is a multiple of every kernel's panelRows. Of all sizes, only kPackedDepth
-// affects the order of the sum over k.
+// The sizes of the blocks of a packed product. kPackedDepth x panelColumns packed elements of b
+// stay in the first-level cache, kPackedRows x kPackedDepth of a in the second. kPackedRows is a
+// multiple of every kernel's panelRows. kPackedDepth affects the order of the sum over k.
 inline constexpr int64_t kPackedRows = 96, kPackedDepth = 256;
 
 // Returns `depth` rounded up to a multiple of the kernels' depthUnit.
@@ -51,7 +49,7 @@ std::unique_ptr<GemmGroup> makePackedGroup(const GemmGroupShape &group, int thre
 
 // Intel's MKL. No program links it: openMkl() loads it.
 struct Mkl {
-  std::string version; // version, build, and the kind of processors whose code MKL runs
+  std::string version; // with the build and the kind of processor
   // cblas_sgemm, cblas_gemm_bf16bf16f32 (may be null) and mkl_set_num_threads_local.
   void (*sgemm)(int layout, int transposeA, int transposeB, int m, int n, int k, float alpha,
                 const float *a, int lda, const float *b, int ldb, float beta, float *d, int ldd);
@@ -60,10 +58,9 @@ struct Mkl {
   int (*setThreads)(int threads);
 };
 
-// Loads MKL's libmkl_rt.so at the first call. LMC_MKL is the library's path, or "none". If LMC_MKL
-// is not set, the library is searched where pip installs it beside lmc, in the Python environment
-// of `./dev setup`, and where the system's loader looks. Returns null if there is none. Error:
-// LMC_MKL names no such library.
+// Loads MKL's libmkl_rt.so at the first call: LMC_MKL is its path, or "none". By default it is
+// searched where pip installs it beside lmc, in the Python environment of `./dev setup`, and where
+// the system's loader looks. Returns null if there is none. Error: LMC_MKL names no such library.
 Result<const Mkl *> openMkl();
 bool mklHas(const Mkl &mkl, const GemmShape &shape);
 // Returns a function that computes a product by MKL on `threads` threads.

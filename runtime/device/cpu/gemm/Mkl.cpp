@@ -1,4 +1,4 @@
-// Matrix products by Intel's MKL, with the OpenMP runtime of this program.
+// Matrix products by Intel's MKL.
 #include "ground/support/Places.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
 
@@ -14,8 +14,7 @@
 namespace lmc::cpu {
 namespace {
 
-// The values of these constants are part of MKL's interface for C (mkl_types.h, mkl_service.h,
-// mkl_cblas.h).
+// From mkl_types.h, mkl_service.h and mkl_cblas.h.
 constexpr int kThreadingGnu = 3, kInterfaceLp64 = 0, kReproducibleOnOneMachine = 2;
 constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
 
@@ -87,10 +86,10 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // Selects this program's OpenMP runtime and 32-bit sizes. MKL requires both calls to come first.
+  // This program's OpenMP runtime, and 32-bit sizes. MKL requires both calls to come first.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
-  // Results then have equal bits in every run, for any alignment of the operands.
+  // Equal bits in every run, for any alignment of the operands.
   setReproducible(kReproducibleOnOneMachine);
   setDynamic(0); // MKL uses exactly the number of threads that is set
   MklVersion version{};

@@ -15,8 +15,7 @@ memory::data_type dnnlType(Storage storage) {
   return storage == Storage::BF16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// A matrix product by oneDNN's primitive. A transposed operand is passed by its strides and not
-// copied. Accumulation (d += a b) is oneDNN's post-op "sum".
+// Accumulation (d += a b) is oneDNN's post-op "sum".
 class OneDnnGemm final : public Gemm {
 public:
   OneDnnGemm(const dnnl::engine &engine, const GemmShape &shape) : stream(engine) {

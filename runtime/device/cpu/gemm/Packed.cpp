@@ -1,4 +1,4 @@
-// Matrix products by the packed kernels of this program (kernels/PackedGemm.cpp).
+// Matrix products by the packed kernels (kernels/PackedGemm.cpp).
 #include "runtime/device/cpu/gemm/Implementations.h"
 
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 namespace lmc::cpu {
 namespace {
 
-// A matrix product d = op(a) op(b) by the packed kernels. kDeep x kWide packed elements of b fit
-// into the third-level cache. kWide is a multiple of every kernel's panelColumns.
+// kDeep x kWide packed elements of b fit into the third-level cache. kWide is a multiple of every
+// kernel's panelColumns.
 class PackedGemm final : public Gemm {
 public:
   static constexpr int64_t kRows = kPackedRows, kDepth = kPackedDepth, kDeep = 1024, kWide = 1024,
@@ -19,11 +19,11 @@ public:
   PackedGemm(const KernelSet &set, const GemmShape &shape, int threads, PackedBuffers &buffers)
       : setName(set.name), shape(shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers) {
-    // Sums are computed directly in d, unless d is bf16, a type in which the kernels keep no sums.
+    // The kernels keep no sums in bf16.
     direct = shape.output != Storage::BF16;
     deepSteps = std::max<int64_t>(1, (shape.k + kDeep - 1) / kDeep);
     tall = !direct && deepSteps > 1 ? kTall : shape.m;
-    // If there are few blocks of rows for the number of threads, the columns are divided too.
+    // With few blocks of rows per thread, the columns are divided too.
     int64_t rowBlocks = (shape.m + kRows - 1) / kRows;
     columnsPerItem = kWide;
     while (columnsPerItem > 128 && rowBlocks * (kWide / columnsPerItem) < 4 * threads)
@@ -54,8 +54,7 @@ public:
 private:
   static int64_t roundUp(int64_t x) { return (x + 63) / 64 * 64; }
 
-  // Packs `depth` rows and `columns` columns of op(b), from row depth0 and column column0 on, in
-  // blocks of kDepth rows.
+  // Packs a part of op(b), from row depth0 and column column0 on, in blocks of kDepth rows.
   void packB(const void *b, int64_t depth0, int64_t depth, int64_t column0, int64_t columns) {
     const int64_t blocks = (depth + kDepth - 1) / kDepth;
     const int64_t pieces = (columns + kPackColumns - 1) / kPackColumns;

@@ -1,6 +1,5 @@
-// Computes the products of a group with the packed kernels. The results are divided into blocks
-// (GemmBlock). The thread that computes a block packs the operands of the block into memory of the
-// thread's own.
+// Computes the products of a group with the packed kernels. The thread that computes a block of a
+// result (GemmBlock) packs its operands into memory of its own.
 #include "runtime/device/cpu/gemm/Groups.h"
 #include "runtime/device/cpu/gemm/Implementations.h"
 
@@ -15,7 +14,7 @@ public:
               PackedBuffers &buffers)
       : setName(set.name), shape(group.shape), input(set.gemm[int(shape.input)]),
         output(set.gemm[int(shape.output)]), threads(threads), buffers(buffers),
-        // Sums are computed directly in d, unless d is bf16: the kernels cannot keep sums in bf16.
+        // The kernels keep no sums in bf16.
         direct(shape.output != Storage::BF16), sizes{kTall, direct ? kWide : kWide / 2,
                                                      input.panelRows},
         blocks(group, threads, sizes) {
@@ -38,9 +37,8 @@ public:
   std::string implementation() const override { return fmt::format("packed {}", setName); }
 
 private:
-  // Returns true if Sums::Stream shall write the sums of a block of d. Each sum must be complete
-  // after one call of the kernel, and the results of all parts together must be larger than the
-  // caches.
+  // Returns true if Sums::Stream shall write a block of d: if one call of the kernel completes each
+  // sum, and the results of all parts together are larger than the caches.
   bool streams(const GemmBlock &block) const {
     constexpr int64_t kLine = 64;
     const int64_t row = shape.n * int64_t(input.arithmeticWidth);
@@ -48,9 +46,8 @@ private:
            row % kLine == 0 && reinterpret_cast<uintptr_t>(block.part->d) % kLine == 0;
   }
 
-  // Returns the part of b that must be packed next: the one for the block `block` of d, from index
-  // `first` of dimension k on. While `tiles` tiles are computed, this part is fetched into the
-  // second-level cache.
+  // Returns the part of b that is packed next: that for `block`, from index `first` of dimension k
+  // on. It is fetched into the second-level cache while `tiles` tiles are computed.
   Prefetch ahead(const GemmBlock &block, int64_t first, int64_t tiles) const {
     const int64_t k = block.part->k, depth = std::min(kPackedDepth, k - first);
     const int64_t width = elementBytes(shape.input), leading = shape.transposeB ? k : shape.n;
@@ -103,8 +100,8 @@ private:
                     shape.accumulate});
   }
 
-  // The maximum rows and columns of a block of d. The block (or its sums) and the panels of b for
-  // it stay in the second-level cache.
+  // The maximum rows and columns of a block of d. It and its panels of b stay in the second-level
+  // cache.
   static constexpr int64_t kTall = 384, kWide = 512;
   // Results of at least this many bytes are streamed. Most third-level caches are smaller.
   static constexpr int64_t kStreamedBytes = 32 << 20;
