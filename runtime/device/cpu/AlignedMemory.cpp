@@ -23,8 +23,7 @@ bool AlignedMemory::tryReserve(uint64_t bytes) {
   if (bytes > UINT64_MAX / 2)
     return false;
   release();
-  // mmap gets one huge page more than needed. The surplus is unmapped at both ends, so that the
-  // memory starts at the boundary of a huge page.
+  // mmap gets one huge page more than needed, so that the memory can start at the boundary of one.
   const uint64_t rounded = wholePages(bytes);
   const uint64_t slack = bytes >= kHugePage ? kHugePage : 0;
   void *address =

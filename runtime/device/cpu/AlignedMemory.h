@@ -1,5 +1,4 @@
-// Memory from the operating system: it starts as zeros, uses huge pages if available, and is
-// released by the destructor.
+// Memory from the operating system, which starts as zeros and uses huge pages if possible.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,8 @@ public:
   AlignedMemory(AlignedMemory &&other) noexcept
       : memory(std::exchange(other.memory, nullptr)), size(std::exchange(other.size, 0)) {}
 
-  // Makes the memory at least `bytes` long. If it has to grow, its old contents are lost. Throws
-  // std::bad_alloc if the system has too little memory.
+  // Makes the memory at least `bytes` long. If it grows, its contents are lost. Throws
+  // std::bad_alloc.
   void reserve(int64_t bytes);
   // Like reserve(), but returns false if the system has too little memory.
   bool tryReserve(uint64_t bytes);

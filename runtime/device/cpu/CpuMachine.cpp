@@ -82,8 +82,7 @@ int threadCount(int requested) {
 }
 
 // Returns the clock frequency in Hz. It times a chain of dependent integer multiplications, each of
-// which takes 3 cycles on every x86-64 core since 2008. The fastest of several short runs counts,
-// so that other load on the machine hardly matters.
+// which takes 3 cycles on every x86-64 core since 2008. The fastest of several runs counts.
 static double measureClock() {
 #if defined(__x86_64__)
   constexpr int kSteps = 100000;

@@ -1,4 +1,4 @@
-// Finds facts about the machine that runs the program: CPU features, threads, memory, speed.
+// Facts about the machine: CPU features, threads, memory, speed.
 #pragma once
 
 #include "ground/support/Result.h"
@@ -11,20 +11,19 @@
 
 namespace lmc::cpu {
 
-// Returns true if the processor has a feature, given by its name in the flags of /proc/cpuinfo
-// ("avx2", "avx512_bf16").
+// Returns true if the flags of /proc/cpuinfo have `name` ("avx512_bf16").
 bool hasFeature(std::string_view name);
 
-// Returns a name such as "AMD EPYC".
 const std::string &processorName();
 
-// Returns the bytes of physical memory or, if lower, the limit of the control group (cgroup).
+// Returns the bytes of physical memory or, if that is less, the limit of the control group
+// (cgroup).
 uint64_t memoryBytes();
 
 // Returns all kernel sets that this machine supports, the narrowest vectors first.
 const std::vector<const KernelSet *> &kernelSets();
 
-// Checks LMC_CPU_ISA. Error: it is set, and does not name a kernel set that this machine supports.
+// Error: LMC_CPU_ISA is set, and names no kernel set that this machine supports.
 Result<void> checkKernelSet();
 
 // Returns `requested` if it is positive, else OMP_NUM_THREADS, else the number of CPUs that this
@@ -36,9 +35,8 @@ struct PeakSpeed {
   std::string source;
 };
 
-// Returns threads x clock x FLOPs per cycle, the latter for the best instructions for `compute`
-// that kernelSet() may use. The clock frequency is measured, because the system often reports only
-// the nominal one.
+// Returns threads x clock x FLOPs per cycle of the best instructions for `compute` that kernelSet()
+// may use. The clock is measured, because the system often reports only the nominal one.
 PeakSpeed peakSpeed(Storage compute, int threads);
 
 } // namespace lmc::cpu

@@ -46,8 +46,8 @@ Result<std::unique_ptr<CpuModule>> CpuModule::load(const plan::Module &module) {
     image += written;
     left -= size_t(written);
   }
-  // The loader treats two files of equal path as one library. The descriptor therefore stays open
-  // as long as the module is loaded: no other module can then get the same number, and so path.
+  // The loader treats files of equal path as one library. The descriptor stays open as long as the
+  // module is loaded, so that no other module gets the same number.
   void *handle = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char *reason = dlerror();

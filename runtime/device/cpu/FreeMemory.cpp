@@ -9,7 +9,7 @@ namespace lmc::cpu {
 
 namespace {
 
-// The folder and the file names that one version of Linux control groups uses.
+// The folder and the file names of one version of Linux control groups.
 struct GroupFiles {
   const char *root, *limit, *use, *dropped;
 };
@@ -17,14 +17,14 @@ constexpr GroupFiles kVersion2{"/sys/fs/cgroup", "memory.max", "memory.current",
 constexpr GroupFiles kVersion1{"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
                                "memory.usage_in_bytes", "total_inactive_file"};
 
-// Returns the number in a file; nullopt for a missing file and for the text "max".
+// Returns the number in a file; nullopt if the file is missing or has the text "max".
 std::optional<uint64_t> numberIn(const std::string &path) {
   uint64_t number = 0;
   std::ifstream file(path);
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// Returns NUMBER of the line "KEY NUMBER" of a file for KEY = `key`; 0 if there is no such line.
+// Returns NUMBER of a file's line "KEY NUMBER", or 0.
 uint64_t numberOf(const std::string &path, std::string_view key) {
   std::ifstream file(path);
   std::string word;
@@ -34,7 +34,7 @@ uint64_t numberOf(const std::string &path, std::string_view key) {
   return 0;
 }
 
-// Lowers `least` to the minimum of it and the free bytes of `group` and of each group above it.
+// Lowers `least` to the free bytes of `group` and of each group above it, if they are fewer.
 void considerGroups(const std::string &root, const GroupFiles &files, std::string group,
                     FreeMemory &least) {
   for (;;) {

@@ -23,11 +23,11 @@ private:
 
 class HostMemory {
 public:
-  // Allocates all arenas of the plan and sets their bytes to zero. The plan must outlive this
-  // object. Before this call, only functions whose comments say "at any time" may be called. Error:
-  // the machine has too little memory; the message gives the bytes of each arena.
+  // Allocates all arenas of the plan, whose bytes are zero. The plan must outlive this object.
+  // Earlier, only functions that return a Result, and bytes(), may be called. Error: the machine
+  // has too little memory.
   Result<void> allocate(const PlanFile &file);
-  // Returns the bytes of all arenas together; may be called at any time.
+  // Returns the bytes of all arenas together.
   uint64_t bytes() const;
 
   AlignedMemory &arena(size_t index) { return arenas[index]; }
@@ -36,15 +36,15 @@ public:
     return arenas[slice(index).arena()].data() + slice(index).offset();
   }
 
-  // As in Device. Error: the slice does not exist or is too short. May be called at any time.
+  // As in Device. Error: the slice does not exist or is too short.
   Result<void> copyIn(int slice, const void *source, uint64_t bytes, uint64_t offset);
   Result<void> copyOut(int slice, void *target, uint64_t bytes, uint64_t offset);
-  // Error: `range` is not inside one arena. May be called at any time.
+  // Error: `range` is not inside one arena.
   Result<void> check(const ArenaRange &range) const { return checkRange(plan, range); }
-  // As in Device, but the copy is complete at the end of the call. May be called at any time.
+  // As in Device, but the copy is complete at the end of the call.
   Result<void> upload(const ArenaRange &to, const HostBuffer &from, uint64_t offset);
   Result<void> download(const ArenaRange &from, HostBuffer &to, uint64_t offset);
-  // Returns function `index` of the plan. Error: it does not exist. May be called at any time.
+  // Error: the plan has no function `index`.
   Result<const plan::Function *> function(int index) const { return functionOf(plan, index); }
 
 private:

@@ -1,5 +1,4 @@
-// Turns the commands of a plan into C++ functions. Addresses, shapes and kernels are looked up only
-// once, when Device::record() prepares a function of the plan.
+// Turns the commands of a plan into C++ functions, when Device::record() prepares a function.
 #pragma once
 
 #include "runtime/comm/CollectiveQueue.h"
@@ -19,7 +18,7 @@
 
 namespace lmc::cpu {
 
-// A command with fixed addresses, ready to run. It throws if it fails.
+// A command that is ready to run. It throws if it fails.
 using BoundCommand = std::function<void()>;
 
 // An Error as an exception.
@@ -29,20 +28,19 @@ struct CommandFailed : std::runtime_error {
   ExitCode code;
 };
 
-// An async collective: its number in its queue, and the times at which it began and ended.
+// An async collective. `number` is its number in its queue.
 struct StartedCollective {
   uint64_t number = 0;
   std::chrono::steady_clock::time_point begin, end;
 };
 
-// Throws `part` as CommandFailed if it is an error.
 inline void orThrow(const Result<void> &part) {
   if (!part)
     throw CommandFailed(part.error());
 }
 
-// What resolve() uses: the memory, the kernels and the matrix products. It must outlive the
-// commands that resolve() returns.
+// The memory, kernels and matrix products that resolve() uses. It must outlive the commands that
+// resolve() returns.
 class Resolver {
 public:
   Resolver(int threads, GemmChoices *choices, World *world)
@@ -52,23 +50,21 @@ public:
   template <typename T = char> T *address(int64_t slice) {
     return slice < 0 ? nullptr : reinterpret_cast<T *>(memory.address(uint32_t(slice)));
   }
-  // Returns the distance from one row of a matrix to the next, in elements: the slice's pitch, or
-  // `columns` if its rows are adjacent.
+  // Returns the distance in elements from one row of a matrix to the next: `columns` if the slice
+  // has no pitch.
   int64_t pitch(uint32_t slice, int64_t columns) const {
     const plan::Slice &at = memory.slice(slice);
     return at.pitch() ? int64_t(at.pitch() / byteWidth(at.dtype())) : columns;
   }
   Storage storage(uint32_t slice) const { return storageOf(memory.slice(slice).dtype()); }
 
-  // Makes the scratch memory that forTasks() gives to each thread at least `bytes` bytes long. Its
-  // size is whole pages plus one cache line, so that the scratch memories of two threads do not
-  // start in the same cache set.
+  // Makes the scratch memory of each thread at least `bytes` bytes long. One additional cache line
+  // lets the scratch memories of two threads start in different cache sets.
   void needScratch(size_t bytes) {
     scratchBytes = std::max(scratchBytes, int64_t((bytes + 4095) / 4096 * 4096 + 64));
     scratch.reserve(scratchBytes * threads);
   }
-  // Calls task(i, scratch) for every i in [0, tasks), on all threads. Each thread has a scratch
-  // memory of its own.
+  // Calls task(i, scratch) for every i in [0, tasks), on all threads, with scratch of the thread.
   template <typename Task> void forTasks(int64_t tasks, Task task) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic) if (tasks > 1)
     for (int64_t i = 0; i < tasks; ++i)
@@ -77,8 +73,8 @@ public:
 
   const int threads;
   World *const world; // may be null for a plan without collectives
-  // The function that is being recorded; for each of its commands that is an async collective, the
-  // latest run; and the index of the command that is being resolved.
+  // The function that is being recorded, the latest runs of its async collectives, and the index of
+  // the command that is being resolved.
   const plan::Function *function = nullptr;
   std::shared_ptr<std::vector<StartedCollective>> started;
   uint32_t command = 0;
@@ -86,9 +82,9 @@ public:
   std::vector<KernelEntry> entries; // the entry of each kernel of the plan
   GemmCache gemms;
 
-  // Returns the queue of the collectives of a stream of the plan, 1 or 2.
+  // Returns the queue of collectives of stream 1 or 2.
   CollectiveQueue &queueOf(uint16_t stream) { return queues.at(stream - 1u); }
-  // Waits until all async collectives have ended. Error: that of one that failed.
+  // Waits until all async collectives have ended. Error: one has failed.
   Result<void> waitForQueues() {
     for (CollectiveQueue &queue : queues)
       LMC_TRY(queue.waitForAll());
@@ -102,8 +98,7 @@ private:
 };
 
 // Returns `command`, whose body is `op`, ready to run. The files of commands/ have a specialisation
-// for each type of command. Error: this machine has no code for the command. May throw
-// std::bad_alloc.
+// for each type of command. May throw std::bad_alloc.
 template <typename Body>
 Result<BoundCommand> resolve(Resolver &at, const plan::Command &command, const Body &op);
 

@@ -1,5 +1,4 @@
-// The commands of a mixture of experts on the CPU. Every sum has one order, so that results do not
-// depend on the number of threads.
+// The commands of a mixture of experts on the CPU. Results do not depend on the number of threads.
 #include "runtime/device/cpu/commands/Rows.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 
@@ -29,10 +28,10 @@ void probabilities(bool isSigmoid, const T *logits, int64_t count, Real *p) {
     p[e] /= sum;
 }
 
-// Is added to sums of sigmoids that are divisors, as in DeepSeek-V3's code.
+// DeepSeek-V3's code also adds it to sums of sigmoids by which it divides.
 constexpr double kLeastSum = 1e-20;
 
-// The command Route (plan.fbs): chooses the experts of each token.
+// The command Route (plan.fbs).
 template <typename T> struct Router {
   using Real = RealOf<T>;
   Resolver &at;
@@ -141,7 +140,7 @@ template <typename T> struct RouterGrad {
   }
 };
 
-// The parameters that all commands have that move rows of tokens to experts or back.
+// The parameters of all commands that move rows of tokens to experts or back.
 struct Rows {
   int64_t tokens, chosen, columns;
   int64_t held;         // number of rows that the experts have together
@@ -159,7 +158,7 @@ template <typename Op> Rows rowsOf(Resolver &at, const Op &op, uint32_t index) {
 }
 
 // Computes to[t, :] = sum over the choices c of token t of weights[c] from[rows.index[c], :]. If
-// `weights` is null, each weight is 1. A choice with index -1 adds nothing.
+// `weights` is null, each weight is 1.
 template <typename T>
 void combine(const Rows &rows, const T *from, const RealOf<T> *weights, T *to) {
   using Real = RealOf<T>;

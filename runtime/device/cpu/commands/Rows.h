@@ -1,4 +1,4 @@
-// Helpers for commands that compute each row of a matrix on its own.
+// Computes the rows of a matrix on several threads.
 #pragma once
 
 #include "runtime/device/cpu/Resolver.h"

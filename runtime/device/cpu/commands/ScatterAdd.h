@@ -7,9 +7,8 @@
 
 namespace lmc::cpu {
 
-// d[ids[t], :] += x[t, :] for t = 0 to rows - 1, in this order. Without `accumulate`, d is set to 0
-// first. Each thread computes some of the columns, so the order of every sum is the same for any
-// number of threads. If ids[t] is outside [0, vocabulary), row t adds nothing.
+// d[ids[t], :] += x[t, :] for t = 0 to rows - 1, in this order for any number of threads. Without
+// `accumulate`, d is set to 0 first. If ids[t] is outside [0, vocabulary), row t adds nothing.
 struct ScatterAddArgs {
   const int32_t *ids;
   const void *x;

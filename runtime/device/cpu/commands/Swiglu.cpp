@@ -1,4 +1,4 @@
-// SwiGLU and its gradient on the CPU, for the rows of experts and for results of a matrix product.
+// SwiGLU and its gradient on the CPU.
 #include "runtime/device/cpu/commands/Rows.h"
 #include "runtime/device/cpu/kernels/Kernels.h"
 
@@ -23,7 +23,7 @@ template <typename Op> GatedRows rowsOfExperts(Resolver &at, const Op &op) {
           at.address<const int32_t>(op.offsets()) + op.experts()};
 }
 
-// The number of values of a row that SwiGLU computes at a time.
+// SwiGLU computes this number of values at a time.
 constexpr int64_t kSwigluValues = 256;
 
 // Sets s to the sigmoids of `count` values, at most kSwigluValues.
@@ -42,8 +42,8 @@ template <typename T> void sigmoids(const T *x, int64_t count, RealOf<T> *s) {
   }
 }
 
-// Calls part(row, first, count, s) for columns [first, first + count) of each row of g, until all
-// columns are done. s has the sigmoids of these columns.
+// Calls part(row, first, count, s) for all columns of each row of g, in parts. s has the sigmoids
+// of columns [first, first + count).
 template <typename T, typename Part> void forGates(const GatedRows &gated, const T *gu, Part part) {
   forRows(gated.threads, gated.count(), [&](int64_t row) {
     RealOf<T> s[kSwigluValues];
@@ -66,8 +66,8 @@ template <typename T> void activate(const GatedRows &gated, const T *gu, T *a) {
   });
 }
 
-// Sets dgu to the gradients of g and u. `d` is the gradient of silu(g) u. Sets a to silu(g) u,
-// unless a is null. dgu may overwrite gu, and a may overwrite d.
+// Sets dgu to the gradients of g and u, and a to silu(g) u, unless a is null. `d` is the gradient
+// of silu(g) u. dgu may overwrite gu, and a may overwrite d.
 template <typename T>
 void differentiate(const GatedRows &gated, const T *d, const T *gu, T *dgu, T *a) {
   forGates(gated, gu, [&](int64_t row, int64_t first, int64_t count, const RealOf<T> *s) {

@@ -86,10 +86,10 @@ Result<const Mkl *> open() {
       return unusable("this library lacks functions of libmkl_rt.so");
     return nullptr;
   }
-  // This program's OpenMP runtime, and 32-bit sizes. MKL requires both calls to come first.
+  // Selects this program's OpenMP runtime and 32-bit sizes. Both calls must come first.
   setThreading(kThreadingGnu);
   setInterface(kInterfaceLp64);
-  // Equal bits in every run, for any alignment of the operands.
+  // Results then have equal bits in every run, for any alignment of the operands.
   setReproducible(kReproducibleOnOneMachine);
   setDynamic(0); // MKL uses exactly the number of threads that is set
   MklVersion version{};

@@ -1,4 +1,4 @@
-// The arguments of the CPU kernels for attention and its gradient, and a table of these kernels.
+// The CPU kernels for attention and its gradient.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Storage.h"
@@ -8,7 +8,7 @@
 namespace lmc::cpu {
 
 // The operands of plan::Attention as addresses. Rows are tokens, one sequence after the other. A
-// pitch is the number of elements from one row to the next, which may exceed the row's width.
+// pitch is the number of elements from one row to the next.
 struct AttentionArgs {
   const void *q, *k, *v;
   void *out;
@@ -22,21 +22,19 @@ struct AttentionArgs {
   const int32_t *starts = nullptr;
 };
 
-// The operands of plan::AttentionGrad: those of the forward pass (`out` and `lse` are only read)
-// and the following.
+// The operands of plan::AttentionGrad. `out` and `lse` are only read.
 struct AttentionGradArgs : AttentionArgs {
   const void *dout;
   void *dq, *dk, *dv;
   void *workspace; // only needed for BF16: f32 [batch * seq, heads * headDim], dense
   int64_t dqPitch, dkPitch, dvPitch;
-  // The cosines and sines of the rotary embedding, [seq, headDim / 2], for rotating dq and dk back;
-  // both null if there is none.
+  // The tables of the rotary embedding, [seq, headDim / 2], for rotating dq and dk back, or null
   const float *cos = nullptr, *sin = nullptr;
 };
 
 // The kernels of one storage type. tasks() returns the number of tasks, and run() computes one of
-// them. `scratch` has the size that scratchBytes() returns, and is aligned to 64 bytes. The other
-// three functions do the same for the gradient.
+// them. `scratch` has scratchBytes() bytes, and is aligned to 64 bytes. The other three functions
+// do the same for the gradient.
 struct AttentionKernels {
   int64_t (*tasks)(const AttentionArgs &args);
   size_t (*scratchBytes)(const AttentionArgs &args);

@@ -6,10 +6,9 @@
 // If the arguments have tables of the rotary embedding, dQ and dK are rotated back at the end,
 // before they are rounded.
 //
-// A task is one key/value head of one sequence, with all query heads that share it. It works in a
-// fixed order: dK and dV of a block of keys are finished before the next block begins, and dQ is
-// summed over blocks of keys in memory (in f32 for bf16). No two tasks add to one sum, so every run
-// gives the same bits.
+// A task is one key/value head of one sequence, with all query heads that share it. It finishes dK
+// and dV of a block of keys before the next block begins, and sums dQ over blocks of keys in memory
+// (in f32 for bf16). No two tasks add to one sum, so every run gives the same bits.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -21,11 +20,9 @@ constexpr int64_t kQueries = 64;
 constexpr int64_t kKeys = 64;
 constexpr double kLog2E = 1.4426950408889634074;
 
-// The scratch memory of one task. The comments give shapes; P, dP, dS and D are as in the formulas
-// at the top of this file.
+// The scratch memory of one task, with shapes. The top of this file defines P, dP, dS and D.
 template <typename R> struct BackwardScratch {
-  // Each row of a scratch matrix has an odd number of cache lines, so that the rows do not all
-  // start in the same few cache sets.
+  // An odd number of cache lines per row lets the rows start in many cache sets.
   static constexpr int64_t kLine = 64 / int64_t(sizeof(R));
   static constexpr int64_t kKeyLeading = kKeys + kLine;
   int64_t leading;         // elements from one row to the next
@@ -85,7 +82,7 @@ void prepareRows(const AttentionGradArgs &args, const T *out, const T *dout, con
 }
 
 // Computes, for sequence `batch`, the first key that each query sees, and for each key one past the
-// last query that sees it. The values of both lists ascend.
+// last query that sees it. Both lists ascend.
 void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKeys,
                  int32_t *queryEnds) {
   int32_t largest = 0;
@@ -101,8 +98,8 @@ void findVisible(const AttentionGradArgs &args, int64_t batch, int32_t *firstKey
   }
 }
 
-// Applies the inverse of the rotary embedding in place to `rows` rows of `heads` heads. Rows are
-// `leading` elements apart. The first row is the token at position `first` of its sequence.
+// Applies the inverse of the rotary embedding to `rows` rows of `heads` heads, `leading` elements
+// apart. The first row is the token at position `first` of its sequence.
 template <typename R>
 void rotateBack(const AttentionGradArgs &args, R *x, int64_t leading, int64_t rows, int64_t heads,
                 int64_t first) {
@@ -139,8 +136,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
   const int64_t batch = task / args.kvHeads, kvHead = task % args.kvHeads;
   const int64_t outLeading = args.heads * headDim;
   const int64_t sumLeading = kSeparateSum ? outLeading : args.dqPitch;
-  // Returns the first element of this task's heads in a tensor whose rows are `pitch` elements
-  // apart.
+  // The first element of this task's heads in a tensor.
   auto queryStart = [&](int64_t pitch) {
     return batch * seq * pitch + kvHead * group * headDim;
   };
@@ -180,8 +176,7 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
     memset(static_cast<void *>(scratch.keyGrad), 0, size_t(keys * leading) * sizeof(R));
     memset(static_cast<void *>(scratch.valueGrad), 0, size_t(keys * leading) * sizeof(R));
 
-    // Queries that see none of the block's keys are skipped: those before the block, and those
-    // after the last query that sees the block's last key.
+    // Queries that see none of the block's keys are skipped.
     const int64_t lastQuery = scratch.queryEnds[key + keys - 1];
     for (int64_t member = 0; member < group; ++member)
       for (int64_t query = key; query < lastQuery; query += kQueries) {
@@ -190,8 +185,8 @@ static void attentionGradRun(const AttentionGradArgs &args, int64_t task, void *
                   scratch.queries, leading);
         copyBlock(dout + query * outLeading + member * headDim, outLeading, queries, headDim,
                   padded, scratch.outputGrad, leading);
-        // Query r of the block of queries sees the keys firstColumn(r) to r + ahead of the block of
-        // keys. In P, dP and dS, a row is a query and a column is a key.
+        // Query r of the block sees the keys firstColumn(r) to r + ahead. In P, dP and dS, a row is
+        // a query and a column is a key.
         const int64_t ahead = query - key;
         auto firstColumn = [&](int64_t row) {
           return greater(0, scratch.firstKeys[query + row] - key);

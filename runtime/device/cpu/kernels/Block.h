@@ -1,5 +1,5 @@
-// Copies blocks of a tensor to and from scratch memory, and converts their elements to the type of
-// arithmetic and back. `leading` is the distance in elements from one row to the next.
+// Copies blocks of a tensor to and from scratch memory, in the type of arithmetic. `leading` is the
+// distance in elements from one row to the next.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Attention.h"
@@ -73,8 +73,8 @@ LMC_INLINE void storeBlock(const R *from, int64_t leading, int64_t rows, int64_t
   }
 }
 
-// Returns the first key that query `i` of sequence `batch` sees, given the window and the start of
-// the document. The result is at most `i`, even if the values of `starts` are wrong.
+// Returns the first key that query `i` of sequence `batch` sees: at most `i`, even if the values of
+// `starts` are wrong.
 LMC_INLINE int64_t firstVisibleKey(const AttentionArgs &args, int64_t batch, int64_t i) {
   int64_t first = args.window ? greater(0, i - args.window + 1) : 0;
   if (args.starts)
@@ -82,7 +82,7 @@ LMC_INLINE int64_t firstVisibleKey(const AttentionArgs &args, int64_t batch, int
   return lesser(first, i);
 }
 
-// Divides a thread's scratch into consecutive pieces, each aligned to 64 bytes.
+// Divides a thread's scratch into pieces that are aligned to 64 bytes.
 struct Scratch {
   char *at;
   template <typename R> R *take(int64_t elements) {

@@ -6,8 +6,7 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// addAttention sets tasks, scratchBytes and run. addAttentionBackward sets gradTasks,
-// gradScratchBytes and gradRun.
+// Set the functions of attention, and of its gradient.
 template <typename T> void addAttention(AttentionKernels &kernels);
 template <typename T> void addAttentionBackward(AttentionKernels &kernels);
 

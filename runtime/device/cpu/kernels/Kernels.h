@@ -1,20 +1,18 @@
-// The CPU kernels that oneDNN does not provide: attention, its gradient, and a packed matrix
-// product for types for which the machine has no fast instructions.
+// The CPU kernels of this program: attention, its gradient, and a packed matrix product.
 //
 // Every source file of this folder is compiled once per instruction set
 // (runtime/device/layer.cmake), each time into another namespace. Of the C++ library, these files
-// include only <cstdint>, <cstddef> and <cstring>: if they used an inline function, the linker
-// could take its copy that was compiled for wide vectors for the whole program.
+// include only <cstdint>, <cstddef> and <cstring>: the linker could take the copy of an inline
+// function that was compiled for wide vectors for the whole program.
 //
-// No kernel starts threads. Work is divided into tasks. The result of a task depends neither on the
-// thread that runs it nor on the number of threads.
+// No kernel starts threads. Work is divided into tasks, whose results do not depend on threads.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Attention.h"
 
 namespace lmc::cpu {
 
-// A block of a matrix to pack. Element (row, column) is source[row * leading + column], or, if
+// A block of a matrix to pack. Element (row, column) is source[row * leading + column]; if
 // `transposed`, source[column * leading + row].
 struct PackArgs {
   const void *source;
@@ -36,9 +34,8 @@ struct StoreArgs {
   bool addToD;
 };
 
-// Memory that will be read soon: `rows` rows of `bytes` bytes, `leading` bytes apart. A product
-// calls step() before each tile. It fetches `linesPerTile` cache lines into the second-level cache,
-// so that memory is read while the tile is computed.
+// Memory that will be read soon: `rows` rows of `bytes` bytes, `leading` bytes apart. Before each
+// tile of a product, step() fetches `linesPerTile` cache lines into the second-level cache.
 struct Prefetch {
   const char *at = nullptr;
   int64_t leading = 0, rows = 0, bytes = 0, linesPerTile = 0;
@@ -56,14 +53,13 @@ struct Prefetch {
   }
 };
 
-// How a product writes its sums. Replace: it overwrites what was there. Add: it adds to what was
-// there. Stream: it overwrites, and writes past the caches, so that a cache line is not read from
-// memory first; for sums that are larger than the caches, whose rows are whole cache lines.
+// Says whether a product overwrites d or adds to it. Stream: it overwrites, and writes past the
+// caches. This is for a d that is larger than the caches, whose rows are whole cache lines.
 enum class Sums { Replace, Add, Stream };
 
 // The functions of the packed matrix product A B for one storage type. A is packed in panels of
-// `panelRows` rows, B in panels of `panelColumns` columns. Packing converts elements to the type of
-// arithmetic, unless the kernel set has instructions that multiply the storage type.
+// `panelRows` rows, B in panels of `panelColumns` columns. Packing may convert elements to the type
+// of arithmetic.
 struct PackedGemmKernels {
   int panelRows, panelColumns;
   size_t arithmeticWidth; // bytes of a sum
@@ -91,8 +87,7 @@ struct KernelSet {
   void (*exp2F64)(const double *x, double *e, int64_t n);
 };
 
-// Returns the kernel set that LMC_CPU_ISA names, or the one with the widest vectors that this
-// machine supports.
+// Returns the kernel set that LMC_CPU_ISA names, or the one with the widest vectors.
 const KernelSet &kernelSet();
 
 } // namespace lmc::cpu

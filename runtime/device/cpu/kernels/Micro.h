@@ -4,7 +4,7 @@
 //
 // C is divided into register tiles: kTileRows rows x 2 registers, whose sums stay in registers over
 // the whole depth. B and C are row-major, and `columns` is a multiple of the elements of a
-// register. Elements of A are broadcast one by one, so A may be row-major or column-major.
+// register. A may be row-major or column-major.
 #pragma once
 
 #include "runtime/device/cpu/kernels/Kernels.h"
@@ -16,15 +16,13 @@
 
 namespace lmc::cpu::LMC_ISA {
 
-// Of 16 (32) registers, 12 (24) hold sums. These are enough independent chains of additions to hide
-// the latency of a fused multiply-add. The other registers hold elements of A and B.
+// Of 16 (32) registers, 12 (24) hold sums: enough to hide the latency of a fused multiply-add.
 inline constexpr int kTileRows = kRegisters == 32 ? 12 : 6;
 template <typename R> inline constexpr int kTileColumns = 2 * kWidth<R>;
 
 enum class Layout { RowMajor, ColumnMajor };
 
-// Computes one register tile. It is not inlined: a call costs little compared with the sums, and
-// inlining would repeat the code of all tile shapes at every use.
+// Computes one register tile. Inlining would repeat the code of all tile shapes at every use.
 template <typename R, Layout kLayout, int kRows, int kVectors>
 __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb, R *c,
                      int64_t ldc, bool add) {
@@ -57,15 +55,14 @@ __attribute__((noinline)) void tile(int64_t depth, const R *a, int64_t lda, cons
     }
 }
 
-// Starts to fetch a tile of C into the caches before it is written: if C lies in memory, the tile
-// arrives while its sums are computed.
+// Starts to fetch a tile of C into the caches, which then arrives while its sums are computed.
 template <typename R> LMC_INLINE void fetchTile(const R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)
     for (int line = 0; line < kTileColumns<R> * int(sizeof(R)) / 64; ++line)
       __builtin_prefetch(reinterpret_cast<const char *>(c + r * ldc) + 64 * line, 1, 3);
 }
 
-// Copies a full tile to C; past the caches if the instruction set is able to: see Sums::Stream.
+// Copies a full tile to C, past the caches if the instruction set is able to.
 template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ldc, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r, from += kTileColumns<R>, c += ldc)
 #if defined(__AVX512F__)
@@ -77,14 +74,14 @@ template <typename R> LMC_INLINE void streamTile(const R *from, R *c, int64_t ld
 #endif
 }
 
-// Must be called after the last streamTile(), so that other threads see what it wrote.
+// After it, other threads see what streamTile() wrote.
 LMC_INLINE void endStream() {
 #if defined(__AVX512F__)
   _mm_sfence();
 #endif
 }
 
-// Calls the tile() for `rows` rows (1 to kTileRows), a number that is known only at run time.
+// Calls tile() for a number of rows, 1 to kTileRows, that is known only at run time.
 template <typename R, Layout kLayout, int kVectors, int kRows = kTileRows>
 LMC_INLINE void tileOf(int rows, int64_t depth, const R *a, int64_t lda, const R *b, int64_t ldb,
                        R *c, int64_t ldc, bool add) {
@@ -119,8 +116,7 @@ LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, i
         tile(height, left, right, to, ldc, add);
         continue;
       }
-      // A tile at the right edge is first computed in a separate buffer, because it would reach
-      // beyond the matrix; so is one that streamTile() copies.
+      // A tile that would reach beyond the matrix, or that streamTile() copies, needs a buffer.
       alignas(64) R edge[kTileRows * kColumns];
       tile(height, left, right, edge, kColumns, false);
       if (width == kColumns) {
@@ -137,16 +133,14 @@ LMC_INLINE void multiplyPanels(const Packed *a, const Packed *b, int64_t rows, i
     endStream();
 }
 
-// A tile's sums are needed only over the indices [first, last) of the depth. If this range is
-// empty, the tile becomes zero (or, with `add`, stays unchanged). If `wanted` is false, the tile is
-// not written.
+// The indices [first, last) of the depth over which a tile is summed. If `wanted` is false, the
+// tile is not written.
 struct DepthRange {
   int64_t first, last;
   bool wanted = true;
 };
 
-// Computes the product. `range(row, rows, column, columns)` returns the DepthRange of a tile; with
-// it attention skips work that its mask makes unnecessary.
+// Computes the product. `range(row, rows, column, columns)` returns the DepthRange of a tile.
 template <Layout kLayout, typename R, typename Range>
 LMC_INLINE void multiplyTiles(int64_t rows, int64_t columns, const R *a, int64_t lda, const R *b,
                               int64_t ldb, R *c, int64_t ldc, bool add, Range range) {

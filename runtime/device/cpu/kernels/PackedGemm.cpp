@@ -1,7 +1,6 @@
 // A matrix product over packed panels (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication", 2008). Packing also converts elements to the type of arithmetic. A product of
-// bf16 is therefore nearly as fast as one of f32: converting takes m k + k n operations,
-// multiplying m k n. PackedGemmBf16.cpp has the product by bf16 instructions.
+// Multiplication", 2008). Packing also converts elements to the type of arithmetic, so that a
+// product of bf16 is nearly as fast as one of f32.
 #include "runtime/device/cpu/kernels/Block.h"
 #include "runtime/device/cpu/kernels/Functions.h"
 #include "runtime/device/cpu/kernels/Micro.h"
@@ -15,7 +14,7 @@ void packRows(const T *from, int64_t leading, int64_t rows, int64_t depth, R *pa
   int64_t k = 0;
   constexpr int kN = kWidth<R>;
   if constexpr (kN >= kTileRows) {
-    // A store also writes zeros to the first elements of the next k, which are overwritten later.
+    // A store also writes zeros to the next k, which later stores overwrite.
     if (rows == kTileRows)
       for (; k + kN <= depth; k += kN) {
         V<R> square[kN];

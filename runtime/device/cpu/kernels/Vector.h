@@ -54,8 +54,7 @@ template <typename T> struct ArithmeticOf { using Type = T; };
 template <> struct ArithmeticOf<Bf16> { using Type = float; };
 template <typename T> using Arithmetic = typename ArithmeticOf<T>::Type;
 
-// Returns a vector with x in every lane. Subtracting 0 changes no value, not even -0, so the
-// compiler emits only a broadcast.
+// Subtracting 0 changes no value, not even -0, so the compiler emits only a broadcast.
 template <typename R> LMC_INLINE V<R> splat(R x) { return x - V<R>{}; }
 
 template <typename R> LMC_INLINE V<R> load(const R *p) {
@@ -112,11 +111,11 @@ template <typename R> LMC_INLINE VInt<R> iota() {
 }
 
 // The constants of exp2(), which computes 2^x for x <= 127 (1023 in f64). The result is 0 for x
-// below the normal range, and NaN for NaN.
+// below the normal range.
 //
 // x = n + f with integer n and |f| <= 1/2. 2^f is computed as 1 + f g(f). The polynomial g
-// interpolates (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]. Its relative error is 5e-9 for
-// degree 6 (f32) and 2e-19 for degree 12 (f64), less than the error of rounding.
+// interpolates (2^f - 1) / f at the Chebyshev nodes of [-1/2, 1/2]. Its relative error is 5e-9 in
+// f32 and 2e-19 in f64, less than that of rounding.
 template <typename R> struct Exp2;
 template <> struct Exp2<float> {
   static constexpr float kRound = 12582912.0f; // 1.5 * 2^23: x + kRound has n in its low bits
